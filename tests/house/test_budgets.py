@@ -1,0 +1,72 @@
+"""The budgets of CONTRIBUTING.md, measured on the package and on the tests."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from tests.house.exceptions import EXCEPTIONS
+from tests.house.rules import RULES, TEST_RULES, Breach, find_breaches
+from tests.house.source_tree import Definition, read_files
+
+PACKAGE = read_files("tpusim")
+TESTS = read_files("tests")
+
+
+@pytest.mark.parametrize("rule_name", [*RULES, *TEST_RULES])
+def test_the_rule_is_kept(rule_name: str) -> None:
+    """No breach but those that the list of exceptions excuses with a reason."""
+    breaches = [breach for breach in _breaches(rule_name) if not _excuses(rule_name, breach)]
+    if breaches:
+        pytest.fail("\n".join([f"{rule_name}; but:", *map(str, breaches)]), pytrace=False)
+
+
+def test_every_exception_is_still_needed() -> None:
+    """An exception names a rule, excuses at least one breach of it, and gives a reason."""
+    assert not [entry for entry in EXCEPTIONS if not entry[2]]
+    idle = [(name, place) for name, place, _ in EXCEPTIONS if not any(place in _places(b) for b in _breaches(name))]
+    assert not idle, f"these keep the rule: remove their entries from exceptions.py: {idle}"
+
+
+def test_half_of_the_functions_have_at_most_6_code_lines() -> None:
+    """The median, docstrings left out; the failure names where a cut would help."""
+    functions = _functions()
+    found = median(function.code_lines for function in functions)
+    assert found <= 6, f"median of {len(functions)} functions is {found}; the longest are\n{_longest(functions)}"
+
+
+def test_nine_in_ten_functions_have_at_most_20_code_lines() -> None:
+    """The share of longer functions, docstrings left out."""
+    functions = _functions()
+    long = [function for function in functions if function.code_lines > 20]
+    share = len(long) / len(functions)
+    assert share <= 0.1, f"{share:.1%} of {len(functions)} functions have more\n{_longest(long)}"
+
+
+def test_4_to_8_percent_of_the_lines_are_comments() -> None:
+    """Comments against lines that are neither blank nor docstring; too few leave the why out, too many say what."""
+    comments = sum(file.comment_lines for file in PACKAGE)
+    lines = sum(file.spoken_for_lines for file in PACKAGE)
+    assert 0.04 <= comments / lines <= 0.08, f"{comments} comments in {lines} lines: {comments / lines:.1%}"
+
+
+def _functions() -> list[Definition]:
+    return [function for file in PACKAGE for function in file.functions]
+
+
+def _longest(functions: list[Definition]) -> str:
+    ordered = sorted(functions, key=lambda function: -function.code_lines)
+    return "\n".join(f"{f.file.path}:{f.node.lineno}  {f.name}  {f.code_lines} code lines" for f in ordered[:40])
+
+
+def _breaches(rule_name: str) -> list[Breach]:
+    return find_breaches(rule_name, PACKAGE if rule_name in RULES else TESTS)
+
+
+def _excuses(rule_name: str, breach: Breach) -> bool:
+    return any(rule_name == name and place in _places(breach) for name, place, _ in EXCEPTIONS)
+
+
+def _places(breach: Breach) -> tuple[str, str]:
+    return breach.path, f"{breach.path}::{breach.name}"

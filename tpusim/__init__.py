@@ -1,0 +1,83 @@
+"""Cycle-approximate simulator for TPU programs given as XLA HLO text.
+
+    HLO text -text-> [ir] -lowering-> [program] -machine-> [timeline] -analysis-> numbers -report-> text, plot, file
+
+The rooms in reading order. Nouns are frozen data; verbs are functions from noun to noun, and do not know each other.
+
+    errors.py      who must act, and what the message says          ground floor
+    source.py      a text, a place in it, the caret under it
+    units.py       time is an integer number of picoseconds
+    shapes/        what any tensor looks like                       nouns
+    ir/            the HLO program as given
+    hardware/      chips and pods as data, from configs/*.toml
+    program/       the HLO program cut up into steps
+    timeline/      what happened
+    text/          HLO text to and from ir                          verbs
+    compiler/      unscheduled ir to scheduled ir
+    lowering/      scheduled ir and hardware to program
+    machine/       program and hardware to timeline
+    numerics/      ir to the values that it computes
+    analysis/      timeline to numbers
+    report/        numbers to text, plots and files
+    pipeline.py    the flat list of stages: where the verbs meet
+    cli.py         options of the command line to calls of the pipeline
+
+First calls: ``program = tpusim.load("step.hlo.txt.gz")``, then ``tpusim.simulate(program, "v5e")``.
+CONTRIBUTING.md says which room a new line belongs to. The names below load their room when first asked for, so that
+``import tpusim`` stays free of NumPy and Numba.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tpusim.errors import ConfigError, ProgramError, SimulationError, TpusimError, UnsupportedError
+    from tpusim.hardware.chip import Chip
+    from tpusim.hardware.load import load_chip
+    from tpusim.pipeline import Result, load, simulate
+    from tpusim.shapes.notation import parse_shape
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Chip",
+    "ConfigError",
+    "ProgramError",
+    "Result",
+    "SimulationError",
+    "TpusimError",
+    "UnsupportedError",
+    "__version__",
+    "load",
+    "load_chip",
+    "parse_shape",
+    "simulate",
+]
+
+_HOMES = {
+    "Chip": "tpusim.hardware.chip",
+    "ConfigError": "tpusim.errors",
+    "ProgramError": "tpusim.errors",
+    "Result": "tpusim.pipeline",
+    "SimulationError": "tpusim.errors",
+    "TpusimError": "tpusim.errors",
+    "UnsupportedError": "tpusim.errors",
+    "load": "tpusim.pipeline",
+    "load_chip": "tpusim.hardware.load",
+    "parse_shape": "tpusim.shapes.notation",
+    "simulate": "tpusim.pipeline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name from the room that it lives in (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tpusim' has no attribute {name!r}; its public names are {', '.join(__all__)}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,10 @@
+"""``python -m tpusim`` is the command ``tpusim``."""
+
+from __future__ import annotations
+
+import sys
+
+from tpusim.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

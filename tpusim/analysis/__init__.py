@@ -1,0 +1,1 @@
+"""From a timeline to frozen numbers: utilisation, bounds, memory, the critical path."""

@@ -1,0 +1,78 @@
+"""All numbers of one run together: what every report formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.analysis.memory import MemoryUse, memory_use
+from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
+from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
+from tpusim.program.module import Estimate
+
+if TYPE_CHECKING:
+    from tpusim.hardware.chip import Chip
+    from tpusim.program.module import Program
+    from tpusim.timeline.records import Timeline
+
+_MIB = 2**20
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of a run. Shares are between 0 and 1, times in picoseconds, sizes in physical bytes."""
+
+    program: str
+    chip: str
+    total_ps: int
+    clock_hz: float
+    utilisation: Utilisation
+    roofline: Roofline
+    flops_utilisation: float
+    hbm_utilisation: float
+    memory: MemoryUse
+    hbm_capacity_bytes: int
+    vmem_capacity_bytes: int
+    ops: tuple[Group, ...]
+    categories: tuple[Group, ...]
+    compiler_cycles: int
+    unsupported: tuple[Estimate, ...]
+    warnings: tuple[str, ...]
+
+
+def summarise(program: Program, chip: Chip, timeline: Timeline) -> Summary:
+    """Return the numbers of the run of ``program`` on ``chip`` that ``timeline`` records."""
+    use, bound, busy = memory_use(program), roofline(timeline, chip), utilisation(timeline)
+    ops = group_records(timeline, "op")
+    total_ps = max(1, timeline.total_ps)
+    return Summary(
+        program=program.name,
+        chip=chip.name,
+        total_ps=timeline.total_ps,
+        clock_hz=chip.clock_hz,
+        utilisation=busy,
+        roofline=bound,
+        flops_utilisation=busy.flops / peak_flops_per_second(chip, "bf16") * 1e12 / total_ps,
+        hbm_utilisation=bound.hbm_ps / total_ps,
+        memory=use,
+        hbm_capacity_bytes=chip.hbm.capacity_bytes,
+        vmem_capacity_bytes=chip.vmem.capacity_bytes * chip.cores_per_device,
+        ops=ops,
+        categories=group_records(timeline, "category"),
+        compiler_cycles=sum(group.compiler_cycles for group in ops),
+        unsupported=program.unsupported,
+        warnings=(*program.warnings, *_capacity_warnings(use, chip)),
+    )
+
+
+def _capacity_warnings(use: MemoryUse, chip: Chip) -> tuple[str, ...]:
+    """Return a warning for each memory that the program overfills."""
+    needs = (
+        ("HBM", use.peak_hbm_bytes, chip.hbm.capacity_bytes),
+        ("VMEM", use.peak_vmem_bytes, chip.vmem.capacity_bytes * chip.cores_per_device),
+    )
+    return tuple(
+        f"the program needs {need / _MIB:.1f} MiB of {name}, the chip has {has / _MIB:.1f} MiB"
+        for name, need, has in needs
+        if need > has
+    )

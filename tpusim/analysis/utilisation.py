@@ -1,0 +1,124 @@
+"""Where the time went: the records of a run added up by op, by category or by source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.timeline.records import CORE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tpusim.timeline.records import Record, Timeline
+
+GROUPINGS = ("op", "category", "source")
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """The records of one op, category or source together.
+
+    ``time_ps`` is what the core spent; ``beside_ps`` what ran beside the core (copies, collectives). ``bound_by`` names
+    what most of the time went to. ``compiler_cycles`` is the compiler's estimate of all executions, 0 if it made none.
+    """
+
+    name: str
+    opcode: str
+    category: str
+    count: int
+    time_ps: int
+    beside_ps: int
+    bound_by: str
+    flops: float
+    hbm_bytes: float
+    compiler_cycles: int
+    line: int
+    op_name: str
+    source: str
+
+
+class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy units and memories were over the whole run, as shares of its time between 0 and 1."""
+
+    total_ps: int
+    kernels: int
+    busy: dict[str, float]
+    bound_ps: dict[str, int]
+    bound_by: str
+    flops: float
+    hbm_bytes: float
+
+
+def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
+    """Return the groups of a run by ``op``, ``category`` or ``source``, longest core time first, ties by first seen."""
+    found: dict[tuple[str, str], list[Record]] = {}
+    for record in timeline.records:
+        found.setdefault(_key(record, by), []).append(record)
+    groups = [_group(name, records, by) for (name, _), records in found.items()]
+    return tuple(sorted(groups, key=lambda group: (-group.time_ps, -group.beside_ps)))
+
+
+def utilisation(timeline: Timeline) -> Utilisation:
+    """Return how busy the machine was and what the core's time went to."""
+    bound = Counter[str]()
+    busy = Counter[str]()
+    for record in timeline.records:
+        if record.row == CORE:
+            bound[record.bound_by] += record.total_ps
+        for unit, busy_ps in record.units.items():
+            busy[unit] += busy_ps * record.count
+    total_ps = max(1, timeline.total_ps)
+    return Utilisation(
+        total_ps=timeline.total_ps,
+        kernels=sum(r.count for r in timeline.records if is_kernel(r)),
+        busy={unit: busy_ps / total_ps for unit, busy_ps in sorted(busy.items())},
+        bound_ps=dict(bound.most_common()),
+        bound_by=max(bound, key=lambda name: bound[name], default=""),
+        flops=sum(r.flops * r.count for r in timeline.records),
+        hbm_bytes=sum(r.hbm_bytes * r.count for r in timeline.records),
+    )
+
+
+def is_kernel(record: Record) -> bool:
+    """Tell whether a record is the run of a kernel, not of a scalar instruction, a wait or a transfer."""
+    return bool(record.units) and record.row in (CORE, "sparsecore") and "scalar" not in record.units
+
+
+def _key(record: Record, by: str) -> tuple[str, str]:
+    """Return what groups a record; ops of one name in different computations differ by their line."""
+    if by == "category":
+        return record.category, ""
+    if by == "source":
+        return record.source or "(unknown)", ""
+    return record.name, str(record.line)
+
+
+def _group(name: str, records: list[Record], by: str) -> Group:
+    """Return the sum of some records."""
+    first = records[0]
+    single = by == "op"
+    return Group(
+        name=name,
+        opcode=first.opcode if single else "",
+        category=first.category if by != "source" else "",
+        count=sum(record.count for record in records),
+        time_ps=sum(record.total_ps for record in records if record.row == CORE),
+        beside_ps=sum(record.total_ps for record in records if record.row != CORE),
+        bound_by=_longest_bound(records),
+        flops=sum(record.flops * record.count for record in records),
+        hbm_bytes=sum(record.hbm_bytes * record.count for record in records),
+        compiler_cycles=sum(record.compiler_cycles * record.count for record in records),
+        line=first.line if single else 0,
+        op_name=first.op_name if single else "",
+        source=first.source if by != "category" else "",
+    )
+
+
+def _longest_bound(records: Iterable[Record]) -> str:
+    """Return what most of the records' time went to."""
+    bound = Counter[str]()
+    for record in records:
+        bound[record.bound_by] += record.total_ps + 1
+    return max(bound, key=lambda name: bound[name])

@@ -1,0 +1,258 @@
+"""The command line: options in, calls of the pipeline out. No logic of its own, and nothing heavy imported early."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tpusim import __version__
+from tpusim.errors import ConfigError, TpusimError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from tpusim.pipeline import Result
+
+EXIT_REFUSED = 1
+EXIT_INTERRUPTED = 130
+
+_DESCRIPTION = """\
+Simulate XLA programs for Google's TPU without one: how long a program runs on a chip, and why.
+PROGRAM is HLO text as the TPU compiler leaves it (compiled.as_text() in JAX), plain or gzip-compressed; - reads
+standard input."""
+
+_EXAMPLES = """\
+examples:
+  tpusim run traces/mlp_b1024.v5e.hlo.txt.gz
+  tpusim run step.hlo.txt --chip v5p --by category
+  tpusim run step.hlo.txt --chip v5e -o hbm.bandwidth_bytes_per_second=1.2e12 --json
+  tpusim layout "bf16[10,300]{1,0:T(8,128)(2,1)}" --at 3,129
+  tpusim chips v5e"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0 done, 1 refused with a message, 2 wrong usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_output()
+    except TpusimError as error:
+        sys.stderr.write(f"tpusim: {error}\n")
+        return EXIT_REFUSED
+    except OSError as error:
+        sys.stderr.write(f"tpusim: {error.filename or 'output'}: {error.strerror}\n")
+        return EXIT_REFUSED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _forget_output() -> None:
+    """Send the rest of the output nowhere: its reader has gone (``tpusim run ... | head``)."""
+    # Python would otherwise complain once more when it flushes at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
+    parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (_add_run, _add_fmt, _add_layout, _add_chips):
+        add(commands)
+    return parser
+
+
+def _add_run(commands: Any) -> None:
+    """Add ``tpusim run``."""
+    run = commands.add_parser("run", help="simulate a program and say how long it takes and why")
+    run.add_argument("program", metavar="PROGRAM", help="HLO text, or a lowered program (*.program.json)")
+    run.add_argument("--chip", metavar="C", help="a chip's name or TOML file (default: from PROGRAM's name or .json)")
+    run.add_argument("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
+    run.add_argument("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
+    run.add_argument("--by", choices=("op", "category", "source"), default="op", help="what a line of the table is")
+    run.add_argument("--default-trip-count", metavar="N", type=_positive, default=1, help="for loops that do not tell")
+    run.add_argument("--trace", metavar="FILE", help="write a time line for Perfetto (.json or .json.gz)")
+    run.add_argument("--stop-after", choices=("text", "lowering", "machine"), help="print what that stage made instead")
+    run.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    run.add_argument("--quiet", action="store_true", help="no progress line")
+    run.set_defaults(run=_run)
+
+
+def _add_fmt(commands: Any) -> None:
+    """Add ``tpusim fmt``."""
+    fmt = commands.add_parser("fmt", help="print a program as canonical HLO text")
+    fmt.add_argument("program", metavar="PROGRAM")
+    fmt.set_defaults(run=_fmt)
+
+
+def _add_layout(commands: Any) -> None:
+    """Add ``tpusim layout``."""
+    layout = commands.add_parser("layout", help="explain a shape's layout in words and numbers")
+    layout.add_argument("shape", metavar="SHAPE", help='such as "bf16[10,300]{1,0:T(8,128)(2,1)}"')
+    layout.add_argument("--at", metavar="I,J,...", type=_index, help="say where this element lies")
+    layout.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    layout.set_defaults(run=_layout)
+
+
+def _add_chips(commands: Any) -> None:
+    """Add ``tpusim chips``."""
+    chips = commands.add_parser("chips", help="list the chips, or show every figure of one with its source")
+    chips.add_argument("name", metavar="NAME", nargs="?", help="a chip's name or TOML file")
+    chips.add_argument("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure")
+    chips.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    chips.set_defaults(run=_chips)
+
+
+def _positive(text: str) -> int:
+    """Return a whole number from 0; argparse reports anything else."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"expected a number from 0, found {text!r}")
+    return number
+
+
+def _index(text: str) -> tuple[int, ...]:
+    """Return a comma-separated list of whole numbers; argparse reports anything else."""
+    try:
+        return tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected whole numbers such as 3,129, found {text!r}") from error
+
+
+def _run(options: argparse.Namespace) -> None:
+    """Simulate a program and report."""
+    if options.stop_after == "text":
+        _fmt(options)
+        return
+    if options.stop_after == "lowering":
+        _print_lowered(options)
+        return
+    result = _simulate(options)
+    if options.trace:
+        from tpusim.report.perfetto import write_trace
+
+        write_trace(result.timeline, options.trace)
+    if options.stop_after == "machine":
+        from tpusim.timeline.store import encode_timeline
+
+        _print(encode_timeline(result.timeline).decode())
+        return
+    _report(result, options)
+
+
+def _simulate(options: argparse.Namespace) -> Result:
+    """Run the program, with a line of progress on a terminal."""
+    from tpusim.pipeline import simulate
+    from tpusim.report.progress import ProgressLine
+
+    line = ProgressLine()
+    try:
+        return simulate(
+            options.program,
+            options.chip,
+            topology=options.topology,
+            overrides=_overrides(options),
+            default_trip_count=options.default_trip_count,
+            progress=None if options.quiet else line,
+        )
+    finally:
+        line.close()
+
+
+def _report(result: Result, options: argparse.Namespace) -> None:
+    """Print a run's numbers as JSON or as tables."""
+    from tpusim.report.run import groups_json, render_run, run_json
+
+    groups = result.groups(options.by)
+    if options.json:
+        grouped = {} if options.by == "op" else {"groups": groups_json(groups, options.by)}
+        _print(json.dumps(run_json(result.summary) | grouped, indent=1))
+    else:
+        render_run(result.summary, groups, options.by, _console())
+
+
+def _print_lowered(options: argparse.Namespace) -> None:
+    """Print the lowered program in its text form."""
+    from tpusim.pipeline import lower
+    from tpusim.program.module import encode_program
+
+    program = lower(
+        options.program,
+        options.chip,
+        topology=options.topology,
+        overrides=_overrides(options),
+        default_trip_count=options.default_trip_count,
+    )
+    _print(encode_program(program))
+
+
+def _fmt(options: argparse.Namespace) -> None:
+    """Print canonical HLO text."""
+    from tpusim.pipeline import load
+    from tpusim.text.printer import print_module
+
+    sys.stdout.write(print_module(load(options.program)))
+
+
+def _layout(options: argparse.Namespace) -> None:
+    """Explain a layout."""
+    from tpusim.shapes.facts import layout_facts
+    from tpusim.shapes.notation import parse_shape
+
+    facts = layout_facts(parse_shape(options.shape), options.at)
+    if options.json:
+        _print(json.dumps(facts, indent=1))
+        return
+    from tpusim.report.layout import render_layout
+
+    render_layout(facts, _console())
+
+
+def _chips(options: argparse.Namespace) -> None:
+    """List chips or show one."""
+    from tpusim.hardware.load import chip_facts, chip_names, load_chip
+    from tpusim.report.chips import chip_json, chip_list_json, render_chip, render_chip_list
+
+    overrides = _overrides(options)
+    if options.name is None:
+        if overrides:
+            raise ConfigError("-o replaces a figure of one chip: name it, as in `tpusim chips v5e -o clock_hz=1.6e9`")
+        chips = [load_chip(name) for name in chip_names()]
+        if options.json:
+            _print(json.dumps(chip_list_json(chips), indent=1))
+        else:
+            render_chip_list(chips, _console())
+        return
+    chip, facts = load_chip(options.name, overrides), chip_facts(options.name, overrides)
+    if options.json:
+        _print(json.dumps(chip_json(chip, facts), indent=1))
+    else:
+        render_chip(chip, facts, _console())
+
+
+def _overrides(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the overrides of the command line by key."""
+    from tpusim.hardware.load import parse_override
+
+    return dict(parse_override(text) for text in options.override)
+
+
+def _console() -> Console:
+    """Return the console to print tables on: as wide as the terminal, wide enough for the tables in a pipe."""
+    from tpusim.report.console import make_console
+
+    return make_console()
+
+
+def _print(text: str) -> None:
+    """Write a text and an end of line."""
+    sys.stdout.write(text.rstrip("\n") + "\n")

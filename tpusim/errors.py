@@ -1,0 +1,49 @@
+"""The errors of tpusim, by who must act on them.
+
+Every error says what was expected, what was found and what to do. The text of a ``ProgramError`` that knows its place
+opens with ``file:line:column`` and ends with the source line and a caret.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tpusim.source import Span
+
+
+class TpusimError(Exception):
+    """Base of all errors that tpusim raises on purpose."""
+
+
+class ProgramError(TpusimError):
+    """The program is wrong: HLO text, a shape string, or the meaning of an instruction.
+
+    ``span`` is the place in the source, when known; ``message`` is the text without that place.
+    """
+
+    def __init__(self, message: str, span: Span | None = None) -> None:
+        self.message = message
+        self.span = span
+        super().__init__(span.render(message) if span is not None else message)
+
+
+class UnsupportedError(TpusimError):
+    """The program is right but tpusim cannot treat it: says what, where, and what would be needed."""
+
+
+class ConfigError(TpusimError):
+    """A chip or pod file, or an override of one, is wrong: says file, key and the nearest known key."""
+
+
+class SimulationError(TpusimError):
+    """The simulated machine cannot go on: says who waits for whom."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the known word nearest to ``word``, or an empty string."""
+    near = get_close_matches(word, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

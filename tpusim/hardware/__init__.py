@@ -1,0 +1,1 @@
+"""What is bolted down: chips and pods as data, read from the configuration files."""

@@ -1,0 +1,161 @@
+"""A chip as data: what the configuration files say, checked and frozen. No number about a chip stands in code.
+
+All figures are per TensorCore unless their comment says "per chip". What nobody published is a fitted parameter, and
+the configuration file says how it was fitted.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tpusim.hardware.vector_ops import VectorOps
+
+
+class Mxu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The matrix units of one core: weight-stationary systolic arrays."""
+
+    count: int
+    rows: int
+    columns: int
+    lhs_rows_per_cycle: float
+    """Rows of the streamed operand that enter one array per cycle, for 16-bit operands."""
+    rate_by_type: dict[str, float]
+    """Speed against bf16 of one pass, by operand type (``f32`` is rounded to bf16); absent = converted first."""
+    weight_load_rows_per_cycle: float
+    """Rows of a weight tile that shift into the array per cycle."""
+    result_latency_cycles: int
+    """From the last row in to the last result out."""
+    accumulates_in_array: bool
+    """Whether partial sums over K are added by the result buffer (v7x) rather than by the vector unit."""
+
+
+class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The vector unit of one core, in operations on whole 4 KiB registers."""
+
+    sublanes: int
+    lanes: int
+    registers: int
+    alu_slots: int
+    load_slots: int
+    store_slots: int
+    eup_slots: int
+    xlu_units: int
+    xlu_cycles_per_op: float
+    native_bf16: bool
+    """Whether 16-bit elements are added and multiplied without a conversion to f32."""
+    slot_efficiency: float
+    """Share of the vector slots that compiled code fills (fitted)."""
+
+
+class Vmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The vector memory of one core."""
+
+    capacity_bytes: int
+
+
+class Smem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The scalar memory of one core."""
+
+    capacity_bytes: int
+
+
+class Cmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The common memory of the chip (v4 family); capacity 0 where there is none."""
+
+    capacity_bytes: int
+    read_bytes_per_second: float
+    write_bytes_per_second: float
+
+
+class Hbm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The high-bandwidth memory that one simulated device sees."""
+
+    capacity_bytes: int
+    bandwidth_bytes_per_second: float
+    """Advertised bandwidth of the device: the roofline's."""
+    efficiency: float
+    """Share of the advertised bandwidth that long transfers reach."""
+    granule_bytes: int
+    """Allocations are rounded up to this."""
+
+
+class Dma(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Copies between memories."""
+
+    fixed_latency_seconds: float
+    """From the start of a transfer to its first byte (fitted)."""
+    min_chunk_bytes: int
+    """A contiguous run shorter than this moves no faster than one of this length."""
+    vmem_bytes_per_second: float
+    """Bandwidth of copies that stay inside the core."""
+
+
+class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Fixed costs (fitted)."""
+
+    kernel_seconds: float
+    """Start and end of one kernel."""
+    tile_cycles: float
+    """Loop overhead of one iteration of a kernel's tile loop."""
+    scalar_op_cycles: float
+    """One instruction on the scalar core (scalars in SMEM)."""
+    loop_iteration_seconds: float
+    """One trip round a ``while``: evaluating its condition and branching."""
+
+
+class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The link to the host, each way, per chip."""
+
+    bandwidth_bytes_per_second: float
+    latency_seconds: float
+
+
+class Ici(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The links to other chips, per chip."""
+
+    links: int
+    dimensions: int
+    link_bytes_per_second: float
+    """One way, per link, raw."""
+    efficiency: float
+    hop_latency_seconds: float
+    wrap: str
+    """When an axis of a slice is a ring: ``length16`` (v5e, v6e), ``cube4`` (v4, v5p, v7x), ``always`` (v2, v3)."""
+
+
+class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One device as a program sees it."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    description: str
+    year: int
+    generation: int
+    cores_per_device: int
+    """2 where two cores run one program together (megacore)."""
+    devices_per_chip: int
+    clock_hz: float
+    tuple_table_granule_bytes: int
+    """A tuple result's table of addresses (4 bytes each) is rounded up to this."""
+    mxu: Mxu
+    vpu: Vpu
+    vmem: Vmem
+    smem: Smem
+    cmem: Cmem
+    hbm: Hbm
+    dma: Dma
+    fixed: Fixed
+    host: Host
+    ici: Ici
+    vector_ops: VectorOps = VectorOps()
+
+    @property
+    def macs_per_second(self) -> float:
+        """Multiply-adds per second of the device for one bf16 pass on all matrix units."""
+        per_cycle = self.mxu.count * self.mxu.rows * self.mxu.columns * self.mxu.lhs_rows_per_cycle
+        return per_cycle * self.clock_hz * self.cores_per_device
+
+    @property
+    def peak_flops_per_second(self) -> float:
+        """Floating-point operations per second for bf16: two per multiply-add."""
+        return 2 * self.macs_per_second

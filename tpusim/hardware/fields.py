@@ -1,0 +1,202 @@
+"""What each key of a chip file may hold: its type, its unit and the range outside which a value must be a slip.
+
+The keys and types are read off ``Chip``, the units off the ends of the keys, so that a new field needs no line here
+unless its range is special. The ranges say nothing about any chip: they are wide enough for machines that nobody has
+built and narrow enough to catch GB/s, MHz, us or GiB written where SI units are expected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tpusim.errors import ConfigError, did_you_mean
+from tpusim.hardware.chip import Chip
+
+CONFIDENCE = ("published", "second-hand", "derived", "measured", "estimated", "fitted")
+"""How far a number can be trusted; ``estimated`` and ``fitted`` owe a note that says how and on what."""
+
+TEXT_KEYS = frozenset({"name", "aliases", "description"})
+"""Keys that are no claim about silicon and so need no source."""
+
+WRAP_RULES = ("length16", "cube4", "always")
+
+OPERAND_TYPES = (
+    *("f32", "f16", "bf16", "s8", "u8", "s4", "u4"),
+    *("f8e5m2", "f8e5m2fnuz", "f8e4m3", "f8e4m3fn", "f8e4m3fnuz", "f8e4m3b11fnuz", "f8e3m4", "f4e2m1fn"),
+)
+"""Element types, in XLA's spelling, that a matrix unit can have a rate for."""
+
+# The one table whose keys are open: which types have a rate differs from chip to chip.
+_RATES = "mxu.rate_by_type"
+OPERATIONS = "vector_ops"
+"""The table of operations has a file of its own, shared by the chips."""
+
+_ABOVE_ZERO = 1e-9
+
+
+class Fact(NamedTuple):
+    """One quantity of a chip with its unit, how far it can be trusted, where it is from, and why it is so."""
+
+    key: str
+    value: Any
+    unit: str
+    confidence: str
+    source: str
+    note: str
+
+
+class Field(NamedTuple):
+    """One key: the type of its value, the unit, the plausible range (inclusive) and that range in words."""
+
+    key: str
+    kind: Any
+    unit: str
+    low: float
+    high: float
+    expected: str
+
+
+class _Range(NamedTuple):
+    """A unit with its plausible range."""
+
+    unit: str
+    low: float
+    high: float
+    expected: str
+
+
+# Lower bounds of sizes catch figures in GiB, MiB or KiB, upper ones a slip of the exponent.
+_BY_KEY = {
+    "year": _Range("year", 2000, 2200, "a year from 2000 to 2200"),
+    "generation": _Range("", 1, 1000, "a whole number from 1"),
+    "hbm.capacity_bytes": _Range("B", 2**20, 2**60, "bytes, at least 1 MiB (16 GiB is 17_179_869_184)"),
+    "vmem.capacity_bytes": _Range("B", 2**12, 2**50, "bytes, at least 4 KiB (16 MiB is 16_777_216)"),
+    "smem.capacity_bytes": _Range("B", 2**8, 2**50, "bytes, at least 256 (16 KiB is 16_384)"),
+    # Most chips have no CMEM; zeros are shorter for everybody than an optional table.
+    "cmem.capacity_bytes": _Range("B", 0, 2**50, "bytes, 0 where there is none"),
+    "cmem.read_bytes_per_second": _Range("B/s", 0, 1e18, "bytes per second, 0 where there is no CMEM"),
+    "cmem.write_bytes_per_second": _Range("B/s", 0, 1e18, "bytes per second, 0 where there is no CMEM"),
+    "ici.links": _Range("", 0, 64, "a whole number from 0 to 64"),
+    "ici.dimensions": _Range("", 0, 8, "a whole number from 0 to 8"),
+}
+# No ending here is the end of another one, so their order does not matter.
+_BY_ENDING = {
+    "_bytes_per_second": _Range("B/s", 1e6, 1e18, "bytes per second, 1e6 to 1e18 (819 GB/s is 819e9)"),
+    "_rows_per_cycle": _Range("rows/cycle", _ABOVE_ZERO, 2**20, "rows per cycle, above 0"),
+    "_cycles_per_op": _Range("cycles", _ABOVE_ZERO, 1e9, "cycles, above 0"),
+    "_cycles": _Range("cycles", 0, 1e9, "cycles, from 0"),
+    "_seconds": _Range("s", 0, 0.1, "seconds, from 0 to 0.1 (1 us is 1e-6)"),
+    "_bytes": _Range("B", 1, 2**60, "bytes, from 1"),
+    "_hz": _Range("Hz", 1e6, 1e12, "hertz, 1e6 to 1e12 (1.5 GHz is 1.5e9)"),
+    "efficiency": _Range("", _ABOVE_ZERO, 1, "a share above 0 and at most 1"),
+}
+_COUNT = _Range("", 1, 2**30, "a whole number from 1")
+_RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 0")
+
+
+def field_of(key: str, where: str) -> Field:
+    """Return what ``key`` (dotted: ``hbm.efficiency``) may hold; raise ConfigError with the nearest known key."""
+    section, _, element_type = key.rpartition(".")
+    if section == _RATES and element_type in OPERAND_TYPES:
+        return Field(key, float, *_RATE)
+    if key not in FIELDS:
+        raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key)}; `tpusim chips NAME` lists all keys")
+    return FIELDS[key]
+
+
+def check_value(field: Field, value: Any, where: str) -> Any:
+    """Return ``value`` in the field's own type; raise ConfigError if it is of another type or not plausible."""
+    # Python counts True as the number 1; a chip file that says so has a slip.
+    is_stray_truth = isinstance(value, bool) and field.kind is not bool
+    checked = None if is_stray_truth else _CHECKS[field.kind](field, value)
+    is_number = isinstance(checked, (int, float))
+    if checked is None or (is_number and not field.low <= checked <= field.high):
+        raise ConfigError(f"{where}: {field.key}: expected {field.expected}, found {value!r}")
+    return checked
+
+
+def _whole(field: Field, value: Any) -> int | None:
+    """Accept a whole number; 32e9 too where the unit is bytes, since that is how sizes are written."""
+    if isinstance(value, Integral):
+        return int(value)
+    is_size = field.unit == "B" and isinstance(value, float) and value.is_integer()
+    return int(value) if is_size else None
+
+
+def _real(field: Field, value: Any) -> float | None:
+    """Accept a finite number."""
+    return float(value) if isinstance(value, Real) and math.isfinite(value) else None
+
+
+def _truth(field: Field, value: Any) -> bool | None:
+    """Accept ``true`` and ``false`` only."""
+    return value if isinstance(value, bool) else None
+
+
+def _text(field: Field, value: Any) -> str | None:
+    """Accept a non-empty text, and of the wrap rules only those that exist."""
+    if field.key == "ici.wrap":
+        return value if value in WRAP_RULES else None
+    return value if isinstance(value, str) and value else None
+
+
+def _texts(field: Field, value: Any) -> tuple[str, ...] | None:
+    """Accept a list of texts."""
+    is_list = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    return tuple(value) if is_list else None
+
+
+_CHECKS: dict[Any, Callable[[Field, Any], Any]] = {
+    int: _whole,
+    float: _real,
+    bool: _truth,
+    str: _text,
+    tuple[str, ...]: _texts,
+}
+
+
+def _range_of(key: str, kind: Any) -> _Range:
+    """Return unit and range of a key: by its own entry, by its ending, else by its type."""
+    if key in _BY_KEY:
+        return _BY_KEY[key]
+    by_type = {int: _COUNT, bool: _Range("", 0, 1, "true or false"), str: _Range("", 0, 0, "a text")}
+    endings = (found for ending, found in _BY_ENDING.items() if key.endswith(ending))
+    return next(endings, by_type.get(kind, _Range("", 0, 0, "a list of texts")))
+
+
+def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
+    """Yield the fields of a struct and of the structs in it, in their order, with dotted keys."""
+    for info in msgspec.structs.fields(struct):
+        key = prefix + info.name
+        if key == OPERATIONS:
+            continue
+        if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
+            yield from _fields_of(info.type, f"{key}.")
+        elif key != _RATES:
+            yield Field(key, info.type, *_range_of(key, info.type))
+
+
+FIELDS: dict[str, Field] = {field.key: field for field in _fields_of(Chip)}
+"""All fixed keys; ``mxu.rate_by_type`` has one more for each of ``OPERAND_TYPES``."""
+
+FIELDS["ici.wrap"] = FIELDS["ici.wrap"]._replace(expected=" or ".join(repr(rule) for rule in WRAP_RULES))
+
+
+def _nearest(key: str) -> str:
+    """Return a hint at the nearest known key, or else at those of the same first word or the same section."""
+    # All keys are long and alike, so that likeness alone would send a slip in one section to another one.
+    known = [*FIELDS, *(f"{_RATES}.{name}" for name in OPERAND_TYPES)]
+    section, _, last = key.rpartition(".")
+    siblings = [other for other in known if other.rpartition(".")[0] == section]
+    hint = did_you_mean(key, siblings) or did_you_mean(key, known)
+    if hint:
+        return hint
+    word = last.split("_")[0]
+    same_word = [other for other in known if other.rpartition(".")[2].split("_")[0] == word]
+    inside = [other for other in known if other.startswith(f"{key}.")]
+    return f" (known: {', '.join((same_word or inside or siblings or known)[:6])})"

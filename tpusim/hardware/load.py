@@ -1,0 +1,279 @@
+"""Chip files: TOML in, a checked ``Chip`` out, and every number with its source on request.
+
+A shipped file gives each quantity as ``key = { value = ..., confidence = "...", source = "...", note = "..." }``. A
+user's own file may also give bare numbers, and may name another chip as ``base`` and say only what differs from it.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tpusim.errors import ConfigError, did_you_mean
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.fields import CONFIDENCE, FIELDS, OPERATIONS, TEXT_KEYS, Fact, Field, check_value, field_of
+from tpusim.hardware.vector_ops import VectorOps
+
+_PACKAGE = Path(__file__).parents[1]
+# A wheel carries the files inside the package; a checkout has them beside it.
+_FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
+# Other tables lie in the same folder; a chip's file is named after its generation.
+_CHIP_FILES = "v[0-9]*.toml"
+_QUANTITY_KEYS = ("value", "confidence", "source", "note")
+_OWES_NOTE = ("estimated", "fitted")
+# A chip built on v5e is not v5e: it must not answer to its names.
+_NOT_INHERITED = frozenset({"name", "aliases"})
+
+
+def load_chip(name_or_path: str | Path, overrides: Mapping[str, Any] | None = None) -> Chip:
+    """Return the chip of a name, an alias or a TOML file, with single values replaced.
+
+    ``overrides`` maps dotted keys to values in the unit of the key: ``{"hbm.bandwidth_bytes_per_second": 1.2e12}``.
+    Raises ConfigError for an unknown chip or key and for a missing, mistyped or implausible value.
+    """
+    facts = _facts(name_or_path, overrides)
+    nested: dict[str, Any] = {}
+    for key, fact in facts.items():
+        *sections, last = key.split(".")
+        table = nested
+        for section in sections:
+            table = table.setdefault(section, {})
+        table[last] = fact.value
+    return msgspec.convert(nested | {OPERATIONS: load_vector_ops()}, Chip)
+
+
+@cache
+def load_vector_ops() -> VectorOps:
+    """Return what operations cost the vector unit: the file ``vector_ops.toml`` beside the chips."""
+    path = _config_folder() / "vector_ops.toml"
+    try:
+        return msgspec.convert(_read(path), VectorOps)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def chip_facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Fact]:
+    """Return every quantity of a chip as (key, value, unit, confidence, source, note), in the order of ``Chip``.
+
+    Values that a user's file or an override gives without a source have the confidence ``user``.
+    """
+    facts = _facts(name_or_path, overrides)
+    # A file may state its keys in any order, and an override may add one at the end.
+    order = {key: index for index, key in enumerate(FIELDS)}
+    rates_after = order["mxu.accumulates_in_array"] + 0.5
+    shown = [fact for key, fact in facts.items() if key not in TEXT_KEYS]
+    return sorted(shown, key=lambda fact: order.get(fact.key, rates_after))
+
+
+@cache
+def chip_names() -> tuple[str, ...]:
+    """Return the names of the shipped chips, in order."""
+    return tuple(sorted(path.stem for path in _config_folder().glob(_CHIP_FILES)))
+
+
+def resolve_chip_name(text: str) -> str:
+    """Return the shipped chip that ``text`` names, by its name or an alias, whatever the case, spaces and dashes.
+
+    Raises ConfigError with the nearest known name.
+    """
+    # The aliases stand in all the files; a name needs none of them read.
+    if text in chip_names():
+        return text
+    known = _names_by_spelling()
+    found = known.get(_spelling(text))
+    if found is None:
+        hint = did_you_mean(text.lower(), chip_names()) or did_you_mean(_spelling(text), known)
+        raise ConfigError(
+            f"unknown chip {text!r}{hint}: expected one of {', '.join(chip_names())}, an alias of one, or a .toml file"
+        )
+    return found
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Split ``key=value``; the value is a TOML scalar, and a bare word stands for itself (``ici.wrap=always``)."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key or not value:
+        raise ConfigError(f"override: expected KEY=VALUE such as hbm.efficiency=0.9, found {text!r}")
+    return key, _scalar(key, value)
+
+
+def _scalar(key: str, text: str) -> Any:
+    """Return the text of one TOML scalar as a value."""
+    # TOML knows what a number looks like, and refuses what only Python would take.
+    try:
+        table = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        table = {"value": text if re.fullmatch(r"[A-Za-z][\w .-]*", text) else None}
+    value = table["value"]
+    # A second key means that the text had a line break in it.
+    if len(table) != 1 or not isinstance(value, (str, int, float)):
+        raise ConfigError(f"override: {key}: expected one number, true, false or a text, found {text!r}")
+    return value
+
+
+@cache
+def _config_folder() -> Path:
+    """Return the folder of the shipped chip files."""
+    for folder in _FOLDERS:
+        if any(folder.glob(_CHIP_FILES)):
+            return folder
+    places = " nor ".join(str(folder) for folder in _FOLDERS)
+    raise ConfigError(f"no chip files: neither {places} has any; install tpusim again or run it from a checkout")
+
+
+def _spelling(text: str) -> str:
+    """Reduce a name to lower-case letters and digits without a leading ``tpu``: ``TPU v5 lite`` is ``v5lite``."""
+    return re.sub(r"[^a-z0-9]", "", text.lower()).removeprefix("tpu")
+
+
+@cache
+def _names_by_spelling() -> dict[str, str]:
+    """Map the spellings of all shipped names and aliases to the names."""
+    found: dict[str, str] = {}
+    for name in chip_names():
+        aliases = _shipped_facts(name)["aliases"].value
+        found.update({_spelling(word): name for word in (name, *aliases)})
+    return found
+
+
+def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dict[str, Fact]:
+    """Return all quantities of a chip by key, complete, checked and with the overrides in place."""
+    facts = dict(_facts_of(str(name_or_path), ()))
+    for key, value in (overrides or {}).items():
+        facts[key] = _overridden(key, value, facts)
+    _check_complete(facts, str(name_or_path))
+    return facts
+
+
+def _overridden(key: str, value: Any, facts: Mapping[str, Fact]) -> Fact:
+    """Return the quantity ``key`` with another value, noting which one it replaces."""
+    field = field_of(key, "override")
+    checked = check_value(field, value, "override")
+    before = facts.get(key)
+    note = f"instead of {_plain(before.value)} ({before.confidence})" if before else ""
+    return Fact(key, checked, field.unit, "user", "override", note)
+
+
+def _plain(value: Any) -> str:
+    """Return a value as short as a person would write it: ``1.9e+09`` for the clock."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _facts_of(name_or_path: str, within: tuple[str, ...]) -> Mapping[str, Fact]:
+    """Return the quantities of a chip; ``within`` are the files that have named it as their base."""
+    is_path = name_or_path.endswith(".toml") or "/" in name_or_path
+    if not is_path:
+        name = resolve_chip_name(name_or_path)
+        return _shipped_facts(name)
+    path = Path(name_or_path)
+    if str(path.resolve()) in within:
+        raise ConfigError(f"{path}: expected a chip that does not build on this one, found a circle")
+    return _file_facts(path, within)
+
+
+@cache
+def _shipped_facts(name: str) -> Mapping[str, Fact]:
+    """Return the quantities of a shipped chip; they are read once, since a sweep asks for them thousands of times."""
+    return _file_facts(_config_folder() / f"{name}.toml", ())
+
+
+def _file_facts(path: Path, within: tuple[str, ...]) -> dict[str, Fact]:
+    """Return the quantities that a file states, over those of its base."""
+    table = _read(path)
+    base = _base(path, table.pop("base", None), (*within, str(path.resolve())))
+    inherited = {key: fact for key, fact in base.items() if key not in _NOT_INHERITED}
+    plain = {
+        "name": Fact("name", path.stem, "", "", "", ""),
+        "aliases": Fact("aliases", (), "", "", "", ""),
+    }
+    # Users try things out; what tpusim ships is quoted, and so owes a source.
+    needs_source = path.parent == _config_folder()
+    stated = (_fact(key, raw, path, needs_source) for key, raw in _quantities(table))
+    return plain | inherited | {fact.key: fact for fact in stated}
+
+
+def _base(path: Path, base: Any, within: tuple[str, ...]) -> Mapping[str, Fact]:
+    """Return the quantities of the chip or file (relative to this one) that ``base`` names."""
+    if base is None:
+        return {}
+    if not isinstance(base, str):
+        raise ConfigError(f"{path}: base: expected the name of a chip or of a .toml file, found {base!r}")
+    name_or_path = str(path.parent / base) if base.endswith(".toml") else base
+    try:
+        return _facts_of(name_or_path, within)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: base: {error}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return a TOML file as nested dictionaries."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read this chip file: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: expected TOML in UTF-8: {error}") from error
+
+
+def _quantities(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys with what stands there: a bare value, or a table that has a ``value``."""
+    for key, raw in table.items():
+        if isinstance(raw, dict) and "value" not in raw:
+            yield from _quantities(raw, f"{prefix}{key}.")
+        else:
+            yield prefix + key, raw
+
+
+def _fact(key: str, raw: Any, path: Path, needs_source: bool) -> Fact:
+    """Return one quantity of a file, its value checked and its source there if the file owes one."""
+    field = field_of(key, str(path))
+    if isinstance(raw, dict):
+        return _sourced(field, raw, path, needs_source)
+    if needs_source and key not in TEXT_KEYS:
+        raise ConfigError(f"{path}: {key}: expected {{ value, confidence, source }}, found {raw!r} without a source")
+    return Fact(key, check_value(field, raw, str(path)), field.unit, "user", str(path), "")
+
+
+def _sourced(field: Field, raw: Mapping[str, Any], path: Path, needs_source: bool) -> Fact:
+    """Return the quantity of a table ``{ value, confidence, source, note }``."""
+    where = f"{path}: {field.key}"
+    for key, text in raw.items():
+        if key not in _QUANTITY_KEYS:
+            raise ConfigError(f"{where}: unknown key {key!r}{did_you_mean(key, _QUANTITY_KEYS)}")
+        if key != "value" and not (isinstance(text, str) and text.strip()):
+            raise ConfigError(f"{where}: {key}: expected a text, found {text!r}")
+    confidence = raw.get("confidence", "" if needs_source else "user")
+    source = raw.get("source", "" if needs_source else str(path))
+    note = " ".join(raw.get("note", "").split())
+    _check_source(where, confidence, source, note)
+    return Fact(field.key, check_value(field, raw["value"], str(path)), field.unit, confidence, source, note)
+
+
+def _check_source(where: str, confidence: str, source: str, note: str) -> None:
+    """Refuse a quantity that says too little about where it is from."""
+    words = (*CONFIDENCE, "user")
+    if confidence not in words:
+        hint = did_you_mean(confidence, words)
+        raise ConfigError(f"{where}: confidence: expected one of {', '.join(CONFIDENCE)}, found {confidence!r}{hint}")
+    if not source:
+        raise ConfigError(f"{where}: expected a source, found none")
+    if confidence in _OWES_NOTE and not note:
+        raise ConfigError(f"{where}: expected a note that says how and on what it was {confidence}, found none")
+
+
+def _check_complete(facts: Mapping[str, Fact], where: str) -> None:
+    """Refuse a chip with quantities missing, or with some that contradict each other."""
+    # No value is ever filled in by code: a default would be a number about a chip without a source.
+    missing = [key for key in (*FIELDS, "mxu.rate_by_type.bf16") if key not in facts]
+    if missing:
+        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise ConfigError(f"{where}: {len(missing)} missing: {shown}; give them or name another chip as base")
+    rates = (facts["cmem.read_bytes_per_second"].value, facts["cmem.write_bytes_per_second"].value)
+    if facts["cmem.capacity_bytes"].value and not all(rates):
+        raise ConfigError(f"{where}: cmem: expected bandwidths above 0 where cmem.capacity_bytes is, found {rates!r}")

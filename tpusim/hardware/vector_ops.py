@@ -1,0 +1,23 @@
+"""What operations cost the vector unit, as the configuration file ``vector_ops.toml`` states it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class OpCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Operations per vector register of the result, by unit; ``scalar`` ones per row or element."""
+
+    valu: float = 0.0
+    eup: float = 0.0
+    xlu: float = 0.0
+    scalar: float = 0.0
+
+
+class VectorOps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Costs of element-wise opcodes, and of the moves that change where elements lie."""
+
+    ops: dict[str, OpCost] = {}
+    moves: dict[str, OpCost] = {}
+    confidence: str = ""
+    source: str = ""

@@ -1,0 +1,208 @@
+"""What the attributes of an instruction hold, as frozen values.
+
+Three attributes are long and seldom asked for: ``metadata``, ``backend_config`` and ``frontend_attributes`` stay the text
+that they were (``Raw``) until somebody decodes them with ``BackendConfig.decode`` or ``Metadata.decode``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from tpusim.shapes.shape import Shape
+
+
+class Raw(str):
+    """The text of an attribute's value that nobody has needed to decode yet."""
+
+    __slots__ = ()
+
+
+class Symbol(str):
+    """A bare word as an attribute's value: an enumerator (``kLoop``, ``EQ``) or a flag of the text format."""
+
+    __slots__ = ()
+
+
+class InstructionName(str):
+    """The name, without ``%``, of an instruction that an attribute points at."""
+
+    __slots__ = ()
+
+
+class ComputationName(str):
+    """The name, without ``%``, of a computation that an instruction calls."""
+
+    __slots__ = ()
+
+
+class WindowDimension(msgspec.Struct, frozen=True, gc=False):
+    """One dimension of a window, in elements: XLA's ``WindowDimension``."""
+
+    size: int
+    stride: int = 1
+    pad_low: int = 0
+    pad_high: int = 0
+    lhs_dilate: int = 1
+    rhs_dilate: int = 1
+    reversal: bool = False
+
+
+class Window(msgspec.Struct, frozen=True):
+    """``window={size=2x2 stride=1x1 pad=0_1x0_1 lhs_dilate=.. rhs_dilate=.. rhs_reversal=..}``."""
+
+    dimensions: tuple[WindowDimension, ...] = ()
+
+
+class ConvolutionLabels(msgspec.Struct, frozen=True):
+    """``dim_labels=b01f_01io->b01f``: one character per dimension of lhs, rhs and result; digits are spatial."""
+
+    lhs: str
+    rhs: str
+    output: str
+
+
+class PaddingDimension(msgspec.Struct, frozen=True, gc=False):
+    """``padding=lo_hi_interior``: elements added (or, if negative, dropped) in one dimension."""
+
+    low: int
+    high: int
+    interior: int = 0
+
+
+class SliceDimension(msgspec.Struct, frozen=True, gc=False):
+    """``[start:limit:stride]`` of a slice."""
+
+    start: int
+    limit: int
+    stride: int = 1
+
+
+class ReplicaGroups(msgspec.Struct, frozen=True):
+    """Groups of device ids, expanded, and the text form that they were written in (``text`` prints them again)."""
+
+    groups: tuple[tuple[int, ...], ...]
+    text: str = ""
+
+
+class OperandAlias(msgspec.Struct, frozen=True):
+    """``output_to_operand_aliasing``: a part of the result lives in the buffer of a part of an operand.
+
+    An index is the way through nested tuples; ``()`` is the whole.
+    """
+
+    output_index: tuple[int, ...]
+    operand: int
+    operand_index: tuple[int, ...] = ()
+
+
+class ParameterAlias(msgspec.Struct, frozen=True):
+    """``input_output_alias`` of a module: a part of the result lives in (or, if not ``must``, may) a parameter's buffer."""
+
+    output_index: tuple[int, ...]
+    parameter: int
+    parameter_index: tuple[int, ...] = ()
+    must_alias: bool = False
+
+
+class BufferDonor(msgspec.Struct, frozen=True):
+    """``buffer_donor`` of a module: a part of a parameter whose buffer the program may use as it likes."""
+
+    parameter: int
+    parameter_index: tuple[int, ...] = ()
+
+
+class ComputationLayout(msgspec.Struct, frozen=True):
+    """``entry_computation_layout`` of a module: how the host hands parameters over and wants the result."""
+
+    parameters: tuple[Shape, ...]
+    result: Shape
+
+
+class WindowConfig(msgspec.Struct, frozen=True):
+    """The compiler's tiling of one kernel; bounds count blocks of (8,128) elements in the two minor dimensions."""
+
+    kernel_window_bounds: tuple[int, ...] = ()
+    output_window_bounds: tuple[int, ...] = ()
+    input_window_bounds: tuple[int, ...] = ()
+    iteration_bounds: tuple[int, ...] = ()
+    estimated_cycles: int = 0
+
+
+class BackendConfig(msgspec.Struct, frozen=True):
+    """What tpusim reads of a TPU ``backend_config``; ``fields`` is the whole JSON object."""
+
+    fields: dict[str, Any] = {}
+
+    @classmethod
+    def decode(cls, text: str) -> BackendConfig:
+        """Decode the text of a ``backend_config``: a JSON object, or a string that holds one.
+
+        Anything else gives an empty one, as XLA leaves the meaning to each backend.
+        """
+        try:
+            value = json.loads(text)
+            value = json.loads(value) if isinstance(value, str) else value
+        except (ValueError, RecursionError):
+            return cls()
+        return cls(value) if isinstance(value, dict) else cls()
+
+    @property
+    def window_config(self) -> WindowConfig | None:
+        """The kernel's tiling, if the compiler stated one."""
+        config = self.fields.get("window_config")
+        if not config:
+            return None
+        bounds = {key: _integers(config.get(key, ())) for key in _BOUNDS}
+        return WindowConfig(estimated_cycles=int(config.get("estimated_cycles", 0)), **bounds)
+
+    @property
+    def known_trip_count(self) -> int | None:
+        """How often a ``while`` runs its body, if the compiler knows."""
+        count = self.fields.get("known_trip_count", {}).get("n")
+        return None if count is None else int(count)
+
+    @property
+    def scoped_vmem_bytes(self) -> int:
+        """VMEM that the kernel uses beyond its operands and results, in bytes."""
+        used = self.fields.get("used_scoped_memory_configs", ())
+        return sum(int(item["size"]) for item in used if item.get("memory_space") == "1")
+
+    @property
+    def megacore_split_dim(self) -> int | None:
+        """The dimension of the loop nest that two cores share, or None."""
+        split = self.fields.get("megacore_config", {}).get("megacore_split_dim")
+        return None if split is None else int(split)
+
+
+_BOUNDS = ("kernel_window_bounds", "output_window_bounds", "input_window_bounds", "iteration_bounds")
+
+
+def _integers(values: Any) -> tuple[int, ...]:
+    """Return JSON's numbers-as-strings as integers."""
+    return tuple(int(value) for value in values)
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """Where an instruction came from. ``stack_frame_id`` points into the module's tables."""
+
+    op_type: str = ""
+    op_name: str = ""
+    source_file: str = ""
+    source_line: int = 0
+    stack_frame_id: int = 0
+
+    @classmethod
+    def decode(cls, text: str) -> Metadata:
+        """Decode the text between the braces of ``metadata={...}``; unknown fields are passed over."""
+        found = dict(_METADATA_FIELD.findall(text))
+        words = {key: found[key].strip('"') for key in ("op_type", "op_name", "source_file") if key in found}
+        numbers = {key: int(found[key]) for key in ("source_line", "stack_frame_id") if key in found}
+        return cls(**words, **numbers)
+
+
+_METADATA_FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|-?\d+)')

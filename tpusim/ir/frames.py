@@ -1,0 +1,67 @@
+"""Where instructions come from: lines of the HLO text, and the framework's source files through the module's tables."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tpusim.ir.attributes import Metadata
+    from tpusim.ir.module import Computation, Instruction, Module
+
+_FIELD = re.compile(r"(\w+)=(\d+)")
+
+
+class SourceFrames:
+    """Looks up, for one module, lines of its text and the source locations that its metadata points at."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._offsets: dict[str, dict[str, int]] = {}
+
+    def location(self, metadata: Metadata) -> str:
+        """Return ``file:line`` of the framework's source, or an empty string if the metadata does not say."""
+        if metadata.source_file:
+            return f"{metadata.source_file}:{metadata.source_line}"
+        frame = self._frames.get(metadata.stack_frame_id, {})
+        place = self._locations.get(frame.get("file_location_id", 0), {})
+        file = self._files.get(place.get("file_name_id", 0), "")
+        return f"{file}:{place.get('line', 0)}" if file else ""
+
+    def line(self, computation: Computation, instruction: Instruction) -> int:
+        """Return the line, from 1, on which ``instruction`` stands in the HLO text, or 0 if it came from elsewhere."""
+        if not computation.offsets:
+            return 0
+        if computation.name not in self._offsets:
+            names = [i.name for i in computation.instructions]
+            self._offsets[computation.name] = dict(zip(names, computation.offsets, strict=True))
+        return bisect_right(self._line_starts, self._offsets[computation.name][instruction.name])
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        """Offsets at which the lines of the text begin."""
+        source = self._module.source
+        return [0, *(match.end() for match in re.finditer("\n", source.text))] if source else []
+
+    @cached_property
+    def _files(self) -> dict[int, str]:
+        """File names by id."""
+        split = (line.split(None, 1) for line in self._module.tables.get("FileNames", ()))
+        return {int(number): name.strip('"') for number, name in split}
+
+    @cached_property
+    def _locations(self) -> dict[int, dict[str, int]]:
+        """File locations by id."""
+        return self._table("FileLocations")
+
+    @cached_property
+    def _frames(self) -> dict[int, dict[str, int]]:
+        """Stack frames by id."""
+        return self._table("StackFrames")
+
+    def _table(self, title: str) -> dict[int, dict[str, int]]:
+        """Return a table of records of numbers by id."""
+        split = (line.split(None, 1) for line in self._module.tables.get(title, ()))
+        return {int(number): {k: int(v) for k, v in _FIELD.findall(rest)} for number, rest in split}

@@ -1,0 +1,159 @@
+"""An HLO module as frozen data: instructions in computations in a module.
+
+Operands and called computations are names, so that a module prints, compares and travels between processes without
+following references; ``Computation`` and ``Module`` look names up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tpusim.ir.attributes import BackendConfig, ComputationName, Metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.shapes.shape import Shape
+    from tpusim.source import SourceText, Span
+
+
+class Literal(msgspec.Struct, frozen=True):
+    """The value of a ``constant`` as canonical HLO text; ``elided`` marks ``{...}``, whose value nobody knows."""
+
+    text: str
+    elided: bool = False
+
+
+class Instruction(msgspec.Struct, frozen=True):
+    """One instruction: ``name = shape opcode(operands), attributes``.
+
+    ``operands`` are names in the same computation. ``immediate`` is what stands in the parentheses instead of operands:
+    the number of a ``parameter``, the ``Literal`` of a ``constant``. ``attributes`` maps each attribute's name, in the
+    order of the text, to its value: see ``ir.attributes``.
+    """
+
+    name: str
+    shape: Shape
+    opcode: str
+    operands: tuple[str, ...] = ()
+    attributes: dict[str, Any] = {}
+    immediate: int | Literal | None = None
+
+    @property
+    def backend_config(self) -> BackendConfig:
+        """The decoded ``backend_config`` (empty if there is none)."""
+        raw = self.attributes.get("backend_config")
+        return BackendConfig.decode(raw) if raw else BackendConfig()
+
+    @property
+    def metadata(self) -> Metadata:
+        """The decoded ``metadata`` (empty if there is none)."""
+        raw = self.attributes.get("metadata")
+        return Metadata.decode(raw) if raw else Metadata()
+
+    @property
+    def called_computations(self) -> tuple[str, ...]:
+        """Names of the computations that this instruction calls, in the order of its attributes."""
+        names: list[str] = []
+        for value in self.attributes.values():
+            if isinstance(value, ComputationName):
+                names.append(value)
+            elif isinstance(value, tuple):
+                names.extend(item for item in value if isinstance(item, ComputationName))
+        return tuple(names)
+
+
+@dataclass(frozen=True)
+class Computation:
+    """Instructions in text order, which in a scheduled module is the order of execution.
+
+    ``offsets[i]`` is where instruction ``i`` begins in the source text (empty if there is none).
+    """
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    root_name: str
+    execution_thread: str = "main"
+    offsets: tuple[int, ...] = field(default=(), compare=False, repr=False)
+
+    @cached_property
+    def by_name(self) -> dict[str, Instruction]:
+        """Instructions by name."""
+        return {instruction.name: instruction for instruction in self.instructions}
+
+    def __getitem__(self, name: str) -> Instruction:
+        return self.by_name[name]
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self.instructions)
+
+    @property
+    def root(self) -> Instruction:
+        """The instruction whose value the computation returns."""
+        return self.by_name[self.root_name]
+
+    @cached_property
+    def parameters(self) -> tuple[Instruction, ...]:
+        """The parameters in the order of their numbers."""
+        found = [i for i in self.instructions if i.opcode == "parameter"]
+        return tuple(sorted(found, key=_parameter_number))
+
+    def operands_of(self, instruction: Instruction) -> tuple[Instruction, ...]:
+        """Return the instructions that ``instruction`` takes its operands from."""
+        return tuple(self.by_name[name] for name in instruction.operands)
+
+
+def _parameter_number(instruction: Instruction) -> int:
+    """Return the number of a ``parameter``."""
+    assert isinstance(instruction.immediate, int)
+    return instruction.immediate
+
+
+@dataclass(frozen=True)
+class Module:
+    """An HLO module.
+
+    ``attributes`` are those of its first line (``is_scheduled``, ``entry_computation_layout``, ...); ``tables`` are the
+    raw lines of ``FileNames``, ``FunctionNames``, ``FileLocations`` and ``StackFrames`` by title.
+    """
+
+    name: str
+    computations: tuple[Computation, ...]
+    entry_name: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    source: SourceText | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def by_name(self) -> dict[str, Computation]:
+        """Computations by name."""
+        return {computation.name: computation for computation in self.computations}
+
+    def __getitem__(self, name: str) -> Computation:
+        return self.by_name[name]
+
+    @property
+    def entry(self) -> Computation:
+        """The computation that a run begins with."""
+        return self.by_name[self.entry_name]
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether text order is execution order."""
+        return self.attributes.get("is_scheduled") is True
+
+    @property
+    def instruction_count(self) -> int:
+        """Instructions in all computations."""
+        return sum(len(computation.instructions) for computation in self.computations)
+
+    def where(self, computation: Computation, instruction: Instruction) -> Span | None:
+        """Return the place of an instruction in the source text, if the module was read from one."""
+        if self.source is None or not computation.offsets:
+            return None
+        offset = computation.offsets[computation.instructions.index(instruction)]
+        return self.source.span(offset, offset + len(instruction.name))

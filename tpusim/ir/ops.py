@@ -1,0 +1,308 @@
+"""The operations of XLA, one row each: operand counts, attributes and category.
+
+A row lists its attributes as the operation semantics do: ``name*`` is required, ``name`` may be left out. What every
+instruction may carry besides stands in ``COMMON_ATTRIBUTES``.
+
+Source: XLA, Operation Semantics, and the opcodes of its HLO text format.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import cache
+from typing import Final
+
+import msgspec
+
+
+class Category(Enum):
+    """What an operation is about; decides nothing by itself, but groups rows in tables and reports."""
+
+    SOURCE = "source"
+    ELEMENTWISE = "elementwise"
+    DATA = "data movement"
+    CONTRACTION = "contraction"
+    REDUCTION = "reduction"
+    LINEAR_ALGEBRA = "linear algebra"
+    RANDOM = "random"
+    NORMALISATION = "normalisation"
+    TUPLE = "tuple"
+    CONTROL = "control flow"
+    COLLECTIVE = "collective"
+    ASYNC = "asynchronous"
+    HOST = "host and channel"
+    ORDER = "ordering"
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One opcode: how many operands it takes (``most_operands`` of None is no limit) and which attributes."""
+
+    name: str
+    category: Category
+    fewest_operands: int
+    most_operands: int | None
+    required: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+
+    def allows(self, attribute: str) -> bool:
+        """Whether an instruction of this opcode may carry ``attribute``."""
+        return attribute in self.optional or attribute in self.required or attribute in COMMON_ATTRIBUTES
+
+    def accepts_count(self, operands: int) -> bool:
+        """Whether the opcode takes this many operands."""
+        return self.fewest_operands <= operands and (self.most_operands is None or operands <= self.most_operands)
+
+
+COMMON_ATTRIBUTES: Final = frozenset(
+    {
+        "sharding",
+        "frontend_attributes",
+        "statistics",
+        "parameter_replication",
+        "control-predecessors",
+        "origin",
+        "metadata",
+        "backend_config",
+    }
+)
+"""Attributes that every instruction may carry."""
+
+OPERATIONS: Final[dict[str, Operation]] = {}
+"""Every opcode's row by its name in HLO text."""
+
+OWN_ASYNC_OPCODES: Final = frozenset({"all-gather", "all-reduce", "collective-permute", "copy", "recv", "send"})
+"""Opcodes with asynchronous forms of their own: ``X-start`` of any other is short for ``async-start`` around X."""
+
+
+@cache
+def async_parts(opcode: str) -> tuple[str, str] | None:
+    """Split the short form of an asynchronous operation: ``slice-start`` is ``("slice", "start")``.
+
+    None for every other opcode, those with an asynchronous form of their own (``copy-start``) included.
+    """
+    wrapped, _, phase = opcode.rpartition("-")
+    if opcode in OPERATIONS or phase not in _ASYNC_ATTRIBUTES or wrapped not in OPERATIONS:
+        return None
+    return None if wrapped in OWN_ASYNC_OPCODES else (wrapped, phase)
+
+
+@cache
+def find_operation(opcode: str) -> Operation | None:
+    """Return the row of an opcode, or one made up for the short form of an asynchronous operation; None if unknown."""
+    parts = async_parts(opcode)
+    if parts is None:
+        return OPERATIONS.get(opcode)
+    wrapped, phase = OPERATIONS[parts[0]], parts[1]
+    if phase == "done":
+        return Operation(opcode, Category.ASYNC, 1, 1, frozenset(), _ASYNC_ATTRIBUTES[phase])
+    if phase == "update":
+        return Operation(opcode, Category.ASYNC, 1, None, frozenset(), _ASYNC_ATTRIBUTES[phase])
+    optional = wrapped.optional | _ASYNC_ATTRIBUTES[phase]
+    return Operation(opcode, Category.ASYNC, 0, None, wrapped.required, optional)
+
+
+_ASYNC_ATTRIBUTES = {
+    "start": frozenset({"async_execution_thread", "output_to_operand_aliasing"}),
+    "update": frozenset({"async_execution_thread"}),
+    "done": frozenset({"async_execution_thread"}),
+}
+_ANY = (0, None)
+_ACCURACY = "result_accuracy"
+_DOT = "lhs_contracting_dims rhs_contracting_dims lhs_batch_dims rhs_batch_dims operand_precision"
+_REDUCING = "to_apply* replica_groups channel_id constrain_layout use_global_device_ids mode"
+_GATHERING = "dimensions* replica_groups channel_id constrain_layout use_global_device_ids"
+_CHANNEL = "channel_id is_host_transfer"
+_CUSTOM_CALL = (
+    "custom_call_target* window dim_labels feature_group_count batch_group_count operand_layout_constraints"
+    " custom_call_has_side_effect to_apply called_computations output_to_operand_aliasing padding_type literal"
+    " operand_precision schedule api_version"
+)
+_GATHER = (
+    "offset_dims* collapsed_slice_dims* start_index_map* index_vector_dim* slice_sizes* indices_are_sorted"
+    " operand_batching_dims start_indices_batching_dims"
+)
+_SCATTER = (
+    "update_window_dims* inserted_window_dims* scatter_dims_to_operand_dims* index_vector_dim* to_apply*"
+    " indices_are_sorted unique_indices input_batching_dims scatter_indices_batching_dims"
+)
+_CONVOLUTION = (
+    "window dim_labels* feature_group_count batch_group_count convolution_kind operand_precision algorithm"
+    " sparsity_config"
+)
+
+# Opcode, operands (one count, or fewest and most), attributes.
+_ROWS: dict[Category, tuple[tuple[str, int | tuple[int, int | None], str], ...]] = {
+    Category.SOURCE: (
+        ("constant", 0, ""),
+        ("iota", 0, "iota_dimension*"),
+        ("parameter", 0, ""),
+        ("partition-id", 0, ""),
+        ("replica-id", 0, ""),
+    ),
+    Category.ELEMENTWISE: (
+        ("abs", 1, ""),
+        ("acos", 1, _ACCURACY),
+        ("acosh", 1, _ACCURACY),
+        ("add", 2, ""),
+        ("and", 2, ""),
+        ("asin", 1, _ACCURACY),
+        ("asinh", 1, _ACCURACY),
+        ("atan2", 2, ""),
+        ("atanh", 1, _ACCURACY),
+        ("bitcast-convert", 1, ""),
+        ("cbrt", 1, _ACCURACY),
+        ("ceil", 1, ""),
+        ("clamp", 3, ""),
+        ("compare", 2, "direction* type"),
+        ("complex", 2, ""),
+        ("convert", 1, ""),
+        ("cosh", 1, _ACCURACY),
+        ("cosine", 1, _ACCURACY),
+        ("count-leading-zeros", 1, ""),
+        ("divide", 2, ""),
+        ("erf", 1, _ACCURACY),
+        ("exponential", 1, _ACCURACY),
+        ("exponential-minus-one", 1, _ACCURACY),
+        ("floor", 1, ""),
+        ("imag", 1, ""),
+        ("is-finite", 1, ""),
+        ("log", 1, _ACCURACY),
+        ("log-plus-one", 1, _ACCURACY),
+        ("logistic", 1, _ACCURACY),
+        ("map", _ANY, "to_apply* dimensions"),
+        ("maximum", 2, ""),
+        ("minimum", 2, ""),
+        ("mulhi", 2, ""),
+        ("multiply", 2, ""),
+        ("negate", 1, ""),
+        ("not", 1, ""),
+        ("or", 2, ""),
+        ("popcnt", 1, ""),
+        ("power", 2, ""),
+        ("real", 1, ""),
+        ("reduce-precision", 1, "exponent_bits* mantissa_bits*"),
+        ("remainder", 2, ""),
+        ("round-nearest-afz", 1, ""),
+        ("round-nearest-even", 1, ""),
+        ("rsqrt", 1, _ACCURACY),
+        ("select", 3, ""),
+        ("shift-left", 2, ""),
+        ("shift-right-arithmetic", 2, ""),
+        ("shift-right-logical", 2, ""),
+        ("sign", 1, ""),
+        ("sine", 1, _ACCURACY),
+        ("sinh", 1, _ACCURACY),
+        ("sqrt", 1, _ACCURACY),
+        ("stochastic-convert", 2, ""),
+        ("subtract", 2, ""),
+        ("tan", 1, _ACCURACY),
+        ("tanh", 1, _ACCURACY),
+        ("xor", 2, ""),
+    ),
+    Category.DATA: (
+        ("bitcast", 1, ""),
+        ("broadcast", 1, "dimensions"),
+        ("concatenate", (1, None), "dimensions*"),
+        ("copy", 1, ""),
+        ("dynamic-reshape", (1, None), ""),
+        ("dynamic-slice", (1, None), "dynamic_slice_sizes*"),
+        ("dynamic-update-slice", (2, None), ""),
+        ("gather", 2, _GATHER),
+        ("get-dimension-size", 1, "dimensions*"),
+        ("pad", 2, "padding*"),
+        ("reshape", 1, "inferred_dimension"),
+        ("reverse", 1, "dimensions*"),
+        ("scatter", (3, None), _SCATTER),
+        ("set-dimension-size", 2, "dimensions*"),
+        ("slice", 1, "slice*"),
+        ("sort", (1, None), "dimensions* to_apply* is_stable"),
+        ("topk", 1, "k* largest is_stable"),
+        ("transpose", 1, "dimensions*"),
+    ),
+    Category.CONTRACTION: (
+        ("convolution", 2, _CONVOLUTION),
+        ("dot", 2, _DOT + " algorithm"),
+        ("ragged-dot", 3, _DOT + " lhs_ragged_dims rhs_group_dims"),
+        ("scaled-dot", 4, _DOT + " algorithm"),
+    ),
+    Category.REDUCTION: (
+        ("reduce", (2, None), "to_apply* dimensions*"),
+        ("reduce-window", (2, None), "to_apply* window"),
+        ("scan", _ANY, "to_apply* dimensions* num_carries* is_reverse is_associative"),
+        ("select-and-scatter", 3, "select* scatter* window"),
+    ),
+    Category.LINEAR_ALGEBRA: (
+        ("cholesky", 1, "lower"),
+        ("fft", 1, "fft_type* fft_length*"),
+        ("triangular-solve", 2, "left_side lower unit_diagonal transpose_a"),
+    ),
+    Category.RANDOM: (
+        ("rng", _ANY, "distribution*"),
+        ("rng-bit-generator", 1, "algorithm*"),
+        ("rng-get-and-update-state", 0, "delta*"),
+    ),
+    Category.NORMALISATION: (
+        ("batch-norm-grad", 5, "epsilon* feature_index*"),
+        ("batch-norm-inference", 5, "epsilon* feature_index*"),
+        ("batch-norm-training", 3, "epsilon* feature_index*"),
+    ),
+    Category.TUPLE: (
+        ("get-tuple-element", 1, "index*"),
+        ("tuple", _ANY, ""),
+    ),
+    Category.CONTROL: (
+        ("call", _ANY, "to_apply* is_composite"),
+        # Which of the three a conditional needs depends on the type of its first operand.
+        ("conditional", (2, None), "true_computation false_computation branch_computations"),
+        ("custom-call", _ANY, _CUSTOM_CALL),
+        ("fusion", _ANY, "calls* kind* output_to_operand_aliasing"),
+        ("while", 1, "condition* body*"),
+    ),
+    Category.COLLECTIVE: (
+        ("all-gather", _ANY, _GATHERING),
+        ("all-gather-done", 1, ""),
+        ("all-gather-start", _ANY, _GATHERING),
+        ("all-reduce", _ANY, _REDUCING),
+        ("all-reduce-done", 1, ""),
+        ("all-reduce-start", _ANY, _REDUCING),
+        ("all-to-all", _ANY, "replica_groups channel_id dimensions constrain_layout"),
+        ("collective-broadcast", _ANY, "replica_groups channel_id has_dynamic_root"),
+        ("collective-permute", _ANY, "source_target_pairs* channel_id slice_sizes"),
+        ("collective-permute-done", 1, ""),
+        ("collective-permute-start", _ANY, "source_target_pairs* channel_id slice_sizes"),
+        ("ragged-all-to-all", 6, "replica_groups channel_id dimensions"),
+        ("reduce-scatter", _ANY, _REDUCING + " dimensions*"),
+    ),
+    Category.ASYNC: (
+        ("async-done", 1, "async_execution_thread calls"),
+        ("async-start", _ANY, "calls* async_execution_thread output_to_operand_aliasing"),
+        ("async-update", (1, None), "async_execution_thread calls"),
+        ("copy-done", 1, ""),
+        ("copy-start", 1, "cross_program_prefetch_index"),
+    ),
+    Category.HOST: (
+        ("infeed", 1, "infeed_config"),
+        ("outfeed", 2, "outfeed_config outfeed_shape"),
+        ("recv", 1, _CHANNEL),
+        ("recv-done", 1, _CHANNEL),
+        ("send", 2, _CHANNEL),
+        ("send-done", 1, _CHANNEL),
+    ),
+    Category.ORDER: (
+        ("add-dependency", 2, ""),
+        ("after-all", _ANY, ""),
+        ("domain", 1, "domain*"),
+        ("opt-barrier", 1, ""),
+    ),
+}
+
+
+def _row(category: Category, name: str, operands: int | tuple[int, int | None], attributes: str) -> Operation:
+    """Turn one line of the table into its row."""
+    fewest, most = operands if isinstance(operands, tuple) else (operands, operands)
+    words = attributes.split()
+    required = frozenset(word[:-1] for word in words if word.endswith("*"))
+    return Operation(name, category, fewest, most, required, frozenset(words) - {word + "*" for word in required})
+
+
+OPERATIONS.update((row[0], _row(category, *row)) for category, rows in _ROWS.items() for row in rows)

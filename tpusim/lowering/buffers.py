@@ -1,0 +1,231 @@
+"""Buffers and their lifetimes, from the schedule: who makes a value, who only views it, who uses it last.
+
+A value is, per array in it, the set of buffers that hold it. Tuples, views, loops and updates in place pass buffers on;
+everything else makes new ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.lowering.traffic import IN_PLACE, VIEWS, space_of
+from tpusim.program.buffers import Buffer, peak_bytes
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import TupleShape, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.shapes.shape import Shape
+
+    Leaves = list[frozenset[int]]
+
+
+class Lifetimes:
+    """Walks one computation and gathers its buffers, as indices into ``sizes``, with their first and last positions."""
+
+    def __init__(self, module: Module, computation: Computation) -> None:
+        self.module = module
+        self.computation = computation
+        self.values: dict[str, Leaves] = {}
+        self.buffers: list[list[object]] = []
+        self.extra: list[Buffer] = []
+        for position, instruction in enumerate(computation.instructions):
+            self._visit(position, instruction)
+        self._keep(computation.root_name, len(computation.instructions))
+
+    def result(self) -> list[Buffer]:
+        """Return the buffers of the computation, those of the computations that it calls included."""
+        root = set().union(*self.values[self.computation.root_name]) if self.values else set()
+        named = [
+            Buffer(
+                name=str(name),
+                n_bytes=int(n_bytes),  # type: ignore[call-overload]
+                space=space,  # type: ignore[arg-type]
+                kind="output" if kind == "temporary" and i in root else kind,  # type: ignore[arg-type]
+                first=first,  # type: ignore[arg-type]
+                last=last,  # type: ignore[arg-type]
+            )
+            for i, (name, n_bytes, space, kind, first, last) in enumerate(self.buffers)
+        ]
+        return [*named, *self.extra]
+
+    def new(self, position: int, name: str, shape: Shape, kind: str = "temporary") -> Leaves:
+        """Return fresh buffers for every array of ``shape``."""
+        made: Leaves = []
+        for leaf in leaves(shape):
+            made.append(frozenset({len(self.buffers)}))
+            self.buffers.append([name, physical_bytes(leaf), space_of(leaf), kind, position, position])
+        return made
+
+    def _visit(self, position: int, instruction: Instruction) -> None:
+        """Note what an instruction uses, what it makes, and what it needs while it runs."""
+        for name in instruction.operands:
+            self._keep(name, position)
+        make = _MAKE.get(instruction.opcode)
+        made = make(self, instruction) if make else None
+        self.values[instruction.name] = self._made(position, instruction) if made is None else made
+        self._note_inner(position, instruction)
+
+    def _made(self, position: int, instruction: Instruction) -> Leaves:
+        """Return new buffers, but for the results that are written over an operand."""
+        kind = {"parameter": "argument", "constant": "constant"}.get(instruction.opcode, "temporary")
+        over = in_place_operands(self.module, instruction)
+        made: Leaves = []
+        for index, leaf in enumerate(leaves(instruction.shape)):
+            if index in over:
+                made += self.values[instruction.operands[over[index]]][:1]
+            else:
+                made += self.new(position, instruction.name, leaf, kind)
+        return made
+
+    def _keep(self, name: str, position: int) -> None:
+        """Keep all buffers of a value alive until ``position``."""
+        for leaf in self.values[name]:
+            for buffer in leaf:
+                self.buffers[buffer][5] = position
+
+    def _note_inner(self, position: int, instruction: Instruction) -> None:
+        """Note the memory that an instruction needs while it runs, per memory space."""
+        scoped = instruction.backend_config.scoped_vmem_bytes if instruction.opcode == "fusion" else 0
+        if scoped:
+            self._note(position, instruction.name, scoped, "vmem")
+        if instruction.opcode in ("while", "call", "conditional"):
+            inner = [inner_temporaries(self.module, name) for name in instruction.called_computations]
+            for space in sorted({b.space for buffers in inner for b in buffers}):
+                most = max(peak_bytes(b for b in buffers if b.space == space) for buffers in inner)
+                self._note(position, instruction.name, most, space)
+
+    def _note(self, position: int, name: str, n_bytes: int, space: str) -> None:
+        """Add a buffer that lives only while one instruction runs."""
+        self.extra.append(
+            Buffer(
+                name=name,
+                n_bytes=n_bytes,
+                space=space,  # type: ignore[arg-type]
+                kind="temporary",
+                first=position,
+                last=position,
+            )
+        )
+
+
+def computation_buffers(module: Module, computation: Computation) -> tuple[Buffer, ...]:
+    """Return the buffers of a scheduled computation and of all that it calls."""
+    return tuple(Lifetimes(module, computation).result())
+
+
+def inner_temporaries(module: Module, name: str) -> list[Buffer]:
+    """Return the buffers that a called computation needs beyond its arguments and its results."""
+    found = Lifetimes(module, module[name]).result()
+    return [buffer for buffer in found if buffer.kind == "temporary"]
+
+
+def in_place_operands(module: Module, instruction: Instruction) -> dict[int, int]:
+    """Return which results (by leaf) are written over which operands: updates in place, and what the text states."""
+    if instruction.opcode in IN_PLACE:
+        return {0: 0}
+    if instruction.opcode != "fusion":
+        return {}
+    called = module[instruction.attributes["calls"]]
+    roots = called.operands_of(called.root) if called.root.opcode == "tuple" else (called.root,)
+    targets = ((index, _updated_parameter(module, called, root)) for index, root in enumerate(roots))
+    return {index: target for index, target in targets if target is not None}
+
+
+def _updated_parameter(module: Module, computation: Computation, value: Instruction) -> int | None:
+    """Return the number of the parameter that ``value`` updates in place, or None."""
+    if value.opcode in VIEWS:
+        return _updated_parameter(module, computation, computation[value.operands[0]])
+    if value.opcode == "fusion":
+        inner = in_place_operands(module, value).get(0)
+        return None if inner is None else _parameter_behind(computation, value.operands[inner])
+    return _parameter_behind(computation, value.operands[0]) if value.opcode in IN_PLACE else None
+
+
+def _parameter_behind(computation: Computation, name: str) -> int | None:
+    """Return the number of the parameter that a name is a view of, or None."""
+    value = computation[name]
+    while value.opcode in VIEWS:
+        value = computation[value.operands[0]]
+    return value.immediate if value.opcode == "parameter" and isinstance(value.immediate, int) else None
+
+
+def _same(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
+    """Return the operand's own buffers."""
+    return lifetimes.values[instruction.operands[0]]
+
+
+def _tuple(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
+    """Return the buffers of all operands one after the other."""
+    return [leaf for name in instruction.operands for leaf in lifetimes.values[name]]
+
+
+def _element(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
+    """Return one element's buffers of a tuple's."""
+    source = lifetimes.computation[instruction.operands[0]]
+    assert isinstance(source.shape, TupleShape)
+    index = instruction.attributes["index"]
+    begin = sum(len(tuple(leaves(element))) for element in source.shape.elements[:index])
+    return lifetimes.values[source.name][begin : begin + len(tuple(leaves(instruction.shape)))]
+
+
+def _copy_start(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
+    """Return a new target, the operand as source, and nothing for the flag."""
+    assert isinstance(instruction.shape, TupleShape)
+    position = lifetimes.computation.instructions.index(instruction)
+    target = lifetimes.new(position, instruction.name, instruction.shape.elements[0])
+    return [*target, *lifetimes.values[instruction.operands[0]], frozenset()]
+
+
+def _copy_done(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
+    """Return the target of the copy."""
+    return lifetimes.values[instruction.operands[0]][:1]
+
+
+def _async_start(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
+    """Return the operands' buffers, then new ones for the results and flags."""
+    assert isinstance(instruction.shape, TupleShape)
+    position = lifetimes.computation.instructions.index(instruction)
+    made = _tuple(lifetimes, instruction)
+    for element in instruction.shape.elements[1:]:
+        made = [*made, *lifetimes.new(position, instruction.name, element)]
+    return made
+
+
+def _async_done(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
+    """Return the results of an asynchronous start, which follow its operands."""
+    start = lifetimes.computation[instruction.operands[0]]
+    assert isinstance(start.shape, TupleShape)
+    begin = len(tuple(leaves(start.shape.elements[0])))
+    return lifetimes.values[start.name][begin : begin + len(tuple(leaves(instruction.shape)))]
+
+
+def _custom_call(lifetimes: Lifetimes, instruction: Instruction) -> Leaves | None:
+    """Return the operands' buffers where a custom call only joins them, else None."""
+    if instruction.attributes.get("custom_call_target") != "ConcatBitcast":
+        return None
+    return [frozenset().union(*_tuple(lifetimes, instruction))]
+
+
+_MAKE: dict[str, Callable[[Lifetimes, Instruction], Leaves | None]] = {
+    "add-dependency": _same,
+    "all-gather-start": _async_start,
+    "async-done": _async_done,
+    "async-start": _async_start,
+    "async-update": _same,
+    "bitcast": _same,
+    "collective-permute-start": _async_start,
+    "copy-done": _copy_done,
+    "copy-start": _copy_start,
+    "custom-call": _custom_call,
+    "domain": _same,
+    "get-tuple-element": _element,
+    "all-gather-done": _async_done,
+    "collective-permute-done": _async_done,
+    "opt-barrier": _same,
+    "tuple": _tuple,
+    "while": _same,
+}
+"""Opcodes that pass buffers on; what is not here makes new ones."""

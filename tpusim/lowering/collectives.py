@@ -1,0 +1,83 @@
+"""Collectives: what each device of a group puts in and gets out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.ir.attributes import ReplicaGroups
+from tpusim.lowering.scope import rule
+from tpusim.lowering.vector import moved_bytes
+from tpusim.program.steps import Collective
+from tpusim.shapes.shape import leaves
+
+if TYPE_CHECKING:
+    from tpusim.ir.module import Computation, Instruction
+    from tpusim.lowering.scope import Scope
+    from tpusim.program.steps import AnyStep
+
+KINDS = (
+    "all-gather",
+    "all-reduce",
+    "all-to-all",
+    "collective-broadcast",
+    "collective-permute",
+    "ragged-all-to-all",
+    "reduce-scatter",
+)
+
+
+@rule(*KINDS)
+def lower_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a collective that holds the core until it is done."""
+    return (collective_step(scope, instruction, scope.computation, instruction),)
+
+
+@rule("all-gather-start", "all-reduce-start", "collective-permute-start")
+def lower_collective_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower the start of a collective that runs beside the core."""
+    return (collective_step(scope, instruction, scope.computation, instruction, is_async=True),)
+
+
+def collective_step(
+    scope: Scope, label_of: Instruction, computation: Computation, collective: Instruction, is_async: bool = False
+) -> Collective:
+    """Return the step of ``collective``, which stands in ``computation``, under the name of ``label_of``."""
+    kind = collective.opcode.removesuffix("-start")
+    operand_bytes = sum(moved_bytes(operand.shape) for operand in computation.operands_of(collective))
+    # What a start returns holds its operands, results and flags; the results of these kinds follow from the operands.
+    group_size = _group_size(scope, collective)
+    gathered = operand_bytes * group_size if kind == "all-gather" else operand_bytes
+    elements = sum(leaf.element_count for op in computation.operands_of(collective) for leaf in leaves(op.shape))
+    return Collective(
+        **scope.label(label_of, kind),  # type: ignore[arg-type]
+        kind=kind,
+        n_bytes=float(gathered),
+        group_size=group_size,
+        group_count=max(1, scope.device_count // max(1, group_size)),
+        is_async=is_async,
+        flops=float(elements) if "reduce" in kind else 0.0,
+    )
+
+
+def _group_size(scope: Scope, collective: Instruction) -> int:
+    """Return how many devices take part in one group; no groups means all devices."""
+    if "source_target_pairs" in collective.attributes:
+        return max(2, len(collective.attributes["source_target_pairs"]))
+    groups = collective.attributes.get("replica_groups")
+    if isinstance(groups, ReplicaGroups) and groups.groups:
+        return max(len(group) for group in groups.groups)
+    return scope.device_count
+
+
+def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction] | None:
+    """Return the collective that a fused or called computation holds, with the computation it stands in."""
+    computation = scope.module[name]
+    for instruction in computation.instructions:
+        if instruction.opcode.removesuffix("-start") in KINDS:
+            return computation, instruction
+        for called in instruction.called_computations:
+            if instruction.opcode in ("fusion", "call", "async-start"):
+                found = inner_collective(scope, called)
+                if found:
+                    return found
+    return None

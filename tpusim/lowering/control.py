@@ -1,0 +1,101 @@
+"""Control flow: while, conditional, call, and asynchronous calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.lowering.collectives import collective_step, inner_collective
+from tpusim.lowering.copies import copy_step
+from tpusim.lowering.scope import RULES, Scope, rule
+from tpusim.lowering.trips import loop_invariants, trip_count
+from tpusim.program.module import walk
+from tpusim.program.steps import Branch, Call, Kernel, Loop
+from tpusim.shapes.shape import TupleShape
+
+if TYPE_CHECKING:
+    from tpusim.ir.module import Instruction
+    from tpusim.program.steps import AnyStep
+
+
+def lower_computation(scope: Scope) -> tuple[AnyStep, ...]:
+    """Return the steps of all instructions of the scope's computation, in its order."""
+    return tuple(step for instruction in scope.computation.instructions for step in lower(scope, instruction))
+
+
+def lower(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Return the steps of one instruction, by the rule of its opcode."""
+    return RULES[instruction.opcode](scope, instruction)
+
+
+@rule("while")
+def lower_while(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a loop: its body once, and how often it runs."""
+    trips, trips_from = trip_count(scope, instruction)
+    known = loop_invariants(scope, instruction)
+    condition = scope.inside(instruction.attributes["condition"], known)
+    body = scope.inside(instruction.attributes["body"], known)
+    return (
+        Loop(
+            **scope.label(instruction, "while"),  # type: ignore[arg-type]
+            trips=trips,
+            trips_from=trips_from,
+            condition=lower_computation(condition),
+            body=lower_computation(body),
+        ),
+    )
+
+
+@rule("conditional")
+def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a conditional; which branch runs depends on values, so the longest one is taken, with a warning."""
+    names = _branch_names(instruction)
+    branches = tuple(lower_computation(scope.inside(name)) for name in names)
+    taken = max(range(len(branches)), key=lambda i: (_weight(branches[i]), -i))
+    scope.notes.warn(f"which branch {instruction.name!r} takes depends on values: the longest, {names[taken]!r}, taken")
+    label = scope.label(instruction, "conditional")
+    return (Branch(**label, taken=taken, branches=branches),)  # type: ignore[arg-type]
+
+
+def _branch_names(instruction: Instruction) -> tuple[str, ...]:
+    """Return the computations of a conditional's branches, true before false."""
+    attributes = instruction.attributes
+    if "branch_computations" in attributes:
+        return tuple(attributes["branch_computations"])
+    return attributes["true_computation"], attributes["false_computation"]
+
+
+def _weight(steps: tuple[AnyStep, ...]) -> float:
+    """Return a measure of how long steps take: bytes moved and operations done, good enough to compare branches."""
+    kernels = [(step, count) for step, count in walk(steps) if isinstance(step, Kernel)]
+    return sum(count * (step.hbm_bytes + step.flops / 100 + 1) for step, count in kernels)
+
+
+@rule("call", "composite-call")
+def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a call: the steps of the called computation."""
+    body = lower_computation(scope.inside(instruction.attributes["to_apply"]))
+    return (Call(**scope.label(instruction, "call"), body=body),)  # type: ignore[arg-type]
+
+
+@rule("async-start")
+def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower the start of any asynchronous computation: a collective, a slice that is a copy, or an offloaded call."""
+    name = instruction.called_computations[0]
+    found = inner_collective(scope, name)
+    if found:
+        return (collective_step(scope, instruction, *found, is_async=True),)
+    called = scope.module[name]
+    if called.root.opcode in ("slice", "dynamic-slice", "copy", "dynamic-update-slice"):
+        return (_async_copy(scope, instruction, called.root.opcode),)
+    label = scope.label(instruction, "async call")
+    return (Call(**label, body=lower_computation(scope.inside(name)), is_async=True),)  # type: ignore[arg-type]
+
+
+def _async_copy(scope: Scope, instruction: Instruction, opcode: str) -> AnyStep:
+    """Return the copy that an asynchronous slice or update in place is; it moves the smaller array."""
+    source = scope.operand(instruction, 0).shape
+    shape = instruction.shape
+    target = shape.elements[1] if isinstance(shape, TupleShape) and len(shape.elements) > 1 else source
+    if opcode == "dynamic-update-slice":
+        source = target = scope.operand(instruction, 1).shape
+    return copy_step(scope, instruction, source, target)

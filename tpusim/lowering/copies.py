@@ -1,0 +1,99 @@
+"""Asynchronous copies and slices between memories, transfers to the host, channels, and what only waits for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.lowering.scope import rule
+from tpusim.lowering.traffic import space_of
+from tpusim.lowering.vector import moved_bytes
+from tpusim.program.steps import ChannelTransfer, Copy, HostTransfer, Wait
+from tpusim.shapes.shape import TupleShape, leaves
+
+if TYPE_CHECKING:
+    from tpusim.ir.module import Instruction
+    from tpusim.lowering.scope import Scope
+    from tpusim.program.steps import AnyStep
+    from tpusim.shapes.shape import Shape
+
+
+@rule(
+    *"parameter constant tuple get-tuple-element bitcast after-all add-dependency opt-barrier domain".split(),
+    *"get-dimension-size set-dimension-size".split(),
+)
+def lower_nothing(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower what only names values: it takes no time."""
+    return ()
+
+
+@rule("copy-start")
+def lower_copy_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower the start of a copy; the first element of its result is the target."""
+    source = scope.operand(instruction, 0).shape
+    return (copy_step(scope, instruction, source, _target(instruction.shape)),)
+
+
+def copy_step(scope: Scope, instruction: Instruction, source: Shape, target: Shape, chunk_bytes: int = 0) -> Copy:
+    """Return the copy that fills ``target`` from the memory of ``source``."""
+    return Copy(
+        **scope.label(instruction, "async copy"),  # type: ignore[arg-type]
+        n_bytes=float(moved_bytes(target)),
+        source_space=space_of(next(iter(leaves(source)), source)),
+        target_space=space_of(next(iter(leaves(target)), target)),
+        chunk_bytes=chunk_bytes,
+    )
+
+
+def _target(shape: Shape) -> Shape:
+    """Return the target of a copy-start: the first of its tuple."""
+    return shape.elements[0] if isinstance(shape, TupleShape) else shape
+
+
+@rule("copy-done", "async-done", "async-update", "all-gather-done", "all-reduce-done", "collective-permute-done")
+@rule("send-done", "recv-done")
+def lower_wait(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower the end of an asynchronous instruction: the core waits for its start's work."""
+    if instruction.opcode == "async-update":
+        return ()
+    started = _start_of(scope, instruction)
+    return (Wait(**scope.label(instruction, "wait"), needs=(started,)),)  # type: ignore[arg-type]
+
+
+def _start_of(scope: Scope, instruction: Instruction) -> str:
+    """Return the name of the instruction that started what ``instruction`` ends, through updates and tuples."""
+    found = scope.operand(instruction, 0)
+    while found.opcode in ("async-update", "get-tuple-element", "bitcast", "opt-barrier"):
+        found = scope.operand(found, 0)
+    return found.name
+
+
+@rule("infeed", "outfeed")
+def lower_feed(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower infeed and outfeed: bytes over the link to the host."""
+    to_host = instruction.opcode == "outfeed"
+    shape = scope.operand(instruction, 0).shape if to_host else instruction.shape
+    return (
+        HostTransfer(
+            **scope.label(instruction, instruction.opcode),  # type: ignore[arg-type]
+            n_bytes=float(moved_bytes(shape)),
+            to_host=to_host,
+        ),
+    )
+
+
+@rule("send", "recv")
+def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a send or a receive, to the host or to another device; both run beside the core."""
+    is_send = instruction.opcode == "send"
+    payload = scope.operand(instruction, 0).shape if is_send else _target(instruction.shape)
+    n_bytes = float(moved_bytes(payload))
+    label = scope.label(instruction, "host transfer" if is_host_transfer(instruction) else instruction.opcode)
+    if is_host_transfer(instruction):
+        return (HostTransfer(**label, n_bytes=n_bytes, to_host=is_send, is_async=True),)  # type: ignore[arg-type]
+    channel_id = instruction.attributes.get("channel_id", 0)
+    return (ChannelTransfer(**label, n_bytes=n_bytes, channel_id=channel_id, is_send=is_send),)  # type: ignore[arg-type]
+
+
+def is_host_transfer(instruction: Instruction) -> bool:
+    """Tell whether the other end of a send or receive is the host."""
+    return instruction.attributes.get("is_host_transfer") is True

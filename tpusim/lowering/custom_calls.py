@@ -1,0 +1,47 @@
+"""Custom calls that the TPU compiler makes, by their target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.lowering.kernels import make_kernel, scalar_kernel
+from tpusim.lowering.scope import rule
+from tpusim.lowering.vector import CUSTOM_WORK
+
+if TYPE_CHECKING:
+    from tpusim.ir.module import Instruction
+    from tpusim.lowering.scope import Scope
+    from tpusim.program.steps import AnyStep
+
+FREE_TARGETS = frozenset(
+    (
+        "AllocateBuffer",
+        "AssumeGatherIndicesInBound",
+        "ConcatBitcast",
+        "LayoutConstraint",
+        "PrepareAsyncCallDone",
+        "PrepareAsyncCallStart",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "Sharding",
+        "xla.sdy.FuncResultSharding",
+    )
+)
+"""Targets that name memory, promise something or mark a place, and take no time."""
+
+
+@rule("custom-call")
+def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a custom call by its target; of one that nobody knows only the operands and results are costed."""
+    target = instruction.attributes.get("custom_call_target", "")
+    if target in FREE_TARGETS:
+        return ()
+    if target not in CUSTOM_WORK:
+        scope.notes.estimated(instruction, f"custom call to {target!r}: only its operands and results are moved")
+    return (make_kernel(scope, instruction, "custom-call"),)
+
+
+@rule("partition-id", "replica-id")
+def lower_device_id(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower the reading of the device's own number."""
+    return (scalar_kernel(scope, instruction),)

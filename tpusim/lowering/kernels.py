@@ -1,0 +1,283 @@
+"""Kernels: fusions, and every other instruction that the compiler turns into code of its own on the core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.lowering.matmul import Product, convolution_product, dot_product, product_work
+from tpusim.lowering.scope import rule
+from tpusim.lowering.tiling import product_tiles, streaming_tiles
+from tpusim.lowering.traffic import Access, accesses
+from tpusim.lowering.vector import Site, add_work, stored_registers, vector_work
+from tpusim.lowering.windows import LHS, OUT, RHS, Nest, product_nest
+from tpusim.program.steps import Kernel
+from tpusim.program.work import Stream, Work
+from tpusim.shapes.shape import ArrayShape, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.ir.attributes import BackendConfig
+    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.lowering.scope import Scope
+
+PRODUCTS = {"convolution": convolution_product, "dot": dot_product, "ragged-dot": dot_product, "scaled-dot": dot_product}
+
+FLOPLESS = frozenset(
+    "parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast copy transpose reshape slice pad"
+    " concatenate dynamic-slice dynamic-update-slice gather iota convert reverse custom-call fusion".split()
+)
+"""Opcodes that move or name data but compute nothing."""
+
+
+class Inner(msgspec.Struct, frozen=True):
+    """An instruction inside a kernel, and the computation it stands in."""
+
+    computation: Computation
+    instruction: Instruction
+
+
+def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Work | None = None) -> Kernel:
+    """Return the kernel of one scheduled instruction; ``extra`` is work that the rules do not see."""
+    config = instruction.backend_config
+    inner = list(_inside(scope.module, scope.computation, instruction))
+    touched = accesses(scope.module, scope.computation, instruction)
+    products = [item for item in inner if item.instruction.opcode in PRODUCTS]
+    nest = _nest(scope, products[0], touched, config) if products else None
+    tiles = nest.tiles if nest else _vector_tiles(scope, touched, config)
+    work = _whole_work(scope, inner, nest)
+    work = add_work(work, extra) if extra else work
+    window = config.window_config
+    return Kernel(
+        **scope.label(instruction, category),  # type: ignore[arg-type]
+        tiles=tiles,
+        work=_per_tile(add_work(work, _register_traffic(scope, touched, work)), tiles),
+        streams=tuple(_streams(scope, instruction, touched, tiles, (products[0], nest) if nest else None)),
+        flops=sum(_flops(item) for item in inner),
+        flops_type=_flops_type(products),
+        compiler_cycles=window.estimated_cycles if window else 0,
+        scoped_vmem_bytes=config.scoped_vmem_bytes,
+        cores=scope.chip.cores_per_device if tiles > 1 and config.megacore_split_dim is not None else 1,
+    )
+
+
+def is_scalar(scope: Scope, instruction: Instruction) -> bool:
+    """Tell whether an instruction only touches single elements, which the scalar core handles."""
+    shapes = [instruction.shape, *(operand.shape for operand in scope.computation.operands_of(instruction))]
+    return all(leaf.element_count <= 1 for shape in shapes for leaf in leaves(shape))
+
+
+def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
+    """Return the step of an instruction on the scalar core."""
+    ops = sum(item.instruction.opcode not in FLOPLESS for item in _inside(scope.module, scope.computation, instruction))
+    return Kernel(**scope.label(instruction, "scalar"), work=Work(scalar_ops=float(max(1, ops))), scalar=True)  # type: ignore[arg-type]
+
+
+def _inside(module: Module, computation: Computation, instruction: Instruction) -> Iterator[Inner]:
+    """Yield the instructions that a kernel runs: those of a fusion, fusions in it included, else the one itself."""
+    if instruction.opcode != "fusion":
+        yield Inner(computation, instruction)
+        return
+    called = module[instruction.attributes["calls"]]
+    for item in called.instructions:
+        yield from _inside(module, called, item)
+
+
+def _array(computation: Computation, name: str) -> ArrayShape:
+    """Return the shape of an instruction that makes an array."""
+    shape = computation[name].shape
+    assert isinstance(shape, ArrayShape)
+    return shape
+
+
+def _product(item: Inner) -> Product:
+    """Return the size of a dot or convolution."""
+    lhs, rhs = (_array(item.computation, name) for name in item.instruction.operands[:2])
+    return PRODUCTS[item.instruction.opcode](item.instruction, lhs, rhs)
+
+
+def _whole_work(scope: Scope, inner: list[Inner], nest: Nest | None) -> Work:
+    """Return the work of all that a kernel does, memory accesses left out."""
+    total = Work()
+    for item in inner:
+        if item.instruction.opcode in PRODUCTS:
+            elements = sum(leaf.element_count for leaf in leaves(item.instruction.shape))
+            part = product_work(_product(item), elements, nest.row_tiles if nest else 1, scope.chip)
+        else:
+            part = vector_work(Site(scope.module, item.computation, scope.chip), item.instruction)
+        total = add_work(total, part)
+    return total
+
+
+def _register_traffic(scope: Scope, touched: list[Access], work: Work) -> Work:
+    """Return the loads of operands and the stores of results; a product's rows are loaded by its own rule already."""
+    loads = sum(stored_registers(access.n_bytes, scope.chip) for access in touched if not access.is_output)
+    stores = sum(stored_registers(access.n_bytes, scope.chip) for access in touched if access.is_output)
+    return Work(loads=0.0 if work.matmuls else loads, stores=stores)
+
+
+def _per_tile(work: Work, tiles: int) -> Work:
+    """Return one tile's share of a kernel's work."""
+    share = 1 / tiles
+    matmuls = tuple(
+        msgspec.structs.replace(m, weight_tiles=m.weight_tiles * share, streamed_rows=m.streamed_rows * share)
+        for m in work.matmuls
+    )
+    return Work(
+        matmuls=matmuls,
+        valu=work.valu * share,
+        eup=work.eup * share,
+        xlu=work.xlu * share,
+        loads=work.loads * share,
+        stores=work.stores * share,
+        scalar_ops=work.scalar_ops * share,
+    )
+
+
+def _vector_tiles(scope: Scope, touched: list[Access], config: BackendConfig) -> int:
+    """Return the tiles of a kernel without a product: the compiler's if it says, else our own."""
+    window = config.window_config
+    if window and window.iteration_bounds:
+        tiles = 1
+        for bound in window.iteration_bounds:
+            tiles *= max(1, bound)
+        return tiles
+    return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in ("vmem", "smem")), scope.chip)
+
+
+def _nest(scope: Scope, item: Inner, touched: list[Access], config: BackendConfig) -> Nest:
+    """Return the loop nest of a kernel around a product."""
+    shapes = {LHS: _array(item.computation, item.instruction.operands[0])}
+    shapes[RHS] = _array(item.computation, item.instruction.operands[1])
+    shapes[OUT] = _array(item.computation, item.instruction.name)
+    window = config.window_config
+    if window and window.kernel_window_bounds and window.iteration_bounds:
+        return product_nest(window, shapes)
+    sides = _sides(scope.module, scope.computation, item)
+    n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
+    for access in touched:
+        n_bytes[OUT if access.is_output else sides.get(access.name, OUT)] += access.n_bytes
+    return product_tiles(n_bytes, scope.chip)
+
+
+def _streams(
+    scope: Scope, instruction: Instruction, touched: list[Access], tiles: int, product: tuple[Inner, Nest] | None
+) -> Iterator[Stream]:
+    """Yield the traffic of each operand and result between its memory and VMEM."""
+    sides = _sides_at_top(scope, instruction, product[0]) if product else {}
+    for access in touched:
+        fetches, share = tiles, 1 / tiles
+        if product:
+            side = OUT if access.is_output else sides.get(access.name, OUT)
+            fetches, share = product[1].fetches(side), product[1].block_share[side]
+        yield Stream(access.name, access.space, access.n_bytes * share, fetches, access.is_output, access.chunk_bytes)
+
+
+def _sides_at_top(scope: Scope, instruction: Instruction, item: Inner) -> dict[str, str]:
+    """Return which side of the product each operand of the kernel feeds."""
+    if instruction.opcode != "fusion":
+        return _sides(scope.module, scope.computation, item)
+    called = scope.module[instruction.attributes["calls"]]
+    by_parameter = _sides(scope.module, called, item)
+    pairs = zip(instruction.operands, called.parameters, strict=True)
+    return {name: by_parameter[p.name] for name, p in pairs if p.name in by_parameter}
+
+
+def _sides(module: Module, computation: Computation, item: Inner) -> dict[str, str]:
+    """Return, for the values of ``computation`` that a product is made of, which of its sides they feed."""
+    if item.computation is not computation:
+        return _sides_of_nested(module, computation, item)
+    found: dict[str, str] = {}
+    for side, name in ((RHS, item.instruction.operands[1]), (LHS, item.instruction.operands[0])):
+        todo = [name]
+        while todo:
+            value = computation[todo.pop()]
+            if found.get(value.name) != side:
+                found[value.name] = side
+                todo.extend(value.operands)
+    return found
+
+
+def _sides_of_nested(module: Module, computation: Computation, item: Inner) -> dict[str, str]:
+    """Return the same where the product stands in a fusion inside ``computation``."""
+    for user in computation.instructions:
+        if user.opcode != "fusion":
+            continue
+        called = module[user.attributes["calls"]]
+        inner = _sides(module, called, item)
+        if inner:
+            pairs = zip(user.operands, called.parameters, strict=True)
+            return {name: inner[p.name] for name, p in pairs if p.name in inner}
+    return {}
+
+
+def _flops(item: Inner) -> float:
+    """Return the floating-point operations that an instruction asks for, before padding."""
+    instruction = item.instruction
+    if instruction.opcode in PRODUCTS:
+        return _product(item).flops
+    if instruction.opcode in FLOPLESS:
+        return 0.0
+    if instruction.opcode in ("reduce", "reduce-window"):
+        return float(sum(leaf.element_count for leaf in leaves(item.computation[instruction.operands[0]].shape)))
+    return float(sum(leaf.element_count for leaf in leaves(instruction.shape)))
+
+
+def _flops_type(products: list[Inner]) -> str:
+    """Return the element type at whose rate the matrix unit works, or f32 for vector work."""
+    return _product(products[0]).operand_type if products else "f32"
+
+
+@rule(
+    *"abs acos acosh add and asin asinh atan atan2 atanh cbrt ceil clamp compare complex convert cosh cosine".split(),
+    *"count-leading-zeros divide erf exponential exponential-minus-one floor imag iota is-finite log".split(),
+    *"log-plus-one logistic map maximum minimum mulhi multiply negate not or popcnt power real reduce-precision".split(),
+    *"remainder round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithmetic sine sinh".split(),
+    *"shift-right-logical sign sqrt stochastic-convert subtract tan tanh xor bitcast-convert".split(),
+)
+def lower_elementwise(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
+    """Lower an element-wise instruction that stands alone."""
+    return (_kernel_or_scalar(scope, instruction, "non-fusion elementwise"),)
+
+
+@rule("broadcast", "copy", "transpose", "reshape", "dynamic-reshape", "slice", "pad", "concatenate", "reverse")
+@rule("dynamic-slice", "dynamic-update-slice")
+def lower_data_formatting(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
+    """Lower an instruction that moves data and computes nothing."""
+    return (_kernel_or_scalar(scope, instruction, "data formatting"),)
+
+
+@rule("reduce", "reduce-window", "select-and-scatter", "gather", "scatter", "sort", "topk", "scan", "fft")
+@rule("cholesky", "triangular-solve", "rng", "rng-bit-generator", "rng-get-and-update-state")
+@rule("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
+@rule("convolution", "dot", "ragged-dot", "scaled-dot")
+def lower_single(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
+    """Lower an instruction that is a kernel by itself."""
+    return (_kernel_or_scalar(scope, instruction, instruction.opcode),)
+
+
+@rule("fusion")
+def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
+    """Lower a fusion: one kernel that does all that stands in it."""
+    called = scope.module[instruction.attributes["calls"]]
+    if all(item.opcode in ("parameter", "bitcast") for item in called.instructions):
+        return ()
+    return (_kernel_or_scalar(scope, instruction, _fusion_category(scope, instruction)),)
+
+
+def _fusion_category(scope: Scope, instruction: Instruction) -> str:
+    """Return the profiler's name for a fusion of this kind."""
+    opcodes = {item.instruction.opcode for item in _inside(scope.module, scope.computation, instruction)}
+    if opcodes & set(PRODUCTS):
+        return "convolution fusion"
+    kind = instruction.attributes.get("kind", "kLoop")
+    return {"kLoop": "loop fusion", "kInput": "input fusion", "kOutput": "output fusion"}.get(kind, "custom fusion")
+
+
+def _kernel_or_scalar(scope: Scope, instruction: Instruction, category: str) -> Kernel:
+    """Return a kernel, or a scalar step where only single elements are touched."""
+    if is_scalar(scope, instruction):
+        return scalar_kernel(scope, instruction)
+    return make_kernel(scope, instruction, category)

@@ -1,0 +1,175 @@
+"""Dots and convolutions as the matrix units see them: rows streamed past weight tiles.
+
+On this compiler both are ``convolution``. A batch dimension of a dot appears as a spatial dimension in which every output
+position meets exactly one kernel position; counting the pairs that really meet covers that, padding and dilation alike.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil, gcd, prod
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
+from tpusim.program.work import Matmul, Work
+
+if TYPE_CHECKING:
+    from tpusim.hardware.chip import Chip
+    from tpusim.ir.module import Instruction
+    from tpusim.shapes.shape import ArrayShape
+
+PASSES = {"default": 1, "high": 3, "highest": 6}
+"""bf16 passes that emulate a more precise product (JAX documentation, matrix multiplication precision)."""
+
+
+class Product(msgspec.Struct, frozen=True, gc=False):
+    """The size of a product: ``depth`` is contracted, ``columns`` come from the weights.
+
+    Over all spatial dimensions together there are ``positions`` of the output and ``taps`` of the kernel; ``pairs`` of
+    them meet, and ``reach`` taps add up in one output position (1 if the dimension is really a batch dimension).
+    """
+
+    batch: int
+    positions: int
+    pairs: int
+    taps: int
+    reach: float
+    depth: int
+    columns: int
+    groups: int
+    operand_type: str
+    passes: int
+
+    @property
+    def flops(self) -> float:
+        """Two per multiply-add that the program asks for."""
+        return 2.0 * self.batch * self.pairs * self.depth * self.columns
+
+
+def convolution_product(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> Product:
+    """Return the size of a ``convolution`` of ``lhs`` with the kernel ``rhs``."""
+    labels: ConvolutionLabels = instruction.attributes["dim_labels"]
+    window = instruction.attributes.get("window", Window())
+    output: ArrayShape = instruction.shape  # type: ignore[assignment]
+    sizes = [
+        (lhs.dimensions[labels.lhs.index(str(d))], output.dimensions[labels.output.index(str(d))])
+        for d in range(len(window.dimensions))
+    ]
+    pairs = [meeting_pairs(w, *size) for w, size in zip(window.dimensions, sizes, strict=True)]
+    reach = [_reach(w.size, p, o) for w, p, (_, o) in zip(window.dimensions, pairs, sizes, strict=True)]
+    groups = instruction.attributes.get("feature_group_count", 1) * instruction.attributes.get("batch_group_count", 1)
+    return Product(
+        batch=output.dimensions[labels.output.index("b")],
+        positions=prod(o for _, o in sizes),
+        pairs=prod(pairs),
+        taps=prod(w.size for w in window.dimensions),
+        reach=prod(reach),
+        depth=rhs.dimensions[labels.rhs.index("i")],
+        columns=rhs.dimensions[labels.rhs.index("o")],
+        groups=groups,
+        operand_type=rhs.dtype.name,
+        passes=precision_passes(instruction),
+    )
+
+
+def _reach(taps: int, pairs: int, positions: int) -> float:
+    """Return how many taps add up in one output position: all of them, but for those that only padding would meet."""
+    met = pairs / max(1, positions)
+    return taps if 2 * met > taps else max(1.0, met)
+
+
+def dot_product(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> Product:
+    """Return the size of a ``dot``: batch dimensions are taps that each meet one output position."""
+    batch_dims = instruction.attributes.get("lhs_batch_dims", ())
+    contracting = instruction.attributes.get("lhs_contracting_dims", ())
+    batches = prod(lhs.dimensions[d] for d in batch_dims)
+    depth = prod(lhs.dimensions[d] for d in contracting)
+    rows = lhs.element_count // max(1, batches * depth)
+    columns = rhs.element_count // max(1, batches * depth)
+    return Product(
+        batch=rows,
+        positions=batches,
+        pairs=batches,
+        taps=batches,
+        reach=1.0,
+        depth=depth,
+        columns=columns,
+        groups=1,
+        operand_type=rhs.dtype.name,
+        passes=precision_passes(instruction),
+    )
+
+
+def precision_passes(instruction: Instruction) -> int:
+    """Return the bf16 passes that the instruction's ``operand_precision`` asks for."""
+    asked = instruction.attributes.get("operand_precision", ())
+    return max((PASSES.get(word, 1) for word in asked), default=1)
+
+
+@lru_cache(maxsize=4096)
+def meeting_pairs(window: WindowDimension, input_size: int, output_size: int) -> int:
+    """Count the (output, kernel) position pairs of one spatial dimension that meet a real input element.
+
+    Kernel position k meets output position o at ``o * stride - pad_low + k * rhs_dilate`` of the input dilated by
+    ``lhs_dilate``; holes and padding hold nothing (XLA, operation semantics, Conv).
+    """
+    last = (input_size - 1) * window.lhs_dilate
+    taps = range(-window.pad_low, -window.pad_low + window.size * window.rhs_dilate, window.rhs_dilate)
+    return sum(_hits(window.stride, offset, window.lhs_dilate, last, output_size) for offset in taps)
+
+
+def _hits(stride: int, offset: int, modulus: int, last: int, count: int) -> int:
+    """Count o in [0, count) for which ``o * stride + offset`` is a multiple of ``modulus`` within [0, last]."""
+    low = max(0, ceil(-offset / stride))
+    high = min(count - 1, (last - offset) // stride)
+    common = gcd(stride, modulus)
+    if high < low or offset % common:
+        return 0
+    period = modulus // common
+    first = (-offset // common) * pow(stride // common, -1, period) % period if period > 1 else 0
+    begin = low + (first - low) % period
+    return 0 if begin > high else (high - begin) // period + 1
+
+
+def product_work(product: Product, output_elements: int, row_tiles: int, chip: Chip) -> Work:
+    """Return the whole work of a product whose rows are cut into ``row_tiles``: each reloads the weights it uses.
+
+    The array's depth may take several shallow kernel positions at once, so that 9 taps of 64 features fill 4.5 tiles of
+    128 rather than 9. Where partial sums are not added in the array, the vector unit adds one register per popped one.
+    """
+    mxu = chip.mxu
+    depth_tiles = packed_depth_tiles(product.depth, product.reach, mxu.rows)
+    column_tiles = ceil(product.columns / product.groups / mxu.columns) * product.groups
+    # Taps that never meet in one output position are separate products, each with its share of the rows.
+    separate = product.taps / product.reach
+    weight_tiles = separate * depth_tiles * column_tiles * row_tiles
+    streamed = product.batch * product.positions * depth_tiles * column_tiles
+    sums = 0.0 if mxu.accumulates_in_array else output_elements / _register_elements(chip) * max(0.0, depth_tiles - 1)
+    loads = streamed * mxu.rows / (_register_elements(chip) * operands_per_lane(product.operand_type))
+    matmul = Matmul(weight_tiles, streamed, product.operand_type, product.passes)
+    return Work(matmuls=(matmul,), valu=sums, loads=loads)
+
+
+def packed_depth_tiles(depth: int, taps: float, array_rows: int) -> float:
+    """Return how many times the array's rows are filled to cover ``taps`` kernel positions of ``depth`` features."""
+    if depth >= array_rows:
+        return taps * ceil(depth / array_rows)
+    return ceil(taps * _round_up(depth, 8) / array_rows)
+
+
+def operands_per_lane(operand_type: str) -> int:
+    """Return how many operands of a type share a 32-bit lane."""
+    bits = {"bf16": 16, "f16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4}
+    return 32 // (8 if operand_type.startswith("f8") else bits.get(operand_type, 32))
+
+
+def _register_elements(chip: Chip) -> int:
+    """Return the 32-bit elements of one vector register."""
+    return chip.vpu.sublanes * chip.vpu.lanes
+
+
+def _round_up(value: int, multiple: int) -> int:
+    """Return the next multiple."""
+    return -(-value // multiple) * multiple

@@ -1,0 +1,65 @@
+"""From a scheduled HLO module and a chip to a lowered program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+# Importing the modules of rules fills the table.
+from tpusim.lowering import collectives, control, copies, custom_calls, kernels
+from tpusim.lowering.buffers import computation_buffers
+from tpusim.lowering.control import lower_computation
+from tpusim.lowering.scope import RULES, Notes, Scope
+from tpusim.ir.frames import SourceFrames
+from tpusim.lowering.traffic import space_of
+from tpusim.program.module import Program
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import TupleShape, leaves
+
+if TYPE_CHECKING:
+    from tpusim.hardware.chip import Chip
+    from tpusim.ir.module import Module
+    from tpusim.shapes.shape import Shape
+
+DEFAULT_TRIPS = 1
+"""Trips of a loop whose count the program does not tell."""
+
+_TABLE_ENTRY_BYTES = 4
+
+__all__ = ["DEFAULT_TRIPS", "RULES", "collectives", "control", "copies", "custom_calls", "kernels", "lower_module"]
+
+
+def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS) -> Program:
+    """Return the program that ``module`` is on ``chip``: one step per scheduled instruction that takes time.
+
+    ``default_trips`` stands in for trip counts that cannot be found; each such loop is named in the program's warnings.
+    """
+    notes = Notes()
+    if not module.is_scheduled:
+        notes.warn("the module is not scheduled: instructions run one by one in the order of the text, unfused")
+    scope = Scope(module, chip, module.entry, notes, default_trips, SourceFrames(module))
+    steps = lower_computation(scope)
+    return Program(
+        name=module.name,
+        chip=chip.name,
+        steps=steps,
+        buffers=computation_buffers(module, module.entry),
+        argument_bytes=sum(device_bytes(parameter.shape) for parameter in module.entry.parameters),
+        output_bytes=device_bytes(module.entry.root.shape) + table_bytes(module.entry.root.shape, chip),
+        device_count=scope.device_count,
+        unsupported=tuple(notes.estimates.values()),
+        warnings=tuple(notes.warnings),
+    )
+
+
+def device_bytes(shape: Shape) -> int:
+    """Return the physical bytes of a shape's arrays, those in host memory left out."""
+    return sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) != "host")
+
+
+def table_bytes(shape: Shape, chip: Chip) -> int:
+    """Return the bytes of the tables of addresses that a tuple result needs, nested tuples included."""
+    if not isinstance(shape, TupleShape):
+        return 0
+    granule = chip.tuple_table_granule_bytes
+    own = -(-_TABLE_ENTRY_BYTES * len(shape.elements) // granule) * granule
+    return own + sum(table_bytes(element, chip) for element in shape.elements)

@@ -1,0 +1,95 @@
+"""What a lowering rule sees: the computation it works in, the chip, and where to note what it could not do by a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tpusim.ir.frames import SourceFrames
+from tpusim.program.module import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.hardware.chip import Chip
+    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.program.steps import AnyStep
+
+    Rule = Callable[["Scope", Instruction], tuple[AnyStep, ...]]
+
+
+@dataclass
+class Notes:
+    """What lowering has to tell its user: instructions estimated without a rule, and warnings, each once."""
+
+    estimates: dict[str, Estimate] = field(default_factory=dict)
+    warnings: dict[str, None] = field(default_factory=dict)
+
+    def estimated(self, instruction: Instruction, how: str) -> None:
+        """Note that ``instruction`` has no rule, and what was done instead."""
+        self.estimates.setdefault(instruction.name, Estimate(instruction.name, instruction.opcode, how))
+
+    def warn(self, text: str) -> None:
+        """Note a warning."""
+        self.warnings.setdefault(text)
+
+
+@dataclass
+class Scope:
+    """One computation under lowering.
+
+    ``known`` holds what is known of the scalars that come in: for a loop body the elements of its tuple that no trip
+    changes, by index.
+    """
+
+    module: Module
+    chip: Chip
+    computation: Computation
+    notes: Notes
+    default_trips: int
+    frames: SourceFrames
+    known: dict[int, int] = field(default_factory=dict)
+
+    def inside(self, computation_name: str, known: dict[int, int] | None = None) -> Scope:
+        """Return the scope of a computation that this one calls."""
+        computation = self.module[computation_name]
+        return Scope(
+            self.module, self.chip, computation, self.notes, self.default_trips, self.frames, dict(known or {})
+        )
+
+    @property
+    def device_count(self) -> int:
+        """Devices that the program was compiled for: replicas times partitions."""
+        attributes = self.module.attributes
+        return int(attributes.get("replica_count", 1)) * int(attributes.get("num_partitions", 1))
+
+    def operand(self, instruction: Instruction, position: int) -> Instruction:
+        """Return the instruction that makes operand ``position``."""
+        return self.computation[instruction.operands[position]]
+
+    def label(self, instruction: Instruction, category: str) -> dict[str, object]:
+        """Return the fields that every step has, from the instruction it is made of."""
+        metadata = instruction.metadata
+        return {
+            "name": instruction.name,
+            "opcode": instruction.opcode,
+            "category": category,
+            "op_name": metadata.op_name,
+            "source": self.frames.location(metadata),
+            "line": self.frames.line(self.computation, instruction),
+        }
+
+
+RULES: dict[str, Rule] = {}
+"""The rule of every opcode: from a scheduled instruction to the steps it becomes."""
+
+
+def rule(*opcodes: str) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the lowering of ``opcodes``."""
+
+    def register(function: Rule) -> Rule:
+        for opcode in opcodes:
+            RULES[opcode] = function
+        return function
+
+    return register

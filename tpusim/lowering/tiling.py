@@ -1,0 +1,60 @@
+"""Tiles of our own choosing, for kernels whose tiling the compiler does not state.
+
+Chosen for what a tiler wants: blocks small enough that two of each operand fit into VMEM, large enough that the
+bandwidth and not the loop decides, and as little fetched twice as possible.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from math import ceil
+from typing import TYPE_CHECKING
+
+from tpusim.lowering.windows import LHS, OUT, RHS, Loop, Nest
+
+if TYPE_CHECKING:
+    from tpusim.hardware.chip import Chip
+
+_WANTED_TILES = 8
+_SMALLEST_TILE_BYTES = 128 * 1024
+_VMEM_SHARE = 0.25
+"""The blocks in use take at most this share of VMEM: they are double-buffered, and other buffers live there too."""
+_CUTS = tuple(2**power for power in range(12))
+
+
+def streaming_tiles(moved_bytes: float, chip: Chip) -> int:
+    """Return into how many tiles a kernel that goes once through ``moved_bytes`` of slow memory is cut."""
+    largest = chip.vmem.capacity_bytes * _VMEM_SHARE
+    wanted = max(_SMALLEST_TILE_BYTES, min(largest, moved_bytes / _WANTED_TILES))
+    return max(1, ceil(moved_bytes / wanted))
+
+
+def product_tiles(n_bytes: dict[str, float], chip: Chip) -> Nest:
+    """Return the nest for a product whose arrays ``lhs``, ``rhs``, ``out`` hold these bytes: least traffic that fits."""
+    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], chip.vmem.capacity_bytes * _VMEM_SHARE)
+
+
+@lru_cache(maxsize=1024)
+def _product_tiles(lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_bytes: float) -> Nest:
+    """Try all cuts by powers of two."""
+    n_bytes = {LHS: lhs_bytes, RHS: rhs_bytes, OUT: out_bytes}
+    fitting = [
+        _nest(columns, rows, depth)
+        for columns, rows, depth in product(_CUTS, repeat=3)
+        if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows) <= room_bytes
+    ]
+    wanted = min(fitting, key=lambda nest: _tile_preference(nest, n_bytes), default=None)
+    return wanted or _nest(_CUTS[-1], _CUTS[-1], _CUTS[-1])
+
+
+def _tile_preference(nest: Nest, n_bytes: dict[str, float]) -> tuple[float, int]:
+    """Return what to minimise: the bytes that the whole nest moves, then the distance from the wanted tiles."""
+    moved = sum(n_bytes[array] * share * nest.fetches(array) for array, share in nest.block_share.items())
+    return moved, abs(nest.tiles - _WANTED_TILES)
+
+
+def _nest(columns: int, rows: int, depth: int) -> Nest:
+    """Return the nest that cuts columns outermost, then rows, then the contracted dimension."""
+    loops = (Loop(columns, (RHS, OUT)), Loop(rows, (LHS, OUT)), Loop(depth, (LHS, RHS)))
+    return Nest(loops, {LHS: 1 / (rows * depth), RHS: 1 / (columns * depth), OUT: 1 / (columns * rows)})

@@ -1,0 +1,123 @@
+"""Which bytes a kernel really reads and writes: what it slices, gathers or updates in place, not whole operands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.lowering.vector import moved_bytes
+from tpusim.program.work import MEMORY_SPACES, MemorySpace
+from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.shapes.shape import Shape
+
+VIEWS = ("bitcast", "opt-barrier")
+PARTIAL_READS = ("slice", "dynamic-slice", "gather")
+IN_PLACE = ("dynamic-update-slice", "scatter")
+
+
+class Access(msgspec.Struct, frozen=True, gc=False):
+    """One operand or result of a kernel: bytes that move, the memory they move to or from, the shortest run of them."""
+
+    name: str
+    shape: ArrayShape
+    n_bytes: float
+    space: MemorySpace
+    is_output: bool = False
+    chunk_bytes: int = 0
+
+
+def space_of(shape: Shape) -> MemorySpace:
+    """Return the memory that holds an array; XLA writes none for HBM."""
+    number = shape.layout.memory_space if isinstance(shape, ArrayShape) and shape.layout else 0
+    return MEMORY_SPACES.get(number, "other")
+
+
+def accesses(module: Module, computation: Computation, instruction: Instruction) -> list[Access]:
+    """Return what ``instruction``, on its own or as a fusion, reads and writes. Operands that no use reads are left out."""
+    return [*_reads(module, computation, instruction), *_writes(module, computation, instruction)]
+
+
+def _reads(module: Module, computation: Computation, instruction: Instruction) -> Iterator[Access]:
+    """Yield the reads, one per array operand (or leaf of a tuple operand)."""
+    for position, name in enumerate(instruction.operands):
+        shape = computation[name].shape
+        n_bytes, chunk = _read_bytes(module, computation, instruction, position)
+        total = moved_bytes(shape)
+        for leaf in leaves(shape):
+            share = n_bytes * moved_bytes(leaf) / total if total else 0.0
+            if share:
+                yield Access(name, leaf, share, space_of(leaf), chunk_bytes=chunk)
+
+
+def _read_bytes(module: Module, computation: Computation, user: Instruction, position: int) -> tuple[float, int]:
+    """Return the bytes that ``user`` reads of its operand ``position`` and, if it reads rows or slices, their length."""
+    shape = computation[user.operands[position]].shape
+    if user.opcode == "fusion":
+        inner = module[user.attributes["calls"]]
+        return _parameter_bytes(module, inner, inner.parameters[position])
+    if user.opcode in PARTIAL_READS and position == 0:
+        n_bytes = float(moved_bytes(user.shape))
+        return min(n_bytes, moved_bytes(shape)), _run_bytes(user)
+    if user.opcode in IN_PLACE and position == 0:
+        return 0.0, 0
+    return float(moved_bytes(shape)), 0
+
+
+def _parameter_bytes(module: Module, computation: Computation, value: Instruction) -> tuple[float, int]:
+    """Return the bytes that a computation reads of ``value``, following views; never more than all of it."""
+    total, chunk = 0.0, 0
+    for user in computation.instructions:
+        for position, name in enumerate(user.operands):
+            if name != value.name:
+                continue
+            if user.opcode in VIEWS:
+                n_bytes, run = _parameter_bytes(module, computation, user)
+            else:
+                n_bytes, run = _read_bytes(module, computation, user, position)
+            total, chunk = total + n_bytes, max(chunk, run)
+    full = moved_bytes(value.shape)
+    return (float(full), 0) if total >= full else (total, chunk)
+
+
+def _run_bytes(reader: Instruction) -> int:
+    """Return the length of the runs that a slice or gather takes: whole for a slice, one row for a gather."""
+    shape = reader.shape
+    assert isinstance(shape, ArrayShape)
+    if reader.opcode != "gather":
+        return moved_bytes(shape)
+    row = 1
+    for size in reader.attributes["slice_sizes"]:
+        row *= size
+    return max(1, row * shape.dtype.bits // 8)
+
+
+def _writes(module: Module, computation: Computation, instruction: Instruction) -> Iterator[Access]:
+    """Yield the writes, one per leaf of the result."""
+    written = _written(module, computation, instruction)
+    for leaf, n_bytes in zip(leaves(instruction.shape), written, strict=True):
+        if n_bytes:
+            yield Access(instruction.name, leaf, n_bytes, space_of(leaf), is_output=True)
+
+
+def _written(module: Module, computation: Computation, instruction: Instruction) -> list[float]:
+    """Return the bytes written to each leaf of a result, in order."""
+    if instruction.opcode == "fusion":
+        inner = module[instruction.attributes["calls"]]
+        return _written(module, inner, inner.root)
+    if instruction.opcode == "tuple" and isinstance(instruction.shape, TupleShape):
+        return [n for operand in computation.operands_of(instruction) for n in _written(module, computation, operand)]
+    if instruction.opcode in (*VIEWS, "copy", "convert") and instruction.operands:
+        source = _written(module, computation, computation[instruction.operands[0]])
+        whole = [float(moved_bytes(leaf)) for leaf in leaves(instruction.shape)]
+        # A view of an update in place writes what the update writes, in the width of the view.
+        return [min(pair) for pair in zip(source, whole, strict=True)] if len(source) == len(whole) else whole
+    if instruction.opcode in IN_PLACE:
+        update = computation[instruction.operands[1 if instruction.opcode == "dynamic-update-slice" else -1]]
+        return [float(min(moved_bytes(update.shape), moved_bytes(leaf))) for leaf in leaves(instruction.shape)]
+    return [float(moved_bytes(leaf)) for leaf in leaves(instruction.shape)]

@@ -1,0 +1,369 @@
+"""The vector unit's share of an instruction: register operations by unit, for the whole of its result.
+
+Padding is paid for: what counts are registers that hold the physical, tile-padded array. Each opcode has a rule here;
+costs per register come from the chip's table of operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log2, prod
+from typing import TYPE_CHECKING
+
+from tpusim.program.work import Work
+from tpusim.shapes.address import padded_element_count, physical_bytes
+from tpusim.shapes.shape import ArrayShape, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.hardware.chip import Chip
+    from tpusim.hardware.vector_ops import OpCost
+    from tpusim.ir.attributes import SliceDimension, Window
+    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.shapes.shape import Shape
+
+    WorkRule = Callable[["Site", Instruction], Work]
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where an instruction stands: its module, its computation, and the chip it will run on."""
+
+    module: Module
+    computation: Computation
+    chip: Chip
+
+    def operand_shape(self, instruction: Instruction, position: int) -> ArrayShape:
+        """Return the shape of operand ``position``, which must be an array."""
+        shape = self.computation[instruction.operands[position]].shape
+        assert isinstance(shape, ArrayShape)
+        return shape
+
+
+WORK_RULES: dict[str, WorkRule] = {}
+
+
+def work_rule(*opcodes: str) -> Callable[[WorkRule], WorkRule]:
+    """Register the decorated function as the vector work of ``opcodes``."""
+
+    def register(function: WorkRule) -> WorkRule:
+        for opcode in opcodes:
+            WORK_RULES[opcode] = function
+        return function
+
+    return register
+
+
+def vector_work(site: Site, instruction: Instruction) -> Work:
+    """Return the vector work of one instruction, its operands' loads and its result's stores not included."""
+    found = WORK_RULES.get(instruction.opcode)
+    return found(site, instruction) if found else _elementwise(site, instruction)
+
+
+def add_work(first: Work, second: Work) -> Work:
+    """Return the sum of two pieces of work."""
+    return Work(
+        matmuls=first.matmuls + second.matmuls,
+        valu=first.valu + second.valu,
+        eup=first.eup + second.eup,
+        xlu=first.xlu + second.xlu,
+        loads=first.loads + second.loads,
+        stores=first.stores + second.stores,
+        scalar_ops=first.scalar_ops + second.scalar_ops,
+    )
+
+
+def times(cost: OpCost, count: float) -> Work:
+    """Return the work of doing an operation on ``count`` registers."""
+    return Work(valu=cost.valu * count, eup=cost.eup * count, xlu=cost.xlu * count, scalar_ops=cost.scalar * count)
+
+
+def registers(shape: Shape, chip: Chip) -> float:
+    """Return how many vector registers the physical array fills in the width that it is computed in."""
+    per_register = chip.vpu.sublanes * chip.vpu.lanes
+    return sum(padded_element_count(leaf) * _words(leaf, chip) for leaf in leaves(shape)) / per_register
+
+
+def stored_registers(n_bytes: float, chip: Chip) -> float:
+    """Return how many whole-register loads or stores move ``n_bytes`` of physical data."""
+    return n_bytes / (4 * chip.vpu.sublanes * chip.vpu.lanes)
+
+
+def computation_cost(module: Module, name: str, chip: Chip) -> Work:
+    """Return the work of a scalar computation applied to one register of elements."""
+    costs = (chip.vector_ops.ops.get(i.opcode) for i in module[name].instructions)
+    return _sum(times(cost, 1.0) for cost in costs if cost is not None)
+
+
+def _words(shape: ArrayShape, chip: Chip) -> float:
+    """Return the 32-bit words that one element takes while it is computed with."""
+    if shape.dtype.bits == 16 and chip.vpu.native_bf16 and shape.dtype.name == "bf16":
+        return 0.5
+    return max(1.0, shape.dtype.bits / 32)
+
+
+def _sum(parts: object) -> Work:
+    """Return the sum of many pieces of work."""
+    total = Work()
+    for part in parts:  # type: ignore[attr-defined]
+        total = add_work(total, part)
+    return total
+
+
+def _scaled(work: Work, count: float) -> Work:
+    """Return ``count`` times a piece of vector work."""
+    return Work(valu=work.valu * count, eup=work.eup * count, xlu=work.xlu * count, scalar_ops=work.scalar_ops * count)
+
+
+def _elementwise(site: Site, instruction: Instruction) -> Work:
+    """Work of an opcode that treats each element alone: its cost times the registers of its result."""
+    cost = site.chip.vector_ops.ops.get(instruction.opcode)
+    return times(cost, registers(instruction.shape, site.chip)) if cost else Work()
+
+
+@work_rule("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "bitcast-convert", "broadcast", "after-all")
+def _free(site: Site, instruction: Instruction) -> Work:
+    """Names and views cost nothing; a broadcast is a register used many times."""
+    return Work()
+
+
+@work_rule("reduce")
+def _reduce(site: Site, instruction: Instruction) -> Work:
+    """Combine every register of the inputs, then fold sublanes and lanes where those dimensions go."""
+    inputs = len(instruction.operands) // 2
+    combine = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
+    total = Work()
+    for position in range(inputs):
+        shape = site.operand_shape(instruction, position)
+        total = add_work(total, _scaled(combine, registers(shape, site.chip) / inputs))
+        total = add_work(total, _fold(site, shape, instruction.attributes["dimensions"]))
+    return total
+
+
+def _fold(site: Site, shape: ArrayShape, reduced: tuple[int, ...]) -> Work:
+    """Return the work of folding the lanes and sublanes of what the combination of whole registers leaves."""
+    order = minor_to_major(shape)
+    minor, second = order[:1], order[1:2]
+    kept = prod(shape.dimensions[d] for d in order[2:] if d not in reduced)
+    moves, total = site.chip.vector_ops.moves, Work()
+    rows = 1 if not second or second[0] in reduced else ceil(shape.dimensions[second[0]] / site.chip.vpu.sublanes)
+    columns = ceil(shape.dimensions[minor[0]] / site.chip.vpu.lanes) if minor else 1
+    if minor and minor[0] in reduced:
+        total = add_work(total, times(moves["lane_reduce"], kept * rows))
+    if second and second[0] in reduced:
+        left = 1 if minor[0] in reduced else columns
+        total = add_work(total, times(moves["sublane_reduce"], kept * left))
+    return total
+
+
+def minor_to_major(shape: ArrayShape) -> tuple[int, ...]:
+    """Return the dimension order of a shape, major-to-minor by default."""
+    return shape.layout.minor_to_major if shape.layout else tuple(reversed(range(shape.rank)))
+
+
+@work_rule("reduce-window")
+def _reduce_window(site: Site, instruction: Instruction) -> Work:
+    """Combine one shifted register per window position, or, where that is fewer, by doubling as a scan does."""
+    window: Window = instruction.attributes["window"]
+    combine = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
+    taps = sum(min(d.size, 2 * ceil(log2(d.size)) + 1) if d.stride == 1 else d.size for d in window.dimensions)
+    extra = max(0, taps - len(window.dimensions))
+    count = registers(instruction.shape, site.chip)
+    shifts = _scaled(times(site.chip.vector_ops.moves["sublane_shift"], 1), extra * count)
+    return add_work(_scaled(combine, max(1, extra) * count), shifts)
+
+
+@work_rule("select-and-scatter")
+def _select_and_scatter(site: Site, instruction: Instruction) -> Work:
+    """Compare every window position, then add the source where it was chosen."""
+    window: Window = instruction.attributes["window"]
+    taps = prod(d.size for d in window.dimensions)
+    count = registers(site.operand_shape(instruction, 1), site.chip)
+    select = computation_cost(site.module, instruction.attributes["select"], site.chip)
+    scatter = computation_cost(site.module, instruction.attributes["scatter"], site.chip)
+    return _scaled(add_work(add_work(select, scatter), Work(valu=2)), taps * count)
+
+
+@work_rule("copy", "transpose", "reshape", "dynamic-reshape")
+def _relayout(site: Site, instruction: Instruction) -> Work:
+    """Nothing if elements keep their place in registers, else shuffles within them."""
+    source, target = site.operand_shape(instruction, 0), instruction.shape
+    assert isinstance(target, ArrayShape)
+    permutation = instruction.attributes.get("dimensions", tuple(range(target.rank)))
+    move = _move_kind(instruction.opcode, source, target, permutation)
+    return times(site.chip.vector_ops.moves[move], registers(target, site.chip)) if move else Work()
+
+
+def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...]) -> str:
+    """Return which move of the table takes ``source`` to ``target``, or an empty string for none."""
+    if opcode in ("reshape", "dynamic-reshape"):
+        same = source.dimensions[-2:] == target.dimensions[-2:]
+        return "" if same and _tiles(source) == _tiles(target) else "retile"
+    before = minor_to_major(source)[:2]
+    after = tuple(permutation[d] for d in minor_to_major(target)[:2])
+    if before[:1] != after[:1]:
+        return "transpose"
+    return "" if before == after and _tiles(source) == _tiles(target) else "retile"
+
+
+def _tiles(shape: ArrayShape) -> tuple[tuple[int, ...], ...]:
+    """Return the tiles of a shape's layout."""
+    return shape.layout.tiles if shape.layout else ()
+
+
+@work_rule("slice", "dynamic-slice", "dynamic-update-slice", "pad", "concatenate")
+def _cut(site: Site, instruction: Instruction) -> Work:
+    """Shift registers where a cut or a join does not fall on a register's edge."""
+    shape = instruction.shape
+    if instruction.opcode == "dynamic-update-slice":
+        shape = site.operand_shape(instruction, 1)
+    assert isinstance(shape, ArrayShape)
+    count = registers(shape, site.chip)
+    order, vpu = minor_to_major(shape), site.chip.vpu
+    shifts = _cut_offsets(site, instruction)
+    if order and any(offset % vpu.lanes for offset in shifts.get(order[0], ())):
+        return times(site.chip.vector_ops.moves["lane_shift"], count)
+    if len(order) > 1 and any(offset % vpu.sublanes for offset in shifts.get(order[1], ())):
+        return times(site.chip.vector_ops.moves["sublane_shift"], count)
+    return Work()
+
+
+def _cut_offsets(site: Site, instruction: Instruction) -> dict[int, tuple[int, ...]]:
+    """Return, by dimension, the offsets at which an instruction cuts or joins; what depends on values is not in it."""
+    if instruction.opcode == "slice":
+        cuts: tuple[SliceDimension, ...] = instruction.attributes["slice"]
+        return {d: (cut.start, cut.stride - 1) for d, cut in enumerate(cuts)}
+    if instruction.opcode == "pad":
+        edges = instruction.attributes["padding"]
+        return {d: (edge.low, edge.interior) for d, edge in enumerate(edges)}
+    if instruction.opcode != "concatenate":
+        return {}
+    (dimension,) = instruction.attributes["dimensions"]
+    starts, position = [], 0
+    for index in range(len(instruction.operands)):
+        starts.append(position)
+        position += site.operand_shape(instruction, index).dimensions[dimension]
+    return {dimension: tuple(starts)}
+
+
+@work_rule("reverse")
+def _reverse(site: Site, instruction: Instruction) -> Work:
+    """Turn registers round if the dimension lies in them."""
+    shape = instruction.shape
+    assert isinstance(shape, ArrayShape)
+    inside = set(instruction.attributes["dimensions"]) & set(minor_to_major(shape)[:2])
+    return times(site.chip.vector_ops.moves["reverse"], registers(shape, site.chip)) if inside else Work()
+
+
+@work_rule("gather", "scatter")
+def _rows(site: Site, instruction: Instruction) -> Work:
+    """Address one row (slice or update window) at a time, then move or combine its registers."""
+    indices = site.operand_shape(instruction, len(instruction.operands) // 2 if instruction.opcode == "scatter" else 1)
+    vector_dim = instruction.attributes["index_vector_dim"]
+    rows = prod(size for d, size in enumerate(indices.dimensions) if d != vector_dim)
+    moved = instruction.shape if instruction.opcode == "gather" else site.operand_shape(instruction, -1)
+    per_row = max(1.0, registers(moved, site.chip) / max(1, rows))
+    work = times(site.chip.vector_ops.moves["row_access"], rows)
+    return add_work(work, Work(valu=rows * per_row, loads=rows * per_row, stores=rows * per_row))
+
+
+@work_rule("sort")
+def _sort(site: Site, instruction: Instruction) -> Work:
+    """Run a bitonic network: log n (log n + 1) / 2 stages, each comparing and exchanging every pair."""
+    shape = site.operand_shape(instruction, 0)
+    (dimension,) = instruction.attributes.get("dimensions", (shape.rank - 1,))
+    compare = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
+    return network_work(site.chip, shape, shape.dimensions[dimension], len(instruction.operands), compare)
+
+
+def network_work(chip: Chip, shape: ArrayShape, length: int, operands: int, compare: Work) -> Work:
+    """Return the work of a sorting network over ``length`` elements of each row of ``operands`` arrays like ``shape``."""
+    depth = ceil(log2(max(2, length)))
+    stages = depth * (depth + 1) / 2
+    count = registers(shape, chip)
+    exchange = Work(valu=2.0 * operands, xlu=0.0)
+    # Pairs within a register meet by a rotation of the cross-lane unit; wider ones by addressing alone.
+    lane_stages = min(stages, depth * log2(chip.vpu.lanes))
+    network = _scaled(add_work(_scaled(compare, 0.5), exchange), stages * count)
+    traffic = Work(loads=stages * count * operands / 4, stores=stages * count * operands / 4)
+    return add_work(add_work(network, traffic), Work(xlu=lane_stages * count * operands / 4))
+
+
+@work_rule("topk")
+def _topk(site: Site, instruction: Instruction) -> Work:
+    """Sort values with their positions, keeping the best of each half: a network over the whole row."""
+    shape = site.operand_shape(instruction, 0)
+    return network_work(site.chip, shape, shape.dimensions[-1], 2, Work(valu=3.0))
+
+
+@work_rule("fft")
+def _fft(site: Site, instruction: Instruction) -> Work:
+    """Do n log n butterflies of ten real operations on complex pairs, with a transpose between the passes."""
+    shape = site.operand_shape(instruction, 0)
+    length = prod(instruction.attributes["fft_length"])
+    count = registers(shape, site.chip) * max(1.0, log2(max(2, length)))
+    return Work(valu=5.0 * count, xlu=count)
+
+
+@work_rule("cholesky", "triangular-solve")
+def _solver(site: Site, instruction: Instruction) -> Work:
+    """Eliminate column by column: each updates the registers of what is left, half the matrix on average."""
+    shape = site.operand_shape(instruction, 0)
+    order = shape.dimensions[-1]
+    count = registers(instruction.shape, site.chip) * order / 2
+    return Work(valu=2.0 * count, xlu=2.0 * order, eup=float(order), loads=count, stores=count)
+
+
+@work_rule("rng-bit-generator", "rng")
+def _random(site: Site, instruction: Instruction) -> Work:
+    """Generate every register of the bits."""
+    cost = site.chip.vector_ops.ops[instruction.opcode]
+    return times(cost, registers(instruction.shape, site.chip))
+
+
+@work_rule("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
+def _batch_norm(site: Site, instruction: Instruction) -> Work:
+    """Take moments, normalise, scale and offset: a dozen operations on every register of the input."""
+    return Work(valu=12.0 * registers(site.operand_shape(instruction, 0), site.chip))
+
+
+@work_rule("map")
+def _map(site: Site, instruction: Instruction) -> Work:
+    """Apply the scalar computation to every register."""
+    cost = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
+    return _scaled(cost, registers(instruction.shape, site.chip))
+
+
+def _repack(site: Site, instruction: Instruction) -> Work:
+    """Split, join or pack the words of every register of the operand."""
+    return Work(valu=2.0 * registers(site.operand_shape(instruction, 0), site.chip))
+
+
+def moved_bytes(shape: Shape) -> int:
+    """Return the physical bytes of a shape, all leaves together."""
+    return sum(physical_bytes(leaf) for leaf in leaves(shape))
+
+
+CUSTOM_WORK: dict[str, WorkRule] = {
+    "Cholesky": _solver,
+    "InvertDiagBlocksLowerTriangular": _solver,
+    "InvertDiagBlocksUpperTriangular": _solver,
+    "LuDecompositionBlock": _solver,
+    "QrDecompositionBlock": _solver,
+    "Eigh": _solver,
+    "TopK": _topk,
+    "PartialReduce": _topk,
+    "X64Combine": _repack,
+    "X64SplitHigh": _repack,
+    "X64SplitLow": _repack,
+    "GatherScatterIndicesBitpacked": _repack,
+}
+"""The vector work of custom calls that the compiler makes, by target."""
+
+
+@work_rule("custom-call")
+def _custom_call(site: Site, instruction: Instruction) -> Work:
+    """Work of a custom call by its target; none is known of a target that is not in the table."""
+    found = CUSTOM_WORK.get(instruction.attributes.get("custom_call_target", ""))
+    return found(site, instruction) if found else Work()

@@ -1,0 +1,363 @@
+"""The core: issues the steps of a program in order, while copies, collectives and host transfers run beside it.
+
+The clock counts whole picoseconds. SimPy orders what happens at the same moment by priority and serial number, so a
+program on a chip always gives the same time line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import simpy
+
+from tpusim.errors import SimulationError
+from tpusim.machine.ici import collective_ps
+from tpusim.machine.kernel import KernelTime, kernel_time
+from tpusim.machine.memory import SharedMemory
+from tpusim.machine.recorder import Recorder
+from tpusim.program.steps import (
+    Branch,
+    Call,
+    ChannelTransfer,
+    Collective,
+    Copy,
+    HostTransfer,
+    Kernel,
+    Loop,
+    Wait,
+)
+from tpusim.timeline.records import CORE, Record, Timeline
+from tpusim.units import PS_PER_SECOND, bytes_to_ps, seconds_to_ps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from tpusim.hardware.chip import Chip
+    from tpusim.hardware.pod import Topology
+    from tpusim.program.module import Program
+    from tpusim.program.steps import AnyStep
+
+    Activity = Generator[simpy.Event, Any, None]
+
+BOUND_NAMES = {
+    "matrix": "matrix",
+    "vector": "vector",
+    "eup": "EUP",
+    "xlu": "XLU",
+    "load": "VMEM",
+    "store": "VMEM",
+    "scalar": "scalar",
+    "hbm": "HBM",
+    "cmem": "CMEM",
+    "host": "host",
+}
+"""How reports name what bounds a step, by functional unit or memory."""
+
+MEMORY_BOUND = ("HBM", "CMEM", "host")
+
+
+def simulate_program(
+    program: Program,
+    chip: Chip,
+    topology: Topology | None = None,
+    progress: Callable[[Record], None] | None = None,
+) -> Timeline:
+    """Run ``program`` on one device of ``chip`` and return what happened, in picoseconds.
+
+    ``topology`` is the slice that the other devices of its collectives are on. ``progress`` is called with each record as
+    it ends. Raises SimulationError if the program waits for what never comes.
+    """
+    device = Device(chip, topology, progress)
+    main = device.env.process(device.core.run(program.steps))
+    device.env.run()
+    if not main.triggered:
+        raise SimulationError(f"{program.name}: the core waits for ever at {device.core.current!r}")
+    # A copy that nobody waits for may outlast the last kernel; the program ends with the core.
+    total_ps = device.core.ended_ps
+    recorder = device.recorder
+    return Timeline(
+        program=program.name,
+        chip=chip.name,
+        total_ps=total_ps,
+        records=tuple(recorder.records),
+        repeats=tuple(recorder.repeats),
+    )
+
+
+class Device:
+    """One device: its clock, its shared memories, its core, and the core's neighbour for offloaded calls."""
+
+    def __init__(
+        self, chip: Chip, topology: Topology | None = None, progress: Callable[[Record], None] | None = None
+    ) -> None:
+        self.chip = chip
+        self.topology = topology
+        self.env = simpy.Environment()
+        self.recorder = Recorder(progress)
+        self.memories = {
+            "hbm": SharedMemory(self.env, "hbm", chip.hbm.bandwidth_bytes_per_second * chip.hbm.efficiency),
+            "cmem": SharedMemory(self.env, "cmem", chip.cmem.read_bytes_per_second or PS_PER_SECOND),
+            "host": SharedMemory(self.env, "host", chip.host.bandwidth_bytes_per_second),
+            "vmem": SharedMemory(self.env, "vmem", chip.dma.vmem_bytes_per_second),
+        }
+        self.in_flight = 0
+        self.core = Core(self, CORE)
+        self._times: dict[int, KernelTime] = {}
+
+    def time_of(self, kernel: Kernel) -> KernelTime:
+        """Return the kernel's cost on this chip, computed once: a loop meets its kernels again and again."""
+        # By identity: a kernel is large to hash, and lives as long as its program.
+        if id(kernel) not in self._times:
+            self._times[id(kernel)] = kernel_time(kernel, self.chip)
+        return self._times[id(kernel)]
+
+    def launch(self, activity: Activity) -> simpy.Event:
+        """Start something that runs beside the core; return the event of its end."""
+        self.in_flight += 1
+        return self.env.process(self._landed(activity))
+
+    def _landed(self, activity: Activity) -> Activity:
+        """Run ``activity`` and count it out when it ends."""
+        yield from activity
+        self.in_flight -= 1
+
+
+class Core:
+    """A processor that issues steps in order. ``row`` is its row on the time line."""
+
+    def __init__(self, device: Device, row: str) -> None:
+        self.device = device
+        self.env = device.env
+        self.row = row
+        self.current = ""
+        self.ended_ps = 0
+
+    def run(self, steps: tuple[AnyStep, ...]) -> Activity:
+        """Issue ``steps`` one after the other; asynchronous ones are started and looked for when somebody needs them."""
+        started: dict[str, simpy.Event] = {}
+        for step in steps:
+            self.current = step.name
+            if step.needs:
+                yield from self._wait(step, started)
+            yield from _RUN[type(step)](self, step, started)
+        self.ended_ps = self.env.now
+
+    def record(self, step: AnyStep, start_ps: int, **details: Any) -> None:
+        """Record that ``step`` held this core from ``start_ps`` until now."""
+        self.device.recorder.add(step, self.row, start_ps, self.env.now, **details)
+
+    def _wait(self, step: AnyStep, started: dict[str, simpy.Event]) -> Activity:
+        """Wait until all that ``step`` needs has ended, and record the time lost."""
+        start_ps = self.env.now
+        for name in step.needs:
+            if name not in started:
+                raise SimulationError(f"{step.name!r} waits for {name!r}, which has not been started")
+            if not started[name].processed:
+                yield started[name]
+        if self.env.now > start_ps or isinstance(step, Wait):
+            self.record(step, start_ps, bound_by="waiting for a copy")
+
+
+def _run_kernel(core: Core, kernel: Kernel, started: dict[str, simpy.Event]) -> Activity:
+    """Play one kernel: first blocks in, tiles under traffic, last block out."""
+    start_ps = core.env.now
+    time = core.device.time_of(kernel)
+    parts = {"latency": time.fixed_ps}
+    yield core.env.timeout(time.fixed_ps)
+    yield from _move(core, kernel, time, "first_bytes", parts)
+    steady_ps = core.env.now
+    flows = [_steady_flow(core, kernel, time, traffic) for traffic in time.traffic]
+    yield core.env.timeout(time.compute_ps)
+    for traffic, flow in zip(time.traffic, flows, strict=True):
+        if not flow.processed:
+            yield flow
+            parts[BOUND_NAMES[traffic.space]] = parts.get(BOUND_NAMES[traffic.space], 0) + core.env.now - steady_ps
+    if core.env.now - steady_ps <= time.compute_ps:
+        unit = BOUND_NAMES[time.slowest_unit]
+        parts[unit] = parts.get(unit, 0) + time.compute_ps
+    yield from _move(core, kernel, time, "last_bytes", parts)
+    core.record(
+        kernel,
+        start_ps,
+        bound_by=max(parts, key=lambda part: parts[part]),
+        flops=kernel.flops,
+        flops_type=kernel.flops_type,
+        hbm_bytes=kernel.hbm_bytes,
+        units=time.unit_ps | _memory_ps(core, time),
+        compiler_cycles=kernel.compiler_cycles,
+    )
+
+
+def _move(core: Core, kernel: Kernel, time: KernelTime, which: str, parts: dict[str, int]) -> Activity:
+    """Wait for a kernel's first blocks to come in, or its last to go out, on all memories at once."""
+    moving = [(t.space, getattr(t, which)) for t in time.traffic if getattr(t, which) > 0]
+    if not moving:
+        return
+    latency_ps = seconds_to_ps(core.device.chip.dma.fixed_latency_seconds)
+    parts["latency"] += latency_ps
+    yield core.env.timeout(latency_ps)
+    start_ps = core.env.now
+    yield core.env.all_of([core.device.memories[s].transfer(kernel.name, n_bytes) for s, n_bytes in moving])
+    memory = BOUND_NAMES[moving[0][0]]
+    parts[memory] = parts.get(memory, 0) + core.env.now - start_ps
+
+
+def _steady_flow(core: Core, kernel: Kernel, time: KernelTime, traffic: Any) -> simpy.Event:
+    """Begin the traffic that runs under the tiles, no faster than the tiles compute."""
+    limit = traffic.steady_bytes / time.compute_ps if time.compute_ps else float("inf")
+    return core.device.memories[traffic.space].transfer(kernel.name, traffic.steady_bytes, limit)
+
+
+def _memory_ps(core: Core, time: KernelTime) -> dict[str, int]:
+    """Return how long the kernel's traffic would keep each memory busy at its full rate."""
+    chip = core.device.chip
+    rates = {"hbm": chip.hbm.bandwidth_bytes_per_second, "cmem": chip.cmem.read_bytes_per_second}
+    totals = {t.space: t.first_bytes + t.steady_bytes + t.last_bytes for t in time.traffic}
+    return {space: bytes_to_ps(totals[space], rates[space]) for space in totals if rates.get(space)}
+
+
+def _run_wait(core: Core, step: Wait, started: dict[str, simpy.Event]) -> Activity:
+    """Nothing is left to do once what the step needs has ended."""
+    return
+    yield
+
+
+def _run_copy(core: Core, copy: Copy, started: dict[str, simpy.Event]) -> Activity:
+    """Start a copy beside the core."""
+    started[copy.name] = core.device.launch(_copy(core, copy))
+    return
+    yield
+
+
+def _copy(core: Core, copy: Copy) -> Activity:
+    """Move a copy's bytes through every memory that it touches."""
+    start_ps = core.env.now
+    device = core.device
+    least = device.chip.dma.min_chunk_bytes
+    n_bytes = copy.n_bytes * max(1.0, least / copy.chunk_bytes if copy.chunk_bytes else 1.0)
+    yield core.env.timeout(seconds_to_ps(device.chip.dma.fixed_latency_seconds))
+    yield core.env.all_of([device.memories[s].transfer(copy.name, n) for s, n in copy_loads(copy, n_bytes)])
+    hbm_bytes = copy.n_bytes * ((copy.source_space == "hbm") + (copy.target_space == "hbm"))
+    busy = {"hbm": bytes_to_ps(hbm_bytes, device.chip.hbm.bandwidth_bytes_per_second)} if hbm_bytes else {}
+    device.recorder.add(copy, copy.through, start_ps, core.env.now, hbm_bytes=hbm_bytes, units=busy, bound_by="HBM")
+
+
+def copy_loads(copy: Copy, n_bytes: float) -> list[tuple[str, float]]:
+    """Return the memories that a copy loads, each with the bytes; within one memory it reads and writes."""
+    spaces = [s if s in ("hbm", "cmem", "host") else "vmem" for s in (copy.source_space, copy.target_space)]
+    loads = {space: n_bytes * spaces.count(space) for space in spaces}
+    if len(loads) > 1:
+        # The core's own memory is never what holds up a transfer from or to a slower one.
+        loads.pop("vmem", None)
+    return list(loads.items())
+
+
+def _run_collective(core: Core, step: Collective, started: dict[str, simpy.Event]) -> Activity:
+    """Run a collective on the core, or start it beside the core."""
+    if step.is_async:
+        started[step.name] = core.device.launch(_communicate(core, step, "ici"))
+        return
+    yield from _communicate(core, step, core.row)
+
+
+def _communicate(core: Core, step: Collective, row: str) -> Activity:
+    """Occupy the links for as long as the collective takes."""
+    start_ps = core.env.now
+    chip = core.device.chip
+    links_ps = collective_ps(step, chip.ici, core.device.topology)
+    yield core.env.timeout(seconds_to_ps(chip.fixed.kernel_seconds) + links_ps)
+    core.device.recorder.add(
+        step, row, start_ps, core.env.now, bound_by="ICI", units={"ici": core.env.now - start_ps}, flops=step.flops
+    )
+
+
+def _run_host(core: Core, step: HostTransfer, started: dict[str, simpy.Event]) -> Activity:
+    """Move bytes over the link to the host."""
+    if step.is_async:
+        started[step.name] = core.device.launch(_host_transfer(core, step, "host"))
+        return
+    yield from _host_transfer(core, step, core.row)
+
+
+def _host_transfer(core: Core, step: HostTransfer, row: str) -> Activity:
+    """Wait for the link's latency and then for the bytes."""
+    start_ps = core.env.now
+    yield core.env.timeout(seconds_to_ps(core.device.chip.host.latency_seconds))
+    yield core.device.memories["host"].transfer(step.name, step.n_bytes)
+    core.device.recorder.add(step, row, start_ps, core.env.now, bound_by="host")
+
+
+def _run_channel(core: Core, step: ChannelTransfer, started: dict[str, simpy.Event]) -> Activity:
+    """Start a send or a receive; its partner is taken to be ready."""
+    started[step.name] = core.device.launch(_channel(core, step))
+    return
+    yield
+
+
+def _channel(core: Core, step: ChannelTransfer) -> Activity:
+    """Occupy one link for the message."""
+    start_ps = core.env.now
+    ici = core.device.chip.ici
+    rate = ici.link_bytes_per_second * ici.efficiency
+    yield core.env.timeout(seconds_to_ps(ici.hop_latency_seconds) + bytes_to_ps(step.n_bytes, rate))
+    core.device.recorder.add(step, "ici", start_ps, core.env.now, bound_by="ICI")
+
+
+def _run_loop(core: Core, loop: Loop, started: dict[str, simpy.Event]) -> Activity:
+    """Run trips until one repeats the one before it exactly, then let the clock jump over the rest.
+
+    A trip repeats if nothing was under way beside the core when it began and when it ended: then nothing tells the next
+    one from it.
+    """
+    done = 0
+    while done < loop.trips:
+        begin_ps, mark, alone = core.env.now, core.device.recorder.mark(), not core.device.in_flight
+        yield from _one_trip(core, loop)
+        done += 1
+        left = loop.trips - done
+        if alone and not core.device.in_flight and left:
+            end_ps = core.env.now + left * (core.env.now - begin_ps)
+            core.device.recorder.repeat(loop.name, mark, (core.env.now, end_ps), left)
+            yield core.env.timeout(end_ps - core.env.now)
+            done = loop.trips
+    yield from core.run(loop.condition)
+
+
+def _one_trip(core: Core, loop: Loop) -> Activity:
+    """Evaluate the condition, branch, and run the body once."""
+    yield from core.run(loop.condition)
+    start_ps = core.env.now
+    yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
+    core.record(loop, start_ps, bound_by="latency")
+    yield from core.run(loop.body)
+
+
+def _run_branch(core: Core, branch: Branch, started: dict[str, simpy.Event]) -> Activity:
+    """Run the branch that is taken."""
+    start_ps = core.env.now
+    yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
+    core.record(branch, start_ps, bound_by="latency")
+    if branch.branches:
+        yield from core.run(branch.branches[branch.taken])
+
+
+def _run_call(core: Core, call: Call, started: dict[str, simpy.Event]) -> Activity:
+    """Run a called computation here, or beside the core on the sparse cores."""
+    if call.is_async:
+        neighbour = Core(core.device, "sparsecore")
+        started[call.name] = core.device.launch(neighbour.run(call.body))
+        return
+    yield from core.run(call.body)
+
+
+_RUN: dict[type, Callable[[Core, Any, dict[str, simpy.Event]], Activity]] = {
+    Kernel: _run_kernel,
+    Wait: _run_wait,
+    Copy: _run_copy,
+    Collective: _run_collective,
+    HostTransfer: _run_host,
+    ChannelTransfer: _run_channel,
+    Loop: _run_loop,
+    Branch: _run_branch,
+    Call: _run_call,
+}

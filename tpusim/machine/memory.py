@@ -1,0 +1,95 @@
+"""A memory whose bandwidth is shared: a fluid, max-min fair among the flows that are under way.
+
+Rates change only when a flow begins or ends, so the cost is per flow, not per byte or cycle. Rates and remaining bytes are
+floats; the moments at which flows end are rounded up to whole picoseconds before they reach the clock.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf
+from typing import TYPE_CHECKING
+
+from tpusim.units import PS_PER_SECOND
+
+if TYPE_CHECKING:
+    from simpy import Environment, Event
+
+_ROUNDING_BYTES = 1e-3
+"""A flow with less than this left has ended: what remains is rounding, not payload."""
+
+
+class Flow:
+    """Bytes under way. ``limit`` is the rate, in bytes per picosecond, that the flow could use at most."""
+
+    __slots__ = ("done", "limit", "name", "rate", "remaining_bytes")
+
+    def __init__(self, name: str, n_bytes: float, limit: float, done: Event) -> None:
+        self.name = name
+        self.remaining_bytes = n_bytes
+        self.limit = limit
+        self.rate = 0.0
+        self.done = done
+
+
+class SharedMemory:
+    """A memory (or link) of one bandwidth, in bytes per second, and the flows that share it."""
+
+    def __init__(self, env: Environment, name: str, bytes_per_second: float) -> None:
+        self.name = name
+        self.flows: list[Flow] = []
+        self._env = env
+        self._bytes_per_ps = bytes_per_second / PS_PER_SECOND
+        self._updated_ps = 0
+        self._version = 0
+
+    def transfer(self, name: str, n_bytes: float, at_most: float = inf) -> Event:
+        """Begin to move ``n_bytes``, never faster than ``at_most`` bytes per picosecond; return the event of its end."""
+        done = self._env.event()
+        if n_bytes <= 0:
+            return done.succeed()
+        self._advance()
+        self.flows.append(Flow(name, n_bytes, at_most, done))
+        self._reschedule()
+        return done
+
+    def signature(self) -> tuple[tuple[str, int], ...]:
+        """Return what distinguishes this memory's state from another's: the flows and their bytes to go."""
+        self._advance()
+        return tuple((flow.name, round(flow.remaining_bytes)) for flow in self.flows)
+
+    def _advance(self) -> None:
+        """Bring the remaining bytes of all flows up to now."""
+        elapsed_ps = self._env.now - self._updated_ps
+        for flow in self.flows:
+            flow.remaining_bytes -= flow.rate * elapsed_ps
+        self._updated_ps = self._env.now
+
+    def _reschedule(self) -> None:
+        """Share the bandwidth anew and wake up when the first flow ends."""
+        if not self.flows:
+            return
+        fair_rates(self.flows, self._bytes_per_ps)
+        wait_ps = min(ceil(max(0.0, flow.remaining_bytes) / flow.rate) for flow in self.flows)
+        self._version += 1
+        wake = self._env.timeout(wait_ps, self._version)
+        wake.callbacks.append(self._on_wake)
+
+    def _on_wake(self, wake: Event) -> None:
+        """End the flows that have nothing left; a wake-up that an arrival has overtaken does nothing."""
+        if wake.value != self._version:
+            return
+        self._advance()
+        ended = [flow for flow in self.flows if flow.remaining_bytes <= _ROUNDING_BYTES]
+        self.flows = [flow for flow in self.flows if flow.remaining_bytes > _ROUNDING_BYTES]
+        for flow in ended:
+            flow.done.succeed()
+        self._reschedule()
+
+
+def fair_rates(flows: list[Flow], capacity: float) -> None:
+    """Set the flows' rates to the max-min fair share of ``capacity`` (bytes per picosecond) under their limits."""
+    left = capacity
+    waiting = sorted(flows, key=lambda flow: flow.limit)
+    for position, flow in enumerate(waiting):
+        flow.rate = min(flow.limit, left / (len(waiting) - position))
+        left -= flow.rate

@@ -1,0 +1,194 @@
+"""The stages from a file to numbers, as a flat list that can stop after any of them.
+
+Workers meet only here: text reads, lowering lowers, the machine runs, analysis adds up. ``simulate`` is all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpusim.analysis.summary import Summary, summarise
+from tpusim.analysis.utilisation import Group, group_records
+from tpusim.errors import ConfigError
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.load import load_chip, resolve_chip_name
+from tpusim.hardware.pod import Topology, parse_topology
+from tpusim.ir.module import Module
+from tpusim.lowering.module import DEFAULT_TRIPS, lower_module
+from tpusim.program.module import Program, load_program
+from tpusim.text.parser import parse_module
+from tpusim.text.reader import read_source
+from tpusim.timeline.records import Timeline
+from tpusim.units import ps_to_us
+
+if TYPE_CHECKING:
+    from tpusim.timeline.records import Record
+
+Progress = Callable[["Record"], None]
+
+_NAME_PART = re.compile(r"[._]")
+_MEGACORE = re.compile(r'"megacore_split_dim"')
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run: the lowered program, the chip, what happened, and the numbers that follow from it."""
+
+    program: Program
+    chip: Chip
+    timeline: Timeline
+
+    @property
+    def time_us(self) -> float:
+        """Simulated run time in microseconds."""
+        return ps_to_us(self.timeline.total_ps)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """All numbers of the run: utilisation, roofline, memory, ops, warnings."""
+        return summarise(self.program, self.chip, self.timeline)
+
+    def groups(self, by: str = "op") -> tuple[Group, ...]:
+        """Return the run's records added up by ``op``, ``category`` or ``source``."""
+        return group_records(self.timeline, by)
+
+
+def load(path: str | Path) -> Module:
+    """Read an HLO module from a file of HLO text, plain or gzip-compressed (``-`` for standard input).
+
+    Raises ProgramError with line, column and a caret if the text is wrong.
+    """
+    return parse_module(read_source(path))
+
+
+def lower(
+    program: Module | Program | str | Path,
+    chip: Chip | str | None = None,
+    *,
+    topology: Topology | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    default_trip_count: int = DEFAULT_TRIPS,
+) -> Program:
+    """Return the lowered program of what ``simulate`` takes, without running it."""
+    return _lowered(program, chip, _topology(topology), overrides, default_trip_count)[0]
+
+
+def simulate(
+    program: Module | Program | str | Path,
+    chip: Chip | str | None = None,
+    *,
+    topology: Topology | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    default_trip_count: int = DEFAULT_TRIPS,
+    progress: Progress | None = None,
+) -> Result:
+    """Run a program on one device of a chip and return the result.
+
+    ``program`` is what ``load`` gave, a lowered program, or a path to either. ``chip`` is a name, a path to a TOML file,
+    or a ``Chip``; by default it is the topology's, or found from the file's name or the ``.json`` beside it. ``topology``
+    is the slice of a program for many chips (``v5e:2x4``). ``overrides`` maps dotted keys of the chip
+    (``hbm.bandwidth_bytes_per_second``) to values. ``default_trip_count`` is taken for loops whose trips the program does
+    not tell. Raises TpusimError of the kind that says who must act.
+    """
+    slice_ = _topology(topology)
+    lowered, machine = _lowered(program, chip, slice_, overrides, default_trip_count)
+    return Result(lowered, machine, run_program(lowered, machine, slice_, progress))
+
+
+def run_program(
+    program: Program, chip: Chip, topology: Topology | None = None, progress: Progress | None = None
+) -> Timeline:
+    """Run a lowered program on one device of ``chip``."""
+    # SimPy is needed by no other stage.
+    from tpusim.machine.core import simulate_program
+
+    return simulate_program(program, chip, topology, progress)
+
+
+def find_chip_name(path: str | Path, text: str = "") -> str:
+    """Return the chip that the ``.json`` beside a program, or else the program's name, says it was compiled for.
+
+    A v4 program whose ``text`` splits its kernels over two cores is for the megacore. Raises ConfigError if neither says.
+    """
+    stated = _stated_chip(Path(path)) or _named_chip(Path(path).name)
+    if stated is None:
+        raise ConfigError(f"{path}: neither its name nor a .json beside it says which chip it is for: use --chip")
+    return f"{stated}-megacore" if stated == "v4" and _MEGACORE.search(text) else stated
+
+
+def _topology(topology: Topology | str | None) -> Topology | None:
+    """Return a slice, read from its notation if need be."""
+    return parse_topology(topology) if isinstance(topology, str) else topology
+
+
+def _lowered(
+    program: Module | Program | str | Path,
+    chip: Chip | str | None,
+    topology: Topology | None,
+    overrides: Mapping[str, Any] | None,
+    default_trip_count: int,
+) -> tuple[Program, Chip]:
+    """Return a lowered program and the chip to run it on."""
+    loaded, path = _loaded(program)
+    machine = _chip(loaded, path, chip or (topology.chip if topology else None) or None, overrides)
+    return (loaded if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)), machine
+
+
+def _loaded(program: Module | Program | str | Path) -> tuple[Module | Program, str]:
+    """Return a program, read from its file if need be, and the name of the file or an empty string."""
+    if isinstance(program, Program):
+        return program, ""
+    if isinstance(program, Module):
+        return program, program.source.name if program.source else ""
+    if str(program).endswith(".program.json"):
+        return load_program(program), str(program)
+    return load(program), str(program)
+
+
+def _chip(
+    program: Module | Program, path: str, chip: Chip | str | None, overrides: Mapping[str, Any] | None
+) -> Chip:
+    """Return the chip to run on."""
+    if isinstance(chip, Chip):
+        return chip
+    name = chip or (program.chip if isinstance(program, Program) else _chip_of_module(program, path))
+    return load_chip(name, overrides)
+
+
+def _chip_of_module(module: Module, path: str) -> str:
+    """Return the name of the chip that a module was compiled for."""
+    return find_chip_name(path or module.name, module.source.text if module.source else "")
+
+
+def _stated_chip(path: Path) -> str | None:
+    """Return the chip in the ``.json`` beside a program, or None."""
+    beside = path.with_name(re.sub(r"\.hlo(\.txt)?(\.gz)?$", "", path.name) + ".json")
+    try:
+        facts = json.loads(beside.read_text())
+    except (OSError, ValueError):
+        return None
+    stated = facts.get("chip") if isinstance(facts, dict) else None
+    return resolve_chip_name(stated) if isinstance(stated, str) else None
+
+
+def _named_chip(file_name: str) -> str | None:
+    """Return the chip named last in a file's name (``NAME.v5e.hlo.txt.gz``, ``NAME.v5e_2x4.hlo.txt``), or None."""
+    for part in reversed(_NAME_PART.split(file_name)):
+        name = _try_chip(part)
+        if name:
+            return name
+    return None
+
+
+def _try_chip(word: str) -> str | None:
+    """Return the chip that a word names, or None."""
+    try:
+        return resolve_chip_name(word)
+    except ConfigError:
+        return None

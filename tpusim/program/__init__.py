@@ -1,0 +1,1 @@
+"""The lowered program as nouns: steps, the work of a tile, buffers."""

@@ -1,0 +1,122 @@
+"""The steps of a lowered program: what the core issues, in order.
+
+Each step is one scheduled instruction that takes time. ``needs`` names the asynchronous steps that must have ended before
+it may begin. Steps are plain data: they print, compare, and travel as JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tpusim.program.work import MemorySpace, Stream, Work
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """Base of all steps.
+
+    ``line`` is where the instruction stands in the source text (0: unknown), ``op_name`` and ``source`` what its metadata
+    says (the framework's name and ``file:line``).
+    """
+
+    name: str
+    opcode: str
+    category: str = ""
+    needs: tuple[str, ...] = ()
+    line: int = 0
+    op_name: str = ""
+    source: str = ""
+
+
+class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """Compiled code on the core: a loop nest of ``tiles`` alike tiles, each with ``work`` and its share of ``streams``.
+
+    ``flops`` is what the program asked for, before padding. ``compiler_cycles`` is the compiler's own estimate, 0 if it
+    stated none. A ``scalar`` kernel runs on the scalar core and has no fixed cost of a kernel.
+    """
+
+    tiles: int = 1
+    work: Work = Work()
+    streams: tuple[Stream, ...] = ()
+    flops: float = 0.0
+    flops_type: str = "bf16"
+    compiler_cycles: int = 0
+    scoped_vmem_bytes: int = 0
+    cores: int = 1
+    scalar: bool = False
+
+    @property
+    def hbm_bytes(self) -> float:
+        """Bytes to and from HBM."""
+        return sum(s.total_bytes for s in self.streams if s.space == "hbm")
+
+
+class Copy(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """An asynchronous transfer between memories of one device, running beside the core until somebody needs it."""
+
+    n_bytes: float = 0.0
+    source_space: MemorySpace = "hbm"
+    target_space: MemorySpace = "vmem"
+    chunk_bytes: int = 0
+    through: Literal["dma", "sparsecore"] = "dma"
+
+
+class Wait(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """The core waits until the asynchronous steps that it needs have ended (``copy-done`` and its kind)."""
+
+
+class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """Communication among groups of devices.
+
+    ``n_bytes`` is the larger of what one device puts in and what it gets out; ``is_async`` ones run beside the core.
+    """
+
+    kind: str = ""
+    n_bytes: float = 0.0
+    group_size: int = 1
+    group_count: int = 1
+    is_async: bool = False
+    flops: float = 0.0
+
+
+class HostTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """Infeed, outfeed, and sends or receives whose other end is the host."""
+
+    n_bytes: float = 0.0
+    to_host: bool = False
+    is_async: bool = False
+
+
+class ChannelTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """A send to, or a receive from, another device over a channel."""
+
+    n_bytes: float = 0.0
+    channel_id: int = 0
+    is_send: bool = False
+
+
+class Loop(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """A ``while``: ``condition`` and ``body`` run ``trips`` times, then ``condition`` once more."""
+
+    trips: int = 1
+    trips_from: str = ""
+    condition: tuple[AnyStep, ...] = ()
+    body: tuple[AnyStep, ...] = ()
+
+
+class Branch(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """A ``conditional``: of its branches the one with number ``taken`` runs."""
+
+    taken: int = 0
+    branches: tuple[tuple[AnyStep, ...], ...] = ()
+
+
+class Call(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """Steps of a called computation; an asynchronous call runs beside the core until somebody needs it."""
+
+    body: tuple[AnyStep, ...] = ()
+    is_async: bool = False
+
+
+AnyStep = Kernel | Copy | Wait | Collective | HostTransfer | ChannelTransfer | Loop | Branch | Call

@@ -1,0 +1,1 @@
+"""From numbers to text, plots and files; it formats and computes nothing."""

@@ -1,0 +1,164 @@
+"""Chips on a terminal and as JSON: the list of them, and one with every number, its unit and where it is from.
+
+The terminal shows rounded numbers in the unit that people say (GB/s, MiB, GHz); the JSON keeps the exact ones in the
+unit of their key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from rich.console import Console, JustifyMethod
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.fields import Fact
+
+# Yellow asks for doubt; the words themselves are printed too, for terminals without colours.
+_GUESSED = ("estimated", "fitted")
+_STYLES = {"published": "green", "measured": "green", "user": "magenta"} | dict.fromkeys(_GUESSED, "yellow")
+_LIST_COLUMNS = (
+    *("chip", "year", "cores", "GHz", "MXUs", "bf16\nTFLOP/s"),
+    *("HBM\nGB/s", "HBM\nGiB", "VMEM\nMiB", "also called"),
+)
+_TEXT_COLUMNS = ("chip", "MXUs", "also called")
+
+
+def render_chip_list(chips: Iterable[Chip], console: Console) -> None:
+    """Print one line per chip: what a simulated device has (VMEM: each of its cores)."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in _LIST_COLUMNS:
+        justify: JustifyMethod = "left" if title in _TEXT_COLUMNS else "right"
+        table.add_column(title, justify=justify, no_wrap=title != "also called")
+    for chip in chips:
+        table.add_row(*(escape(cell) for cell in _list_row(chip)))
+    console.print(table)
+
+
+def render_chip(chip: Chip, facts: Sequence[Fact], console: Console) -> None:
+    """Print a chip with all its quantities by section: value, confidence, source and, below it, the note."""
+    console.print(Text(f"{chip.name}: {chip.description}", style="bold"))
+    if chip.aliases:
+        console.print(Text(f"also called {', '.join(chip.aliases)}"))
+    console.print(Text(_summary(chip)))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("quantity", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("confidence", no_wrap=True)
+    table.add_column("source, and why")
+    # Facts come in the order of the chip, so that neighbours share a section.
+    for section, members in groupby(facts, key=_section):
+        table.add_row(Text(section, style="bold"))
+        for fact in members:
+            table.add_row(*_fact_row(fact))
+    console.print(table)
+    # Last, where it is still on the screen after a long table.
+    console.print(Text(_trust(facts)))
+
+
+def chip_list_json(chips: Iterable[Chip]) -> list[dict[str, Any]]:
+    """Return the list as plain data, one object per chip, exact numbers in the unit that the key names."""
+    return [_outline(chip) for chip in chips]
+
+
+def chip_json(chip: Chip, facts: Iterable[Fact]) -> dict[str, Any]:
+    """Return a chip as plain data: its outline and, under ``facts``, each quantity with unit, confidence and source."""
+    return _outline(chip) | {"facts": [fact._asdict() for fact in facts]}
+
+
+def _outline(chip: Chip) -> dict[str, Any]:
+    """Return what the list says of a chip, exact."""
+    return {
+        "name": chip.name,
+        "aliases": list(chip.aliases),
+        "description": chip.description,
+        "year": chip.year,
+        "cores_per_device": chip.cores_per_device,
+        "devices_per_chip": chip.devices_per_chip,
+        "clock_hz": chip.clock_hz,
+        "mxu": msgspec.to_builtins(chip.mxu),
+        "peak_bf16_flops_per_second": chip.peak_flops_per_second,
+        "hbm_bandwidth_bytes_per_second": chip.hbm.bandwidth_bytes_per_second,
+        "hbm_capacity_bytes": chip.hbm.capacity_bytes,
+        "vmem_capacity_bytes_per_core": chip.vmem.capacity_bytes,
+    }
+
+
+def _list_row(chip: Chip) -> tuple[str, ...]:
+    """Return the cells of a chip in the list."""
+    return (
+        chip.name,
+        str(chip.year),
+        str(chip.cores_per_device),
+        f"{chip.clock_hz / 1e9:g}",
+        f"{chip.cores_per_device * chip.mxu.count} x {chip.mxu.rows}x{chip.mxu.columns}",
+        f"{chip.peak_flops_per_second / 1e12:.4g}",
+        f"{chip.hbm.bandwidth_bytes_per_second / 1e9:.4g}",
+        f"{chip.hbm.capacity_bytes / 2**30:.3g}",
+        f"{chip.vmem.capacity_bytes / 2**20:.4g}",
+        ", ".join(chip.aliases),
+    )
+
+
+def _summary(chip: Chip) -> str:
+    """Return the two roofs of the chip in a line, and the intensity at which they meet."""
+    peak, bandwidth = chip.peak_flops_per_second, chip.hbm.bandwidth_bytes_per_second
+    return (
+        f"peak {peak / 1e12:.4g} TFLOP/s in bf16 at {_human(chip.clock_hz, 'Hz')}, HBM {_human(bandwidth, 'B/s')}: "
+        f"bound by HBM below {peak / bandwidth:.0f} FLOP per byte"
+    )
+
+
+def _trust(facts: Sequence[Fact]) -> str:
+    """Return how many of the numbers nobody published."""
+    guessed = sum(fact.confidence in _GUESSED for fact in facts)
+    return f"{guessed} of {len(facts)} quantities are estimated or fitted: nobody published them."
+
+
+def _section(fact: Fact) -> str:
+    """Return the table of the chip file that a quantity stands in."""
+    return fact.key.rpartition(".")[0] or "device"
+
+
+def _fact_row(fact: Fact) -> tuple[Text, Text, Text, Text]:
+    """Return the cells of one quantity."""
+    why = Text(fact.source)
+    if fact.note:
+        why.append(f"\n{fact.note}", style="dim")
+    confidence = Text(fact.confidence, style=_STYLES.get(fact.confidence, ""))
+    return Text(f"  {fact.key.rpartition('.')[2]}"), Text(_human(fact.value, fact.unit)), confidence, why
+
+
+def _human(value: Any, unit: str) -> str:
+    """Return a value in the unit that people say: 819e9 B/s is ``819 GB/s``, 2**24 B is ``16 MiB``."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if unit in _SCALES and value:
+        return _SCALES[unit](value)
+    number = f"{value:g}" if isinstance(value, float) else str(value)
+    # A year explains itself.
+    return f"{number} {unit}".rstrip() if unit != "year" else number
+
+
+def _scaled(value: float, steps: Sequence[tuple[float, str]]) -> str:
+    """Return a value in the first of the steps (largest first) that it reaches, to four digits."""
+    size, name = next((step for step in steps if value >= step[0]), steps[-1])
+    return f"{value / size:.4g} {name}"
+
+
+# Memories are sold in powers of two, rates and clocks in powers of ten.
+_SIZES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"))
+_CLOCKS = ((1e9, "GHz"), (1e6, "MHz"))
+_TIMES = ((1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_SCALES: dict[str, Callable[[float], str]] = {
+    "B": lambda value: _scaled(value, _SIZES),
+    "B/s": lambda value: _scaled(value, _RATES),
+    "Hz": lambda value: _scaled(value, _CLOCKS),
+    "s": lambda value: _scaled(value, _TIMES),
+}

@@ -1,0 +1,138 @@
+"""A run as a trace file that Perfetto opens: Chrome's JSON trace format, one row per engine and functional unit.
+
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU describes the format: times are
+microseconds, here with picoseconds after the point.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpusim.timeline.records import CORE
+from tpusim.units import PS_PER_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.timeline.records import Record, Timeline
+
+_PROCESS = 1
+_UNIT_LABELS = {
+    "matrix": "MXU",
+    "vector": "vector ALU",
+    "eup": "EUP",
+    "xlu": "XLU",
+    "load": "vector load",
+    "store": "vector store",
+    "scalar": "scalar",
+    "hbm": "HBM",
+    "cmem": "CMEM",
+    "ici": "ICI",
+    "host": "host",
+}
+
+
+def write_trace(timeline: Timeline, path: str | Path) -> None:
+    """Write the trace, gzip-compressed if the name ends in ``.gz``. The same run always gives the same bytes."""
+    data = json.dumps(trace_json(timeline), separators=(",", ":")).encode()
+    Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+
+
+def trace_json(timeline: Timeline) -> dict[str, Any]:
+    """Return a run as an object of Chrome's trace format, marked as simulated."""
+    rows = _Rows()
+    events = [event for record in timeline.records for event in _events(record, rows)]
+    repeats = [_repeat_event(repeat, rows) for repeat in timeline.repeats]
+    return {
+        "traceEvents": [*rows.names(f"{timeline.chip} (simulated): {timeline.program}"), *events, *repeats],
+        "displayTimeUnit": "ns",
+        "otherData": {"simulated": True, "program": timeline.program, "chip": timeline.chip},
+    }
+
+
+class _Rows:
+    """Numbers for the rows of the trace, and a lane for each transfer that overlaps another on its row."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._busy_until: dict[str, int] = {}
+
+    def number(self, label: str) -> int:
+        """Return the number of a row."""
+        return self._numbers.setdefault(label, len(self._numbers) + 1)
+
+    def lane(self, row: str, start_ps: int, end_ps: int) -> int:
+        """Return the number of the first lane of ``row`` that is free from ``start_ps`` on, and take it."""
+        lane = 0
+        while self._busy_until.get(_lane_label(row, lane), 0) > start_ps:
+            lane += 1
+        self._busy_until[_lane_label(row, lane)] = end_ps
+        return self.number(_lane_label(row, lane))
+
+    def names(self, process: str) -> Iterator[dict[str, Any]]:
+        """Yield the events that name the process and its rows."""
+        yield _meta("process_name", 0, {"name": process})
+        for label, number in self._numbers.items():
+            yield _meta("thread_name", number, {"name": label})
+            yield _meta("thread_sort_index", number, {"sort_index": _sort_index(label)})
+
+
+def _lane_label(row: str, lane: int) -> str:
+    """Return the label of a lane."""
+    return f"{row} {lane}"
+
+
+def _sort_index(label: str) -> int:
+    """Return where a row stands: the core first, then its units, then what runs beside it."""
+    order = ("XLA ops", *_UNIT_LABELS.values())
+    return order.index(label) if label in order else len(order)
+
+
+def _events(record: Record, rows: _Rows) -> Iterator[dict[str, Any]]:
+    """Yield a record's own event and one for each unit that it kept busy."""
+    is_core = record.row == CORE
+    if is_core:
+        row = rows.number("XLA ops")
+    else:
+        row = rows.lane(record.row, record.start_ps, record.end_ps)
+    yield _slice(record.name, row, record.start_ps, record.duration_ps, _details(record))
+    if is_core:
+        for unit, busy_ps in record.units.items():
+            length_ps = min(busy_ps, record.duration_ps)
+            yield _slice(record.name, rows.number(_UNIT_LABELS[unit]), record.start_ps, length_ps, {})
+
+
+def _slice(name: str, row: int, start_ps: int, duration_ps: int, details: dict[str, Any]) -> dict[str, Any]:
+    """Return a complete event."""
+    event = {"ph": "X", "pid": _PROCESS, "tid": row, "name": name, "ts": start_ps / PS_PER_US}
+    return {**event, "dur": duration_ps / PS_PER_US, **({"args": details} if details else {})}
+
+
+def _details(record: Record) -> dict[str, Any]:
+    """Return what a click on an event shows."""
+    shown = {
+        "opcode": record.opcode,
+        "category": record.category,
+        "bound_by": record.bound_by,
+        "flops": record.flops,
+        "hbm_bytes": record.hbm_bytes,
+        "op_name": record.op_name,
+        "source": record.source,
+        "hlo_line": record.line,
+        "executions": record.count if record.count > 1 else 0,
+    }
+    return {key: value for key, value in shown.items() if value}
+
+
+def _repeat_event(repeat: Any, rows: _Rows) -> dict[str, Any]:
+    """Return the event that stands for the trips of a loop that equal the one drawn before it."""
+    name = f"{repeat.name}: {repeat.trips:,} more equal trips"
+    return _slice(name, rows.number("XLA ops"), repeat.start_ps, repeat.end_ps - repeat.start_ps, {})
+
+
+def _meta(kind: str, row: int, details: dict[str, Any]) -> dict[str, Any]:
+    """Return an event that names or orders something."""
+    return {"ph": "M", "pid": _PROCESS, "tid": row, "name": kind, "args": details}

@@ -1,0 +1,241 @@
+"""A run on a terminal and as JSON: total time, what bounds it, the longest ops, memory, and what to be careful with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from tpusim.units import ps_to_us
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console, JustifyMethod
+
+    from tpusim.analysis.summary import Summary
+    from tpusim.analysis.utilisation import Group, Utilisation
+
+SHOWN_OPS = 20
+_BUSY_UNITS = {
+    "matrix": "MXU",
+    "vector": "vector ALU",
+    "eup": "EUP",
+    "xlu": "XLU",
+    "load": "vector load",
+    "store": "vector store",
+    "cmem": "CMEM",
+    "ici": "ICI",
+}
+
+
+def run_json(summary: Summary) -> dict[str, Any]:
+    """Return a run as plain data with stable keys; times in microseconds, sizes in bytes, shares between 0 and 1."""
+    busy = summary.utilisation
+    return {
+        "program": summary.program,
+        "chip": summary.chip,
+        "time_us": ps_to_us(summary.total_ps),
+        "bound_by": busy.bound_by,
+        "roofline_us": ps_to_us(summary.roofline.bound_ps),
+        "kernels": busy.kernels,
+        "flops": busy.flops,
+        "hbm_bytes": busy.hbm_bytes,
+        "flops_utilization": summary.flops_utilisation,
+        "hbm_utilization": summary.hbm_utilisation,
+        "unit_utilization": busy.busy,
+        "bound_us": {name: ps_to_us(ps) for name, ps in busy.bound_ps.items()},
+        "compiler_estimated_us": compiler_us(summary.compiler_cycles, summary.clock_hz),
+        "ops": [_op_json(group, summary.clock_hz) for group in summary.ops],
+        "categories": [{"category": g.name, "count": g.count, **_times(g)} for g in summary.categories],
+        "memory": {name: getattr(summary.memory, name) for name in summary.memory.__struct_fields__},
+        "unsupported": [
+            {"name": item.name, "opcode": item.opcode, "estimate": item.how} for item in summary.unsupported
+        ],
+        "warnings": list(summary.warnings),
+        "simulated": True,
+    }
+
+
+def groups_json(groups: Sequence[Group], by: str) -> list[dict[str, Any]]:
+    """Return groups by category or source as plain data."""
+    return [
+        {by: g.name, "count": g.count, **_times(g), "flops": g.flops, "hbm_bytes": g.hbm_bytes, "bound_by": g.bound_by}
+        for g in groups
+    ]
+
+
+def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Console) -> None:
+    """Print a run: head line, how busy the machine was, the table of groups, memory, and what to be careful with."""
+    _print_head(summary, console)
+    console.print(_group_table(summary, groups[:SHOWN_OPS], by))
+    if len(groups) > SHOWN_OPS:
+        rest = sum(group.time_ps for group in groups[SHOWN_OPS:])
+        console.print(f"... and {len(groups) - SHOWN_OPS} more, {_time(rest)} together (--json has them all)")
+    if by == "op":
+        console.print()
+        console.print(_category_table(summary))
+    console.print()
+    _print_memory(summary, console)
+    _print_notes(summary, console)
+
+
+def compiler_us(cycles: int, clock_hz: float) -> float | None:
+    """Return the compiler's estimate in microseconds, or None if it made none."""
+    return cycles / clock_hz * 1e6 if cycles else None
+
+
+def _op_json(group: Group, clock_hz: float) -> dict[str, Any]:
+    """Return one op as plain data."""
+    return {
+        "name": group.name,
+        "opcode": group.opcode,
+        "category": group.category,
+        "count": group.count,
+        **_times(group),
+        "bound_by": group.bound_by,
+        "flops": group.flops,
+        "hbm_bytes": group.hbm_bytes,
+        "compiler_estimated_us": compiler_us(group.compiler_cycles, clock_hz),
+        "line": group.line,
+        "op_name": group.op_name,
+        "source": group.source,
+    }
+
+
+def _times(group: Group) -> dict[str, float]:
+    """Return the time of a group on the core and beside it."""
+    return {"time_us": ps_to_us(group.time_ps), "overlapped_us": ps_to_us(group.beside_ps)}
+
+
+def _print_head(summary: Summary, console: Console) -> None:
+    """Print what ran, how long, against which bound, and how busy the machine was."""
+    busy = summary.utilisation
+    console.print(f"[bold]{escape(summary.program)}[/bold] on {escape(summary.chip)} (simulated)")
+    console.print()
+    estimate = compiler_us(summary.compiler_cycles, summary.clock_hz)
+    compiler = f", the compiler's own estimate of its kernels {_us(estimate)}" if estimate else ""
+    console.print(f"  time      [bold]{_time(summary.total_ps)}[/bold]{compiler}")
+    console.print(f"  bound by  {_bounds(busy)}")
+    console.print(f"  roofline  {_time(summary.roofline.bound_ps)} at least, by {_roof(summary)}")
+    units = (f"{label} {busy.busy[unit]:.1%}" for unit, label in _BUSY_UNITS.items() if unit in busy.busy)
+    console.print(f"  in use    {', '.join([*units, f'HBM {summary.hbm_utilisation:.1%}'])}")
+    console.print(f"  work      {busy.kernels:,} kernels, {_count(busy.flops)}FLOP, {_size(busy.hbm_bytes)} of HBM traffic")
+    console.print()
+
+
+def _bounds(busy: Utilisation) -> str:
+    """Return the shares of the core's time by what bound it, the small ones left out."""
+    total = max(1, sum(busy.bound_ps.values()))
+    shown = [(name, ps / total) for name, ps in busy.bound_ps.items() if ps / total >= 0.01]
+    return ", ".join(f"{name} {share:.0%}" for name, share in shown)
+
+
+def _roof(summary: Summary) -> str:
+    """Return which roof is the higher one."""
+    return "arithmetic" if summary.roofline.compute_ps >= summary.roofline.hbm_ps else "HBM"
+
+
+def _table(*columns: tuple[str, JustifyMethod]) -> Table:
+    """Return an empty table without borders."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title, justify in columns:
+        table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _group_table(summary: Summary, groups: Sequence[Group], by: str) -> Table:
+    """Return the table of the longest groups."""
+    title = {"op": "op", "category": "category", "source": "source"}[by]
+    table = _table(
+        (title, "left"),
+        ("time", "right"),
+        ("share", "right"),
+        ("count", "right"),
+        ("bound by", "left"),
+        ("FLOP", "right"),
+        ("HBM", "right"),
+        ("compiler", "right"),
+        *([("category", "left")] if by == "op" else []),
+    )
+    total = max(1, summary.total_ps)
+    for group in groups:
+        cells = [
+            escape(group.name),
+            _time(group.time_ps) if group.time_ps else f"({_time(group.beside_ps)})",
+            f"{group.time_ps / total:.1%}",
+            f"{group.count:,}",
+            escape(group.bound_by),
+            _count(group.flops),
+            _size(group.hbm_bytes),
+            _us(compiler_us(group.compiler_cycles, summary.clock_hz)),
+        ]
+        table.add_row(*cells, *([escape(group.category)] if by == "op" else []))
+    return table
+
+
+def _category_table(summary: Summary) -> Table:
+    """Return time by category; in parentheses what ran beside the core."""
+    table = _table(("category", "left"), ("time", "right"), ("share", "right"), ("beside", "right"), ("count", "right"))
+    total = max(1, summary.total_ps)
+    for group in summary.categories:
+        beside = _time(group.beside_ps) if group.beside_ps else ""
+        share = f"{group.time_ps / total:.1%}"
+        table.add_row(escape(group.name), _time(group.time_ps), share, beside, f"{group.count:,}")
+    return table
+
+
+def _print_memory(summary: Summary, console: Console) -> None:
+    """Print the memory figures."""
+    use = summary.memory
+    console.print(
+        f"memory    arguments {_size(use.argument_bytes)}, outputs {_size(use.output_bytes)}, "
+        f"temporaries {_size(use.temp_bytes)}"
+    )
+    console.print(
+        f"          peak HBM {_size(use.peak_hbm_bytes)} of {_size(summary.hbm_capacity_bytes)}, "
+        f"peak VMEM {_size(use.peak_vmem_bytes)} of {_size(summary.vmem_capacity_bytes)}"
+    )
+
+
+def _print_notes(summary: Summary, console: Console) -> None:
+    """Print what was estimated without a rule, and warnings."""
+    for item in summary.unsupported:
+        console.print(f"[yellow]estimated[/yellow] {escape(item.name)} ({escape(item.opcode)}): {escape(item.how)}")
+    for warning in summary.warnings:
+        console.print(f"[yellow]warning[/yellow]   {escape(warning)}")
+
+
+def _time(ps: float) -> str:
+    """Return a time in a unit that keeps it readable."""
+    return _us(ps_to_us(int(ps)))
+
+
+def _us(microseconds: float | None) -> str:
+    """Return microseconds in a unit that keeps them readable; nothing for None."""
+    if microseconds is None:
+        return ""
+    for limit, factor, unit in ((1e3, 1.0, "us"), (1e6, 1e-3, "ms")):
+        if microseconds < limit:
+            return f"{microseconds * factor:.2f} {unit}"
+    return f"{microseconds * 1e-6:.3f} s"
+
+
+def _size(n_bytes: float) -> str:
+    """Return bytes in a binary unit that keeps them readable; nothing for 0."""
+    if not n_bytes:
+        return "0 B"
+    for unit in ("B", "KiB", "MiB"):
+        if n_bytes < 1024:
+            return f"{n_bytes:.1f} {unit}" if unit != "B" else f"{n_bytes:.0f} B"
+        n_bytes /= 1024
+    return f"{n_bytes:.2f} GiB"
+
+
+def _count(number: float) -> str:
+    """Return a count with a decimal prefix."""
+    for limit, factor, prefix in ((1e3, 1.0, ""), (1e6, 1e-3, "k"), (1e9, 1e-6, "M"), (1e12, 1e-9, "G")):
+        if number < limit:
+            return f"{number * factor:.4g} {prefix}"
+    return f"{number * 1e-12:.4g} T"

@@ -1,0 +1,141 @@
+"""Shapes: arrays, tuples, tokens, opaque values and buffers, as XLA knows them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.errors import ProgramError
+from tpusim.shapes.dtype import DType
+from tpusim.shapes.layout import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+UNBOUNDED = -1
+"""The size of a dimension written ``?``."""
+
+_INDEX_COMMENT_INTERVAL = 5
+"""XLA numbers every fifth element of a tuple in a comment."""
+
+
+class Shape(msgspec.Struct, frozen=True, cache_hash=True):
+    """Base of all shapes. ``str(shape)`` is XLA's notation with layouts."""
+
+    def __str__(self) -> str:
+        return shape_text(self)
+
+
+class ArrayShape(Shape, frozen=True, cache_hash=True):
+    """An array: element type, sizes, which of the sizes are only bounds (``<=N``), and a layout.
+
+    ``token[]`` and ``opaque[]`` are array shapes of rank 0 whose element type takes no memory. A ``dynamic`` of ``()``
+    means that no dimension is dynamic. A ``layout`` of ``None`` means that none was written: the default one counts.
+    """
+
+    dtype: DType
+    dimensions: tuple[int, ...] = ()
+    dynamic: tuple[bool, ...] = ()
+    layout: Layout | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.dimensions)
+
+    @property
+    def true_rank(self) -> int:
+        """Number of dimensions larger than 1."""
+        return sum(size > 1 for size in self.dimensions)
+
+    @property
+    def element_count(self) -> int:
+        """Logical elements: the product of the sizes (of the bounds, where dynamic)."""
+        return prod(self.dimensions)
+
+    @property
+    def actual_layout(self) -> Layout:
+        """The layout, or the default one if none was written."""
+        return self.layout if self.layout is not None else Layout.default(len(self.dimensions))
+
+    @property
+    def memory_space(self) -> int:
+        """The number of ``S(n)``; 0 is HBM."""
+        return self.layout.memory_space if self.layout is not None else 0
+
+    def with_layout(self, layout: Layout | None) -> ArrayShape:
+        """Return the same array under another layout, or with none written."""
+        return ArrayShape(self.dtype, self.dimensions, self.dynamic, layout)
+
+
+class TupleShape(Shape, frozen=True, cache_hash=True):
+    """A tuple of shapes, which may be tuples again."""
+
+    elements: tuple[Shape, ...] = ()
+
+
+class BufferShape(Shape, frozen=True, cache_hash=True):
+    """``b(shape)``: a buffer that instructions may write in place."""
+
+    element: Shape
+
+
+def leaves(shape: Shape) -> Iterator[ArrayShape]:
+    """Yield the arrays (tokens and opaque values too) in a shape, depth first, left to right."""
+    stack = [shape]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, ArrayShape):
+            yield top
+        elif isinstance(top, TupleShape):
+            stack.extend(reversed(top.elements))
+        elif isinstance(top, BufferShape):
+            stack.append(top.element)
+
+
+def shape_text(shape: Shape, *, layout: bool = True) -> str:
+    """Return XLA's notation of a shape, with the layouts that it has or, if ``layout`` is false, without any."""
+    if isinstance(shape, ArrayShape):
+        return _array_text(shape, layout)
+    if isinstance(shape, TupleShape):
+        return _tuple_text(shape, layout)
+    assert isinstance(shape, BufferShape)
+    return f"b({shape_text(shape.element, layout=layout)})"
+
+
+def _array_text(shape: ArrayShape, layout: bool) -> str:
+    """Return the notation of an array."""
+    sizes = map(_size_text, shape.dimensions, shape.dynamic or (False,) * len(shape.dimensions))
+    text = f"{shape.dtype.name}[{','.join(sizes)}]"
+    if not layout or shape.layout is None:
+        return text
+    suffix = str(shape.layout)
+    # XLA writes no "{}", and would not read it as a layout.
+    return text if suffix == "{}" else text + suffix
+
+
+def _size_text(size: int, dynamic: bool) -> str:
+    """Return the notation of one dimension's size."""
+    if size == UNBOUNDED:
+        return "?"
+    return f"<={size}" if dynamic else str(size)
+
+
+def _tuple_text(shape: TupleShape, layout: bool) -> str:
+    """Return the notation of a tuple, every fifth element numbered."""
+    texts = [shape_text(element, layout=layout) for element in shape.elements]
+    for number in range(_INDEX_COMMENT_INTERVAL, len(texts), _INDEX_COMMENT_INTERVAL):
+        texts[number] = f"/*index={number}*/{texts[number]}"
+    return f"({', '.join(texts)})"
+
+
+def normalize_dimension(number: int, rank: int) -> int:
+    """Return a dimension number in ``0..rank-1``; a negative one counts from the end, so -1 is the last.
+
+    Raises ``ProgramError`` if there is no such dimension.
+    """
+    if not -rank <= number < rank:
+        raise ProgramError(f"expected a dimension number from {-rank} to {rank - 1} (rank {rank}), found {number}")
+    return number % rank

@@ -1,0 +1,60 @@
+"""Text with a name, places in it, and the caret that points at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_SHOWN_COLUMNS = 120
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A text and the name (usually the path) that errors quote."""
+
+    name: str
+    text: str
+
+    def span(self, start: int, end: int | None = None) -> Span:
+        """Return the place from offset ``start`` to ``end`` (default: one character)."""
+        return Span(self, start, start + 1 if end is None else end)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of a source text, by character offsets; ``line`` and ``column`` count from 1."""
+
+    source: SourceText
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        """Line of the first character, from 1."""
+        return self.source.text.count("\n", 0, self.start) + 1
+
+    @property
+    def column(self) -> int:
+        """Column of the first character, from 1."""
+        return self.start - (self.source.text.rfind("\n", 0, self.start) + 1) + 1
+
+    def line_text(self) -> str:
+        """Return the whole line of the first character, without its end of line."""
+        begin = self.source.text.rfind("\n", 0, self.start) + 1
+        end = self.source.text.find("\n", begin)
+        return self.source.text[begin : end if end >= 0 else len(self.source.text)]
+
+    def render(self, message: str) -> str:
+        """Return ``file:line:column: message``, the source line and a caret under the place."""
+        column = self.column
+        shown, offset = _window(self.line_text(), column - 1)
+        width = max(1, min(self.end - self.start, len(shown) - offset))
+        caret = " " * offset + "^" * width
+        return f"{self.source.name}:{self.line}:{column}: {message}\n  {shown}\n  {caret}"
+
+
+def _window(line: str, offset: int) -> tuple[str, int]:
+    """Cut a long line down to what fits a terminal; return it and the offset in it, control characters made visible."""
+    begin = max(0, offset - _SHOWN_COLUMNS // 2)
+    shown = line[begin : begin + _SHOWN_COLUMNS]
+    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
+    return printable, offset - begin

@@ -1,0 +1,241 @@
+"""What the parser holds an instruction to beyond its row: counts and kinds that depend on its shapes.
+
+Each check returns what is wrong, or None. Whether the result's shape follows from the operands is not asked here: XLA
+leaves that to its verifier, and so do we.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from tpusim.ir.ops import OPERATIONS, async_parts
+from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape, leaves, shape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tpusim.ir.module import Computation, Instruction
+
+Operands: TypeAlias = "tuple[Instruction, ...]"
+Check: TypeAlias = "Callable[[Instruction, Operands, Mapping[str, Computation]], str | None]"
+
+
+def find_check(opcode: str) -> Check | None:
+    """Return the check of an opcode, if it has one."""
+    parts = async_parts(opcode)
+    return _CHECKS.get(f"async-{parts[1]}" if parts else opcode)
+
+
+def compatible(one: Shape, other: Shape) -> bool:
+    """Whether two shapes agree in everything but layout and in which dimensions are only bounds."""
+    if one is other:
+        return True
+    if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
+        return one.dtype is other.dtype and one.dimensions == other.dimensions
+    if isinstance(one, TupleShape) and isinstance(other, TupleShape):
+        pairs = zip(one.elements, other.elements, strict=False)
+        return len(one.elements) == len(other.elements) and all(compatible(a, b) for a, b in pairs)
+    return isinstance(one, BufferShape) and isinstance(other, BufferShape) and compatible(one.element, other.element)
+
+
+def _check_tuple(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """A tuple has as many operands as its shape has elements."""
+    shape = instruction.shape
+    if isinstance(shape, TupleShape) and len(shape.elements) == len(operands):
+        return None
+    return f"a tuple of {len(operands)} operands cannot have the shape {shape_text(shape)}"
+
+
+def _check_parameter(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """``parameter_replication`` says yes or no for every leaf of the shape."""
+    replication = instruction.attributes.get("parameter_replication")
+    if replication is None:
+        return None
+    count = sum(1 for _ in leaves(instruction.shape))
+    return None if len(replication) == count else f"parameter_replication lists {len(replication)} of {count} leaves"
+
+
+def _check_broadcast(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """Only a scalar is broadcast without saying which dimensions it has."""
+    if "dimensions" in instruction.attributes or _rank(operands[0]) == 0:
+        return None
+    return "'broadcast' of an array must have the attribute 'dimensions'"
+
+
+def _check_conditional(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """The type of the first operand decides between two computations and a list of them."""
+    selector, attributes = operands[0].shape, instruction.attributes
+    if not isinstance(selector, ArrayShape) or selector.dimensions or selector.dtype.name not in ("pred", "s32"):
+        return f"the first operand of 'conditional' must be a scalar of pred or s32, found {shape_text(selector)}"
+    is_pred = selector.dtype.name == "pred"
+    wanted = {"true_computation", "false_computation"} if is_pred else {"branch_computations"}
+    if attributes.keys() & _BRANCHES != wanted:
+        return f"'conditional' on {selector.dtype.name} must have the attributes {', '.join(sorted(wanted))} and no other"
+    branches = 2 if is_pred else len(attributes["branch_computations"])
+    return None if branches == len(operands) - 1 else f"{branches} branches take {branches} operands after the first"
+
+
+def _check_dynamic_slice(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """One scalar start per dimension, or a vector of them."""
+    return _check_starts(operands, 1)
+
+
+def _check_dynamic_update_slice(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """One scalar start per dimension, or a vector of them, after operand and update."""
+    return _check_starts(operands, 2)
+
+
+def _check_starts(operands: Operands, before: int) -> str | None:
+    """Compare the number of starts with the rank of the first operand."""
+    starts = operands[before:]
+    if (len(starts) == 1 and _rank(starts[0]) == 1) or len(starts) == _rank(operands[0]):
+        return None
+    return f"expected one start for each of {_rank(operands[0])} dimensions, found {len(starts)}"
+
+
+def _check_pairs(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """Arrays and initial values come in pairs."""
+    return f"expected an even number of operands, found {len(operands)}" if len(operands) % 2 else None
+
+
+def _check_scatter(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """Arrays and updates come in pairs, around the indices."""
+    return None if len(operands) % 2 else f"expected an odd number of operands, found {len(operands)}"
+
+
+def _check_one_dimension(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """``dimensions`` lists one, where it is there."""
+    dimensions = instruction.attributes.get("dimensions")
+    if dimensions is None or len(dimensions) == 1:
+        return None
+    return f"'dimensions' of {instruction.opcode!r} lists one dimension, found {len(dimensions)}"
+
+
+def _check_scan(
+    instruction: Instruction, operands: Operands, computations: Mapping[str, Computation]
+) -> str | None:
+    """The operands, carries included, are the parameters of the computation."""
+    parameters = len(computations[instruction.attributes["to_apply"]].parameters)
+    if parameters != len(operands):
+        return f"'to_apply' takes {parameters} parameters, found {len(operands)} operands"
+    if instruction.attributes["num_carries"] > len(operands):
+        return f"'num_carries' is more than the {len(operands)} operands"
+    return _check_one_dimension(instruction, operands, computations)
+
+
+def _check_reduction(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """Global ids need a channel; a scattered reduction names one dimension."""
+    attributes = instruction.attributes
+    if attributes.get("use_global_device_ids") and "channel_id" not in attributes and "mode" not in attributes:
+        return "'use_global_device_ids=true' needs a 'channel_id'"
+    return _check_one_dimension(instruction, operands, computations)
+
+
+def _check_permute(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """Pairs are pairs; the form with slices has source, destination and their starts."""
+    if any(len(pair) != 2 for pair in instruction.attributes["source_target_pairs"]):
+        return "'source_target_pairs' must list pairs"
+    if "slice_sizes" in instruction.attributes and len(operands) != 4:
+        return f"{instruction.opcode!r} with 'slice_sizes' takes 4 operands, found {len(operands)}"
+    return None
+
+
+def _check_custom_call(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """Layout constraints, where given, are as many as the operands and fit them."""
+    constraints = instruction.attributes.get("operand_layout_constraints")
+    if constraints is None:
+        return None
+    if len(constraints) != len(operands):
+        return f"expected a layout constraint for each of {len(operands)} operands, found {len(constraints)}"
+    for constraint, operand in zip(constraints, operands, strict=True):
+        if not compatible(constraint, operand.shape):
+            return f"the layout constraint {constraint} does not fit %{operand.name} of shape {operand.shape}"
+    return None
+
+
+def _check_async_start(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """The shape is ``((operands), result, ...)``."""
+    shape = instruction.shape
+    if isinstance(shape, TupleShape) and len(shape.elements) > 1 and isinstance(shape.elements[0], TupleShape):
+        return None
+    return f"expected a shape ((operands), result, ...) for {instruction.opcode!r}, found {shape_text(shape)}"
+
+
+def _check_async_update(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """It goes on with a start or an update, and has the shape of one."""
+    return _check_async_start(instruction, operands, computations) or _check_async_done(
+        instruction, operands, computations
+    )
+
+
+def _check_async_done(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """It goes on with a start or an update of the same operation."""
+    before = operands[0].opcode
+    parts, parts_before = async_parts(instruction.opcode), async_parts(before)
+    phase_before = parts_before[1] if parts_before else before.removeprefix("async-") if "async-" in before else ""
+    if phase_before not in ("start", "update"):
+        return f"{instruction.opcode!r} must take an asynchronous start or update, found {before!r}"
+    if parts and parts_before and parts[0] != parts_before[0]:
+        return f"{instruction.opcode!r} cannot go on with {before!r}"
+    return None
+
+
+def _check_transfer_tuple(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """What comes in is a tuple of the data and a token."""
+    if isinstance(instruction.shape, TupleShape) and instruction.shape.elements:
+        return None
+    return f"{instruction.opcode!r} must have a tuple shape that is not empty, found {shape_text(instruction.shape)}"
+
+
+def _check_transfer_done(instruction: Instruction, operands: Operands, computations: object) -> str | None:
+    """It waits for a transfer on its own channel."""
+    before = operands[0]
+    if before.opcode not in ("send", "recv"):
+        return None
+    channels = instruction.attributes.get("channel_id"), before.attributes.get("channel_id")
+    if channels[0] == channels[1]:
+        return None
+    return f"{instruction.opcode!r} is on channel {channels[0]}, but its operand on {channels[1]}"
+
+
+def _rank(instruction: Instruction) -> int:
+    """Return the rank of an instruction's shape, -1 for a tuple."""
+    shape = instruction.shape
+    return len(shape.dimensions) if isinstance(shape, ArrayShape) else -1
+
+
+_BRANCHES = frozenset({"true_computation", "false_computation", "branch_computations"})
+_CHECKS: dict[str, Check] = {
+    "all-gather": _check_one_dimension,
+    "all-gather-start": _check_one_dimension,
+    "all-reduce": _check_reduction,
+    "all-reduce-start": _check_reduction,
+    "all-to-all": _check_one_dimension,
+    "async-done": _check_async_done,
+    "async-start": _check_async_start,
+    "async-update": _check_async_update,
+    "broadcast": _check_broadcast,
+    "collective-permute": _check_permute,
+    "collective-permute-start": _check_permute,
+    "concatenate": _check_one_dimension,
+    "conditional": _check_conditional,
+    "custom-call": _check_custom_call,
+    "dynamic-slice": _check_dynamic_slice,
+    "dynamic-update-slice": _check_dynamic_update_slice,
+    "get-dimension-size": _check_one_dimension,
+    "infeed": _check_transfer_tuple,
+    "parameter": _check_parameter,
+    "ragged-all-to-all": _check_one_dimension,
+    "recv": _check_transfer_tuple,
+    "recv-done": _check_transfer_done,
+    "reduce": _check_pairs,
+    "reduce-scatter": _check_reduction,
+    "reduce-window": _check_pairs,
+    "scan": _check_scan,
+    "scatter": _check_scatter,
+    "send-done": _check_transfer_done,
+    "set-dimension-size": _check_one_dimension,
+    "sort": _check_one_dimension,
+    "tuple": _check_tuple,
+}
+assert _CHECKS.keys() <= OPERATIONS.keys()

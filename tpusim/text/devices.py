@@ -1,0 +1,208 @@
+"""Lists of device groups in their three notations, expanded into ids.
+
+``{{0,1},{2,3}}`` lists them; ``[2,4]<=[4,2]T(1,0)`` is ``arange(8)`` reshaped to [4,2], transposed and cut into 2 groups
+of 4; ``mesh['a'=2,'b'=4] {'a'}`` names axes of a mesh, along which the groups run.
+
+Source: XLA, ``CollectiveDeviceList``, ``IotaReplicaGroupList`` and ``MeshAxesReplicaGroupList``.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from tpusim.ir.attributes import ReplicaGroups
+from tpusim.text.lists import show_integer_lists, take_integer_lists, take_integers, take_list
+from tpusim.text.strings import take_string
+
+if TYPE_CHECKING:
+    from tpusim.text.lexer import Lexer
+
+MOST_DEVICES = 1 << 20
+"""Devices that a short notation may stand for; more is taken for a slip of the pen."""
+
+
+class Mesh(NamedTuple):
+    """Named axes and their sizes, and the devices in row-major order of the axes."""
+
+    axes: dict[str, int]
+    devices: tuple[int, ...]
+
+
+class AxisPart(NamedTuple):
+    """An axis of a mesh, or the part of it with ``before`` and ``size``: ``'x':(before)size``."""
+
+    axis: str
+    before: int
+    size: int
+
+
+def take_replica_groups(lexer: Lexer) -> ReplicaGroups:
+    """Read device groups in any of the three notations."""
+    if lexer.kind == "{":
+        groups = take_integer_lists(lexer)
+        return ReplicaGroups(groups, show_integer_lists(groups))
+    if lexer.value == "mesh":
+        return _mesh_groups(lexer)
+    start = lexer.start
+    shape = take_integers(lexer, "[]")
+    if len(shape) != 2:
+        lexer.fail(f"expected [groups,size], found {len(shape)} numbers", start)
+    devices, text = take_iota(lexer)
+    if len(devices) != shape[0] * shape[1] or min(shape) < 0:
+        lexer.fail(f"{shape[0]} groups of {shape[1]} are not {len(devices)} devices", start)
+    return ReplicaGroups(_rows(devices, shape[1]), f"[{shape[0]},{shape[1]}]{text}")
+
+
+def take_iota(lexer: Lexer) -> tuple[tuple[int, ...], str]:
+    """Read ``<=[4,2]T(1,0)``; return the devices in order and the canonical text."""
+    lexer.take("<=", "'<='")
+    devices, text = take_iota_array(lexer)
+    return devices, "<=" + text
+
+
+def take_iota_array(lexer: Lexer) -> tuple[tuple[int, ...], str]:
+    """Read ``[4,2]T(1,0)``, where more than one dimension must have its ``T``; return devices and canonical text."""
+    start = lexer.start
+    dimensions = take_integers(lexer, "[]")
+    _check_count(lexer, dimensions, start)
+    text = "[" + ",".join(map(str, dimensions)) + "]"
+    if len(dimensions) == 1:
+        return tuple(range(dimensions[0])), text
+    if lexer.value != "T":
+        lexer.fail(f"expected 'T(' with the order of {len(dimensions)} dimensions, found {lexer.shown()}")
+    lexer.advance()
+    order = take_integers(lexer, "()")
+    if sorted(order) != list(range(len(dimensions))):
+        lexer.fail(f"T({','.join(map(str, order))}) is no order of {len(dimensions)} dimensions", start)
+    return transposed(dimensions, order), f"{text}T({','.join(map(str, order))})"
+
+
+def take_mesh(lexer: Lexer) -> Mesh:
+    """Read ``mesh['a'=2,'b'=4]``, with ``, device_ids=(...)`` or without."""
+    start = lexer.start
+    lexer.advance()
+    pairs = take_list(lexer, _axis, "[]")
+    axes = dict(pairs)
+    if len(axes) != len(pairs):
+        lexer.fail("a mesh names every axis once", start)
+    _check_count(lexer, tuple(axes.values()), start)
+    if lexer.kind != "," or not _device_ids_follow(lexer):
+        return Mesh(axes, tuple(range(prod(axes.values()))))
+    lexer.advance()
+    lexer.advance()
+    return Mesh(axes, _device_ids(lexer, prod(axes.values())))
+
+
+def take_axes(lexer: Lexer, mesh: Mesh) -> tuple[AxisPart, ...]:
+    """Read ``{'a', 'b':(1)2}``, axes of ``mesh`` or parts of them."""
+    return take_list(lexer, lambda lexer: take_axis(lexer, mesh))
+
+
+def take_axis(lexer: Lexer, mesh: Mesh) -> AxisPart:
+    """Read one axis of ``mesh``, by name or by number, or a part of one."""
+    start = lexer.start
+    name = take_string(lexer, "the name of an axis")
+    if name not in mesh.axes:
+        name = _axis_by_number(name, mesh)
+    if name not in mesh.axes:
+        lexer.fail(f"the mesh has no such axis; it has {', '.join(mesh.axes)}", start)
+    if not lexer.accept(":"):
+        return AxisPart(name, 1, mesh.axes[name])
+    lexer.take("(", "'('")
+    before = lexer.take_integer()
+    lexer.take(")", "')'")
+    size = lexer.take_integer()
+    if min(before, size) < 1 or mesh.axes[name] % (before * size):
+        lexer.fail(f"({before}){size} is no part of an axis of {mesh.axes[name]}", start)
+    return AxisPart(name, before, size)
+
+
+def transposed(dimensions: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return ``arange(n)`` of shape ``dimensions``, transposed by ``order``, in row-major order."""
+    strides = [prod(dimensions[i + 1 :]) for i in range(len(dimensions))]
+    offsets = [0]
+    for dimension in order:
+        steps = [i * strides[dimension] for i in range(dimensions[dimension])]
+        offsets = [offset + step for offset in offsets for step in steps]
+    return tuple(offsets)
+
+
+def _mesh_groups(lexer: Lexer) -> ReplicaGroups:
+    """Read groups along axes of a mesh."""
+    start = lexer.start
+    mesh = take_mesh(lexer)
+    parts = take_axes(lexer, mesh)
+    text = lexer.text[start : lexer.previous_end]
+    factors = _factors(mesh, parts)
+    if factors is None:
+        lexer.fail("these parts of axes overlap", start)
+    grouped = [i for part in parts for i, factor in enumerate(factors) if _covers(part, factor)]
+    if len(set(grouped)) != len(grouped):
+        lexer.fail("these parts of axes overlap", start)
+    others = [i for i in range(len(factors)) if i not in grouped]
+    order = transposed(tuple(factor.size for factor in factors), (*others, *grouped))
+    devices = tuple(mesh.devices[i] for i in order)
+    return ReplicaGroups(_rows(devices, prod(part.size for part in parts)), text)
+
+
+def _factors(mesh: Mesh, parts: tuple[AxisPart, ...]) -> list[AxisPart] | None:
+    """Cut every axis where a part begins or ends; None if the cuts do not divide one another."""
+    factors: list[AxisPart] = []
+    for axis, size in mesh.axes.items():
+        cuts = {1, size} | {cut for part in parts if part.axis == axis for cut in (part.before, part.before * part.size)}
+        for before, after in pairwise(sorted(cuts)):
+            if after % before:
+                return None
+            factors.append(AxisPart(axis, before, after // before))
+    return factors
+
+
+def _covers(part: AxisPart, factor: AxisPart) -> bool:
+    """Whether a factor of an axis lies in a part of it."""
+    end = part.before * part.size
+    return part.axis == factor.axis and part.before <= factor.before and factor.before * factor.size <= end
+
+
+def _rows(values: tuple[int, ...], length: int) -> tuple[tuple[int, ...], ...]:
+    """Cut values into rows of ``length``."""
+    return tuple(values[i : i + length] for i in range(0, len(values), max(1, length)))
+
+
+def _axis(lexer: Lexer) -> tuple[str, int]:
+    """Read ``'a'=2``."""
+    name = take_string(lexer, "the name of an axis in quotes")
+    lexer.take("=", "'='")
+    return name, lexer.take_integer()
+
+
+def _axis_by_number(name: str, mesh: Mesh) -> str:
+    """Return the name of the axis with this number, or the text as it was."""
+    number = int(name) if name.isdecimal() and len(name) < 10 else -1
+    return list(mesh.axes)[number] if 0 <= number < len(mesh.axes) else name
+
+
+def _device_ids(lexer: Lexer, count: int) -> tuple[int, ...]:
+    """Read ``(0,1,2)`` or ``([2,4]T(1,0))``."""
+    start = lexer.start
+    if lexer.peek() != "[":
+        devices = take_integers(lexer, "()")
+    else:
+        lexer.advance()
+        devices = take_iota_array(lexer)[0]
+        lexer.take(")", "')'")
+    if len(devices) != count:
+        lexer.fail(f"the mesh has {count} devices, device_ids lists {len(devices)}", start)
+    return devices
+
+
+def _device_ids_follow(lexer: Lexer) -> bool:
+    """Whether ``device_ids=`` comes after the comma at hand."""
+    return lexer.peek() == "attribute" and lexer.text[lexer.end : lexer.end + 40].lstrip().startswith("device_ids=")
+
+
+def _check_count(lexer: Lexer, dimensions: tuple[int, ...], start: int) -> None:
+    """Refuse dimensions that are empty, not positive, or stand for too many devices."""
+    if not dimensions or min(dimensions) < 0 or prod(dimensions) > MOST_DEVICES:
+        lexer.fail(f"expected positive numbers whose product is at most {MOST_DEVICES} devices", start)

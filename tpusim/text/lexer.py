@@ -1,0 +1,195 @@
+"""The tokens of HLO text, one at a time, with their places.
+
+What a word is depends on what follows it: ``name:`` and ``%name`` are names, ``key=`` is an attribute, any other word
+an identifier, a keyword or an element type. All patterns use possessive repeats, so that no text makes them backtrack.
+
+Source: XLA, the HLO text format.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NoReturn
+
+from tpusim.errors import ProgramError
+from tpusim.source import SourceText
+
+TYPE_WORDS: Final = frozenset(
+    "pred s1 s2 s4 s8 s16 s32 s64 u1 u2 u4 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 f8e5m2 f8e4m3 f8e4m3fn"
+    " f8e4m3b11fnuz f8e3m4 f8e5m2fnuz f8e4m3fnuz f8e8m0fnu f4e2m1fn token opaque".split()
+)
+"""Words that begin a shape and so cannot name an instruction without ``%``."""
+
+KEYWORDS: Final = frozenset(
+    "true false HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated manual"
+    " last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
+)
+"""Words that cannot name an instruction without ``%`` either."""
+
+SKIPPED: Final = r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+"
+"""Pattern of what stands between tokens: white space and comments."""
+
+_WORD = r"[A-Za-z_][A-Za-z0-9_.-]*+"
+_TOKENS = {
+    "name": rf"%{_WORD}|{_WORD}:",
+    "attribute": rf"{_WORD}=",
+    "labels": r"[0-9bf?]{2,}+_[0-9io?]{2,}+->[0-9bf?]{2,}+",
+    "word": _WORD,
+    "string": r'"(?:[^"\\]++|\\.)*+"|' + r"'(?:[^'\\]++|\\.)*+'",
+    "float": r"-?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[eE][+-]?[0-9]++|-?(?:[0-9]++\.[0-9]*+)"
+    r"|-nan(?:\(0x[0-9a-fA-F]++\))?+|-inf",
+    "sizes": r"[0-9]++(?:x[0-9]++)++",
+    "padding": r"-?[0-9]++_-?[0-9]++(?:_[0-9]++)?+(?:x-?[0-9]++_-?[0-9]++(?:_[0-9]++)?+)*+",
+    "integer": r"-?[0-9]++",
+    "mark": r"->|<=|\.\.\.|[=,:*#+~\[\]{}()?]",
+    "end": r"\Z",
+}
+_TOKEN = re.compile(SKIPPED + "(?:" + "|".join(f"(?P<{kind}>{text})" for kind, text in _TOKENS.items()) + ")")
+_NAN_PAYLOAD = re.compile(r"\(0x[0-9a-fA-F]++\)")
+_JSON_OBJECT = re.compile(r'[^"{}]++|"(?:[^"\\]++|\\.)*+"|[{}]')
+_MOST_DIGITS = 20
+
+
+class Lexer:
+    """Reads tokens from a place on; ``kind``, ``value``, ``start`` and ``end`` tell of the token at hand.
+
+    ``kind`` is ``name``, ``attribute``, ``identifier``, ``keyword``, ``type``, ``labels``, ``string``, ``float``,
+    ``sizes`` (``2x3``), ``padding`` (``0_1x2_3``), ``integer``, ``end``, or the mark itself (``{``, ``->``, ...).
+    ``value`` is the text of the token, of names and attributes without ``%``, ``:`` and ``=``. ``previous_end`` is
+    where the token before it ended.
+    """
+
+    __slots__ = ("end", "kind", "previous_end", "source", "start", "text", "value")
+
+    def __init__(self, source: SourceText, offset: int = 0) -> None:
+        self.source = source
+        self.text = source.text
+        self.kind = "end"
+        self.value = ""
+        self.start = self.end = self.previous_end = offset
+        self.advance()
+
+    def advance(self) -> None:
+        """Read the next token.
+
+        Raises:
+            ProgramError: What follows is no token of HLO text.
+        """
+        match = _TOKEN.match(self.text, self.end)
+        if match is None:
+            self._fail_at_no_token()
+        group = match.lastgroup
+        assert group is not None
+        self.previous_end = self.end
+        self.start, self.end = match.span(group)
+        value = self.text[self.start : self.end]
+        self.kind, self.value = _classify(group, value)
+        if value == "nan" and self.kind == "float":
+            self._take_nan_payload()
+
+    def jump(self, offset: int) -> None:
+        """Go on reading at ``offset``."""
+        self.end = offset
+        self.advance()
+
+    def take(self, kind: str, what: str) -> str:
+        """Return the value of the token at hand, which must be of this kind, and read the next.
+
+        Raises:
+            ProgramError: It is of another kind.
+        """
+        if self.kind != kind:
+            self.fail(f"expected {what}, found {self.shown()}")
+        value = self.value
+        self.advance()
+        return value
+
+    def accept(self, kind: str) -> bool:
+        """Pass over the token at hand if it is of this kind; return whether it was."""
+        if self.kind != kind:
+            return False
+        self.advance()
+        return True
+
+    def take_word(self, what: str) -> str:
+        """Return the name or identifier at hand and read the next token."""
+        if self.kind not in ("identifier", "name"):
+            self.fail(f"expected {what}, found {self.shown()}")
+        value = self.value
+        self.advance()
+        return value
+
+    def take_integer(self, what: str = "an integer") -> int:
+        """Return the integer at hand, which must fit 64 bits, and read the next token."""
+        start = self.start
+        text = self.take("integer", what)
+        if len(text) > _MOST_DIGITS or not -(1 << 63) <= int(text) < 1 << 63:
+            self.fail(f"integer {text[:_MOST_DIGITS]}... does not fit 64 bits", start)
+        return int(text)
+
+    def take_json_object(self) -> str:
+        """Return the text of the ``{...}`` that begins at the token at hand, braces inside strings not counted.
+
+        The text is not checked to be JSON: XLA does not either, and some programs hold MLIR there.
+        """
+        start, depth = self.start, 0
+        for match in _JSON_OBJECT.finditer(self.text, start):
+            depth += {"{": 1, "}": -1}.get(match.group(), 0)
+            if depth == 0:
+                self.jump(match.end())
+                return self.text[start : match.end()]
+        return self.fail("this '{' is never closed", start)
+
+    def peek(self) -> str:
+        """Return the kind of the token after the one at hand, ``error`` if there is none."""
+        match = _TOKEN.match(self.text, self.end)
+        if match is None:
+            return "error"
+        group = match.lastgroup
+        assert group is not None
+        return _classify(group, match.group(group))[0]
+
+    def shown(self) -> str:
+        """Return the token at hand as error messages show it."""
+        return "the end of the text" if self.kind == "end" else repr(self.text[self.start : self.end][:60])
+
+    def fail(self, message: str, start: int | None = None) -> NoReturn:
+        """Raise a ProgramError at ``start``, or at the token at hand."""
+        begin = self.start if start is None else start
+        raise ProgramError(message, self.source.span(begin, max(begin + 1, self.end if start is None else begin + 1)))
+
+    def _take_nan_payload(self) -> None:
+        """Take the ``(0x7f)`` after a ``nan`` into the token."""
+        match = _NAN_PAYLOAD.match(self.text, self.end)
+        if match is not None:
+            self.end = match.end()
+            self.value += match.group()
+
+    def _fail_at_no_token(self) -> NoReturn:
+        """Say what is wrong where no token begins."""
+        blank = re.compile(SKIPPED).match(self.text, self.end)
+        place = blank.end() if blank else self.end
+        character = self.text[place]
+        if self.text.startswith("/*", place):
+            self.fail("this comment is never closed by '*/'", place)
+        if character in "\"'":
+            self.fail("this string is never closed", place)
+        self.fail(f"character {character!r} cannot stand here in HLO text", place)
+
+
+def _classify(group: str, value: str) -> tuple[str, str]:
+    """Return the kind and the value of a token from the pattern that matched and its text."""
+    if group == "mark":
+        return value, value
+    if group == "word":
+        return _WORD_KINDS.get(value, "identifier"), value
+    if group == "name":
+        return "name", value[1:] if value[0] == "%" else value[:-1]
+    if group == "attribute":
+        return "attribute", value[:-1]
+    return group, value
+
+
+_WORD_KINDS = (
+    dict.fromkeys(TYPE_WORDS, "type") | dict.fromkeys(KEYWORDS, "keyword") | {"nan": "float", "inf": "float"}
+)

@@ -1,0 +1,71 @@
+"""Strings of HLO text: C escapes in, C escapes out.
+
+A string of the text is bytes; here it is Python text, in which bytes that are not UTF-8 are lone surrogates
+(``surrogateescape``), so that nothing is lost on the way back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tpusim.text.lexer import Lexer
+
+_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]++)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_LETTERS = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+    b"\\": b"\\",
+    b"?": b"?",
+    b"'": b"'",
+    b'"': b'"',
+}
+_ESCAPED = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x22: '\\"', 0x27: "\\'", 0x5C: "\\\\"}
+_PLAIN = re.compile(r"[\x20-\x7e]*+")
+_SPECIAL = frozenset("\"'\\")
+
+
+def take_string(lexer: Lexer, what: str = "a string") -> str:
+    """Return the string at hand without quotes and escapes, and read the next token.
+
+    Raises:
+        ProgramError: There is no string, or an escape in it is not C's.
+    """
+    start = lexer.start
+    body = lexer.take("string", what)[1:-1]
+    if "\\" not in body:
+        return body
+    try:
+        return _ESCAPE.sub(_unescaped, body.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+    except (KeyError, ValueError, OverflowError):
+        return lexer.fail("this string holds an escape that C does not know", start)
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` in double quotes, with the escapes that XLA prints."""
+    if _PLAIN.fullmatch(text) and _SPECIAL.isdisjoint(text):
+        return f'"{text}"'
+    return '"' + "".join(_escaped(byte) for byte in text.encode("utf-8", "surrogateescape")) + '"'
+
+
+def _escaped(byte: int) -> str:
+    """Return one byte as it stands between the quotes."""
+    if byte in _ESCAPED:
+        return _ESCAPED[byte]
+    return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    """Return the bytes that one escape stands for."""
+    octal, hexadecimal, short, long, letter = match.groups()
+    if octal or hexadecimal:
+        return bytes([int(octal, 8) if octal else int(hexadecimal, 16)])
+    if short or long:
+        return chr(int(short or long, 16)).encode("utf-8")
+    return _LETTERS[letter]

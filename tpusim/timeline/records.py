@@ -1,0 +1,64 @@
+"""What happened: one record per stretch of work, in integer picoseconds."""
+
+from __future__ import annotations
+
+import msgspec
+
+CORE = "core"
+"""The row of the core: its records follow each other and never overlap."""
+
+
+class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
+    """One execution of one step on one row of the time line.
+
+    Times are in picoseconds from the start of the program. ``count`` is how often this stretch happened: the trips of a
+    loop that repeat exactly are simulated once and counted. ``bound_by`` names what the step's time went to; ``units``
+    how long each functional unit and memory was kept busy. The machine raises ``count`` of a record when it finds that
+    a loop repeats; after the run records do not change.
+    """
+
+    name: str
+    opcode: str
+    category: str
+    row: str
+    start_ps: int
+    end_ps: int
+    count: int = 1
+    bound_by: str = ""
+    flops: float = 0.0
+    flops_type: str = "bf16"
+    hbm_bytes: float = 0.0
+    units: dict[str, int] = {}
+    compiler_cycles: int = 0
+    line: int = 0
+    op_name: str = ""
+    source: str = ""
+
+    @property
+    def duration_ps(self) -> int:
+        """Length of one execution, in picoseconds."""
+        return self.end_ps - self.start_ps
+
+    @property
+    def total_ps(self) -> int:
+        """Length of all executions, in picoseconds."""
+        return (self.end_ps - self.start_ps) * self.count
+
+
+class Repeat(msgspec.Struct, frozen=True, gc=False):
+    """A stretch of the clock that stands for ``trips`` further equal trips of the loop ``name``."""
+
+    name: str
+    start_ps: int
+    end_ps: int
+    trips: int
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a run recorded, in order of the records' ends on the simulated clock."""
+
+    program: str
+    chip: str
+    total_ps: int
+    records: tuple[Record, ...]
+    repeats: tuple[Repeat, ...] = ()
