@@ -13,4 +13,9 @@ EXCEPTIONS: list[tuple[str, str, str]] = [
         "tpusim/pipeline.py::run_program",
         "SimPy and Numba load only for who simulates; reading and lowering a program stay quick",
     ),
+    (
+        "functions do not import the package",
+        "tpusim/cli.py",
+        "a command loads its rooms when it is called, so that --help answers in under 0.3 s",
+    ),
 ]

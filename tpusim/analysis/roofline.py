@@ -1,4 +1,9 @@
-"""The roofline: the least time in which a chip's arithmetic and its memory could have done the same work."""
+"""The roofline: the least time in which a chip could have done the same work.
+
+Its roofs are the matrix unit at the peak of the operands' type (on the work that the program asks for, before padding),
+HBM at the advertised bandwidth, and every other unit and link that the program keeps busy, at its own peak rate. No order
+of the same work on the same chip is faster than the highest of them.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +12,49 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.units import bytes_to_ps
+from tpusim.timeline.records import is_kernel
+from tpusim.units import PS_PER_SECOND, bytes_to_ps
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.timeline.records import Timeline
 
 
-class Roofline(msgspec.Struct, frozen=True, gc=False):
-    """Picoseconds that the work takes at the advertised rates, each as if nothing else held it up."""
+class Roofline(msgspec.Struct, frozen=True):
+    """Picoseconds that the work takes at each roof alone, by the roof's name."""
 
-    compute_ps: int
-    hbm_ps: int
+    roofs_ps: dict[str, int]
+
+    @property
+    def bound_by(self) -> str:
+        """The highest roof."""
+        return max(self.roofs_ps, key=lambda name: self.roofs_ps[name])
 
     @property
     def bound_ps(self) -> int:
-        """The larger of the two: no run on this chip is faster."""
-        return max(self.compute_ps, self.hbm_ps)
+        """The time at the highest roof: no run on this chip is faster."""
+        return max(self.roofs_ps.values())
 
 
 def roofline(timeline: Timeline, chip: Chip) -> Roofline:
-    """Return the roofline bound of a run: floating-point work at the peak of its type, HBM bytes at full bandwidth."""
+    """Return the roofs of a run's work."""
+    busy = Counter[str]()
     flops: Counter[str] = Counter()
     for record in timeline.records:
-        if record.row == "core" and record.flops:
-            flops[record.flops_type] += record.flops * record.count  # type: ignore[assignment]
+        for unit, busy_ps in record.units.items():
+            busy[unit] += busy_ps * record.count
+        if is_kernel(record) and "matrix" in record.units:
+            flops[record.flops_type] += int(record.flops * record.count)
+    # What the arrays do is padded; what they were asked to do is not.
+    busy["matrix"] = sum(_flops_ps(chip, name, count) for name, count in flops.items())
     hbm_bytes = sum(record.hbm_bytes * record.count for record in timeline.records)
-    seconds = sum(count / peak_flops_per_second(chip, name) for name, count in flops.items())
-    return Roofline(int(seconds * 1e12), bytes_to_ps(hbm_bytes, chip.hbm.bandwidth_bytes_per_second))
+    busy["hbm"] = bytes_to_ps(hbm_bytes, chip.hbm.bandwidth_bytes_per_second)
+    return Roofline(dict(busy))
+
+
+def _flops_ps(chip: Chip, operand_type: str, flops: int) -> int:
+    """Return the picoseconds of some floating-point operations at the peak of a type."""
+    return int(flops / peak_flops_per_second(chip, operand_type) * PS_PER_SECOND)
 
 
 def peak_flops_per_second(chip: Chip, operand_type: str) -> float:

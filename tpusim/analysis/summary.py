@@ -53,7 +53,7 @@ def summarise(program: Program, chip: Chip, timeline: Timeline) -> Summary:
         utilisation=busy,
         roofline=bound,
         flops_utilisation=busy.flops / peak_flops_per_second(chip, "bf16") * 1e12 / total_ps,
-        hbm_utilisation=bound.hbm_ps / total_ps,
+        hbm_utilisation=bound.roofs_ps["hbm"] / total_ps,
         memory=use,
         hbm_capacity_bytes=chip.hbm.capacity_bytes,
         vmem_capacity_bytes=chip.vmem.capacity_bytes * chip.cores_per_device,

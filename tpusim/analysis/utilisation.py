@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import CORE
+from tpusim.timeline.records import CORE, is_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,11 +79,6 @@ def utilisation(timeline: Timeline) -> Utilisation:
         flops=sum(r.flops * r.count for r in timeline.records),
         hbm_bytes=sum(r.hbm_bytes * r.count for r in timeline.records),
     )
-
-
-def is_kernel(record: Record) -> bool:
-    """Tell whether a record is the run of a kernel, not of a scalar instruction, a wait or a transfer."""
-    return bool(record.units) and record.row in (CORE, "sparsecore") and "scalar" not in record.units
 
 
 def _key(record: Record, by: str) -> tuple[str, str]:

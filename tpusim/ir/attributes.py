@@ -1,7 +1,7 @@
 """What the attributes of an instruction hold, as frozen values.
 
-Three attributes are long and seldom asked for: ``metadata``, ``backend_config`` and ``frontend_attributes`` stay the text
-that they were (``Raw``) until somebody decodes them with ``BackendConfig.decode`` or ``Metadata.decode``.
+Attributes that are long and seldom asked for, ``metadata`` and ``backend_config`` among them, stay the text that they
+were (``Raw``) until somebody decodes them with ``BackendConfig.decode`` or ``Metadata.decode``.
 """
 
 from __future__ import annotations
@@ -101,7 +101,10 @@ class OperandAlias(msgspec.Struct, frozen=True):
 
 
 class ParameterAlias(msgspec.Struct, frozen=True):
-    """``input_output_alias`` of a module: a part of the result lives in (or, if not ``must``, may) a parameter's buffer."""
+    """``input_output_alias`` of a module: a part of the result shares a part of a parameter's buffer.
+
+    It must if ``must_alias``, otherwise it may.
+    """
 
     output_index: tuple[int, ...]
     parameter: int
@@ -200,8 +203,10 @@ class Metadata(msgspec.Struct, frozen=True):
     def decode(cls, text: str) -> Metadata:
         """Decode the text between the braces of ``metadata={...}``; unknown fields are passed over."""
         found = dict(_METADATA_FIELD.findall(text))
-        words = {key: found[key].strip('"') for key in ("op_type", "op_name", "source_file") if key in found}
-        numbers = {key: int(found[key]) for key in ("source_line", "stack_frame_id") if key in found}
+        words: dict[str, Any] = {
+            key: found[key].strip('"') for key in ("op_type", "op_name", "source_file") if key in found
+        }
+        numbers: dict[str, Any] = {key: int(found[key]) for key in ("source_line", "stack_frame_id") if key in found}
         return cls(**words, **numbers)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.ir.ops import async_parts
 from tpusim.lowering.traffic import IN_PLACE, VIEWS, space_of
 from tpusim.program.buffers import Buffer, peak_bytes
 from tpusim.shapes.address import physical_bytes
@@ -61,9 +62,11 @@ class Lifetimes:
 
     def _visit(self, position: int, instruction: Instruction) -> None:
         """Note what an instruction uses, what it makes, and what it needs while it runs."""
-        for name in instruction.operands:
+        # A view is no use: only who reads through it keeps the buffer alive.
+        for name in instruction.operands if instruction.opcode not in _PASSING else ():
             self._keep(name, position)
-        make = _MAKE.get(instruction.opcode)
+        short = async_parts(instruction.opcode)
+        make = _MAKE.get(f"async-{short[1]}" if short else instruction.opcode)
         made = make(self, instruction) if make else None
         self.values[instruction.name] = self._made(position, instruction) if made is None else made
         self._note_inner(position, instruction)
@@ -208,6 +211,8 @@ def _custom_call(lifetimes: Lifetimes, instruction: Instruction) -> Leaves | Non
         return None
     return [frozenset().union(*_tuple(lifetimes, instruction))]
 
+
+_PASSING = frozenset(("add-dependency", "bitcast", "domain", "get-tuple-element", "opt-barrier", "tuple"))
 
 _MAKE: dict[str, Callable[[Lifetimes, Instruction], Leaves | None]] = {
     "add-dependency": _same,

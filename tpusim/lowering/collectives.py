@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.attributes import ReplicaGroups
 from tpusim.lowering.scope import rule
+from tpusim.lowering.traffic import space_of
 from tpusim.lowering.vector import moved_bytes
 from tpusim.program.steps import Collective
 from tpusim.shapes.shape import leaves
@@ -39,10 +40,16 @@ def lower_collective_start(scope: Scope, instruction: Instruction) -> tuple[AnyS
 
 
 def collective_step(
-    scope: Scope, label_of: Instruction, computation: Computation, collective: Instruction, is_async: bool = False
+    scope: Scope,
+    label_of: Instruction,
+    computation: Computation,
+    collective: Instruction,
+    *,
+    kind: str = "",
+    is_async: bool = False,
 ) -> Collective:
     """Return the step of ``collective``, which stands in ``computation``, under the name of ``label_of``."""
-    kind = collective.opcode.removesuffix("-start")
+    kind = kind or collective.opcode.removesuffix("-start")
     operand_bytes = sum(moved_bytes(operand.shape) for operand in computation.operands_of(collective))
     # What a start returns holds its operands, results and flags; the results of these kinds follow from the operands.
     group_size = _group_size(scope, collective)
@@ -52,11 +59,23 @@ def collective_step(
         **scope.label(label_of, kind),  # type: ignore[arg-type]
         kind=kind,
         n_bytes=float(gathered),
+        hbm_bytes=float(_hbm_bytes(computation, collective, kind, group_size)),
         group_size=group_size,
         group_count=max(1, scope.device_count // max(1, group_size)),
         is_async=is_async,
         flops=float(elements) if "reduce" in kind else 0.0,
     )
+
+
+def _hbm_bytes(computation: Computation, collective: Instruction, kind: str, group_size: int) -> float:
+    """Return what one device reads and writes in HBM: operands in, results out, where they are not in VMEM."""
+    scale = {"all-gather": group_size, "reduce-scatter": 1 / group_size}.get(kind, 1)
+    shapes = [leaf for operand in computation.operands_of(collective) for leaf in leaves(operand.shape)]
+    read = sum(moved_bytes(leaf) for leaf in shapes if space_of(leaf) == "hbm")
+    results = [leaf for leaf in leaves(collective.shape) if space_of(leaf) == "hbm" and leaf.rank]
+    # A start returns its operands too; its results are the operands' size times the group's effect.
+    written = scale * sum(moved_bytes(leaf) for leaf in shapes) if results else 0.0
+    return read + written
 
 
 def _group_size(scope: Scope, collective: Instruction) -> int:

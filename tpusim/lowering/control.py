@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpusim.lowering.collectives import collective_step, inner_collective
+import msgspec
+
+from tpusim.ir.ops import async_parts
+from tpusim.lowering.collectives import KINDS, collective_step
 from tpusim.lowering.copies import copy_step
 from tpusim.lowering.scope import RULES, Scope, rule
 from tpusim.lowering.trips import loop_invariants, trip_count
@@ -23,8 +26,9 @@ def lower_computation(scope: Scope) -> tuple[AnyStep, ...]:
 
 
 def lower(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Return the steps of one instruction, by the rule of its opcode."""
-    return RULES[instruction.opcode](scope, instruction)
+    """Return the steps of one instruction, by the rule of its opcode or of the asynchronous form that it is short for."""
+    short = async_parts(instruction.opcode)
+    return RULES[f"async-{short[1]}" if short else instruction.opcode](scope, instruction)
 
 
 @rule("while")
@@ -80,22 +84,37 @@ def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 @rule("async-start")
 def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower the start of any asynchronous computation: a collective, a slice that is a copy, or an offloaded call."""
-    name = instruction.called_computations[0]
-    found = inner_collective(scope, name)
-    if found:
-        return (collective_step(scope, instruction, *found, is_async=True),)
-    called = scope.module[name]
-    if called.root.opcode in ("slice", "dynamic-slice", "copy", "dynamic-update-slice"):
-        return (_async_copy(scope, instruction, called.root.opcode),)
+    where, wrapped = _wrapped(scope, instruction)
+    if wrapped.opcode in KINDS:
+        return (collective_step(scope, instruction, where.computation, wrapped, is_async=True),)
+    if wrapped.opcode in _COPIES:
+        return (_async_copy(scope, instruction, wrapped.opcode),)
     label = scope.label(instruction, "async call")
-    return (Call(**label, body=lower_computation(scope.inside(name)), is_async=True),)  # type: ignore[arg-type]
+    return (Call(**label, body=lower(where, wrapped), is_async=True),)  # type: ignore[arg-type]
+
+
+_COPIES = ("slice", "dynamic-slice", "copy", "dynamic-update-slice")
+
+
+def _wrapped(scope: Scope, instruction: Instruction) -> tuple[Scope, Instruction]:
+    """Return what an asynchronous start runs, and the scope that it stands in.
+
+    The short form (``slice-start``) is the operation itself under another name; the long one calls a computation around it.
+    """
+    short = async_parts(instruction.opcode)
+    if short is None:
+        called = scope.inside(instruction.attributes["calls"])
+        return called, called.computation.root
+    shape = instruction.shape
+    assert isinstance(shape, TupleShape)
+    return scope, msgspec.structs.replace(instruction, opcode=short[0], shape=shape.elements[1])
 
 
 def _async_copy(scope: Scope, instruction: Instruction, opcode: str) -> AnyStep:
     """Return the copy that an asynchronous slice or update in place is; it moves the smaller array."""
     source = scope.operand(instruction, 0).shape
     shape = instruction.shape
-    target = shape.elements[1] if isinstance(shape, TupleShape) and len(shape.elements) > 1 else source
+    target = shape.elements[1] if isinstance(shape, TupleShape) else source
     if opcode == "dynamic-update-slice":
         source = target = scope.operand(instruction, 1).shape
     return copy_step(scope, instruction, source, target)

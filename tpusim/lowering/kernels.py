@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.lowering.collectives import collective_step, inner_collective
 from tpusim.lowering.matmul import Product, convolution_product, dot_product, product_work
 from tpusim.lowering.scope import rule
 from tpusim.lowering.tiling import product_tiles, streaming_tiles
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tpusim.ir.attributes import BackendConfig
     from tpusim.ir.module import Computation, Instruction, Module
     from tpusim.lowering.scope import Scope
+    from tpusim.program.steps import AnyStep
 
 PRODUCTS = {"convolution": convolution_product, "dot": dot_product, "ragged-dot": dot_product, "scaled-dot": dot_product}
 
@@ -122,7 +124,7 @@ def _per_tile(work: Work, tiles: int) -> Work:
     """Return one tile's share of a kernel's work."""
     share = 1 / tiles
     matmuls = tuple(
-        msgspec.structs.replace(m, weight_tiles=m.weight_tiles * share, streamed_rows=m.streamed_rows * share)
+        msgspec.structs.replace(m, weight_rows=m.weight_rows * share, streamed_rows=m.streamed_rows * share)
         for m in work.matmuls
     )
     return Work(
@@ -259,12 +261,21 @@ def lower_single(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
 
 
 @rule("fusion")
-def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
-    """Lower a fusion: one kernel that does all that stands in it."""
+def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a fusion: one kernel that does all that stands in it, or a collective with what is done to its data."""
     called = scope.module[instruction.attributes["calls"]]
     if all(item.opcode in ("parameter", "bitcast") for item in called.instructions):
         return ()
+    collective = inner_collective(scope, called.name)
+    if collective:
+        return (collective_step(scope, instruction, *collective, kind=_fused_kind(*collective)),)
     return (_kernel_or_scalar(scope, instruction, _fusion_category(scope, instruction)),)
+
+
+def _fused_kind(computation: Computation, collective: Instruction) -> str:
+    """Return what a fused collective is: an all-reduce of which each device keeps its slice is a reduce-scatter."""
+    scatters = collective.opcode == "all-reduce" and computation.root.opcode == "dynamic-slice"
+    return "reduce-scatter" if scatters else collective.opcode
 
 
 def _fusion_category(scope: Scope, instruction: Instruction) -> str:

@@ -16,12 +16,15 @@ from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.program.work import Matmul, Work
 
 if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
+    from tpusim.hardware.chip import Chip, Mxu
     from tpusim.ir.module import Instruction
     from tpusim.shapes.shape import ArrayShape
 
 PASSES = {"default": 1, "high": 3, "highest": 6}
 """bf16 passes that emulate a more precise product (JAX documentation, matrix multiplication precision)."""
+
+_SUBLANES = 8
+"""Rows come in registers of this many sublanes."""
 
 
 class Product(msgspec.Struct, frozen=True, gc=False):
@@ -134,29 +137,45 @@ def _hits(stride: int, offset: int, modulus: int, last: int, count: int) -> int:
 
 
 def product_work(product: Product, output_elements: int, row_tiles: int, chip: Chip) -> Work:
-    """Return the whole work of a product whose rows are cut into ``row_tiles``: each reloads the weights it uses.
+    """Return the whole work of a product whose rows are cut into ``row_tiles``: each goes through the weights again.
 
-    The array's depth may take several shallow kernel positions at once, so that 9 taps of 64 features fill 4.5 tiles of
-    128 rather than 9. Where partial sums are not added in the array, the vector unit adds one register per popped one.
+    Either operand can be the one that stays in the array while the other streams; the compiler is taken to choose the
+    faster. Where partial sums are not added in the array, the vector unit adds one register per popped one.
     """
     mxu = chip.mxu
-    depth_tiles = packed_depth_tiles(product.depth, product.reach, mxu.rows)
-    column_tiles = ceil(product.columns / product.groups / mxu.columns) * product.groups
     # Taps that never meet in one output position are separate products, each with its share of the rows.
-    separate = product.taps / product.reach
-    weight_tiles = separate * depth_tiles * column_tiles * row_tiles
-    streamed = product.batch * product.positions * depth_tiles * column_tiles
+    separate = product.groups * product.taps / product.reach
+    rows = product.batch * product.positions * product.groups / separate
+    columns = product.columns / product.groups
+    straight = _array_rows(product, rows, columns, mxu)
+    turned = _array_rows(product, columns, rows, mxu)
+    # Rows that are cut into tiles meet every weight tile once per tile; turned, the rows are the weights.
+    ways = [(straight[0] * row_tiles * separate, straight[1] * separate), (turned[0] * separate, turned[1] * separate)]
+    weight_rows, streamed = min(ways, key=lambda way: max(way[0] / mxu.weight_load_rows_per_cycle, way[1]))
+    depth_tiles = packed_depth_tiles(product.depth, product.reach, mxu.rows)
     sums = 0.0 if mxu.accumulates_in_array else output_elements / _register_elements(chip) * max(0.0, depth_tiles - 1)
     loads = streamed * mxu.rows / (_register_elements(chip) * operands_per_lane(product.operand_type))
-    matmul = Matmul(weight_tiles, streamed, product.operand_type, product.passes)
+    matmul = Matmul(weight_rows, streamed, product.operand_type, product.passes)
     return Work(matmuls=(matmul,), valu=sums, loads=loads)
+
+
+def _array_rows(product: Product, rows: float, columns: float, mxu: Mxu) -> tuple[float, float]:
+    """Return the rows of weights that are loaded, and the rows that stream past them, for one separate product.
+
+    The array's depth may take several shallow kernel positions at once, so that 9 taps of 64 features fill 4.5 tiles of
+    128 rather than 9. A tile that is not as deep as the array loads only the rows that it has.
+    """
+    depth_tiles = packed_depth_tiles(product.depth, product.reach, mxu.rows)
+    column_tiles = ceil(columns / mxu.columns)
+    depth = min(depth_tiles * mxu.rows, product.reach * _round_up(product.depth, _SUBLANES))
+    return depth * column_tiles, _round_up(ceil(rows), _SUBLANES) * depth_tiles * column_tiles
 
 
 def packed_depth_tiles(depth: int, taps: float, array_rows: int) -> float:
     """Return how many times the array's rows are filled to cover ``taps`` kernel positions of ``depth`` features."""
     if depth >= array_rows:
         return taps * ceil(depth / array_rows)
-    return ceil(taps * _round_up(depth, 8) / array_rows)
+    return ceil(taps * _round_up(depth, _SUBLANES) / array_rows)
 
 
 def operands_per_lane(operand_type: str) -> int:

@@ -82,7 +82,8 @@ def _parameter_bytes(module: Module, computation: Computation, value: Instructio
                 n_bytes, run = _read_bytes(module, computation, user, position)
             total, chunk = total + n_bytes, max(chunk, run)
     full = moved_bytes(value.shape)
-    return (float(full), 0) if total >= full else (total, chunk)
+    # What a computation returns is used by its caller, as a whole for all that can be seen here.
+    return (float(full), 0) if total >= full or value.name == computation.root_name else (total, chunk)
 
 
 def _run_bytes(reader: Instruction) -> int:

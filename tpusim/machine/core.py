@@ -6,6 +6,7 @@ program on a chip always gives the same time line.
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import simpy
@@ -26,7 +27,7 @@ from tpusim.program.steps import (
     Loop,
     Wait,
 )
-from tpusim.timeline.records import CORE, Record, Timeline
+from tpusim.timeline.records import CORE, SPARSECORE, Record, Timeline
 from tpusim.units import PS_PER_SECOND, bytes_to_ps, seconds_to_ps
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ BOUND_NAMES = {
 }
 """How reports name what bounds a step, by functional unit or memory."""
 
-MEMORY_BOUND = ("HBM", "CMEM", "host")
+ROUNDING_PS = 1000
+"""A nanosecond: below it who ends last is chance."""
 
 
 def simulate_program(
@@ -165,16 +167,7 @@ def _run_kernel(core: Core, kernel: Kernel, started: dict[str, simpy.Event]) -> 
     parts = {"latency": time.fixed_ps}
     yield core.env.timeout(time.fixed_ps)
     yield from _move(core, kernel, time, "first_bytes", parts)
-    steady_ps = core.env.now
-    flows = [_steady_flow(core, kernel, time, traffic) for traffic in time.traffic]
-    yield core.env.timeout(time.compute_ps)
-    for traffic, flow in zip(time.traffic, flows, strict=True):
-        if not flow.processed:
-            yield flow
-            parts[BOUND_NAMES[traffic.space]] = parts.get(BOUND_NAMES[traffic.space], 0) + core.env.now - steady_ps
-    if core.env.now - steady_ps <= time.compute_ps:
-        unit = BOUND_NAMES[time.slowest_unit]
-        parts[unit] = parts.get(unit, 0) + time.compute_ps
+    yield from _steady(core, kernel, time, parts)
     yield from _move(core, kernel, time, "last_bytes", parts)
     core.record(
         kernel,
@@ -200,6 +193,22 @@ def _move(core: Core, kernel: Kernel, time: KernelTime, which: str, parts: dict[
     yield core.env.all_of([core.device.memories[s].transfer(kernel.name, n_bytes) for s, n_bytes in moving])
     memory = BOUND_NAMES[moving[0][0]]
     parts[memory] = parts.get(memory, 0) + core.env.now - start_ps
+
+
+def _steady(core: Core, kernel: Kernel, time: KernelTime, parts: dict[str, int]) -> Activity:
+    """Compute the tiles while their traffic runs; the later of the two is what bounds the kernel here."""
+    start_ps = core.env.now
+    flows = [_steady_flow(core, kernel, time, traffic) for traffic in time.traffic]
+    yield core.env.timeout(time.compute_ps)
+    last = time.slowest_unit
+    for traffic, flow in zip(time.traffic, flows, strict=True):
+        before_ps = core.env.now
+        if not flow.processed:
+            yield flow
+        # A flow held back to the tiles' own speed ends a rounding error after them.
+        if core.env.now > before_ps + ROUNDING_PS:
+            last = traffic.space
+    parts[BOUND_NAMES[last]] = parts.get(BOUND_NAMES[last], 0) + core.env.now - start_ps
 
 
 def _steady_flow(core: Core, kernel: Kernel, time: KernelTime, traffic: Any) -> simpy.Event:
@@ -264,10 +273,20 @@ def _communicate(core: Core, step: Collective, row: str) -> Activity:
     """Occupy the links for as long as the collective takes."""
     start_ps = core.env.now
     chip = core.device.chip
-    links_ps = collective_ps(step, chip.ici, core.device.topology)
-    yield core.env.timeout(seconds_to_ps(chip.fixed.kernel_seconds) + links_ps)
+    hops_ps, links_ps = collective_ps(step, chip.ici, core.device.topology)
+    local = core.device.memories["hbm"].transfer(step.name, step.hbm_bytes)
+    yield core.env.timeout(seconds_to_ps(chip.fixed.kernel_seconds) + hops_ps + ceil(links_ps / chip.ici.efficiency))
+    if not local.processed:
+        yield local
     core.device.recorder.add(
-        step, row, start_ps, core.env.now, bound_by="ICI", units={"ici": core.env.now - start_ps}, flops=step.flops
+        step,
+        row,
+        start_ps,
+        core.env.now,
+        bound_by="ICI" if links_ps > hops_ps else "ICI latency",
+        units={"ici": links_ps},
+        flops=step.flops,
+        hbm_bytes=step.hbm_bytes,
     )
 
 
@@ -344,7 +363,7 @@ def _run_branch(core: Core, branch: Branch, started: dict[str, simpy.Event]) -> 
 def _run_call(core: Core, call: Call, started: dict[str, simpy.Event]) -> Activity:
     """Run a called computation here, or beside the core on the sparse cores."""
     if call.is_async:
-        neighbour = Core(core.device, "sparsecore")
+        neighbour = Core(core.device, SPARSECORE)
         started[call.name] = core.device.launch(neighbour.run(call.body))
         return
     yield from core.run(call.body)

@@ -11,39 +11,41 @@ from typing import TYPE_CHECKING
 from tpusim.units import bytes_to_ps, seconds_to_ps
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tpusim.hardware.chip import Ici
     from tpusim.hardware.pod import Topology
     from tpusim.program.steps import Collective
 
-# Bytes that the busiest chip sends or receives, as a multiple of the larger side's bytes, for a group of n.
-_VOLUME = {
-    "all-gather": lambda n: (n - 1) / n,
-    "reduce-scatter": lambda n: (n - 1) / n,
-    "all-reduce": lambda n: 2 * (n - 1) / n,
-    "all-to-all": lambda n: (n - 1) / n * max(1.0, n / 8),
-    "ragged-all-to-all": lambda n: (n - 1) / n * max(1.0, n / 8),
-    "collective-permute": lambda n: 1.0,
-    "collective-broadcast": lambda n: 1.0,
+# Bytes that one chip sends, as a multiple of the larger side's bytes, for a group of n on a torus of that many axes and
+# chips along each: every byte of an all-to-all travels a quarter of each ring on average (jax-ml/scaling-book, sharding).
+_VOLUME: dict[str, Callable[[int, int, int], float]] = {
+    "all-gather": lambda n, axes, side: (n - 1) / n,
+    "reduce-scatter": lambda n, axes, side: (n - 1) / n,
+    "all-reduce": lambda n, axes, side: 2 * (n - 1) / n,
+    "all-to-all": lambda n, axes, side: (n - 1) / n * max(1.0, axes * side / 4),
+    "ragged-all-to-all": lambda n, axes, side: (n - 1) / n * max(1.0, axes * side / 4),
+    "collective-permute": lambda n, axes, side: 1.0,
+    "collective-broadcast": lambda n, axes, side: 1.0,
 }
 
-# How many times round the ring the data goes before everybody has it.
-_PHASES = {"all-reduce": 2, "collective-permute": 0, "collective-broadcast": 1}
+# How many times round the rings the data goes before everybody has it; a permute is one hop.
+_ROUNDS = {"all-reduce": 2, "collective-permute": 0}
 
 
-def collective_ps(step: Collective, ici: Ici, topology: Topology | None = None) -> int:
-    """Return the picoseconds of a collective among ``step.group_size`` devices with nothing else on the links.
+def collective_ps(step: Collective, ici: Ici, topology: Topology | None = None) -> tuple[int, int]:
+    """Return the picoseconds that a collective waits for hops, and those that its bytes take at the links' raw rate.
 
-    Without a ``topology`` the group is taken to be as compact as the chip's torus allows.
+    Nothing else is taken to be on the links. Without a ``topology`` the group is as compact as the chip's torus allows.
     """
     if step.group_size <= 1:
-        return 0
-    dimensions = ring_dimensions(step, ici, topology)
-    ways = 1 if step.kind == "collective-permute" else 2 * dimensions
-    rate = ici.link_bytes_per_second * ici.efficiency * ways
-    side = ceil(step.group_size ** (1 / dimensions))
-    hops = max(1, _PHASES.get(step.kind, 1) * dimensions * (side // 2))
-    volume_bytes = step.n_bytes * _VOLUME[step.kind](step.group_size)
-    return hops * seconds_to_ps(ici.hop_latency_seconds) + bytes_to_ps(volume_bytes, rate)
+        return 0, 0
+    axes = ring_dimensions(step, ici, topology)
+    side = ceil(step.group_size ** (1 / axes))
+    ways = 1 if step.kind == "collective-permute" else 2 * axes
+    hops = max(1, _ROUNDS.get(step.kind, 1) * axes * (side // 2))
+    sent_bytes = step.n_bytes * _VOLUME[step.kind](step.group_size, axes, side)
+    return hops * seconds_to_ps(ici.hop_latency_seconds), bytes_to_ps(sent_bytes, ici.link_bytes_per_second * ways)
 
 
 def ring_dimensions(step: Collective, ici: Ici, topology: Topology | None) -> int:

@@ -48,10 +48,12 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     if kernel.scalar:
         return _scalar_time(kernel, chip)
     cycles = unit_cycles(kernel, chip)
-    slowest = max(cycles, key=lambda unit: cycles[unit])
+    # Compiled code does not fill every slot of the vector unit in every cycle.
+    needed = {**cycles, "vector": cycles["vector"] / chip.vpu.slot_efficiency}
+    slowest = max(needed, key=lambda unit: needed[unit])
     tiles_per_core = -(-kernel.tiles // kernel.cores)
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
-    tile_cycles = cycles[slowest] + (chip.fixed.tile_cycles if kernel.tiles > 1 else 0.0)
+    tile_cycles = needed[slowest] + (chip.fixed.tile_cycles if kernel.tiles > 1 else 0.0)
     drain = chip.mxu.result_latency_cycles if cycles["matrix"] else 0
     share = tiles_per_core * kernel.cores / kernel.tiles
     unit_ps = {unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c}
@@ -65,7 +67,7 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
 
 
 def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
-    """Return the cycles that one tile keeps each functional unit of one core busy."""
+    """Return the cycles that one tile keeps each functional unit of one core busy, at the unit's peak rate."""
     matrix = sum(matmul_cycles(matmul, chip.mxu) for matmul in kernel.work.matmuls)
     return {"matrix": matrix, **vector_cycles(kernel.work, chip.vpu)}
 

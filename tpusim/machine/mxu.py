@@ -17,5 +17,5 @@ def matmul_cycles(matmul: Matmul, mxu: Mxu) -> float:
     """Return the cycles of one core for ``matmul``, weight loads hidden behind streaming where they are shorter."""
     rate = mxu.rate_by_type.get(matmul.operand_type, 1.0)
     stream_cycles = matmul.streamed_rows / (mxu.lhs_rows_per_cycle * rate)
-    load_cycles = matmul.weight_tiles * mxu.rows / mxu.weight_load_rows_per_cycle
+    load_cycles = matmul.weight_rows / mxu.weight_load_rows_per_cycle
     return matmul.passes * max(stream_cycles, load_cycles) / mxu.count

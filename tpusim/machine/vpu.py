@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def vector_cycles(work: Work, vpu: Vpu) -> dict[str, float]:
-    """Return the busy cycles by unit: ``vector`` (ALU slots), ``eup``, ``xlu``, ``load`` and ``store`` slots."""
+    """Return the busy cycles by unit at its peak: ``vector`` (ALU slots), ``eup``, ``xlu``, ``load``, ``store`` slots."""
     return {
-        "vector": work.valu / (vpu.alu_slots * vpu.slot_efficiency),
+        "vector": work.valu / vpu.alu_slots,
         "eup": work.eup / vpu.eup_slots,
         "xlu": work.xlu * vpu.xlu_cycles_per_op / vpu.xlu_units,
         "load": work.loads / vpu.load_slots,

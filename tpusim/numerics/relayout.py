@@ -80,6 +80,7 @@ def unpack(buffer: Bytes, shape: ArrayShape) -> Array:
 
     The array has the sizes and, see ``numpy_dtype``, the element type of the shape.
     """
+    wanted = numpy_dtype(shape.dtype)
     bits = _stored_bits(shape)
     if buffer.dtype != np.uint8 or buffer.shape != (physical_bytes(shape),):
         found = f"{buffer.dtype}{list(buffer.shape)}"
@@ -92,7 +93,7 @@ def unpack(buffer: Bytes, shape: ArrayShape) -> Array:
     else:
         # A slice of someone's larger buffer may begin at any byte; kernels want aligned words.
         _gather(np.require(data.view(_word(shape)), requirements=["A"]), values, outer, inner)
-    array = values.reshape(_stored_sizes(shape)).view(numpy_dtype(shape.dtype))
+    array = values.reshape(_stored_sizes(shape)).view(wanted)
     return np.ascontiguousarray(array[tuple(map(slice, shape.dimensions))]).reshape(shape.dimensions)
 
 

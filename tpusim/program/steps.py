@@ -69,11 +69,13 @@ class Wait(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
 class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """Communication among groups of devices.
 
-    ``n_bytes`` is the larger of what one device puts in and what it gets out; ``is_async`` ones run beside the core.
+    ``n_bytes`` is the larger of what one device puts in and what it gets out, ``hbm_bytes`` what it reads and writes in
+    HBM for that; ``is_async`` ones run beside the core.
     """
 
     kind: str = ""
     n_bytes: float = 0.0
+    hbm_bytes: float = 0.0
     group_size: int = 1
     group_count: int = 1
     is_async: bool = False

@@ -133,8 +133,9 @@ def _bounds(busy: Utilisation) -> str:
 
 
 def _roof(summary: Summary) -> str:
-    """Return which roof is the higher one."""
-    return "arithmetic" if summary.roofline.compute_ps >= summary.roofline.hbm_ps else "HBM"
+    """Return which roof is the highest one."""
+    name = summary.roofline.bound_by
+    return _BUSY_UNITS.get(name, "HBM")
 
 
 def _table(*columns: tuple[str, JustifyMethod]) -> Table:

@@ -90,6 +90,8 @@ def _begin(reader: Reader, waiting: list[_Open]) -> Shape | None:
 def _take(shape: Shape, reader: Reader, waiting: list[_Open]) -> Shape | None:
     """Give an element to the innermost open tuple or buffer; return that, taken off ``waiting``, if it ends here."""
     is_buffer, elements = waiting[-1]
+    if is_buffer and not isinstance(shape, ArrayShape):
+        raise reader.error("expected an array in a buffer b(), found a tuple or buffer")
     elements.append(shape)
     if not is_buffer and reader.accept(","):
         return None
@@ -100,14 +102,14 @@ def _take(shape: Shape, reader: Reader, waiting: list[_Open]) -> Shape | None:
 
 
 def _ordinary_array(reader: Reader) -> ArrayShape | None:
-    """Read an array by the regular expression, or return ``None`` if it needs the whole grammar."""
+    """Read an array by the regular expression, or return ``None`` if it is wrong or needs the whole grammar."""
     reader.skip_blanks()
     match = _ORDINARY_ARRAY.match(reader.text, reader.position)
-    if match is None:
+    if match is None or reader.is_in_physical_shape:
         return None
     name, sizes, layout_text = match.groups()
     element_type = DTYPES.get(name)
-    if element_type is None:
+    if element_type is None or not (element_type.bits or (sizes == "" and layout_text is None)):
         return None
     dimensions = tuple(map(int, sizes.split(","))) if sizes else ()
     layout = None
@@ -132,6 +134,7 @@ def _known_layout(text: str) -> Layout | None:
 def _array(reader: Reader) -> ArrayShape:
     """Read an array of any spelling, with its layout if one follows."""
     element_type = _type_name(reader)
+    start = reader.position
     reader.expect("[")
     sizes = () if reader.peek("]") else reader.items(_size)
     reader.expect("]")
@@ -141,6 +144,8 @@ def _array(reader: Reader) -> ArrayShape:
     layout = _layout(reader, len(sizes)) if reader.find(_LAYOUT_OPENS) else None
     if layout is None:
         reader.position = end
+    if (sizes or layout) and not element_type.is_array_type:
+        raise reader.error(f"expected {element_type}[] without sizes and layout, found some", start)
     return ArrayShape(element_type, dimensions, dynamic if any(dynamic) else (), layout)
 
 
@@ -220,9 +225,11 @@ def _parenthesised_number(reader: Reader) -> int:
 
 def _parenthesised_type(reader: Reader) -> str:
     """Read the name of an integer type, after its parenthesis."""
-    name = _type_name(reader).name
+    found = _type_name(reader)
+    if not found.is_integer:
+        raise reader.error(f"expected an integer type, found {found}", reader.position - len(found.name))
     reader.expect(")")
-    return name
+    return found.name
 
 
 def _split_configs(reader: Reader) -> tuple[SplitConfig, ...]:

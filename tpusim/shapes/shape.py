@@ -95,6 +95,16 @@ def leaves(shape: Shape) -> Iterator[ArrayShape]:
             stack.append(top.element)
 
 
+def with_default_layouts(shape: Shape) -> Shape:
+    """Return the shape with the default layout in every array that has none written, as XLA keeps shapes."""
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(map(with_default_layouts, shape.elements)))
+    if isinstance(shape, BufferShape):
+        return BufferShape(with_default_layouts(shape.element))
+    assert isinstance(shape, ArrayShape)
+    return shape.with_layout(shape.actual_layout) if shape.dtype.is_array_type else shape
+
+
 def shape_text(shape: Shape, *, layout: bool = True) -> str:
     """Return XLA's notation of a shape, with the layouts that it has or, if ``layout`` is false, without any."""
     if isinstance(shape, ArrayShape):

@@ -93,9 +93,7 @@ def take_module_attributes(lexer: Lexer, scope: Scope) -> dict[str, Any]:
 
 def show_attributes(opcode: str, attributes: dict[str, Any], sigil: str) -> str:
     """Return ``, name=value`` for every attribute of an instruction, in their order."""
-    return "".join(
-        f", {name}={attribute_kind(opcode, name).show(value, sigil)}" for name, value in attributes.items()
-    )
+    return "".join(f", {name}={attribute_kind(opcode, name).show(value, sigil)}" for name, value in attributes.items())
 
 
 @cache
@@ -127,24 +125,24 @@ def _raw(check: Callable[[Lexer], object]) -> Kind:
     return Kind(read, lambda value, sigil: str(value))
 
 
-def _choice(words: str) -> Kind:
-    """Make a kind that takes one of a few words."""
-    known = frozenset(words.split())
+def _choice(words: str, any_case: bool = False) -> Kind:
+    """Make a kind that takes one of a few words, in capitals or not if XLA does not mind."""
+    known = {word.lower() if any_case else word: Symbol(word) for word in words.split()}
 
     def read(lexer: Lexer, scope: Scope) -> Symbol:
-        if lexer.kind not in ("identifier", "keyword") or lexer.value not in known:
-            nearest = did_you_mean(lexer.value, known)
-            lexer.fail(f"expected one of {', '.join(sorted(known))}, found {lexer.shown()}{nearest}")
-        word = Symbol(lexer.value)
+        word = lexer.value.lower() if any_case else lexer.value
+        if lexer.kind not in ("identifier", "keyword") or word not in known:
+            nearest = did_you_mean(word, known)
+            lexer.fail(f"expected one of {', '.join(known.values())}, found {lexer.shown()}{nearest}")
         lexer.advance()
-        return word
+        return known[word]
 
     return Kind(read, lambda value, sigil: str(value))
 
 
 def _choices(words: str) -> Kind:
     """Make a kind that takes a list of words in braces."""
-    one = _choice(words)
+    one = _choice(words, any_case=True)
     return Kind(
         lambda lexer, scope: take_list(lexer, lambda lexer: one.read(lexer, scope)),
         lambda value, sigil: "{" + ",".join(value) + "}",
@@ -255,11 +253,12 @@ _KINDS: dict[str, Kind] = {
     "algorithm": _choice(
         "unset dot_any_f8_any_f8_f32 dot_any_f8_any_f8_f32_fast_accum dot_f16_f16_f16 dot_f16_f16_f32"
         " dot_bf16_bf16_bf16 dot_bf16_bf16_f32 dot_bf16_bf16_f32_x3 dot_bf16_bf16_f32_x6 dot_bf16_bf16_f32_x9"
-        " dot_tf32_tf32_f32 dot_tf32_tf32_f32_x3 dot_f32_f32_f32 dot_f64_f64_f64"
+        " dot_tf32_tf32_f32 dot_tf32_tf32_f32_x3 dot_f32_f32_f32 dot_f64_f64_f64",
+        any_case=True,
     ),
     "api_version": _choice(
-        "api_version_original api_version_status_returning api_version_status_returning_unified"
-        " api_version_typed_ffi"
+        "API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI",
+        any_case=True,
     ),
     "async_execution_thread": _STRING,
     "backend_config": _raw(raw.take_backend_config),
@@ -281,7 +280,7 @@ _KINDS: dict[str, Kind] = {
     "dim_labels": _LABELS,
     "dimensions": _INTEGERS,
     "direction": _choice("EQ NE GE GT LE LT"),
-    "distribution": _choice("rng_uniform rng_normal"),
+    "distribution": _choice("rng_uniform rng_normal", any_case=True),
     "domain": _raw(raw.take_domain),
     "dynamic_slice_sizes": _INTEGERS,
     "epsilon": _NUMBER,
@@ -338,7 +337,7 @@ _KINDS: dict[str, Kind] = {
     "scatter": _COMPUTATION,
     "scatter_dims_to_operand_dims": _INTEGERS,
     "scatter_indices_batching_dims": _INTEGERS,
-    "schedule": _choice("schedule_none schedule_latest schedule_earliest"),
+    "schedule": _choice("SCHEDULE_NONE SCHEDULE_LATEST SCHEDULE_EARLIEST", any_case=True),
     "select": _COMPUTATION,
     "sharding": _raw(raw.take_sharding),
     "slice": _plain(structured.take_slice, structured.show_slice),
@@ -361,7 +360,7 @@ _KINDS: dict[str, Kind] = {
 _KINDS_BY_OPCODE: dict[tuple[str, str], Kind] = {
     ("collective-permute", "slice_sizes"): _INTEGER_LISTS,
     ("collective-permute-start", "slice_sizes"): _INTEGER_LISTS,
-    ("rng-bit-generator", "algorithm"): _choice("rng_default rng_three_fry rng_philox"),
+    ("rng-bit-generator", "algorithm"): _choice("rng_default rng_three_fry rng_philox", any_case=True),
 }
 
 MODULE_KINDS: dict[str, Kind] = {

@@ -6,7 +6,7 @@ leaves that to its verifier, and so do we.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tpusim.ir.ops import OPERATIONS, async_parts
 from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape, leaves, shape_text
@@ -16,8 +16,21 @@ if TYPE_CHECKING:
 
     from tpusim.ir.module import Computation, Instruction
 
+
+class Surroundings(Protocol):
+    """What has been read before the instruction that is checked."""
+
+    @property
+    def by_name(self) -> Mapping[str, Instruction]:
+        """The instructions of its computation."""
+
+    @property
+    def computations(self) -> Mapping[str, Computation]:
+        """The computations that it may call."""
+
+
 Operands: TypeAlias = "tuple[Instruction, ...]"
-Check: TypeAlias = "Callable[[Instruction, Operands, Mapping[str, Computation]], str | None]"
+Check: TypeAlias = "Callable[[Instruction, Operands, Surroundings], str | None]"
 
 
 def find_check(opcode: str) -> Check | None:
@@ -31,23 +44,23 @@ def compatible(one: Shape, other: Shape) -> bool:
     if one is other:
         return True
     if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
-        return one.dtype is other.dtype and one.dimensions == other.dimensions
+        return one.dtype == other.dtype and one.dimensions == other.dimensions
     if isinstance(one, TupleShape) and isinstance(other, TupleShape):
         pairs = zip(one.elements, other.elements, strict=False)
         return len(one.elements) == len(other.elements) and all(compatible(a, b) for a, b in pairs)
     return isinstance(one, BufferShape) and isinstance(other, BufferShape) and compatible(one.element, other.element)
 
 
-def _check_tuple(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """A tuple has as many operands as its shape has elements."""
+def _check_tuple(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require as many operands as the tuple has elements."""
     shape = instruction.shape
     if isinstance(shape, TupleShape) and len(shape.elements) == len(operands):
         return None
     return f"a tuple of {len(operands)} operands cannot have the shape {shape_text(shape)}"
 
 
-def _check_parameter(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """``parameter_replication`` says yes or no for every leaf of the shape."""
+def _check_parameter(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require ``parameter_replication`` to say yes or no for every leaf of the shape."""
     replication = instruction.attributes.get("parameter_replication")
     if replication is None:
         return None
@@ -55,33 +68,33 @@ def _check_parameter(instruction: Instruction, operands: Operands, computations:
     return None if len(replication) == count else f"parameter_replication lists {len(replication)} of {count} leaves"
 
 
-def _check_broadcast(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """Only a scalar is broadcast without saying which dimensions it has."""
+def _check_broadcast(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require ``dimensions``, unless a scalar is broadcast."""
     if "dimensions" in instruction.attributes or _rank(operands[0]) == 0:
         return None
     return "'broadcast' of an array must have the attribute 'dimensions'"
 
 
-def _check_conditional(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """The type of the first operand decides between two computations and a list of them."""
+def _check_conditional(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require two computations or a list of them, as the type of the first operand decides."""
     selector, attributes = operands[0].shape, instruction.attributes
     if not isinstance(selector, ArrayShape) or selector.dimensions or selector.dtype.name not in ("pred", "s32"):
         return f"the first operand of 'conditional' must be a scalar of pred or s32, found {shape_text(selector)}"
     is_pred = selector.dtype.name == "pred"
     wanted = {"true_computation", "false_computation"} if is_pred else {"branch_computations"}
     if attributes.keys() & _BRANCHES != wanted:
-        return f"'conditional' on {selector.dtype.name} must have the attributes {', '.join(sorted(wanted))} and no other"
+        return f"'conditional' on {selector.dtype.name} needs {', '.join(sorted(wanted))} and no other branches"
     branches = 2 if is_pred else len(attributes["branch_computations"])
     return None if branches == len(operands) - 1 else f"{branches} branches take {branches} operands after the first"
 
 
-def _check_dynamic_slice(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """One scalar start per dimension, or a vector of them."""
+def _check_dynamic_slice(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require one scalar start per dimension, or a vector of them."""
     return _check_starts(operands, 1)
 
 
-def _check_dynamic_update_slice(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """One scalar start per dimension, or a vector of them, after operand and update."""
+def _check_dynamic_update_slice(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require the same after operand and update."""
     return _check_starts(operands, 2)
 
 
@@ -93,46 +106,44 @@ def _check_starts(operands: Operands, before: int) -> str | None:
     return f"expected one start for each of {_rank(operands[0])} dimensions, found {len(starts)}"
 
 
-def _check_pairs(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """Arrays and initial values come in pairs."""
+def _check_pairs(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require an initial value for each array."""
     return f"expected an even number of operands, found {len(operands)}" if len(operands) % 2 else None
 
 
-def _check_scatter(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """Arrays and updates come in pairs, around the indices."""
+def _check_scatter(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require an update for each array, around the indices."""
     return None if len(operands) % 2 else f"expected an odd number of operands, found {len(operands)}"
 
 
-def _check_one_dimension(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """``dimensions`` lists one, where it is there."""
+def _check_one_dimension(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require ``dimensions``, where it is there, to list one."""
     dimensions = instruction.attributes.get("dimensions")
     if dimensions is None or len(dimensions) == 1:
         return None
     return f"'dimensions' of {instruction.opcode!r} lists one dimension, found {len(dimensions)}"
 
 
-def _check_scan(
-    instruction: Instruction, operands: Operands, computations: Mapping[str, Computation]
-) -> str | None:
-    """The operands, carries included, are the parameters of the computation."""
-    parameters = len(computations[instruction.attributes["to_apply"]].parameters)
+def _check_scan(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require one operand, carries included, per parameter of the computation."""
+    parameters = len(around.computations[instruction.attributes["to_apply"]].parameters)
     if parameters != len(operands):
         return f"'to_apply' takes {parameters} parameters, found {len(operands)} operands"
     if instruction.attributes["num_carries"] > len(operands):
         return f"'num_carries' is more than the {len(operands)} operands"
-    return _check_one_dimension(instruction, operands, computations)
+    return _check_one_dimension(instruction, operands, around)
 
 
-def _check_reduction(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """Global ids need a channel; a scattered reduction names one dimension."""
+def _check_reduction(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require a channel for global ids, and one dimension to scatter."""
     attributes = instruction.attributes
     if attributes.get("use_global_device_ids") and "channel_id" not in attributes and "mode" not in attributes:
         return "'use_global_device_ids=true' needs a 'channel_id'"
-    return _check_one_dimension(instruction, operands, computations)
+    return _check_one_dimension(instruction, operands, around)
 
 
-def _check_permute(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """Pairs are pairs; the form with slices has source, destination and their starts."""
+def _check_permute(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require pairs, and in the form with slices source, destination and their starts."""
     if any(len(pair) != 2 for pair in instruction.attributes["source_target_pairs"]):
         return "'source_target_pairs' must list pairs"
     if "slice_sizes" in instruction.attributes and len(operands) != 4:
@@ -140,8 +151,8 @@ def _check_permute(instruction: Instruction, operands: Operands, computations: o
     return None
 
 
-def _check_custom_call(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """Layout constraints, where given, are as many as the operands and fit them."""
+def _check_custom_call(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require layout constraints, where given, to be as many as the operands and to fit them."""
     constraints = instruction.attributes.get("operand_layout_constraints")
     if constraints is None:
         return None
@@ -153,42 +164,53 @@ def _check_custom_call(instruction: Instruction, operands: Operands, computation
     return None
 
 
-def _check_async_start(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """The shape is ``((operands), result, ...)``."""
+def _check_async_start(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require the shape ``((operands), result, ...)``."""
     shape = instruction.shape
     if isinstance(shape, TupleShape) and len(shape.elements) > 1 and isinstance(shape.elements[0], TupleShape):
         return None
     return f"expected a shape ((operands), result, ...) for {instruction.opcode!r}, found {shape_text(shape)}"
 
 
-def _check_async_update(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """It goes on with a start or an update, and has the shape of one."""
-    return _check_async_start(instruction, operands, computations) or _check_async_done(
-        instruction, operands, computations
-    )
+def _check_async_update(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require a start or an update to go on with, and the shape of one."""
+    return _check_async_start(instruction, operands, around) or _check_async_done(instruction, operands, around)
 
 
-def _check_async_done(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """It goes on with a start or an update of the same operation."""
-    before = operands[0].opcode
-    parts, parts_before = async_parts(instruction.opcode), async_parts(before)
-    phase_before = parts_before[1] if parts_before else before.removeprefix("async-") if "async-" in before else ""
-    if phase_before not in ("start", "update"):
-        return f"{instruction.opcode!r} must take an asynchronous start or update, found {before!r}"
+def _check_async_done(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require a start or an update of the same operation, and nothing said that the start did not."""
+    start = operands[0]
+    while _phase(start.opcode) == "update":
+        start = around.by_name[start.operands[0]]
+    if _phase(start.opcode) != "start":
+        return f"{instruction.opcode!r} must take an asynchronous start or update, found {operands[0].opcode!r}"
+    parts, parts_before = async_parts(instruction.opcode), async_parts(start.opcode)
     if parts and parts_before and parts[0] != parts_before[0]:
-        return f"{instruction.opcode!r} cannot go on with {before!r}"
+        return f"{instruction.opcode!r} cannot go on with {start.opcode!r}"
+    for name, default in (("calls", None), ("async_execution_thread", "main")):
+        stated, begun = instruction.attributes.get(name), start.attributes.get(name, default)
+        if stated is not None and begun is not None and stated != begun:
+            return f"{name!r} is {stated}, but {begun} where the operation started"
     return None
 
 
-def _check_transfer_tuple(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """What comes in is a tuple of the data and a token."""
+def _phase(opcode: str) -> str:
+    """Return ``start`` or ``update`` of an asynchronous opcode, an empty string of any other."""
+    parts = async_parts(opcode)
+    if parts:
+        return parts[1]
+    return opcode.removeprefix("async-") if opcode in ("async-start", "async-update") else ""
+
+
+def _check_transfer_tuple(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require a tuple, of the data that come in and a token."""
     if isinstance(instruction.shape, TupleShape) and instruction.shape.elements:
         return None
     return f"{instruction.opcode!r} must have a tuple shape that is not empty, found {shape_text(instruction.shape)}"
 
 
-def _check_transfer_done(instruction: Instruction, operands: Operands, computations: object) -> str | None:
-    """It waits for a transfer on its own channel."""
+def _check_transfer_done(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
+    """Require the channel of the transfer that it waits for."""
     before = operands[0]
     if before.opcode not in ("send", "recv"):
         return None

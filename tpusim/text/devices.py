@@ -1,7 +1,7 @@
 """Lists of device groups in their three notations, expanded into ids.
 
-``{{0,1},{2,3}}`` lists them; ``[2,4]<=[4,2]T(1,0)`` is ``arange(8)`` reshaped to [4,2], transposed and cut into 2 groups
-of 4; ``mesh['a'=2,'b'=4] {'a'}`` names axes of a mesh, along which the groups run.
+``{{0,1},{2,3}}`` lists them; ``[2,4]<=[4,2]T(1,0)`` is ``arange(8)`` reshaped to [4,2], transposed and cut into
+2 groups of 4; ``mesh['a'=2,'b'=4] {'a'}`` names axes of a mesh, along which the groups run.
 
 Source: XLA, ``CollectiveDeviceList``, ``IotaReplicaGroupList`` and ``MeshAxesReplicaGroupList``.
 """
@@ -151,7 +151,8 @@ def _factors(mesh: Mesh, parts: tuple[AxisPart, ...]) -> list[AxisPart] | None:
     """Cut every axis where a part begins or ends; None if the cuts do not divide one another."""
     factors: list[AxisPart] = []
     for axis, size in mesh.axes.items():
-        cuts = {1, size} | {cut for part in parts if part.axis == axis for cut in (part.before, part.before * part.size)}
+        own = [part for part in parts if part.axis == axis]
+        cuts = {1, size, *(part.before for part in own), *(part.before * part.size for part in own)}
         for before, after in pairwise(sorted(cuts)):
             if after % before:
                 return None

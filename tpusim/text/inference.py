@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Computation
 
 _SAME_AS_FIRST = (
-    "abs acos acosh add add-dependency and asin asinh atan2 atanh cbrt ceil copy cosh cosine count-leading-zeros divide"
-    " domain erf exponential exponential-minus-one floor log log-plus-one logistic maximum minimum mulhi multiply negate"
-    " not opt-barrier or popcnt power remainder reverse round-nearest-afz round-nearest-even rsqrt shift-left"
-    " shift-right-arithmetic shift-right-logical sign sine sinh sqrt subtract tan tanh while xor"
+    "abs acos acosh add add-dependency and asin asinh atan2 atanh cbrt ceil copy cosh cosine count-leading-zeros"
+    " divide domain erf exponential exponential-minus-one floor log log-plus-one logistic maximum minimum mulhi"
+    " multiply negate not opt-barrier or popcnt power remainder reverse round-nearest-afz round-nearest-even rsqrt"
+    " shift-left shift-right-arithmetic shift-right-logical sign sine sinh sqrt subtract tan tanh while xor"
 ).split()
 _COMPONENT = {"c64": "f32", "c128": "f64"}
 _COMPLEX = {"f32": "c64", "f64": "c128"}
@@ -32,8 +32,7 @@ def infer_shape(
 ) -> Shape | None:
     """Return the shape that operands and attributes imply; None if it must be written."""
     if opcode in _CALLING:
-        called = computations.get(attributes.get(_CALLING[opcode], ""))
-        return called.root.shape if called else None
+        return computations[_called(attributes)].root.shape
     rule = _RULES.get(opcode)
     return rule(operands, attributes) if rule else None
 
@@ -41,6 +40,12 @@ def infer_shape(
 def can_infer(opcode: str) -> bool:
     """Whether a shape may be left out for this opcode."""
     return opcode in _RULES or opcode in _CALLING
+
+
+def _called(attributes: Mapping[str, Any]) -> str:
+    """Return the computation whose result is that of a call or a conditional."""
+    branches = attributes.get("branch_computations") or (attributes.get("true_computation"),)
+    return str(attributes.get("to_apply") or branches[0])
 
 
 def _same_as(position: int) -> Callable[[list[Shape], Mapping[str, Any]], Shape | None]:
@@ -85,7 +90,23 @@ def _element(operands: list[Shape], attributes: Mapping[str, Any]) -> Shape | No
     shape, index = operands[0], attributes["index"]
     if not isinstance(shape, TupleShape) or not 0 <= index < len(shape.elements):
         return None
-    return shape.elements[index]
+    element: Shape = shape.elements[index]
+    return element
+
+
+def _dot(operands: list[Shape], attributes: Mapping[str, Any]) -> Shape | None:
+    """Infer ``dot``: batch dimensions, then what is free on the left, then on the right."""
+    lhs, rhs = operands
+    if not isinstance(lhs, ArrayShape) or not isinstance(rhs, ArrayShape) or lhs.dtype != rhs.dtype:
+        return None
+    batch = attributes.get("lhs_batch_dims", ())
+    lhs_used = (*attributes.get("lhs_contracting_dims", ()), *batch)
+    rhs_used = (*attributes.get("rhs_contracting_dims", ()), *attributes.get("rhs_batch_dims", ()))
+    if not {*lhs_used} <= {*range(lhs.rank)} or not {*rhs_used} <= {*range(rhs.rank)}:
+        return None
+    free = [size for i, size in enumerate(lhs.dimensions) if i not in lhs_used]
+    free += [size for i, size in enumerate(rhs.dimensions) if i not in rhs_used]
+    return ArrayShape(lhs.dtype, (*(lhs.dimensions[i] for i in batch), *free))
 
 
 def _transpose(operands: list[Shape], attributes: Mapping[str, Any]) -> Shape | None:
@@ -102,7 +123,7 @@ def _scalar(name: str) -> Callable[[list[Shape], Mapping[str, Any]], Shape | Non
     return lambda operands, attributes: ArrayShape(DTYPES[name])
 
 
-_CALLING = {"call": "to_apply"}
+_CALLING = ("call", "conditional")
 _RULES: dict[str, Callable[[list[Shape], Mapping[str, Any]], Shape | None]] = {
     **dict.fromkeys(_SAME_AS_FIRST, _same_as(0)),
     "abs": _component,
@@ -110,6 +131,7 @@ _RULES: dict[str, Callable[[list[Shape], Mapping[str, Any]], Shape | None]] = {
     "clamp": _same_as(1),
     "compare": _with_dtype("pred"),
     "complex": _complex,
+    "dot": _dot,
     "get-dimension-size": _scalar("s32"),
     "get-tuple-element": _element,
     "imag": _component,

@@ -190,6 +190,4 @@ def _classify(group: str, value: str) -> tuple[str, str]:
     return group, value
 
 
-_WORD_KINDS = (
-    dict.fromkeys(TYPE_WORDS, "type") | dict.fromkeys(KEYWORDS, "keyword") | {"nan": "float", "inf": "float"}
-)
+_WORD_KINDS = dict.fromkeys(TYPE_WORDS, "type") | dict.fromkeys(KEYWORDS, "keyword") | {"nan": "float", "inf": "float"}

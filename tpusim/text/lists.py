@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-def take_list(lexer: Lexer, item: Callable[[Lexer], Item], brackets: str = "{}", separator: str = ",") -> tuple[Item, ...]:
+def take_list(
+    lexer: Lexer, item: Callable[[Lexer], Item], brackets: str = "{}", separator: str = ","
+) -> tuple[Item, ...]:
     """Return the items between two brackets, each read by ``item``; there may be none."""
-    opening, closing = brackets
+    opening, closing = brackets[0], brackets[1]
     lexer.take(opening, f"'{opening}'")
     items: list[Item] = []
     if lexer.kind != closing:

@@ -18,7 +18,7 @@ from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, shape_text
 from tpusim.text.literal_values import MANTISSA_BITS, array_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tpusim.shapes.dtype import DType
     from tpusim.text.lexer import Lexer
@@ -66,6 +66,23 @@ def take_literal(lexer: Lexer, shape: Shape) -> Literal:
         return Literal(ELIDED, elided=True)
     text = _take_text(lexer, shape)
     return Literal(text, elided="..." in text)
+
+
+def take_shaped_literal(lexer: Lexer, take_shape: Callable[[Lexer], Shape]) -> None:
+    """Read ``shape literal``, or a tuple of them in parentheses, in a loop so that depth costs no recursion."""
+    depth = 0
+    while True:
+        if lexer.accept("("):
+            depth += 1
+            if lexer.kind != ")":
+                continue
+        else:
+            take_literal(lexer, take_shape(lexer))
+        while depth and lexer.accept(")"):
+            depth -= 1
+        if not depth:
+            return
+        lexer.take(",", "',' or ')' in a tuple of literals")
 
 
 def literal_values(literal: Literal, shape: Shape) -> Any:

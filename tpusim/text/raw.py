@@ -12,7 +12,7 @@ from tpusim.text.lists import take_boolean, take_integers, take_list
 from tpusim.text.strings import take_string
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tpusim.text.lexer import Lexer
 
@@ -24,23 +24,23 @@ _REDUCTIONS = ("sum", "max", "min")
 
 
 def take_fields(
-    lexer: Lexer, readers: dict[str, Callable[[Lexer], object]], required: frozenset[str] = frozenset()
-) -> None:
-    """Read ``{key=value key=value}``, with commas between or without, each key at most once."""
+    lexer: Lexer, readers: Mapping[str, Callable[[Lexer], object]], required: frozenset[str] = frozenset()
+) -> dict[str, object]:
+    """Read ``{key=value key=value}``, with commas between or without, each key at most once; return the values."""
     start = lexer.start
     lexer.take("{", "'{'")
-    seen: set[str] = set()
+    values: dict[str, object] = {}
     while lexer.kind != "}":
         lexer.accept(",")
         place = lexer.start
         key = lexer.take("attribute", "a field (name=value) or '}'")
-        if key not in readers or key in seen:
+        if key not in readers or key in values:
             lexer.fail(f"expected each of {', '.join(readers)} at most once, found {key!r}", place)
-        seen.add(key)
-        readers[key](lexer)
-    if required - seen:
-        lexer.fail(f"field {min(required - seen)!r} is missing", start)
+        values[key] = readers[key](lexer)
+    if required - values.keys():
+        lexer.fail(f"field {min(required - values.keys())!r} is missing", start)
     lexer.take("}", "'}'")
+    return values
 
 
 def take_int32(lexer: Lexer) -> int:
@@ -184,7 +184,7 @@ def _take_metadata_list(lexer: Lexer) -> None:
 
 
 def _take_array_sharding(lexer: Lexer) -> None:
-    """Read ``{devices=[2,1]<=[2] last_tile_dims={manual}}``, ``{replicated}``, ``{mesh[...], [...]}`` and their like."""
+    """Read ``{devices=[2,1]<=[2] last_tile_dims={manual}}``, ``{replicated}``, ``{mesh[...], [...]}`` or alike."""
     start = lexer.start
     lexer.take("{", "'{'")
     if lexer.value in ("mesh", "maximal_mesh") and lexer.kind == "identifier":

@@ -112,9 +112,7 @@ def take_operand_aliases(lexer: Lexer) -> tuple[OperandAlias, ...]:
 
 def show_operand_aliases(aliases: tuple[OperandAlias, ...]) -> str:
     """Return ``{{0}: (1, {}), ...}``."""
-    return _braced(
-        f"{show_integers(a.output_index)}: ({a.operand}, {show_integers(a.operand_index)})" for a in aliases
-    )
+    return _braced(f"{show_integers(a.output_index)}: ({a.operand}, {show_integers(a.operand_index)})" for a in aliases)
 
 
 def take_parameter_aliases(lexer: Lexer) -> tuple[ParameterAlias, ...]:

@@ -7,6 +7,9 @@ import msgspec
 CORE = "core"
 """The row of the core: its records follow each other and never overlap."""
 
+SPARSECORE = "sparsecore"
+"""The row of calls that run beside the core."""
+
 
 class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     """One execution of one step on one row of the time line.
@@ -43,6 +46,11 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     def total_ps(self) -> int:
         """Length of all executions, in picoseconds."""
         return (self.end_ps - self.start_ps) * self.count
+
+
+def is_kernel(record: Record) -> bool:
+    """Tell whether a record is the run of a kernel, not of a scalar instruction, a wait or a transfer."""
+    return bool(record.units) and record.row in (CORE, SPARSECORE) and not {"scalar", "ici"} & record.units.keys()
 
 
 class Repeat(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,75 @@
+"""Lowered programs: walking them, and their text form."""
+
+from __future__ import annotations
+
+import pytest
+
+from tpusim.errors import ProgramError
+from tpusim.program.buffers import Buffer, peak_bytes
+from tpusim.program.module import Program, load_program, save_program, walk
+from tpusim.program.steps import Branch, Call, Copy, Kernel, Loop, Wait
+from tpusim.program.work import Matmul, Stream, Work
+
+KERNEL = Kernel(name="k", opcode="fusion", work=Work(matmuls=(Matmul(1.0, 2.0),)), streams=(Stream("a", "hbm", 8.0),))
+PROGRAM = Program(
+    name="p",
+    chip="v5e",
+    steps=(
+        Copy(name="c", opcode="copy-start", n_bytes=64.0),
+        Loop(name="l", opcode="while", trips=3, condition=(KERNEL,), body=(KERNEL, Wait(name="w", opcode="copy-done"))),
+        Branch(name="b", opcode="conditional", taken=1, branches=((), (KERNEL,))),
+        Call(name="f", opcode="call", body=(KERNEL,)),
+    ),
+    buffers=(Buffer(name="x", n_bytes=4, space="hbm", kind="temporary", first=0, last=1),),
+    warnings=("look out",),
+)
+
+
+def test_saved_program_reads_back_equal(tmp_path):
+    """All kinds of step survive the text form."""
+    save_program(PROGRAM, tmp_path / "p.program.json")
+    assert load_program(tmp_path / "p.program.json") == PROGRAM
+
+
+def test_text_form_leaves_defaults_out(tmp_path):
+    """A program written by hand states only what matters."""
+    path = tmp_path / "p.program.json"
+    path.write_text('{"name": "p", "chip": "v5e", "steps": [{"type": "Kernel", "name": "k", "opcode": "add"}]}')
+    assert load_program(path).steps == (Kernel(name="k", opcode="add"),)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"name": 1}', '{"name": "p", "chip": "v5e", "steps": [{"type": "Nope"}]}'])
+def test_bad_text_form_is_a_program_error(tmp_path, text):
+    """What is not a program is refused with the path of the file."""
+    path = tmp_path / "p.program.json"
+    path.write_text(text)
+    with pytest.raises(ProgramError, match=r"p\.program\.json: not a lowered program"):
+        load_program(path)
+
+
+def test_walk_counts_executions():
+    """A condition runs once more than its body; only the branch taken is walked."""
+    counts = [count for step, count in walk(PROGRAM.steps) if step is KERNEL]
+    assert counts == [4, 3, 1, 1]
+
+
+def buffer(n_bytes: int, first: int, last: int) -> Buffer:
+    """Return a temporary in HBM."""
+    return Buffer(name="b", n_bytes=n_bytes, space="hbm", kind="temporary", first=first, last=last)
+
+
+def test_peak_counts_both_ends_of_a_life():
+    """A buffer whose last position is another's first overlaps it."""
+    assert peak_bytes([buffer(10, 0, 1), buffer(5, 1, 2), buffer(7, 3, 4)]) == 15
+
+
+def test_peak_agrees_with_counting_every_position():
+    """The sweep agrees with the definition: the largest sum over all positions."""
+    buffers = [buffer(7 * i % 11 + 1, i % 5, i % 5 + i % 3) for i in range(40)]
+    definition = max(sum(b.n_bytes for b in buffers if b.first <= at <= b.last) for at in range(10))
+    assert peak_bytes(buffers) == definition
+
+
+def test_peak_of_nothing_is_zero():
+    """No buffers, no bytes."""
+    assert peak_bytes([]) == 0

@@ -1,0 +1,217 @@
+"""Instructions token by token: everything that the grammar allows, with the exact place of what is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tpusim.errors import did_you_mean
+from tpusim.ir.attributes import ComputationName
+from tpusim.ir.module import Instruction, Literal
+from tpusim.ir.ops import OPERATIONS, Operation, find_operation
+from tpusim.shapes.shape import TupleShape
+from tpusim.text.attributes import take_attributes
+from tpusim.text.checks import find_check
+from tpusim.text.inference import can_infer, infer_shape
+from tpusim.text.literals import take_literal
+from tpusim.text.scope import ComputationScope
+
+if TYPE_CHECKING:
+    from tpusim.shapes.shape import Shape
+    from tpusim.text.lexer import Lexer
+
+_MOST_PARAMETERS = 1 << 31
+
+
+class NestingScope(ComputationScope):
+    """A computation whose attributes may hold whole computations in braces."""
+
+    def take_computation(self, lexer: Lexer) -> ComputationName:
+        """Read the name of a computation, or read one in braces and name it as XLA does."""
+        if lexer.kind != "{":
+            return super().take_computation(lexer)
+        self.module.enter(lexer)
+        scope = NestingScope(self.module)
+        take_body(lexer, scope)
+        name = self.module.fresh_name("_", self.module.computations)
+        self.module.computations[name] = scope.finish(lexer, name)
+        self.module.leave()
+        return ComputationName(name)
+
+
+def take_body(lexer: Lexer, scope: ComputationScope) -> None:
+    """Read ``{ instruction... }``, at least one."""
+    lexer.take("{", "'{' before the instructions")
+    take_instruction(lexer, scope)
+    while lexer.kind != "}":
+        take_instruction(lexer, scope)
+    lexer.advance()
+
+
+def take_instruction(lexer: Lexer, scope: ComputationScope) -> None:
+    """Read ``[ROOT] name = [shape] opcode(operands), attributes`` into ``scope``.
+
+    Raises:
+        ProgramError: The text is no instruction, or one that cannot stand here.
+    """
+    root_place = lexer.start
+    is_root = lexer.kind == "keyword" and lexer.value == "ROOT"
+    if is_root:
+        lexer.advance()
+    place = lexer.start
+    name = lexer.take_word("the name of an instruction")
+    lexer.take("=", f"'=' after the name {name!r}")
+    if is_root and scope.root_name is not None:
+        lexer.fail("a computation has only one ROOT", root_place)
+    take_right_side(lexer, scope, name, place)
+    if is_root:
+        scope.root_name = name
+
+
+def take_right_side(lexer: Lexer, scope: ComputationScope, name: str, place: int, nested: bool = False) -> str:
+    """Read what follows ``name =`` and add the instruction; return its name.
+
+    A nested instruction has neither name nor attributes, since the comma after it belongs to the one around it.
+    """
+    shape = scope.take_shape(lexer) if shape_follows(lexer) else None
+    opcode_place = lexer.start
+    operation = _take_opcode(lexer)
+    if shape is None and not can_infer(operation.name):
+        lexer.fail(f"the shape of {operation.name!r} must be written before it", opcode_place)
+    operands, immediate = _take_arguments(lexer, scope, operation, shape)
+    attributes: dict[str, Any] = {}
+    if not nested:
+        attributes = take_attributes(lexer, operation, scope)
+    elif operation.required:
+        lexer.fail(f"{operation.name!r} needs attributes, so it cannot be nested", opcode_place)
+    if shape is None:
+        shape = _inferred(lexer, scope, operation, operands, attributes, opcode_place)
+    name = name or scope.module.fresh_name(f"{operation.name}.anon", scope.names)
+    instruction = Instruction(name, shape, operation.name, operands, attributes, immediate)
+    _check(lexer, scope, instruction, opcode_place)
+    return scope.add(lexer, instruction, place)
+
+
+def shape_follows(lexer: Lexer) -> bool:
+    """Whether a shape begins at the token at hand."""
+    if lexer.kind in ("type", "("):
+        return True
+    return lexer.kind == "identifier" and lexer.value == "b" and lexer.peek() == "("
+
+
+def _take_opcode(lexer: Lexer) -> Operation:
+    """Read an opcode, the short form of an asynchronous one included."""
+    place = lexer.start
+    opcode = lexer.take("identifier", "a shape or an opcode")
+    operation = find_operation(opcode)
+    if operation is None:
+        lexer.fail(f"unknown opcode {opcode!r}{did_you_mean(opcode, OPERATIONS)}", place)
+    return operation
+
+
+def _take_arguments(
+    lexer: Lexer, scope: ComputationScope, operation: Operation, shape: Shape | None
+) -> tuple[tuple[str, ...], int | Literal | None]:
+    """Read what stands in parentheses: operands, the number of a parameter or the literal of a constant."""
+    place = lexer.start
+    lexer.take("(", f"'(' after {operation.name!r}")
+    if operation.name == "parameter":
+        return (), _take_parameter_number(lexer)
+    if operation.name == "constant":
+        assert shape is not None
+        literal = take_literal(lexer, shape)
+        lexer.take(")", "')' after the literal")
+        return (), literal
+    operands = _take_operands(lexer, scope)
+    if not operation.accepts_count(len(operands)):
+        lexer.fail(f"{operation.name!r} takes {_count_text(operation)}, found {len(operands)}", place)
+    return operands, None
+
+
+def _take_parameter_number(lexer: Lexer) -> int:
+    """Read the number of a parameter."""
+    place = lexer.start
+    number = lexer.take_integer("the number of a parameter")
+    if not 0 <= number < _MOST_PARAMETERS:
+        lexer.fail("the number of a parameter is not negative and fits 31 bits", place)
+    lexer.take(")", "')' after the number of a parameter")
+    return number
+
+
+def _take_operands(lexer: Lexer, scope: ComputationScope) -> tuple[str, ...]:
+    """Read operands up to the parenthesis; XLA lets a comma stand after the last."""
+    operands: list[str] = []
+    while lexer.kind != ")":
+        operands.append(_take_operand(lexer, scope))
+        if not lexer.accept(","):
+            break
+    lexer.take(")", "',' or ')' in the list of operands")
+    return tuple(operands)
+
+
+def _take_operand(lexer: Lexer, scope: ComputationScope) -> str:
+    """Read ``[shape] name``, or an instruction in its place."""
+    place = lexer.start
+    shape = scope.take_shape(lexer) if shape_follows(lexer) else None
+    if shape is not None and scope.makes_parameters and lexer.kind in (",", ")"):
+        return scope.find_operand(lexer, "", shape, place)
+    if lexer.kind == "identifier" and lexer.peek() == "(":
+        lexer.jump(place)
+        scope.module.enter(lexer)
+        name = take_right_side(lexer, scope, "", place, nested=True)
+        scope.module.leave()
+        return name
+    name_place = lexer.start
+    name = lexer.take_word("an operand")
+    if lexer.kind != "#":
+        return scope.find_operand(lexer, name, shape, name_place)
+    return _take_elements(lexer, scope, scope.find_operand(lexer, name, None, name_place), name_place)
+
+
+def _take_elements(lexer: Lexer, scope: ComputationScope, name: str, place: int) -> str:
+    """Read ``#0#1`` after an operand: elements of the tuple, taken out by instructions made for it."""
+    while lexer.accept("#"):
+        shape = scope.by_name[name].shape
+        index = lexer.take_integer("the number of a tuple's element")
+        if not isinstance(shape, TupleShape) or not 0 <= index < len(shape.elements):
+            lexer.fail(f"{name!r} of shape {shape} has no element {index}", place)
+        element = f"{name}_{index}"
+        if element not in scope.names:
+            taken = Instruction(element, shape.elements[index], "get-tuple-element", (name,), {"index": index})
+            scope.add(lexer, taken, place)
+        name = element
+    return scope.names[name]
+
+
+def _inferred(
+    lexer: Lexer,
+    scope: ComputationScope,
+    operation: Operation,
+    operands: tuple[str, ...],
+    attributes: dict[str, Any],
+    place: int,
+) -> Shape:
+    """Return the shape that the text left out."""
+    shapes = [scope.by_name[name].shape for name in operands]
+    shape = infer_shape(operation.name, shapes, attributes, scope.computations)
+    if shape is None:
+        lexer.fail(f"the shape of {operation.name!r} does not follow from its operands; write it before", place)
+    return shape
+
+
+def _check(lexer: Lexer, scope: ComputationScope, instruction: Instruction, place: int) -> None:
+    """Apply the check of the opcode."""
+    check = find_check(instruction.opcode)
+    if check is None:
+        return
+    operands = tuple(scope.by_name[name] for name in instruction.operands)
+    message = check(instruction, operands, scope)
+    if message is not None:
+        lexer.fail(message, place)
+
+
+def _count_text(operation: Operation) -> str:
+    """Return how many operands an operation takes, in words."""
+    fewest, most = operation.fewest_operands, operation.most_operands
+    if most is None:
+        return f"at least {fewest} operands"
+    return f"{fewest} operand{'s' if fewest != 1 else ''}"

@@ -1,0 +1,222 @@
+"""Instructions that stand on one line as XLA prints them, read at once.
+
+Nearly every line of a program is one. A regular expression takes it apart; shapes, attributes and literals that have
+been seen before come out of dicts. A line that misses a dict is read again once the dict has been filled by the
+ordinary readers; a line that is unusual or wrong is left to ``instructions.py``, which knows the whole grammar.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from tpusim.errors import ProgramError
+from tpusim.ir.module import Instruction, Literal
+from tpusim.ir.ops import Operation, find_operation
+from tpusim.shapes.notation import parse_shape_prefix
+from tpusim.text.attributes import Kind, attribute_kind
+from tpusim.text.checks import find_check
+from tpusim.text.lexer import KEYWORDS, TYPE_WORDS, Lexer
+from tpusim.text.literals import take_literal
+from tpusim.text.scope import ComputationScope, ModuleScope
+
+if TYPE_CHECKING:
+    from tpusim.ir.attributes import ComputationName, InstructionName
+    from tpusim.shapes.shape import Shape
+
+_RESERVED = "|".join(sorted(TYPE_WORDS | KEYWORDS | {"nan", "inf"}))
+_REST = (
+    r"([A-Za-z_][A-Za-z0-9_.-]*+) = "
+    # A shape has no blank inside, or is a tuple: it ends at the first ')' before a blank.
+    r"([a-z][^ \n]*+|\((?:[^)\n]++|\)(?! ))*+\)) "
+    r"([a-z][a-z0-9-]*+)\(([^()\n]*+)\)(.*)\n"
+)
+_LINES: Final = {
+    "%": re.compile(r"  (ROOT )?+%" + _REST),
+    "": re.compile(rf"  (ROOT )?+(?!(?:{_RESERVED})[^A-Za-z0-9_.-])" + _REST),
+}
+_FIRST_NAME = re.compile(r"\n  (?:ROOT )?(%?)[A-Za-z_]")
+_INDEX_COMMENT = re.compile(r"/\*index=\d+\*/")
+_PARAMETER_NUMBER = re.compile(r"[0-9]{1,9}")
+_INSIDE = r"""[^{}"'\n]++|"(?:[^"\\\n]++|\\.)*+\""""
+_BRACES = reduce(lambda inner, _: rf"\{{(?:{_INSIDE}|{inner})*+\}}", range(6), rf"\{{(?:{_INSIDE})*+\}}")
+_ATTRIBUTE = re.compile(rf""", ([a-z_-]++)=({_BRACES}|"(?:[^"\\\n]++|\\.)*+"|[^,{{}}"' \n]++)(?=,|\Z)""")
+_NO_IMMEDIATE, _NUMBER, _LITERAL = range(3)
+
+
+class _Row:
+    """What the lines of one opcode share, and what has been seen on them."""
+
+    __slots__ = ("attributes", "check", "fewest", "immediate", "immediates", "most", "opcode", "operation")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.opcode = operation.name
+        self.fewest = operation.fewest_operands
+        self.most = sys.maxsize if operation.most_operands is None else operation.most_operands
+        self.check = find_check(operation.name)
+        self.immediate = {"parameter": _NUMBER, "constant": _LITERAL}.get(operation.name, _NO_IMMEDIATE)
+        self.attributes: dict[str, dict[str, Any]] = {}
+        self.immediates: dict[Any, int | Literal] = {}
+
+
+class _NotShared(Exception):
+    """Attributes name something of their own computation, so that equal text elsewhere means another thing."""
+
+
+class _SharedScope(ModuleScope):
+    """The view of a module in which attributes may name computations but no instructions."""
+
+    def __init__(self, module: ModuleScope) -> None:
+        super().__init__(module.source)
+        self.computations = module.computations
+
+    def take_computation(self, lexer: Lexer) -> ComputationName:
+        """Read the name of a computation, but not a computation in braces."""
+        if lexer.kind == "{":
+            raise _NotShared
+        return super().take_computation(lexer)
+
+    def take_instruction_name(self, lexer: Lexer) -> InstructionName:
+        """Refuse: the name means something in its own computation only."""
+        raise _NotShared
+
+
+class LineReader:
+    """Reads ordinary lines of one module, all of which have ``%`` before names, or none."""
+
+    def __init__(self, module: ModuleScope) -> None:
+        self._module = module
+        self._rows: dict[str, _Row] = {}
+        self._scope = _SharedScope(module)
+        self._values: dict[tuple[Kind, str], Any] = {}
+        first = _FIRST_NAME.search(module.source.text)
+        self.sigil = first[1] if first else "%"
+
+    def read(self, scope: ComputationScope, position: int) -> int:
+        """Read ordinary lines from ``position`` on into ``scope``; return where the first that is not one begins."""
+        text, shapes, rows = self._module.source.text, self._module.shapes, self._rows
+        match_line, skip, separator = _LINES[self.sigil].match, len(self.sigil), ", " + self.sigil
+        names, by_name, offsets = scope.names, scope.by_name, scope.offsets
+        name_of, instruction_of = names.__getitem__, by_name.__getitem__
+        while True:
+            match = match_line(text, position)
+            if match is None:
+                return position
+            root, name, shape_text, opcode, arguments, tail = match.groups()
+            if "/" in arguments:
+                arguments = _INDEX_COMMENT.sub("", arguments)
+            try:
+                shape, row = shapes[shape_text], rows[opcode]
+                attributes = row.attributes[tail].copy()
+                operands: tuple[str, ...] = ()
+                immediate = None
+                if row.immediate == _NO_IMMEDIATE:
+                    if arguments:
+                        operands = tuple(map(name_of, arguments[skip:].split(separator)))
+                elif row.immediate == _NUMBER:
+                    immediate = row.immediates[arguments]
+                else:
+                    immediate = row.immediates[shape_text, arguments]
+            except KeyError:
+                if not self._learn(scope, match, arguments):
+                    return position
+                continue
+            instruction = Instruction(name, shape, row.opcode, operands, attributes, immediate)
+            if name in names or not row.fewest <= len(operands) <= row.most:
+                return position
+            if row.check is not None and row.check(instruction, tuple(map(instruction_of, operands)), scope):
+                return position
+            if root:
+                if scope.root_name is not None:
+                    return position
+                scope.root_name = name
+            names[name] = name
+            by_name[name] = instruction
+            offsets.append(match.start(2) - skip)
+            position = match.end()
+
+    def _learn(self, scope: ComputationScope, match: re.Match[str], arguments: str) -> bool:
+        """Fill the dicts with what is new on a line; return whether it now can be read at once."""
+        try:
+            row = self._learn_row(match[4])
+            if row is None or not self._operands_are_known(scope, row, arguments):
+                return False
+            shape = self._learn_shape(match)
+            if shape is None or not self._learn_immediate(row, shape, match):
+                return False
+            return match[6] in row.attributes or self._learn_attributes(row, match)
+        except (ProgramError, _NotShared):
+            # The full reader will find the same fault and its place, or read what is only unusual.
+            return False
+
+    def _learn_row(self, opcode: str) -> _Row | None:
+        """Return the row of an opcode."""
+        if opcode not in self._rows:
+            operation = find_operation(opcode)
+            if operation is None:
+                return None
+            self._rows[opcode] = _Row(operation)
+        return self._rows[opcode]
+
+    def _operands_are_known(self, scope: ComputationScope, row: _Row, arguments: str) -> bool:
+        """Whether all operands are names of this computation, written with ``%`` if the others are."""
+        if row.immediate != _NO_IMMEDIATE or not arguments:
+            return True
+        skip = len(self.sigil)
+        return arguments.startswith(self.sigil) and all(
+            name in scope.names for name in arguments[skip:].split(", " + self.sigil)
+        )
+
+    def _learn_shape(self, match: re.Match[str]) -> Shape | None:
+        """Return the shape on a line, which must end where the line's pattern thinks."""
+        text, shapes = match[3], self._module.shapes
+        if text not in shapes:
+            shape, end = parse_shape_prefix(match.string, match.start(3), self._module.source)
+            if end != match.end(3):
+                return None
+            shapes[text] = shape
+        return shapes[text]
+
+    def _learn_immediate(self, row: _Row, shape: Shape, match: re.Match[str]) -> bool:
+        """Read the number of a parameter or the literal of a constant."""
+        text = match[5]
+        if row.immediate == _NUMBER:
+            if _PARAMETER_NUMBER.fullmatch(text):
+                row.immediates[text] = int(text)
+            return text in row.immediates
+        if row.immediate == _LITERAL and (match[3], text) not in row.immediates:
+            lexer = Lexer(self._module.source, match.start(5))
+            literal = take_literal(lexer, shape)
+            row.immediates[match[3], text] = literal
+            return lexer.start == match.end(5)
+        return True
+
+    def _learn_attributes(self, row: _Row, match: re.Match[str]) -> bool:
+        """Read the attributes on a line, which must end with the line."""
+        tail, begin = match[6], match.start(6)
+        attributes: dict[str, Any] = {}
+        position = 0
+        while position < len(tail):
+            found = _ATTRIBUTE.match(tail, position)
+            if found is None or found[1] in attributes or not row.operation.allows(found[1]):
+                return False
+            kind = attribute_kind(row.opcode, found[1])
+            attributes[found[1]] = self._learn_value(kind, found[2], begin + found.start(2))
+            position = found.end()
+        if not row.operation.required <= attributes.keys():
+            return False
+        row.attributes[tail] = attributes
+        return True
+
+    def _learn_value(self, kind: Kind, text: str, place: int) -> Any:
+        """Return the value of an attribute from its text; raise if that is not all there is to it."""
+        key = kind, text
+        if key not in self._values:
+            lexer = Lexer(self._module.source, place)
+            self._values[key] = kind.read(lexer, self._scope)
+            if lexer.previous_end != place + len(text):
+                raise _NotShared
+        return self._values[key]

@@ -1,0 +1,237 @@
+"""HLO text to ``ir.Module``.
+
+The first line, the tables and the frames of computations are read token by token; the instructions inside by ``lines``
+where they are ordinary, by ``instructions`` where they are not. Both ways give the same module.
+
+Source: XLA, the HLO text format.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tpusim.errors import ProgramError
+from tpusim.ir.module import Computation, Module
+from tpusim.shapes.shape import Shape, TupleShape, shape_text
+from tpusim.text.attributes import take_module_attributes
+from tpusim.text.checks import compatible
+from tpusim.text.instructions import NestingScope, shape_follows, take_body, take_instruction, take_right_side
+from tpusim.text.lexer import Lexer
+from tpusim.text.lines import LineReader
+from tpusim.text.lists import take_list
+from tpusim.text.printer import signature_text
+from tpusim.text.scope import ModuleScope
+from tpusim.text.strings import take_string
+from tpusim.text.tables import take_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.source import SourceText
+
+_ORDINARY_SIGNATURE = re.compile(r"(\((?:[^/\n{}\"'#]++|/\*index=[0-9]++\*/)*+)\{\n")
+
+
+def parse_module(source: SourceText, *, careful: bool = False) -> Module:
+    """Read a module, or a text that is a single instruction, from HLO text.
+
+    ``careful`` reads every line token by token, which is several times slower and gives the same module.
+
+    Raises:
+        ProgramError: The text is not an HLO module; says what is wrong and where.
+    """
+    _refuse_binary(source)
+    with _collector_paused():
+        return _ModuleReader(source, careful).read()
+
+
+def _refuse_binary(source: SourceText) -> None:
+    """Refuse a text without content, or with NUL bytes in it."""
+    nul = source.text.find("\0")
+    if nul >= 0:
+        raise ProgramError("this is not HLO text: it holds NUL bytes", source.span(nul))
+    if not source.text.strip():
+        raise ProgramError("the text is empty; expected an HLO module ('HloModule name ...')", source.span(0))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the cyclic garbage collector from walking a growing module again and again; it has no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class _ModuleReader:
+    """Reads one module."""
+
+    def __init__(self, source: SourceText, careful: bool) -> None:
+        self._source = source
+        self._scope = ModuleScope(source)
+        self._lines = None if careful else LineReader(self._scope)
+        self._entry_name: str | None = None
+
+    def read(self) -> Module:
+        """Read the whole text."""
+        lexer = Lexer(self._source)
+        if lexer.kind == "keyword" or lexer.peek() == "{":
+            return self._read_module(lexer)
+        return self._read_instruction(lexer)
+
+    def _read_module(self, lexer: Lexer) -> Module:
+        """Read the first line, if there is one, the tables and the computations."""
+        name, attributes = "", {}
+        start = lexer.start
+        if lexer.value == "HloModule":
+            lexer.advance()
+            name = lexer.take_word("the name of the module")
+            attributes = take_module_attributes(lexer, self._scope)
+        tables = take_tables(lexer)
+        last = self._read_computation(lexer)
+        while lexer.kind != "end":
+            last = self._read_computation(lexer)
+        entry_name = self._entry_name or last
+        self._check_aliases(lexer, attributes, self._scope.computations[entry_name].root.shape, start)
+        self._check_async_callers(lexer)
+        computations = tuple(self._scope.computations.values())
+        return Module(name or f"module_{entry_name}", computations, entry_name, attributes, tables, self._source)
+
+    def _read_instruction(self, lexer: Lexer) -> Module:
+        """Read a text that is one instruction, named or not; XLA calls what has no name ``_``."""
+        scope = NestingScope(self._scope)
+        scope.makes_parameters = True
+        if shape_follows(lexer):
+            take_right_side(lexer, scope, "_", lexer.start)
+        else:
+            take_instruction(lexer, scope)
+        if lexer.kind != "end":
+            lexer.fail(f"expected the end after one instruction, found {lexer.shown()}; is 'HloModule' missing?")
+        entry = scope.finish(lexer, self._scope.fresh_name("_", self._scope.computations))
+        self._scope.computations[entry.name] = entry
+        computations = tuple(self._scope.computations.values())
+        return Module("_", computations, entry.name, {"is_scheduled": True}, {}, self._source)
+
+    def _read_computation(self, lexer: Lexer) -> str:
+        """Read ``[ENTRY] name [signature] { instructions } [, execution_thread="..."]``; return its name."""
+        entry_place = lexer.start
+        is_entry = lexer.kind == "keyword" and lexer.value == "ENTRY"
+        if is_entry:
+            lexer.advance()
+        name_place = lexer.start
+        name = lexer.take_word("the name of a computation")
+        scope = NestingScope(self._scope)
+        signature, signature_place = self._read_head_and_body(lexer, scope)
+        computation = scope.finish(lexer, name, self._take_thread(lexer))
+        if signature is not None and signature != signature_text(computation) + " ":
+            self._check_signature(computation, signature_place)
+        if name in self._scope.computations:
+            lexer.fail(f"computation {name!r} is already defined", name_place)
+        if is_entry and self._entry_name is not None:
+            lexer.fail(f"a module has only one ENTRY, which is {self._entry_name!r}", entry_place)
+        if is_entry:
+            self._entry_name = name
+        self._scope.computations[name] = computation
+        return name
+
+    def _read_head_and_body(self, lexer: Lexer, scope: NestingScope) -> tuple[str | None, int]:
+        """Read from the signature to the closing brace; return the signature's text, if there is one, and place."""
+        place = lexer.start
+        if self._lines is None:
+            signature = "" if lexer.kind == "(" else None
+            if signature is not None:
+                _take_signature(lexer)
+            take_body(lexer, scope)
+            return signature, place
+        signature = None
+        if lexer.kind == "(":
+            ordinary = _ORDINARY_SIGNATURE.match(lexer.text, place)
+            signature = ordinary[1] if ordinary else ""
+            if ordinary:
+                self._read_body(lexer, scope, ordinary.end())
+                return signature, place
+            _take_signature(lexer)
+        begin = lexer.end
+        if lexer.kind != "{":
+            lexer.fail(f"expected '{{' before the instructions, found {lexer.shown()}")
+        self._read_body(lexer, scope, begin + 1 if lexer.text.startswith("\n", begin) else begin)
+        return signature, place
+
+    def _read_body(self, lexer: Lexer, scope: NestingScope, position: int) -> None:
+        """Read instructions from ``position`` on, and the closing brace."""
+        assert self._lines is not None
+        while True:
+            lexer.jump(self._lines.read(scope, position))
+            if lexer.kind == "}" and scope.names:
+                lexer.advance()
+                return
+            take_instruction(lexer, scope)
+            position = lexer.previous_end
+            position += lexer.text.startswith("\n", position)
+
+    def _take_thread(self, lexer: Lexer) -> str:
+        """Read ``, execution_thread="..."`` after a computation."""
+        if lexer.kind != ",":
+            return "main"
+        lexer.advance()
+        place = lexer.start
+        if lexer.take("attribute", "execution_thread=") != "execution_thread":
+            lexer.fail("expected execution_thread=, the only attribute of a computation", place)
+        return take_string(lexer)
+
+    def _check_signature(self, computation: Computation, place: int) -> None:
+        """Read a signature that is not the one that we would print; its result must be that of the root."""
+        lexer = Lexer(self._source, place)
+        result, place = _take_signature(lexer)
+        if not compatible(result, computation.root.shape):
+            lexer.fail(f"the root of {computation.name!r} has the shape {shape_text(computation.root.shape)}", place)
+
+    def _check_aliases(self, lexer: Lexer, attributes: dict[str, Any], result: Shape, place: int) -> None:
+        """Refuse ``input_output_alias`` of parts of the result that do not exist, or of one part twice."""
+        seen = set()
+        for alias in attributes.get("input_output_alias", ()):
+            if not _has_part(result, alias.output_index) or alias.output_index in seen:
+                shown = ",".join(map(str, alias.output_index))
+                lexer.fail(f"input_output_alias names {{{shown}}}, no part of the result or one named before", place)
+            seen.add(alias.output_index)
+
+    def _check_async_callers(self, lexer: Lexer) -> None:
+        """Refuse a computation that more than one instruction starts asynchronously."""
+        if "async-start" not in self._source.text:
+            return
+        seen: set[str] = set()
+        for computation in self._scope.computations.values():
+            for place, instruction in zip(computation.offsets, computation.instructions, strict=True):
+                called = instruction.attributes.get("calls") if instruction.opcode == "async-start" else None
+                if called is not None and called in seen:
+                    lexer.fail(f"computation {called!r} is started by more than one 'async-start'", place)
+                seen |= {called} if called else set()
+
+
+def _take_signature(lexer: Lexer) -> tuple[Shape, int]:
+    """Read ``(name: shape, ...) -> shape``; return the result's shape and its place."""
+    scope = ModuleScope(lexer.source)
+
+    def take_parameter(lexer: Lexer) -> Shape:
+        lexer.take_word("the name of a parameter")
+        return scope.take_shape(lexer)
+
+    take_list(lexer, take_parameter, "()")
+    lexer.take("->", "'->' after the parameters")
+    place = lexer.start
+    return scope.take_shape(lexer), place
+
+
+def _has_part(shape: Shape, index: tuple[int, ...]) -> bool:
+    """Whether a shape has the part that ``index`` leads to."""
+    for number in index:
+        if not isinstance(shape, TupleShape) or not 0 <= number < len(shape.elements):
+            return False
+        shape = shape.elements[number]
+    return True

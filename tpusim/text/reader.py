@@ -1,0 +1,108 @@
+"""HLO text from a file or standard input; whatever is not HLO text is refused with a word on what to do.
+
+Files may be gzipped, which their first bytes tell. What they unpack to is limited, since a few kilobytes can claim
+gigabytes.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from pathlib import Path
+from typing import Final
+
+from tpusim.errors import ProgramError
+from tpusim.source import SourceText
+
+MOST_BYTES: Final = 1 << 30
+"""Bytes of text that a program may have, unpacked: 1 GiB, some hundred times the largest known."""
+
+_GZIP = b"\x1f\x8b"
+_STABLEHLO = b"ML\xefR"
+_ZIP = b"PK\x03\x04"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ADVICE: Final = "write the program out as HLO text, e.g. with compiled.as_text() of JAX"
+_CHUNK = 1 << 20
+
+
+def read_source(path: str | Path) -> SourceText:
+    r"""Read HLO text, gzipped or not, from a file, or from standard input if ``path`` is ``-``.
+
+    Line ends become ``\n``.
+
+    Raises:
+        ProgramError: The file cannot be read, is empty, is not UTF-8 text or is larger than ``MOST_BYTES``.
+    """
+    name = "<stdin>" if str(path) == "-" else str(path)
+    text = _decoded(_unpacked(_read_bytes(path, name), name), name)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return SourceText(name, text)
+
+
+def _read_bytes(path: str | Path, name: str) -> bytes:
+    """Return the bytes of a file or of standard input."""
+    try:
+        if name == "<stdin>":
+            return sys.stdin.buffer.read(MOST_BYTES + 1)
+        with Path(path).open("rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ProgramError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def _unpacked(content: bytes, name: str) -> bytes:
+    """Return the content of a gzipped file, or the content as it is."""
+    if not content.startswith(_GZIP):
+        _refuse_large(len(content), name)
+        return content
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while content.startswith(_GZIP):
+            unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            while not unpacker.eof:
+                part = unpacker.decompress(content, _CHUNK)
+                if not part and not unpacker.unconsumed_tail and not unpacker.eof:
+                    raise ProgramError(f"{name}: this gzip file is cut off")
+                content = unpacker.unconsumed_tail
+                parts.append(part)
+                size += len(part)
+                _refuse_large(size, name)
+            content = unpacker.unused_data
+    except zlib.error as error:
+        raise ProgramError(f"{name}: this gzip file is damaged: {error}") from error
+    return b"".join(parts)
+
+
+def _refuse_large(size: int, name: str) -> None:
+    """Refuse more bytes than a program may have."""
+    if size > MOST_BYTES:
+        raise ProgramError(f"{name}: expected at most {MOST_BYTES} bytes of HLO text, found more")
+
+
+def _decoded(content: bytes, name: str) -> str:
+    """Return UTF-8 text; binary forms of programs are told apart so that the message can name them."""
+    if not content.strip():
+        raise ProgramError(f"{name}: the file is empty; expected HLO text ('HloModule name ...')")
+    kind = _binary_kind(content)
+    if kind:
+        raise ProgramError(f"{name}: expected HLO text, found {kind}; {_ADVICE}")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ProgramError(f"{name}:{line}: expected UTF-8 text, found the byte {content[error.start]:#04x}") from error
+
+
+def _binary_kind(content: bytes) -> str:
+    """Return what a binary file seems to be, or an empty string for text."""
+    for magic, kind in ((_STABLEHLO, "MLIR bytecode (StableHLO)"), (_ZIP, "a zip file"), (_ZSTD, "a zstd file")):
+        if content.startswith(magic):
+            return kind
+    if b"\0" in content[:_CHUNK]:
+        # A serialised message begins with its first field; HloModuleProto's is the name, HloProto's the module.
+        return "a binary file (a serialised HloModuleProto?)" if content[0] == 0x0A else "a binary file"
+    if content.lstrip()[:10].startswith((b"module @", b"module {", b"module att", b"#loc")):
+        return "MLIR text (StableHLO)"
+    return ""

@@ -1,0 +1,157 @@
+"""What has been read so far: the computations of a module, the instructions of a computation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.ir.attributes import ComputationName, InstructionName
+from tpusim.ir.module import Computation, Instruction
+from tpusim.shapes.notation import parse_shape_prefix
+from tpusim.text.checks import compatible
+from tpusim.text.literals import take_shaped_literal
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from tpusim.shapes.shape import Shape
+    from tpusim.source import SourceText
+    from tpusim.text.lexer import Lexer
+
+DEEPEST = 50
+"""Instructions and computations nested deeper than this inside operands and attributes are refused."""
+
+
+class ModuleScope:
+    """The computations that have been read, by name, and what is shared by all of them."""
+
+    def __init__(self, source: SourceText) -> None:
+        self.source = source
+        self.computations: dict[str, Computation] = {}
+        self.shapes: dict[str, Shape] = {}
+        self.depth = 0
+        self._counts: dict[str, int] = {}
+
+    def take_computation(self, lexer: Lexer) -> ComputationName:
+        """Read the name of a computation that came before."""
+        place = lexer.start
+        name = lexer.take_word("the name of a computation")
+        if name not in self.computations:
+            lexer.fail(f"computation {name!r} is not defined above", place)
+        return ComputationName(name)
+
+    def take_instruction_name(self, lexer: Lexer) -> InstructionName:
+        """Refuse: there are no instructions outside a computation."""
+        return lexer.fail("no instruction can be named here")
+
+    def take_shape(self, lexer: Lexer) -> Shape:
+        """Read a shape."""
+        shape, end = parse_shape_prefix(lexer.text, lexer.start, lexer.source)
+        lexer.jump(end)
+        return shape
+
+    def take_raw_literal(self, lexer: Lexer) -> None:
+        """Read a shape and a literal of it."""
+        take_shaped_literal(lexer, self.take_shape)
+
+    def fresh_name(self, base: str, taken: object) -> str:
+        """Return ``base``, or ``base.1`` and so on, whichever is not ``taken``."""
+        while True:
+            count = self._counts.get(base, 0)
+            self._counts[base] = count + 1
+            name = f"{base}.{count}" if count else base
+            if name not in taken:  # type: ignore[operator]
+                return name
+
+    def enter(self, lexer: Lexer) -> None:
+        """Go one level deeper into nested instructions or computations."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            lexer.fail(f"instructions and computations are nested more than {DEEPEST} deep here")
+
+    def leave(self) -> None:
+        """Come back from the level that ``enter`` went to."""
+        self.depth -= 1
+
+
+class ComputationScope:
+    """The instructions of a computation that is being read.
+
+    ``names`` maps every name to itself, so that operands share one string with the instruction that they name.
+    """
+
+    def __init__(self, module: ModuleScope) -> None:
+        self.module = module
+        self.names: dict[str, str] = {}
+        self.by_name: dict[str, Instruction] = {}
+        self.offsets: list[int] = []
+        self.root_name: str | None = None
+        self.makes_parameters = False
+
+    @property
+    def computations(self) -> dict[str, Computation]:
+        """The computations that came before."""
+        return self.module.computations
+
+    def take_computation(self, lexer: Lexer) -> ComputationName:
+        """Read the name of a computation that came before."""
+        return self.module.take_computation(lexer)
+
+    def take_instruction_name(self, lexer: Lexer) -> InstructionName:
+        """Read the name of an instruction that came before."""
+        place = lexer.start
+        name = lexer.take_word("the name of an instruction")
+        if name not in self.names:
+            lexer.fail(f"instruction {name!r} is not defined above", place)
+        return InstructionName(self.names[name])
+
+    def take_shape(self, lexer: Lexer) -> Shape:
+        """Read a shape."""
+        return self.module.take_shape(lexer)
+
+    def take_raw_literal(self, lexer: Lexer) -> None:
+        """Read a shape and a literal of it."""
+        self.module.take_raw_literal(lexer)
+
+    def find_operand(self, lexer: Lexer, name: str, shape: Shape | None, place: int) -> str:
+        """Return the name of an operand, whose shape, if it is written, must be the instruction's.
+
+        In a text that is one instruction, operands that nobody defined become parameters.
+        """
+        if name and name in self.names:
+            defined = self.by_name[name].shape
+            if shape is not None and not compatible(defined, shape):
+                lexer.fail(f"operand {name!r} has the shape {defined}, not {shape}", place)
+            return self.names[name]
+        if not self.makes_parameters:
+            lexer.fail(f"instruction {name!r} is not defined above", place)
+        if shape is None:
+            lexer.fail("an operand of a text that is one instruction needs a shape", place)
+        number = sum(1 for instruction in self.by_name.values() if instruction.opcode == "parameter")
+        parameter = Instruction(name or f"_{number}", shape, "parameter", immediate=number)
+        return self.add(lexer, parameter, place)
+
+    def add(self, lexer: Lexer, instruction: Instruction, place: int) -> str:
+        """Add an instruction that begins at ``place``; return its name, which must be new."""
+        name = instruction.name
+        if name in self.names:
+            self._fail_defined_twice(lexer, name, place)
+        self.names[name] = name
+        self.by_name[name] = instruction
+        self.offsets.append(place)
+        return name
+
+    def finish(self, lexer: Lexer, name: str, execution_thread: str = "main") -> Computation:
+        """Return the computation. Its parameters must be numbered from 0 on without a gap."""
+        instructions = tuple(self.by_name.values())
+        numbers = [i.immediate for i in instructions if i.opcode == "parameter"]
+        if len(numbers) != len(set(numbers)) or any(number not in range(len(numbers)) for number in numbers):
+            place = next(o for o, i in zip(self.offsets, instructions, strict=True) if i.opcode == "parameter")
+            shown = ", ".join(map(str, numbers[:20]))
+            lexer.fail(f"the {len(numbers)} parameters of {name!r} must be numbered from 0 on, found {shown}", place)
+        root_name = self.root_name if self.root_name is not None else instructions[-1].name
+        return Computation(name, instructions, root_name, execution_thread, tuple(self.offsets))
+
+    def _fail_defined_twice(self, lexer: Lexer, name: str, place: int) -> NoReturn:
+        """Say where the name was defined first."""
+        first = self.offsets[list(self.names).index(name)]
+        lexer.fail(f"instruction {name!r} is already defined on line {lexer.source.span(first).line}", place)

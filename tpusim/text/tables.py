@@ -1,0 +1,72 @@
+"""The tables between the first line of a module and its computations: where instructions came from."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from tpusim.text.raw import take_fields, take_int32
+from tpusim.text.strings import take_string
+
+if TYPE_CHECKING:
+    from tpusim.text.lexer import Lexer
+
+_LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
+_FRAME = ("file_location_id", "parent_frame_id")
+
+TABLES: Final[dict[str, tuple[str, ...]]] = {
+    "FileNames": (),
+    "FunctionNames": (),
+    "FileLocations": _LOCATION,
+    "StackFrames": _FRAME,
+}
+"""Titles in their order, and the fields of a row; rows without fields are strings."""
+
+
+def take_tables(lexer: Lexer) -> dict[str, tuple[str, ...]]:
+    """Read the four tables, or none; return their rows as text by title."""
+    if lexer.kind != "keyword" or lexer.value != "FileNames":
+        return {}
+    tables = {}
+    for title, fields in TABLES.items():
+        if lexer.kind != "keyword" or lexer.value != title:
+            lexer.fail(f"expected the table {title!r}, found {lexer.shown()}; all four tables stand together")
+        tables[title] = _take_rows(lexer, fields)
+    return tables
+
+
+def _take_rows(lexer: Lexer, fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Read the rows of one table, from the token of its title on."""
+    rows: list[str] = []
+    ordinary = _ordinary_row(fields)
+    position = lexer.end
+    while True:
+        match = ordinary.match(lexer.text, position)
+        if match is not None:
+            rows.append(match[1])
+            position = match.end()
+            continue
+        lexer.jump(position)
+        if lexer.kind != "integer":
+            return tuple(rows)
+        rows.append(_take_row(lexer, fields))
+        position = lexer.previous_end
+
+
+def _take_row(lexer: Lexer, fields: tuple[str, ...]) -> str:
+    """Read a row token by token and return its text, with blanks as XLA prints them."""
+    number = lexer.take_integer()
+    start = lexer.start
+    if not fields:
+        take_string(lexer)
+        return f"{number} {lexer.text[start : lexer.previous_end]}"
+    # XLA reads fields in any order and prints them in its own.
+    values = take_fields(lexer, dict.fromkeys(fields, take_int32), frozenset(fields))
+    return f"{number} {{{' '.join(f'{field}={values[field]}' for field in fields)}}}"
+
+
+def _ordinary_row(fields: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern of a row as XLA prints it."""
+    # Nine digits are 32 bits for certain; the rest, and strings with escapes, are read token by token.
+    body = r"\{" + " ".join(rf"{field}=-?[0-9]{{1,9}}" for field in fields) + r"\}" if fields else r'"[^"\\\n]*+"'
+    return re.compile(rf"\n({'[0-9]{1,9}'} {body})(?=\n)")
