@@ -77,7 +77,9 @@ def _add_run(commands: Any) -> None:
     run.add_argument("program", metavar="PROGRAM", help="HLO text, or a lowered program (*.program.json)")
     run.add_argument("--chip", metavar="C", help="a chip's name or TOML file (default: from PROGRAM's name or .json)")
     run.add_argument("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
-    run.add_argument("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
+    run.add_argument(
+        "-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip"
+    )
     run.add_argument("--by", choices=("op", "category", "source"), default="op", help="what a line of the table is")
     run.add_argument("--default-trip-count", metavar="N", type=_positive, default=1, help="for loops that do not tell")
     run.add_argument("--trace", metavar="FILE", help="write a time line for Perfetto (.json or .json.gz)")

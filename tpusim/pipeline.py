@@ -90,11 +90,11 @@ def simulate(
 ) -> Result:
     """Run a program on one device of a chip and return the result.
 
-    ``program`` is what ``load`` gave, a lowered program, or a path to either. ``chip`` is a name, a path to a TOML file,
-    or a ``Chip``; by default it is the topology's, or found from the file's name or the ``.json`` beside it. ``topology``
-    is the slice of a program for many chips (``v5e:2x4``). ``overrides`` maps dotted keys of the chip
-    (``hbm.bandwidth_bytes_per_second``) to values. ``default_trip_count`` is taken for loops whose trips the program does
-    not tell. Raises TpusimError of the kind that says who must act.
+    ``program`` is what ``load`` gave, a lowered program, or a path to either. ``chip`` is a name, a path to a TOML
+    file, or a ``Chip``; by default it is the topology's, or found from the file's name or the ``.json`` beside it.
+    ``topology`` is the slice of a program for many chips (``v5e:2x4``). ``overrides`` maps dotted keys of the chip
+    (``hbm.bandwidth_bytes_per_second``) to values. ``default_trip_count`` is taken for loops whose trips the program
+    does not tell. Raises TpusimError of the kind that says who must act.
     """
     slice_ = _topology(topology)
     lowered, machine = _lowered(program, chip, slice_, overrides, default_trip_count)
@@ -114,7 +114,8 @@ def run_program(
 def find_chip_name(path: str | Path, text: str = "") -> str:
     """Return the chip that the ``.json`` beside a program, or else the program's name, says it was compiled for.
 
-    A v4 program whose ``text`` splits its kernels over two cores is for the megacore. Raises ConfigError if neither says.
+    A v4 program whose ``text`` splits its kernels over two cores is for the megacore. Raises ConfigError if neither
+    says.
     """
     stated = _stated_chip(Path(path)) or _named_chip(Path(path).name)
     if stated is None:
@@ -151,9 +152,7 @@ def _loaded(program: Module | Program | str | Path) -> tuple[Module | Program, s
     return load(program), str(program)
 
 
-def _chip(
-    program: Module | Program, path: str, chip: Chip | str | None, overrides: Mapping[str, Any] | None
-) -> Chip:
+def _chip(program: Module | Program, path: str, chip: Chip | str | None, overrides: Mapping[str, Any] | None) -> Chip:
     """Return the chip to run on."""
     if isinstance(chip, Chip):
         return chip

@@ -25,7 +25,11 @@ from tpusim.shapes.notation import parse_shape
 def naive_pairs(window: WindowDimension, input_size: int, output_size: int) -> int:
     """Count the pairs one by one, from the definition of a padded and dilated window."""
     dilated = {i * window.lhs_dilate for i in range(input_size)}
-    at = (o * window.stride - window.pad_low + k * window.rhs_dilate for o in range(output_size) for k in range(window.size))
+    at = (
+        o * window.stride - window.pad_low + k * window.rhs_dilate
+        for o in range(output_size)
+        for k in range(window.size)
+    )
     return sum(position in dilated for position in at)
 
 
@@ -79,7 +83,9 @@ def test_a_kernel_dimension_that_meets_one_input_position_counts_once():
 
 def test_grouped_convolution_divides_the_work():
     """With 4 feature groups the kernel has a quarter of the input's features."""
-    size = convolution("b0f_0io->b0f", "f32[2,9,16]", "f32[1,4,8]", "f32[2,9,8]", WindowDimension(1), feature_group_count=4)
+    size = convolution(
+        "b0f_0io->b0f", "f32[2,9,16]", "f32[1,4,8]", "f32[2,9,8]", WindowDimension(1), feature_group_count=4
+    )
     assert size.flops == 2 * 2 * 9 * 4 * 8
 
 
@@ -91,7 +97,9 @@ def test_dot_with_batch_dimensions():
     assert size.flops == 2 * 8 * 64 * 32 * 16
 
 
-@pytest.mark.parametrize(("precision", "passes"), [((), 1), (("default", "default"), 1), (("high", "high"), 3), (("highest", "highest"), 6)])
+@pytest.mark.parametrize(
+    ("precision", "passes"), [((), 1), (("default", "default"), 1), (("high", "high"), 3), (("highest", "highest"), 6)]
+)
 def test_precision_costs_passes(precision, passes):
     """f32 products are emulated by three or six passes of bf16."""
     made = Instruction("d", parse_shape("f32[8,8]"), "dot", ("x", "w"), {"operand_precision": precision})

@@ -96,7 +96,7 @@ def xla_reads(text: str) -> str:
     hlo = pytest.importorskip("jaxlib._hlo")
     module = hlo.hlo_module_from_text(f"HloModule m\nENTRY e {{ ROOT p = {text} parameter(0) }}").to_string()
     line = next(line for line in module.splitlines() if "parameter(0)" in line)
-    return line.split(" = ", 1)[1].rsplit(" parameter(0)", 1)[0]
+    return str(line.split(" = ", 1)[1].rsplit(" parameter(0)", 1)[0])
 
 
 @pytest.mark.parametrize("text", XLA_READS)
@@ -110,7 +110,7 @@ def test_what_xla_refuses_is_refused(text: str) -> None:
     """Both parsers find fault with the same texts."""
     with pytest.raises(ProgramError):
         parse_shape(text)
-    with pytest.raises(Exception, match=r"(?s)INVALID_ARGUMENT|Syntax error|rror"):
+    with pytest.raises(RuntimeError, match="INVALID_ARGUMENT"):
         xla_reads(text)
 
 

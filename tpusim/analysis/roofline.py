@@ -1,8 +1,8 @@
 """The roofline: the least time in which a chip could have done the same work.
 
 Its roofs are the matrix unit at the peak of the operands' type (on the work that the program asks for, before padding),
-HBM at the advertised bandwidth, and every other unit and link that the program keeps busy, at its own peak rate. No order
-of the same work on the same chip is faster than the highest of them.
+HBM at the advertised bandwidth, and every other unit and link that the program keeps busy, at its own peak rate. No
+order of the same work on the same chip is faster than the highest of them.
 """
 
 from __future__ import annotations

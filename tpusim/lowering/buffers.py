@@ -6,11 +6,12 @@ everything else makes new ones.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import async_parts
 from tpusim.lowering.traffic import IN_PLACE, VIEWS, space_of
-from tpusim.program.buffers import Buffer, peak_bytes
+from tpusim.program.buffers import Buffer, BufferKind, peak_bytes
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
 
@@ -18,100 +19,106 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.program.work import MemorySpace
     from tpusim.shapes.shape import Shape
 
     Leaves = list[frozenset[int]]
 
 
+@dataclass
+class Allocation:
+    """A buffer in the making: ``last`` moves on as users are found."""
+
+    name: str
+    n_bytes: int
+    space: MemorySpace
+    kind: BufferKind
+    first: int
+    last: int
+
+    def finished(self, is_result: bool) -> Buffer:
+        """Return the buffer; what the computation returns is output, if it was made here."""
+        kind = "output" if self.kind == "temporary" and is_result else self.kind
+        return Buffer(
+            name=self.name, n_bytes=self.n_bytes, space=self.space, kind=kind, first=self.first, last=self.last
+        )
+
+
 class Lifetimes:
-    """Walks one computation and gathers its buffers, as indices into ``sizes``, with their first and last positions."""
+    """Walks one computation and gathers its allocations; values hold their numbers."""
 
     def __init__(self, module: Module, computation: Computation) -> None:
         self.module = module
         self.computation = computation
+        self.position = 0
         self.values: dict[str, Leaves] = {}
-        self.buffers: list[list[object]] = []
-        self.extra: list[Buffer] = []
-        for position, instruction in enumerate(computation.instructions):
-            self._visit(position, instruction)
-        self._keep(computation.root_name, len(computation.instructions))
+        self.allocations: list[Allocation] = []
+        self.inner: list[Buffer] = []
+        for self.position, instruction in enumerate(computation.instructions):
+            self._visit(instruction)
+        self.position = len(computation.instructions)
+        self._keep(computation.root_name)
 
     def result(self) -> list[Buffer]:
         """Return the buffers of the computation, those of the computations that it calls included."""
-        root = set().union(*self.values[self.computation.root_name]) if self.values else set()
-        named = [
-            Buffer(
-                name=str(name),
-                n_bytes=int(n_bytes),  # type: ignore[call-overload]
-                space=space,  # type: ignore[arg-type]
-                kind="output" if kind == "temporary" and i in root else kind,  # type: ignore[arg-type]
-                first=first,  # type: ignore[arg-type]
-                last=last,  # type: ignore[arg-type]
-            )
-            for i, (name, n_bytes, space, kind, first, last) in enumerate(self.buffers)
-        ]
-        return [*named, *self.extra]
+        returned = frozenset[int]().union(*self.values[self.computation.root_name])
+        return [*(a.finished(i in returned) for i, a in enumerate(self.allocations)), *self.inner]
 
-    def new(self, position: int, name: str, shape: Shape, kind: str = "temporary") -> Leaves:
-        """Return fresh buffers for every array of ``shape``."""
+    def new(self, name: str, shape: Shape, kind: BufferKind = "temporary") -> Leaves:
+        """Return fresh buffers for every array of ``shape``, alive from the instruction under way."""
         made: Leaves = []
         for leaf in leaves(shape):
-            made.append(frozenset({len(self.buffers)}))
-            self.buffers.append([name, physical_bytes(leaf), space_of(leaf), kind, position, position])
+            made.append(frozenset({len(self.allocations)}))
+            allocation = Allocation(name, physical_bytes(leaf), space_of(leaf), kind, self.position, self.position)
+            self.allocations.append(allocation)
         return made
 
-    def _visit(self, position: int, instruction: Instruction) -> None:
+    def _visit(self, instruction: Instruction) -> None:
         """Note what an instruction uses, what it makes, and what it needs while it runs."""
         # A view is no use: only who reads through it keeps the buffer alive.
         for name in instruction.operands if instruction.opcode not in _PASSING else ():
-            self._keep(name, position)
+            self._keep(name)
         short = async_parts(instruction.opcode)
         make = _MAKE.get(f"async-{short[1]}" if short else instruction.opcode)
         made = make(self, instruction) if make else None
-        self.values[instruction.name] = self._made(position, instruction) if made is None else made
-        self._note_inner(position, instruction)
+        self.values[instruction.name] = self._made(instruction) if made is None else made
+        self._note_inner(instruction)
 
-    def _made(self, position: int, instruction: Instruction) -> Leaves:
+    def _made(self, instruction: Instruction) -> Leaves:
         """Return new buffers, but for the results that are written over an operand."""
-        kind = {"parameter": "argument", "constant": "constant"}.get(instruction.opcode, "temporary")
+        kind = _KINDS.get(instruction.opcode, "temporary")
         over = in_place_operands(self.module, instruction)
         made: Leaves = []
         for index, leaf in enumerate(leaves(instruction.shape)):
             if index in over:
                 made += self.values[instruction.operands[over[index]]][:1]
             else:
-                made += self.new(position, instruction.name, leaf, kind)
+                made += self.new(instruction.name, leaf, kind)
         return made
 
-    def _keep(self, name: str, position: int) -> None:
-        """Keep all buffers of a value alive until ``position``."""
+    def _keep(self, name: str) -> None:
+        """Keep all buffers of a value alive until the instruction under way."""
         for leaf in self.values[name]:
-            for buffer in leaf:
-                self.buffers[buffer][5] = position
+            for number in leaf:
+                self.allocations[number].last = self.position
 
-    def _note_inner(self, position: int, instruction: Instruction) -> None:
+    def _note_inner(self, instruction: Instruction) -> None:
         """Note the memory that an instruction needs while it runs, per memory space."""
         scoped = instruction.backend_config.scoped_vmem_bytes if instruction.opcode == "fusion" else 0
         if scoped:
-            self._note(position, instruction.name, scoped, "vmem")
+            self._note(instruction.name, scoped, "vmem")
         if instruction.opcode in ("while", "call", "conditional"):
-            inner = [inner_temporaries(self.module, name) for name in instruction.called_computations]
-            for space in sorted({b.space for buffers in inner for b in buffers}):
-                most = max(peak_bytes(b for b in buffers if b.space == space) for buffers in inner)
-                self._note(position, instruction.name, most, space)
+            called = [inner_temporaries(self.module, name) for name in instruction.called_computations]
+            spaces: set[MemorySpace] = {buffer.space for buffers in called for buffer in buffers}
+            for space in sorted(spaces):
+                # Of the computations that an instruction calls one runs at a time.
+                most = max(peak_bytes(b for b in buffers if b.space == space) for buffers in called)
+                self._note(instruction.name, most, space)
 
-    def _note(self, position: int, name: str, n_bytes: int, space: str) -> None:
-        """Add a buffer that lives only while one instruction runs."""
-        self.extra.append(
-            Buffer(
-                name=name,
-                n_bytes=n_bytes,
-                space=space,  # type: ignore[arg-type]
-                kind="temporary",
-                first=position,
-                last=position,
-            )
-        )
+    def _note(self, name: str, n_bytes: int, space: MemorySpace) -> None:
+        """Add a buffer that lives only while the instruction under way runs."""
+        at = self.position
+        self.inner.append(Buffer(name=name, n_bytes=n_bytes, space=space, kind="temporary", first=at, last=at))
 
 
 def computation_buffers(module: Module, computation: Computation) -> tuple[Buffer, ...]:
@@ -177,8 +184,7 @@ def _element(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
 def _copy_start(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
     """Return a new target, the operand as source, and nothing for the flag."""
     assert isinstance(instruction.shape, TupleShape)
-    position = lifetimes.computation.instructions.index(instruction)
-    target = lifetimes.new(position, instruction.name, instruction.shape.elements[0])
+    target = lifetimes.new(instruction.name, instruction.shape.elements[0])
     return [*target, *lifetimes.values[instruction.operands[0]], frozenset()]
 
 
@@ -190,10 +196,9 @@ def _copy_done(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
 def _async_start(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
     """Return the operands' buffers, then new ones for the results and flags."""
     assert isinstance(instruction.shape, TupleShape)
-    position = lifetimes.computation.instructions.index(instruction)
     made = _tuple(lifetimes, instruction)
     for element in instruction.shape.elements[1:]:
-        made = [*made, *lifetimes.new(position, instruction.name, element)]
+        made = [*made, *lifetimes.new(instruction.name, element)]
     return made
 
 
@@ -211,6 +216,8 @@ def _custom_call(lifetimes: Lifetimes, instruction: Instruction) -> Leaves | Non
         return None
     return [frozenset().union(*_tuple(lifetimes, instruction))]
 
+
+_KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
 
 _PASSING = frozenset(("add-dependency", "bitcast", "domain", "get-tuple-element", "opt-barrier", "tuple"))
 

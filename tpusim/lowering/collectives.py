@@ -56,7 +56,7 @@ def collective_step(
     gathered = operand_bytes * group_size if kind == "all-gather" else operand_bytes
     elements = sum(leaf.element_count for op in computation.operands_of(collective) for leaf in leaves(op.shape))
     return Collective(
-        **scope.label(label_of, kind),  # type: ignore[arg-type]
+        **scope.label(label_of, kind),
         kind=kind,
         n_bytes=float(gathered),
         hbm_bytes=float(_hbm_bytes(computation, collective, kind, group_size)),

@@ -26,7 +26,7 @@ def lower_computation(scope: Scope) -> tuple[AnyStep, ...]:
 
 
 def lower(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Return the steps of one instruction, by the rule of its opcode or of the asynchronous form that it is short for."""
+    """Return the steps of one instruction, by the rule of its opcode or of the long form that it is short for."""
     short = async_parts(instruction.opcode)
     return RULES[f"async-{short[1]}" if short else instruction.opcode](scope, instruction)
 
@@ -40,7 +40,7 @@ def lower_while(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     body = scope.inside(instruction.attributes["body"], known)
     return (
         Loop(
-            **scope.label(instruction, "while"),  # type: ignore[arg-type]
+            **scope.label(instruction, "while"),
             trips=trips,
             trips_from=trips_from,
             condition=lower_computation(condition),
@@ -57,7 +57,7 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
     taken = max(range(len(branches)), key=lambda i: (_weight(branches[i]), -i))
     scope.notes.warn(f"which branch {instruction.name!r} takes depends on values: the longest, {names[taken]!r}, taken")
     label = scope.label(instruction, "conditional")
-    return (Branch(**label, taken=taken, branches=branches),)  # type: ignore[arg-type]
+    return (Branch(**label, taken=taken, branches=branches),)
 
 
 def _branch_names(instruction: Instruction) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def _weight(steps: tuple[AnyStep, ...]) -> float:
 def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a call: the steps of the called computation."""
     body = lower_computation(scope.inside(instruction.attributes["to_apply"]))
-    return (Call(**scope.label(instruction, "call"), body=body),)  # type: ignore[arg-type]
+    return (Call(**scope.label(instruction, "call"), body=body),)
 
 
 @rule("async-start")
@@ -90,7 +90,7 @@ def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
     if wrapped.opcode in _COPIES:
         return (_async_copy(scope, instruction, wrapped.opcode),)
     label = scope.label(instruction, "async call")
-    return (Call(**label, body=lower(where, wrapped), is_async=True),)  # type: ignore[arg-type]
+    return (Call(**label, body=lower(where, wrapped), is_async=True),)
 
 
 _COPIES = ("slice", "dynamic-slice", "copy", "dynamic-update-slice")
@@ -99,7 +99,8 @@ _COPIES = ("slice", "dynamic-slice", "copy", "dynamic-update-slice")
 def _wrapped(scope: Scope, instruction: Instruction) -> tuple[Scope, Instruction]:
     """Return what an asynchronous start runs, and the scope that it stands in.
 
-    The short form (``slice-start``) is the operation itself under another name; the long one calls a computation around it.
+    The short form (``slice-start``) is the operation itself under another name; the long one calls a computation around
+    it.
     """
     short = async_parts(instruction.opcode)
     if short is None:

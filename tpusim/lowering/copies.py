@@ -36,7 +36,7 @@ def lower_copy_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, .
 def copy_step(scope: Scope, instruction: Instruction, source: Shape, target: Shape, chunk_bytes: int = 0) -> Copy:
     """Return the copy that fills ``target`` from the memory of ``source``."""
     return Copy(
-        **scope.label(instruction, "async copy"),  # type: ignore[arg-type]
+        **scope.label(instruction, "async copy"),
         n_bytes=float(moved_bytes(target)),
         source_space=space_of(next(iter(leaves(source)), source)),
         target_space=space_of(next(iter(leaves(target)), target)),
@@ -56,7 +56,7 @@ def lower_wait(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     if instruction.opcode == "async-update":
         return ()
     started = _start_of(scope, instruction)
-    return (Wait(**scope.label(instruction, "wait"), needs=(started,)),)  # type: ignore[arg-type]
+    return (Wait(**scope.label(instruction, "wait"), needs=(started,)),)
 
 
 def _start_of(scope: Scope, instruction: Instruction) -> str:
@@ -74,7 +74,7 @@ def lower_feed(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     shape = scope.operand(instruction, 0).shape if to_host else instruction.shape
     return (
         HostTransfer(
-            **scope.label(instruction, instruction.opcode),  # type: ignore[arg-type]
+            **scope.label(instruction, instruction.opcode),
             n_bytes=float(moved_bytes(shape)),
             to_host=to_host,
         ),
@@ -89,9 +89,9 @@ def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]
     n_bytes = float(moved_bytes(payload))
     label = scope.label(instruction, "host transfer" if is_host_transfer(instruction) else instruction.opcode)
     if is_host_transfer(instruction):
-        return (HostTransfer(**label, n_bytes=n_bytes, to_host=is_send, is_async=True),)  # type: ignore[arg-type]
+        return (HostTransfer(**label, n_bytes=n_bytes, to_host=is_send, is_async=True),)
     channel_id = instruction.attributes.get("channel_id", 0)
-    return (ChannelTransfer(**label, n_bytes=n_bytes, channel_id=channel_id, is_send=is_send),)  # type: ignore[arg-type]
+    return (ChannelTransfer(**label, n_bytes=n_bytes, channel_id=channel_id, is_send=is_send),)
 
 
 def is_host_transfer(instruction: Instruction) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.lowering.collectives import collective_step, inner_collective
 from tpusim.lowering.matmul import Product, convolution_product, dot_product, product_work
 from tpusim.lowering.scope import rule
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     from tpusim.lowering.scope import Scope
     from tpusim.program.steps import AnyStep
 
-PRODUCTS = {"convolution": convolution_product, "dot": dot_product, "ragged-dot": dot_product, "scaled-dot": dot_product}
+PRODUCTS = {
+    "convolution": convolution_product,
+    "dot": dot_product,
+    "ragged-dot": dot_product,
+    "scaled-dot": dot_product,
+}
 
 FLOPLESS = frozenset(
     "parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast copy transpose reshape slice pad"
@@ -53,7 +59,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     work = add_work(work, extra) if extra else work
     window = config.window_config
     return Kernel(
-        **scope.label(instruction, category),  # type: ignore[arg-type]
+        **scope.label(instruction, category),
         tiles=tiles,
         work=_per_tile(add_work(work, _register_traffic(scope, touched, work)), tiles),
         streams=tuple(_streams(scope, instruction, touched, tiles, (products[0], nest) if nest else None)),
@@ -74,7 +80,7 @@ def is_scalar(scope: Scope, instruction: Instruction) -> bool:
 def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
     """Return the step of an instruction on the scalar core."""
     ops = sum(item.instruction.opcode not in FLOPLESS for item in _inside(scope.module, scope.computation, instruction))
-    return Kernel(**scope.label(instruction, "scalar"), work=Work(scalar_ops=float(max(1, ops))), scalar=True)  # type: ignore[arg-type]
+    return Kernel(**scope.label(instruction, "scalar"), work=Work(scalar_ops=float(max(1, ops))), scalar=True)
 
 
 def _inside(module: Module, computation: Computation, instruction: Instruction) -> Iterator[Inner]:
@@ -232,13 +238,10 @@ def _flops_type(products: list[Inner]) -> str:
     return _product(products[0]).operand_type if products else "f32"
 
 
-@rule(
-    *"abs acos acosh add and asin asinh atan atan2 atanh cbrt ceil clamp compare complex convert cosh cosine".split(),
-    *"count-leading-zeros divide erf exponential exponential-minus-one floor imag iota is-finite log".split(),
-    *"log-plus-one logistic map maximum minimum mulhi multiply negate not or popcnt power real reduce-precision".split(),
-    *"remainder round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithmetic sine sinh".split(),
-    *"shift-right-logical sign sqrt stochastic-convert subtract tan tanh xor bitcast-convert".split(),
-)
+ELEMENTWISE = tuple(name for name, row in OPERATIONS.items() if row.category is Category.ELEMENTWISE)
+
+
+@rule(*ELEMENTWISE, "iota", "map")
 def lower_elementwise(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
     """Lower an element-wise instruction that stands alone."""
     return (_kernel_or_scalar(scope, instruction, "non-fusion elementwise"),)

@@ -1,7 +1,8 @@
 """Dots and convolutions as the matrix units see them: rows streamed past weight tiles.
 
-On this compiler both are ``convolution``. A batch dimension of a dot appears as a spatial dimension in which every output
-position meets exactly one kernel position; counting the pairs that really meet covers that, padding and dilation alike.
+On this compiler both are ``convolution``. A batch dimension of a dot appears as a spatial dimension in which every
+output position meets exactly one kernel position; counting the pairs that really meet covers that, padding and dilation
+alike.
 """
 
 from __future__ import annotations

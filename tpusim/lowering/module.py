@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.ir.frames import SourceFrames
+
 # Importing the modules of rules fills the table.
 from tpusim.lowering import collectives, control, copies, custom_calls, kernels
 from tpusim.lowering.buffers import computation_buffers
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.scope import RULES, Notes, Scope
-from tpusim.ir.frames import SourceFrames
 from tpusim.lowering.traffic import space_of
 from tpusim.program.module import Program
 from tpusim.shapes.address import physical_bytes

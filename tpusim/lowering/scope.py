@@ -1,9 +1,9 @@
-"""What a lowering rule sees: the computation it works in, the chip, and where to note what it could not do by a rule."""
+"""What a lowering rule sees: the computation it works in, the chip, and where to note what no rule covered."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tpusim.ir.frames import SourceFrames
 from tpusim.program.module import Estimate
@@ -67,7 +67,7 @@ class Scope:
         """Return the instruction that makes operand ``position``."""
         return self.computation[instruction.operands[position]]
 
-    def label(self, instruction: Instruction, category: str) -> dict[str, object]:
+    def label(self, instruction: Instruction, category: str) -> dict[str, Any]:
         """Return the fields that every step has, from the instruction it is made of."""
         metadata = instruction.metadata
         return {

@@ -31,7 +31,7 @@ def streaming_tiles(moved_bytes: float, chip: Chip) -> int:
 
 
 def product_tiles(n_bytes: dict[str, float], chip: Chip) -> Nest:
-    """Return the nest for a product whose arrays ``lhs``, ``rhs``, ``out`` hold these bytes: least traffic that fits."""
+    """Return the nest for a product whose ``lhs``, ``rhs``, ``out`` hold these bytes: least traffic that fits."""
     return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], chip.vmem.capacity_bytes * _VMEM_SHARE)
 
 

@@ -39,7 +39,9 @@ def space_of(shape: Shape) -> MemorySpace:
 
 
 def accesses(module: Module, computation: Computation, instruction: Instruction) -> list[Access]:
-    """Return what ``instruction``, on its own or as a fusion, reads and writes. Operands that no use reads are left out."""
+    """Return what ``instruction``, on its own or as a fusion, reads and writes. Operands that no use reads are left
+    out.
+    """
     return [*_reads(module, computation, instruction), *_writes(module, computation, instruction)]
 
 
@@ -56,7 +58,7 @@ def _reads(module: Module, computation: Computation, instruction: Instruction) -
 
 
 def _read_bytes(module: Module, computation: Computation, user: Instruction, position: int) -> tuple[float, int]:
-    """Return the bytes that ``user`` reads of its operand ``position`` and, if it reads rows or slices, their length."""
+    """Return the bytes that ``user`` reads of operand ``position`` and, if it reads rows or slices, their length."""
     shape = computation[user.operands[position]].shape
     if user.opcode == "fusion":
         inner = module[user.attributes["calls"]]

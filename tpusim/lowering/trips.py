@@ -1,7 +1,8 @@
 """How often a ``while`` runs: from what the compiler states, else from its counter.
 
-The counter is an element of the loop's tuple that starts at a constant, grows by a constant, and is compared with a value
-that no trip changes. Following values through copies, conversions, tuples and fusions is all the evaluation this takes.
+The counter is an element of the loop's tuple that starts at a constant, grows by a constant, and is compared with a
+value that no trip changes. Following values through copies, conversions, tuples and fusions is all the evaluation this
+takes.
 """
 
 from __future__ import annotations
@@ -160,7 +161,9 @@ def _step_values(scope: Scope, loop: Instruction) -> dict[int, Affine]:
     return {i: value for i, value in found if value is not None}
 
 
-def _value(scope: Scope, computation: Computation, name: str, environment: Environment, depth: int = 0) -> Affine | None:
+def _value(
+    scope: Scope, computation: Computation, name: str, environment: Environment, depth: int = 0
+) -> Affine | None:
     """Return a scalar as a constant or as an element of the incoming tuple plus a constant, or None."""
     if name in environment:
         return environment[name]

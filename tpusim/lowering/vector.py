@@ -122,7 +122,9 @@ def _elementwise(site: Site, instruction: Instruction) -> Work:
     return times(cost, registers(instruction.shape, site.chip)) if cost else Work()
 
 
-@work_rule("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "bitcast-convert", "broadcast", "after-all")
+@work_rule(
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "bitcast-convert", "broadcast", "after-all"
+)
 def _free(site: Site, instruction: Instruction) -> Work:
     """Names and views cost nothing; a broadcast is a register used many times."""
     return Work()
@@ -278,7 +280,11 @@ def _sort(site: Site, instruction: Instruction) -> Work:
 
 
 def network_work(chip: Chip, shape: ArrayShape, length: int, operands: int, compare: Work) -> Work:
-    """Return the work of a sorting network over ``length`` elements of each row of ``operands`` arrays like ``shape``."""
+    """Return the work of a sorting network over ``length`` elements per row of ``operands`` arrays like ``shape``.
+
+    It explains measured times: the top 64 of 32 rows of 201,088 take 1,320 us on v5e and 1,010 us on v6e
+    (oliverdutton/fast_exact_topk_tpu, XLA baseline).
+    """
     depth = ceil(log2(max(2, length)))
     stages = depth * (depth + 1) / 2
     count = registers(shape, chip)

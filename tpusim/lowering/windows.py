@@ -1,8 +1,9 @@
 """The compiler's own tiling: from ``window_config`` to tiles and to how often each operand's blocks are fetched.
 
-Bounds count blocks of (8,128) elements in the two minor dimensions. For a convolution the loop nest is, outermost first:
-output features, batch, each spatial dimension of the output, each spatial dimension of the kernel, input features. Where
-a spatial dimension is really a batch dimension, which all three arrays share, it stands outermost instead.
+Bounds count blocks of (8,128) elements in the two minor dimensions. For a convolution the loop nest is, outermost
+first: output features, batch, each spatial dimension of the output, each spatial dimension of the kernel, input
+features. Where a spatial dimension is really a batch dimension, which all three arrays share, it stands outermost
+instead.
 """
 
 from __future__ import annotations
@@ -93,7 +94,13 @@ def blocks(shape: ArrayShape) -> tuple[int, ...]:
 def _role_orders(count: int) -> list[tuple[str, ...]]:
     """Return the orders in which the compiler nests ``count`` loops of a convolution."""
     spatial = max(0, (count - 3) // 2)
-    ordinary = ("output_feature", "batch", *["output_spatial"] * spatial, *["kernel_spatial"] * spatial, "input_feature")
+    ordinary = (
+        "output_feature",
+        "batch",
+        *["output_spatial"] * spatial,
+        *["kernel_spatial"] * spatial,
+        "input_feature",
+    )
     shared = (*["shared"] * spatial, "output_feature", "batch", *["kernel_spatial"] * spatial, "input_feature")
     return [ordinary, shared]
 

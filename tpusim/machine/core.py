@@ -66,8 +66,8 @@ def simulate_program(
 ) -> Timeline:
     """Run ``program`` on one device of ``chip`` and return what happened, in picoseconds.
 
-    ``topology`` is the slice that the other devices of its collectives are on. ``progress`` is called with each record as
-    it ends. Raises SimulationError if the program waits for what never comes.
+    ``topology`` is the slice that the other devices of its collectives are on. ``progress`` is called with each record
+    as it ends. Raises SimulationError if the program waits for what never comes.
     """
     device = Device(chip, topology, progress)
     main = device.env.process(device.core.run(program.steps))
@@ -135,34 +135,39 @@ class Core:
         self.ended_ps = 0
 
     def run(self, steps: tuple[AnyStep, ...]) -> Activity:
-        """Issue ``steps`` one after the other; asynchronous ones are started and looked for when somebody needs them."""
+        """Issue ``steps`` in order; asynchronous ones are started, and looked for when somebody needs them."""
         started: dict[str, simpy.Event] = {}
         for step in steps:
             self.current = step.name
             if step.needs:
                 yield from self._wait(step, started)
             yield from _RUN[type(step)](self, step, started)
-        self.ended_ps = self.env.now
+        self.ended_ps = self.now_ps
+
+    @property
+    def now_ps(self) -> int:
+        """The clock: SimPy keeps it an integer as long as every delay is one."""
+        return int(self.env.now)
 
     def record(self, step: AnyStep, start_ps: int, **details: Any) -> None:
         """Record that ``step`` held this core from ``start_ps`` until now."""
-        self.device.recorder.add(step, self.row, start_ps, self.env.now, **details)
+        self.device.recorder.add(step, self.row, start_ps, self.now_ps, **details)
 
     def _wait(self, step: AnyStep, started: dict[str, simpy.Event]) -> Activity:
         """Wait until all that ``step`` needs has ended, and record the time lost."""
-        start_ps = self.env.now
+        start_ps = self.now_ps
         for name in step.needs:
             if name not in started:
                 raise SimulationError(f"{step.name!r} waits for {name!r}, which has not been started")
             if not started[name].processed:
                 yield started[name]
-        if self.env.now > start_ps or isinstance(step, Wait):
+        if self.now_ps > start_ps or isinstance(step, Wait):
             self.record(step, start_ps, bound_by="waiting for a copy")
 
 
 def _run_kernel(core: Core, kernel: Kernel, started: dict[str, simpy.Event]) -> Activity:
     """Play one kernel: first blocks in, tiles under traffic, last block out."""
-    start_ps = core.env.now
+    start_ps = core.now_ps
     time = core.device.time_of(kernel)
     parts = {"latency": time.fixed_ps}
     yield core.env.timeout(time.fixed_ps)
@@ -189,26 +194,26 @@ def _move(core: Core, kernel: Kernel, time: KernelTime, which: str, parts: dict[
     latency_ps = seconds_to_ps(core.device.chip.dma.fixed_latency_seconds)
     parts["latency"] += latency_ps
     yield core.env.timeout(latency_ps)
-    start_ps = core.env.now
+    start_ps = core.now_ps
     yield core.env.all_of([core.device.memories[s].transfer(kernel.name, n_bytes) for s, n_bytes in moving])
     memory = BOUND_NAMES[moving[0][0]]
-    parts[memory] = parts.get(memory, 0) + core.env.now - start_ps
+    parts[memory] = parts.get(memory, 0) + core.now_ps - start_ps
 
 
 def _steady(core: Core, kernel: Kernel, time: KernelTime, parts: dict[str, int]) -> Activity:
     """Compute the tiles while their traffic runs; the later of the two is what bounds the kernel here."""
-    start_ps = core.env.now
+    start_ps = core.now_ps
     flows = [_steady_flow(core, kernel, time, traffic) for traffic in time.traffic]
     yield core.env.timeout(time.compute_ps)
     last = time.slowest_unit
     for traffic, flow in zip(time.traffic, flows, strict=True):
-        before_ps = core.env.now
+        before_ps = core.now_ps
         if not flow.processed:
             yield flow
         # A flow held back to the tiles' own speed ends a rounding error after them.
-        if core.env.now > before_ps + ROUNDING_PS:
+        if core.now_ps > before_ps + ROUNDING_PS:
             last = traffic.space
-    parts[BOUND_NAMES[last]] = parts.get(BOUND_NAMES[last], 0) + core.env.now - start_ps
+    parts[BOUND_NAMES[last]] = parts.get(BOUND_NAMES[last], 0) + core.now_ps - start_ps
 
 
 def _steady_flow(core: Core, kernel: Kernel, time: KernelTime, traffic: Any) -> simpy.Event:
@@ -240,7 +245,7 @@ def _run_copy(core: Core, copy: Copy, started: dict[str, simpy.Event]) -> Activi
 
 def _copy(core: Core, copy: Copy) -> Activity:
     """Move a copy's bytes through every memory that it touches."""
-    start_ps = core.env.now
+    start_ps = core.now_ps
     device = core.device
     least = device.chip.dma.min_chunk_bytes
     n_bytes = copy.n_bytes * max(1.0, least / copy.chunk_bytes if copy.chunk_bytes else 1.0)
@@ -248,7 +253,7 @@ def _copy(core: Core, copy: Copy) -> Activity:
     yield core.env.all_of([device.memories[s].transfer(copy.name, n) for s, n in copy_loads(copy, n_bytes)])
     hbm_bytes = copy.n_bytes * ((copy.source_space == "hbm") + (copy.target_space == "hbm"))
     busy = {"hbm": bytes_to_ps(hbm_bytes, device.chip.hbm.bandwidth_bytes_per_second)} if hbm_bytes else {}
-    device.recorder.add(copy, copy.through, start_ps, core.env.now, hbm_bytes=hbm_bytes, units=busy, bound_by="HBM")
+    device.recorder.add(copy, copy.through, start_ps, core.now_ps, hbm_bytes=hbm_bytes, units=busy, bound_by="HBM")
 
 
 def copy_loads(copy: Copy, n_bytes: float) -> list[tuple[str, float]]:
@@ -271,7 +276,7 @@ def _run_collective(core: Core, step: Collective, started: dict[str, simpy.Event
 
 def _communicate(core: Core, step: Collective, row: str) -> Activity:
     """Occupy the links for as long as the collective takes."""
-    start_ps = core.env.now
+    start_ps = core.now_ps
     chip = core.device.chip
     hops_ps, links_ps = collective_ps(step, chip.ici, core.device.topology)
     local = core.device.memories["hbm"].transfer(step.name, step.hbm_bytes)
@@ -282,7 +287,7 @@ def _communicate(core: Core, step: Collective, row: str) -> Activity:
         step,
         row,
         start_ps,
-        core.env.now,
+        core.now_ps,
         bound_by="ICI" if links_ps > hops_ps else "ICI latency",
         units={"ici": links_ps},
         flops=step.flops,
@@ -300,10 +305,10 @@ def _run_host(core: Core, step: HostTransfer, started: dict[str, simpy.Event]) -
 
 def _host_transfer(core: Core, step: HostTransfer, row: str) -> Activity:
     """Wait for the link's latency and then for the bytes."""
-    start_ps = core.env.now
+    start_ps = core.now_ps
     yield core.env.timeout(seconds_to_ps(core.device.chip.host.latency_seconds))
     yield core.device.memories["host"].transfer(step.name, step.n_bytes)
-    core.device.recorder.add(step, row, start_ps, core.env.now, bound_by="host")
+    core.device.recorder.add(step, row, start_ps, core.now_ps, bound_by="host")
 
 
 def _run_channel(core: Core, step: ChannelTransfer, started: dict[str, simpy.Event]) -> Activity:
@@ -315,11 +320,11 @@ def _run_channel(core: Core, step: ChannelTransfer, started: dict[str, simpy.Eve
 
 def _channel(core: Core, step: ChannelTransfer) -> Activity:
     """Occupy one link for the message."""
-    start_ps = core.env.now
+    start_ps = core.now_ps
     ici = core.device.chip.ici
     rate = ici.link_bytes_per_second * ici.efficiency
     yield core.env.timeout(seconds_to_ps(ici.hop_latency_seconds) + bytes_to_ps(step.n_bytes, rate))
-    core.device.recorder.add(step, "ici", start_ps, core.env.now, bound_by="ICI")
+    core.device.recorder.add(step, "ici", start_ps, core.now_ps, bound_by="ICI")
 
 
 def _run_loop(core: Core, loop: Loop, started: dict[str, simpy.Event]) -> Activity:
@@ -330,14 +335,14 @@ def _run_loop(core: Core, loop: Loop, started: dict[str, simpy.Event]) -> Activi
     """
     done = 0
     while done < loop.trips:
-        begin_ps, mark, alone = core.env.now, core.device.recorder.mark(), not core.device.in_flight
+        begin_ps, mark, alone = core.now_ps, core.device.recorder.mark(), not core.device.in_flight
         yield from _one_trip(core, loop)
         done += 1
         left = loop.trips - done
         if alone and not core.device.in_flight and left:
-            end_ps = core.env.now + left * (core.env.now - begin_ps)
-            core.device.recorder.repeat(loop.name, mark, (core.env.now, end_ps), left)
-            yield core.env.timeout(end_ps - core.env.now)
+            end_ps = core.now_ps + left * (core.now_ps - begin_ps)
+            core.device.recorder.repeat(loop.name, mark, (core.now_ps, end_ps), left)
+            yield core.env.timeout(end_ps - core.now_ps)
             done = loop.trips
     yield from core.run(loop.condition)
 
@@ -345,7 +350,7 @@ def _run_loop(core: Core, loop: Loop, started: dict[str, simpy.Event]) -> Activi
 def _one_trip(core: Core, loop: Loop) -> Activity:
     """Evaluate the condition, branch, and run the body once."""
     yield from core.run(loop.condition)
-    start_ps = core.env.now
+    start_ps = core.now_ps
     yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
     core.record(loop, start_ps, bound_by="latency")
     yield from core.run(loop.body)
@@ -353,7 +358,7 @@ def _one_trip(core: Core, loop: Loop) -> Activity:
 
 def _run_branch(core: Core, branch: Branch, started: dict[str, simpy.Event]) -> Activity:
     """Run the branch that is taken."""
-    start_ps = core.env.now
+    start_ps = core.now_ps
     yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
     core.record(branch, start_ps, bound_by="latency")
     if branch.branches:

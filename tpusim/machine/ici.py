@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tpusim.program.steps import Collective
 
 # Bytes that one chip sends, as a multiple of the larger side's bytes, for a group of n on a torus of that many axes and
-# chips along each: every byte of an all-to-all travels a quarter of each ring on average (jax-ml/scaling-book, sharding).
+# chips along each: every byte of an all-to-all travels a quarter of each ring on average (jax-ml/scaling-book,
+# sharding).
 _VOLUME: dict[str, Callable[[int, int, int], float]] = {
     "all-gather": lambda n, axes, side: (n - 1) / n,
     "reduce-scatter": lambda n, axes, side: (n - 1) / n,

@@ -1,7 +1,7 @@
 """A memory whose bandwidth is shared: a fluid, max-min fair among the flows that are under way.
 
-Rates change only when a flow begins or ends, so the cost is per flow, not per byte or cycle. Rates and remaining bytes are
-floats; the moments at which flows end are rounded up to whole picoseconds before they reach the clock.
+Rates change only when a flow begins or ends, so the cost is per flow, not per byte or cycle. Rates and remaining bytes
+are floats; the moments at which flows end are rounded up to whole picoseconds before they reach the clock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SharedMemory:
         self._version = 0
 
     def transfer(self, name: str, n_bytes: float, at_most: float = inf) -> Event:
-        """Begin to move ``n_bytes``, never faster than ``at_most`` bytes per picosecond; return the event of its end."""
+        """Begin to move ``n_bytes``, at most ``at_most`` bytes per picosecond; return the event of its end."""
         done = self._env.event()
         if n_bytes <= 0:
             return done.succeed()
@@ -59,10 +59,10 @@ class SharedMemory:
 
     def _advance(self) -> None:
         """Bring the remaining bytes of all flows up to now."""
-        elapsed_ps = self._env.now - self._updated_ps
+        now_ps = int(self._env.now)
         for flow in self.flows:
-            flow.remaining_bytes -= flow.rate * elapsed_ps
-        self._updated_ps = self._env.now
+            flow.remaining_bytes -= flow.rate * (now_ps - self._updated_ps)
+        self._updated_ps = now_ps
 
     def _reschedule(self) -> None:
         """Share the bandwidth anew and wake up when the first flow ends."""

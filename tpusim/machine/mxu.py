@@ -1,7 +1,8 @@
 """The matrix unit: how many cycles a core's arrays need for a product that is cut into weight tiles.
 
-A weight-stationary array holds one tile of the right-hand operand while the rows of the left-hand operand stream past it.
-The next tile loads under the current one, so that a tile costs the longer of the two; the core's arrays share the tiles.
+A weight-stationary array holds one tile of the right-hand operand while the rows of the left-hand operand stream past
+it. The next tile loads under the current one, so that a tile costs the longer of the two; the core's arrays share the
+tiles.
 """
 
 from __future__ import annotations

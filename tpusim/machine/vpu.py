@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def vector_cycles(work: Work, vpu: Vpu) -> dict[str, float]:
-    """Return the busy cycles by unit at its peak: ``vector`` (ALU slots), ``eup``, ``xlu``, ``load``, ``store`` slots."""
+    """Return the busy cycles by unit at its peak: ``vector`` (ALU slots), ``eup``, ``xlu``, ``load``, ``store``."""
     return {
         "vector": work.valu / vpu.alu_slots,
         "eup": work.eup / vpu.eup_slots,

@@ -62,8 +62,10 @@ def pack(array: Array, shape: ArrayShape, *, fill: Any = 0) -> Bytes:
         raise ProgramError(f"expected an array {wanted}{list(shape.dimensions)} for {shape}, found {found}")
     bits = _stored_bits(shape)
     outer, inner = _position_tables(shape)
+    # The tables cut the dimensions in two, so the array becomes a matrix of rows and columns.
     source = np.ascontiguousarray(_padded(array, shape)).view(_word(shape)).reshape(outer.size, inner.size)
     element = np.asarray(fill).astype(wanted).reshape(1).view(_word(shape))[0]
+    # Fill first and scatter over it: where padding lies need not be known.
     if bits < 8:
         data = np.full(-(-padded_element_count(shape) * bits // 8), _repeated(int(element), bits), np.uint8)
         _scatter_bits(data, source, outer, inner, bits)
@@ -100,6 +102,7 @@ def unpack(buffer: Bytes, shape: ArrayShape) -> Array:
 def _stored_bits(shape: ArrayShape) -> int:
     """Return the bits per element, which must be the type's whole bytes or pack its values into part of a byte."""
     bits = element_bits(shape)
+    # A truth value keeps its meaning in one bit.
     needed = 1 if shape.dtype.is_pred else shape.dtype.bits
     is_known = bits == shape.dtype.storage_bits or (bits in (1, 2, 4) and bits >= needed)
     if not is_known or shape.actual_layout.physical_shape is not None:
@@ -132,13 +135,16 @@ def _repeated(element: int, bits: int) -> int:
     return sum((element & ((1 << bits) - 1)) << shift for shift in range(0, 8, bits))
 
 
+# Loops pack the same few buffers again and again; the bound keeps the tables of large ones from piling up.
 @lru_cache(maxsize=16)
 def _position_tables(shape: ArrayShape) -> tuple[Table, Table]:
     """Return tables, of the leading and of the trailing dimensions, whose entries add up to the elements' positions."""
     sizes = _stored_sizes(shape)
     index = np.ix_(*map(np.arange, sizes))
+    # A digit that depends on two dimensions has no table of its own: one table of everything.
     if not is_separable(shape):
         return _table(shape, index, sizes), np.zeros(1, np.int64)
+    # The most even cut makes the tables about as long as the root of the element count.
     cut = min(range(len(sizes) + 1), key=lambda place: prod(sizes[:place]) + prod(sizes[place:]))
     zeros = (np.int64(0),) * len(sizes)
     leading = _table(shape, index[:cut] + zeros[cut:], sizes[:cut])
@@ -178,6 +184,7 @@ def _scatter_bits(data: Bytes, source: Bytes, outer: Table, inner: Table, bits: 
         for j in range(inner.size):
             place = (outer[i] + inner[j]) * bits
             shift = place % 8
+            # A byte holds several elements: the others stay.
             kept = data[place // 8] & (255 - (mask << shift))
             data[place // 8] = kept | ((source[i, j] & mask) << shift)
 

@@ -12,8 +12,12 @@ import msgspec
 from tpusim.program.work import MemorySpace
 
 
+BufferKind = Literal["argument", "output", "temporary", "constant"]
+
+
 class Buffer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
-    """One allocation. It lives from position ``first`` to ``last`` (inclusive) in the order of the entry's instructions.
+    """One allocation. It lives from position ``first`` to ``last`` (inclusive) in the order of the entry's
+    instructions.
 
     What a called computation needs on top is one buffer that lives while its caller runs.
     """
@@ -21,7 +25,7 @@ class Buffer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, kw_only=
     name: str
     n_bytes: int
     space: MemorySpace
-    kind: Literal["argument", "output", "temporary", "constant"]
+    kind: BufferKind
     first: int
     last: int
 

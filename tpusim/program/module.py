@@ -60,7 +60,9 @@ def children(step: AnyStep) -> tuple[tuple[tuple[AnyStep, ...], int], ...]:
 
 
 def save_program(program: Program, path: str | Path) -> None:
-    """Write a program as indented JSON: one object, fields as in the classes, defaults left out, steps tagged by ``type``."""
+    """Write a program as indented JSON: one object, fields as in the classes, defaults left out, steps tagged by
+    ``type``.
+    """
     Path(path).write_text(encode_program(program), encoding="utf-8")
 
 

@@ -1,7 +1,7 @@
 """The steps of a lowered program: what the core issues, in order.
 
-Each step is one scheduled instruction that takes time. ``needs`` names the asynchronous steps that must have ended before
-it may begin. Steps are plain data: they print, compare, and travel as JSON.
+Each step is one scheduled instruction that takes time. ``needs`` names the asynchronous steps that must have ended
+before it may begin. Steps are plain data: they print, compare, and travel as JSON.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tpusim.program.work import MemorySpace, Stream, Work
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """Base of all steps.
 
-    ``line`` is where the instruction stands in the source text (0: unknown), ``op_name`` and ``source`` what its metadata
-    says (the framework's name and ``file:line``).
+    ``line`` is where the instruction stands in the source text (0: unknown), ``op_name`` and ``source`` what its
+    metadata says (the framework's name and ``file:line``).
     """
 
     name: str

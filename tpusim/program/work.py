@@ -40,8 +40,9 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Stream(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One operand's or result's traffic between its memory and VMEM.
 
-    ``fetches`` times in the whole loop nest a block of ``block_bytes`` moves (fewer than the tiles when the block's index
-    does not change from one tile to the next); ``chunk_bytes`` is the length of the runs that are contiguous in memory.
+    ``fetches`` times in the whole loop nest a block of ``block_bytes`` moves (fewer than the tiles when the block's
+    index does not change from one tile to the next); ``chunk_bytes`` is the length of the runs that are contiguous in
+    memory.
     """
 
     operand: str

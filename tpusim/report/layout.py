@@ -17,12 +17,14 @@ def render_layout(facts: dict[str, Any], console: Console) -> None:
         if number:
             console.print()
         _render_array(array, console)
+    # For one array the sum would repeat its last line.
     if len(arrays) != 1:
         console.print(Text(f"\nall {len(arrays)} arrays: {_bytes_line(facts)}", style="bold"))
 
 
 def _render_array(array: dict[str, Any], console: Console) -> None:
     """Print the block of one array."""
+    # Text, not markup: the brackets of a shape would be taken for a style.
     console.print(Text(array["shape"], style="bold"))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -70,6 +72,7 @@ def _order(array: dict[str, Any]) -> str:
 
 def _tile_step(tile: dict[str, Any]) -> str:
     """Return what a tile does to the sizes."""
+    # The sizes between are shown only where a star changed them.
     steps = [tile["before"], tile["after"]]
     if tile["combined"] != tile["before"]:
         steps.insert(1, tile["combined"])
@@ -91,6 +94,7 @@ def _element_rows(element: dict[str, Any] | None) -> Iterable[tuple[str, str]]:
         tile, inside = _tuple(place["tile_index"]), _tuple(place["in_tile_index"])
         yield f"  in tile {number}", f"{place['tile']}: tile {tile}, inside it {inside}"
     yield "  linear index", f"{element['linear_index']:,}"
+    # Only narrow types lie at bits other than 0.
     bits = f", bit {element['bit_offset']}" if element["bit_offset"] else ""
     yield "  byte offset", f"{element['byte_offset']:,}{bits}"
 

@@ -94,10 +94,8 @@ def _sort_index(label: str) -> int:
 def _events(record: Record, rows: _Rows) -> Iterator[dict[str, Any]]:
     """Yield a record's own event and one for each unit that it kept busy."""
     is_core = record.row == CORE
-    if is_core:
-        row = rows.number("XLA ops")
-    else:
-        row = rows.lane(record.row, record.start_ps, record.end_ps)
+    lane = (record.row, record.start_ps, record.end_ps)
+    row = rows.number("XLA ops") if is_core else rows.lane(*lane)
     yield _slice(record.name, row, record.start_ps, record.duration_ps, _details(record))
     if is_core:
         for unit, busy_ps in record.units.items():

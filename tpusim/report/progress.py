@@ -33,7 +33,9 @@ class ProgressLine:
         self._next_seconds = monotonic() + _EVERY_SECONDS
         self._shown = True
         simulated_us = ps_to_us(record.end_ps)
-        sys.stderr.write(f"{_CLEAR_LINE}simulating: {self._records:,} steps, {simulated_us:,.0f} us on the chip's clock")
+        sys.stderr.write(
+            f"{_CLEAR_LINE}simulating: {self._records:,} steps, {simulated_us:,.0f} us on the chip's clock"
+        )
         sys.stderr.flush()
 
     def close(self) -> None:

@@ -121,7 +121,9 @@ def _print_head(summary: Summary, console: Console) -> None:
     console.print(f"  roofline  {_time(summary.roofline.bound_ps)} at least, by {_roof(summary)}")
     units = (f"{label} {busy.busy[unit]:.1%}" for unit, label in _BUSY_UNITS.items() if unit in busy.busy)
     console.print(f"  in use    {', '.join([*units, f'HBM {summary.hbm_utilisation:.1%}'])}")
-    console.print(f"  work      {busy.kernels:,} kernels, {_count(busy.flops)}FLOP, {_size(busy.hbm_bytes)} of HBM traffic")
+    console.print(
+        f"  work      {busy.kernels:,} kernels, {_count(busy.flops)}FLOP, {_size(busy.hbm_bytes)} of HBM traffic"
+    )
     console.print()
 
 
@@ -158,8 +160,9 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str) -> Table:
         ("FLOP", "right"),
         ("HBM", "right"),
         ("compiler", "right"),
-        *([("category", "left")] if by == "op" else []),
     )
+    if by == "op":
+        table.add_column("category", no_wrap=True)
     total = max(1, summary.total_ps)
     for group in groups:
         cells = [

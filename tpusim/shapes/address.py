@@ -49,10 +49,12 @@ class TileStep(msgspec.Struct, frozen=True):
 
 def _tile_step(sizes: tuple[int, ...], tile: tuple[int, ...]) -> TileStep:
     """Return what a tile does to those physical sizes."""
+    # XLA treats f32[8] under (2,2) as [1,8].
     added = max(0, len(tile) - len(sizes))
     before = (1,) * added + sizes
     first = len(before) - len(tile)
     combined = list(before[:first])
+    # Sizes gather until an entry that is not a star closes the group.
     carried = 1
     for size, tile_size in zip(before[first:], tile, strict=True):
         carried *= size
@@ -65,6 +67,7 @@ def _tile_step(sizes: tuple[int, ...], tile: tuple[int, ...]) -> TileStep:
     return TileStep(tile, added, before, tuple(combined), tile_sizes, (*untouched, *counts, *tile_sizes))
 
 
+# Lowering asks for the sizes of the same few thousand shapes tens of thousands of times: all of these are cached.
 @lru_cache(maxsize=1 << 14)
 def physical_order_sizes(shape: ArrayShape) -> tuple[int, ...]:
     """Return the sizes (``padded_dimensions``, if the layout has them), major to minor, before any tile.
@@ -75,6 +78,7 @@ def physical_order_sizes(shape: ArrayShape) -> tuple[int, ...]:
         raise ProgramError(f"expected a size or a bound for every dimension, found '?' in {shape}; give bounds, <=n")
     layout = shape.actual_layout
     validate_layout(layout, shape.rank)
+    # Padding of dimensions comes before tiles, whose sizes then count from the padded ones.
     sizes = layout.padded_dimensions or shape.dimensions
     if any(width < size for width, size in zip(sizes, shape.dimensions, strict=True)):
         raise ProgramError(f"expected padded_dimensions to be at least {shape.dimensions}, found {sizes}")
@@ -120,6 +124,7 @@ def physical_coordinates(shape: ArrayShape, index: Sequence[Any]) -> tuple[Any, 
 
 def through_tile(step: TileStep, coordinates: list[Any]) -> list[Any]:
     """Return the coordinates in ``step.after`` of an element with those in the sizes before it."""
+    # Only //, %, * and + below, so that integers and whole arrays of them go through alike.
     coordinates = [0] * step.added + coordinates
     combined = coordinates[: step.first_combined]
     carried: Any = 0
@@ -136,6 +141,7 @@ def through_tile(step: TileStep, coordinates: list[Any]) -> list[Any]:
 def positions(shape: ArrayShape, index: Sequence[Any]) -> Any:
     """Return the linear index of an element, or an array of them: ``index`` is as in ``physical_coordinates``."""
     position: Any = 0
+    # Horner's rule over the mixed radix: strides need not be computed.
     for size, coordinate in zip(physical_dimensions(shape), physical_coordinates(shape, index), strict=True):
         position = position * size + coordinate
     return position
@@ -180,6 +186,7 @@ def multi_index(shape: ArrayShape, linear: int) -> tuple[int, ...] | None:
     if not 0 <= linear < count:
         raise ProgramError(f"expected a position from 0 to {count - 1} in {shape}, found {linear}")
     sizes = physical_dimensions(shape)
+    # The tail that L(n) adds lies behind all tiles.
     if linear >= prod(sizes):
         return None
     coordinates = split(linear, sizes)
@@ -204,9 +211,11 @@ def _back_through_tile(step: TileStep, coordinates: list[int]) -> list[int] | No
     """Return the coordinates in ``step.before`` of those in ``step.after``, or ``None`` in the tile's padding."""
     n_tiled, first = len(step.sizes), step.first_tiled
     counts, inside = coordinates[first : first + n_tiled], coordinates[first + n_tiled :]
+    # Padding shows at the step that added it: later steps only move it.
     tiled = [count * t + e for count, t, e in zip(counts, step.sizes, inside, strict=True)]
     if any(e >= size for e, size in zip(tiled, step.combined[first:], strict=True)):
         return None
+    # A star joined several dimensions into one coordinate: each group of sizes takes its own apart.
     back = coordinates[:first]
     groups = iter(tiled)
     group: list[int] = []
@@ -222,6 +231,7 @@ def _logical(shape: ArrayShape, coordinates: list[int]) -> tuple[int, ...] | Non
     """Return the logical index of coordinates in physical order, or ``None`` in the padding of the dimensions."""
     by_number = dict(zip(reversed(shape.actual_layout.minor_to_major), coordinates, strict=True))
     index = tuple(by_number[number] for number in range(shape.rank))
+    # A dimension that padded_dimensions widened has room for more than the array fills.
     inside = all(e < size for e, size in zip(index, shape.dimensions, strict=True))
     return index if inside else None
 
@@ -243,8 +253,10 @@ def physical_bytes(shape: Shape) -> int:
     if not isinstance(shape, ArrayShape):
         return sum(map(physical_bytes, leaves(shape)))
     layout = shape.actual_layout
+    # A sparse array is stored as the arrays of its physical shape.
     if layout.physical_shape is not None:
         return physical_bytes(layout.physical_shape)
+    # A token orders instructions; nothing of it is in memory.
     if not shape.dtype.is_array_type:
         return 0
     return -(-padded_element_count(shape) * element_bits(shape) // 8) + layout.metadata_prefix_bytes

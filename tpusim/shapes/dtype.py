@@ -63,6 +63,7 @@ class DType(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 _BITS_BY_KIND = {
+    # XLA counts one bit of value here, but every backend stores, moves and charges a byte.
     "pred": {"pred": 8},
     "signed": {f"s{bits}": bits for bits in (1, 2, 4, 8, 16, 32, 64)},
     "unsigned": {f"u{bits}": bits for bits in (1, 2, 4, 8, 16, 32, 64)},
@@ -105,5 +106,6 @@ def dtype(name: str) -> DType:
 
 def unknown_dtype(name: str) -> str:
     """Return the message for a name that is no element type, with the nearest one that is."""
+    # What stands where a type should may be a whole file without a blank.
     shown = name[:40]
     return f"expected an element type such as f32, found {shown!r}{did_you_mean(shown.lower(), DTYPES)}"

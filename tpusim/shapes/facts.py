@@ -36,6 +36,7 @@ def layout_facts(shape: Shape, at: Sequence[int] | None = None) -> dict[str, Any
     """
     if at is not None and not isinstance(shape, ArrayShape):
         raise ProgramError(f"expected an array shape for the index {tuple(at)}, found {shape}; give one of its arrays")
+    # A leaf is an array, so the index belongs to the only one there is.
     arrays = [_array_facts(array, at) for array in leaves(shape)]
     return {"shape": str(shape), **_bytes_facts(shape), "arrays": arrays}
 
@@ -46,6 +47,7 @@ def _bytes_facts(shape: Shape) -> dict[str, Any]:
     return {
         "logical_bytes": logical,
         "physical_bytes": physical,
+        # An empty array wastes nothing.
         "wasted_share": 1 - logical / physical if physical else 0.0,
     }
 
@@ -108,6 +110,7 @@ def _tile_places(array: ArrayShape, index: Sequence[int]) -> list[dict[str, Any]
     places = []
     for step in tile_steps(array):
         coordinates = through_tile(step, coordinates)
+        # Counts come first, in-tile coordinates last; what the tile did not touch belongs to the counts.
         cut = len(coordinates) - len(step.sizes)
         places.append(
             {"tile": tile_text(step.tile), "tile_index": coordinates[:cut], "in_tile_index": coordinates[cut:]}

@@ -71,6 +71,7 @@ class Layout(msgspec.Struct, frozen=True, cache_hash=True):
         return _text(self)
 
 
+# Ranks are few; one object per rank makes comparing layouts a comparison of addresses.
 @lru_cache(maxsize=64)
 def _default(rank: int) -> Layout:
     """Return the one default layout of that rank."""
@@ -87,6 +88,7 @@ def tile_text(tile: tuple[int, ...]) -> str:
     return f"({','.join('*' if size == COMBINE else str(size) for size in tile)})"
 
 
+# A program prints each of its few layouts thousands of times.
 @lru_cache(maxsize=4096)
 def _text(layout: Layout) -> str:
     """Return XLA's notation, with the parts in the one order that its parser takes."""
@@ -118,6 +120,7 @@ def validate_layout(layout: Layout, rank: int, span: Span | None = None) -> None
         raise ProgramError(problem, span)
 
 
+# Errors are not cached by lru_cache, their texts are: a wrong layout costs no more than a right one.
 @lru_cache(maxsize=4096)
 def _problem(layout: Layout, rank: int) -> str:
     """Return what is wrong with a layout, or an empty string."""
@@ -126,6 +129,7 @@ def _problem(layout: Layout, rank: int) -> str:
         return f"expected a layout of {rank} dimensions, one per dimension of the shape, found {len(order)}"
     if sorted(order) != list(range(rank)):
         return f"expected minor_to_major to be a permutation of 0..{rank - 1}, found {_commas(order[:20])!r}"
+    # None at all is allowed, since the field is optional.
     if len(layout.padded_dimensions) not in (0, rank):
         found = len(layout.padded_dimensions)
         return f"expected padded_dimensions to have one width per dimension, {rank}, found {found}"
@@ -142,6 +146,7 @@ def _tile_problem(tile: tuple[int, ...]) -> str:
         return "expected a tile of at least one size, found ()"
     if any(size < 1 and size != COMBINE for size in tile):
         return f"expected tile sizes above 0, or '*', found {tile_text(tile[:20])!r}"
+    # There is no dimension more minor than the last that it could join.
     if tile[-1] == COMBINE:
         return (
             f"expected the last tile entry to be a size, since '*' joins the next one, found {tile_text(tile[:20])!r}"

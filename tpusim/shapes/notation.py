@@ -31,9 +31,11 @@ _BUFFER_OPENS = re.compile(r"b\s*\(")
 # A brace after a shape opens a layout only if a number or colon follows; else it opens a computation.
 _LAYOUT_OPENS = re.compile(r"\{(?=(?:\s+|/\*.*?\*/)*[\d:])", re.DOTALL)
 _DIM_LEVEL = re.compile(r"[DCSH]\+?~?")
+# The documents print the star as a mathematical operator.
 _STAR = re.compile("[*\N{ASTERISK OPERATOR}]")
 
 
+# A large program has a few thousand distinct shapes; the bound is for those who parse programs all day.
 @lru_cache(maxsize=1 << 16)
 def parse_shape(text: str) -> Shape:
     """Return the shape that ``text`` states, e.g. ``bf16[10,300]{1,0:T(8,128)(2,1)}``.
@@ -73,6 +75,7 @@ def _shape(reader: Reader) -> Shape:
 
 def _begin(reader: Reader, waiting: list[_Open]) -> Shape | None:
     """Read a shape without elements, or put an opened tuple or buffer on ``waiting`` and return ``None``."""
+    # Arrays come first because they are nearly all; a text that begins with anything else fails here at once.
     array = _ordinary_array(reader)
     if array is not None:
         return array
@@ -90,6 +93,7 @@ def _begin(reader: Reader, waiting: list[_Open]) -> Shape | None:
 def _take(shape: Shape, reader: Reader, waiting: list[_Open]) -> Shape | None:
     """Give an element to the innermost open tuple or buffer; return that, taken off ``waiting``, if it ends here."""
     is_buffer, elements = waiting[-1]
+    # XLA keeps buffers flat.
     if is_buffer and not isinstance(shape, ArrayShape):
         raise reader.error("expected an array in a buffer b(), found a tuple or buffer")
     elements.append(shape)
@@ -109,6 +113,7 @@ def _ordinary_array(reader: Reader) -> ArrayShape | None:
         return None
     name, sizes, layout_text = match.groups()
     element_type = DTYPES.get(name)
+    # Tokens and opaque values with sizes or a layout, which abort XLA, go on to the reader and its error.
     if element_type is None or not (element_type.bits or (sizes == "" and layout_text is None)):
         return None
     dimensions = tuple(map(int, sizes.split(","))) if sizes else ()
@@ -138,6 +143,7 @@ def _array(reader: Reader) -> ArrayShape:
     reader.expect("[")
     sizes = () if reader.peek("]") else reader.items(_size)
     reader.expect("]")
+    # Looking for a layout moves over blanks, which are not the shape's if none follows.
     end = reader.position
     dimensions = tuple(size for size, _ in sizes)
     dynamic = tuple(is_bound for _, is_bound in sizes)
@@ -154,6 +160,7 @@ def _type_name(reader: Reader) -> DType:
     word = reader.find(_WORD)
     if word is None:
         reader.fail("a shape such as f32[2,3]")
+    # HLO has lower case only; the documents write F32 and PRED.
     found = DTYPES.get(word) or DTYPES.get(word.lower())
     if found is None:
         raise reader.error(unknown_dtype(word), reader.position - len(word))
@@ -170,6 +177,7 @@ def _size(reader: Reader) -> tuple[int, bool]:
 
 def _layout(reader: Reader, rank: int | None = None) -> Layout:
     """Read a layout, its opening brace just passed, and check it against the rank if that is known."""
+    # The caret goes under the whole layout: its rules are about parts that stand apart.
     start = reader.position - 1
     order = () if reader.peek(":") else reader.items(Reader.number)
     fields: dict[str, Any] = {}
@@ -226,6 +234,7 @@ def _parenthesised_number(reader: Reader) -> int:
 def _parenthesised_type(reader: Reader) -> str:
     """Read the name of an integer type, after its parenthesis."""
     found = _type_name(reader)
+    # XLA reads other types as "invalid" and prints that.
     if not found.is_integer:
         raise reader.error(f"expected an integer type, found {found}", reader.position - len(found.name))
     reader.expect(")")
@@ -262,6 +271,7 @@ def _physical_shape(reader: Reader) -> Shape:
 
 _LAYOUT_PARTS = (
     (re.compile(r"D\s*\("), "dim_level_types", _dim_levels),
+    # XLA's documents leave the T out.
     (re.compile(r"T?\s*\("), "tiles", _tiles),
     (re.compile(r"L\s*\("), "tail_padding_alignment", _parenthesised_number),
     (re.compile(r"#\s*\("), "index_primitive_type", _parenthesised_type),

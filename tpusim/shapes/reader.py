@@ -19,6 +19,7 @@ Item = TypeVar("Item")
 LARGEST = (1 << 63) - 1
 """The largest size or index: XLA keeps them in 64 bits."""
 
+# A comment that never ends matches nothing, and is then found where a token should be.
 _BLANKS = re.compile(r"(?:\s+|/\*.*?\*/|//[^\r\n]*)*", re.DOTALL)
 _DIGITS = re.compile(r"\d+")
 _SHOWN_CHARACTERS = 20
@@ -40,6 +41,7 @@ class Reader:
         self.text = text
         self.position = position
         self.source = source
+        # A physical shape may not have another one in its layout; only this keeps that from recursing.
         self.is_in_physical_shape = False
 
     def skip_blanks(self) -> None:
@@ -53,6 +55,7 @@ class Reader:
     def fail(self, expected: str) -> NoReturn:
         """Raise ``ProgramError``: ``expected`` should come here, something else does."""
         self.skip_blanks()
+        # The fault is the next token, not the blanks before it.
         found = self.text[self.position : self.position + _SHOWN_CHARACTERS]
         raise self.error(f"expected {expected}, found {found!r}" if found else f"expected {expected}, found the end")
 

@@ -84,12 +84,14 @@ class BufferShape(Shape, frozen=True, cache_hash=True):
 
 def leaves(shape: Shape) -> Iterator[ArrayShape]:
     """Yield the arrays (tokens and opaque values too) in a shape, depth first, left to right."""
+    # A stack of our own: shapes built by hand may nest deeper than Python recurses.
     stack = [shape]
     while stack:
         top = stack.pop()
         if isinstance(top, ArrayShape):
             yield top
         elif isinstance(top, TupleShape):
+            # The last one in comes out first.
             stack.extend(reversed(top.elements))
         elif isinstance(top, BufferShape):
             stack.append(top.element)
@@ -117,6 +119,7 @@ def shape_text(shape: Shape, *, layout: bool = True) -> str:
 
 def _array_text(shape: ArrayShape, layout: bool) -> str:
     """Return the notation of an array."""
+    # The common case of no dynamic dimension is kept as an empty tuple.
     sizes = map(_size_text, shape.dimensions, shape.dynamic or (False,) * len(shape.dimensions))
     text = f"{shape.dtype.name}[{','.join(sizes)}]"
     if not layout or shape.layout is None:
