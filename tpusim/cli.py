@@ -14,8 +14,6 @@ from tpusim.errors import ConfigError, TpusimError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-
     from tpusim.pipeline import Result
 
 EXIT_REFUSED = 1
@@ -66,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_add_run, _add_fmt, _add_layout, _add_chips):
+    for add in (_add_run, _add_fmt, _add_layout, _add_chips, _add_ops):
         add(commands)
     return parser
 
@@ -112,6 +110,13 @@ def _add_chips(commands: Any) -> None:
     chips.add_argument("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure")
     chips.add_argument("--json", action="store_true", help="print JSON instead of tables")
     chips.set_defaults(run=_chips)
+
+
+def _add_ops(commands: Any) -> None:
+    """Add ``tpusim ops``."""
+    ops = commands.add_parser("ops", help="list the operations of HLO and what is known of each")
+    ops.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    ops.set_defaults(run=_ops)
 
 
 def _positive(text: str) -> int:
@@ -241,6 +246,18 @@ def _chips(options: argparse.Namespace) -> None:
         render_chip(chip, facts, _console())
 
 
+def _ops(options: argparse.Namespace) -> None:
+    """List the operations."""
+    from tpusim.ir.ops import OPERATIONS
+    from tpusim.pipeline import opcode_rules
+    from tpusim.report.ops import ops_json, render_ops
+
+    if options.json:
+        _print(json.dumps(ops_json(OPERATIONS.values(), opcode_rules()), indent=1))
+    else:
+        render_ops(OPERATIONS.values(), opcode_rules(), _console())
+
+
 def _overrides(options: argparse.Namespace) -> dict[str, Any]:
     """Return the overrides of the command line by key."""
     from tpusim.hardware.load import parse_override
@@ -248,8 +265,8 @@ def _overrides(options: argparse.Namespace) -> dict[str, Any]:
     return dict(parse_override(text) for text in options.override)
 
 
-def _console() -> Console:
-    """Return the console to print tables on: as wide as the terminal, wide enough for the tables in a pipe."""
+def _console() -> Any:
+    """Return the console to print tables on; only the reports know what it is."""
     from tpusim.report.console import make_console
 
     return make_console()

@@ -20,7 +20,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module
-from tpusim.lowering.module import DEFAULT_TRIPS, lower_module
+from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.program.module import Program, load_program
 from tpusim.text.parser import parse_module
 from tpusim.text.reader import read_source
@@ -109,6 +109,11 @@ def run_program(
     from tpusim.machine.core import simulate_program
 
     return simulate_program(program, chip, topology, progress)
+
+
+def opcode_rules() -> dict[str, frozenset[str]]:
+    """Return, by room, the opcodes that it has a rule for."""
+    return {"lowering": frozenset(RULES)}
 
 
 def find_chip_name(path: str | Path, text: str = "") -> str:

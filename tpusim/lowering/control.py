@@ -74,7 +74,7 @@ def _weight(steps: tuple[AnyStep, ...]) -> float:
     return sum(count * (step.hbm_bytes + step.flops / 100 + 1) for step, count in kernels)
 
 
-@rule("call", "composite-call")
+@rule("call")
 def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a call: the steps of the called computation."""
     body = lower_computation(scope.inside(instruction.attributes["to_apply"]))

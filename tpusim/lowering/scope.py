@@ -30,7 +30,7 @@ class Notes:
         self.estimates.setdefault(instruction.name, Estimate(instruction.name, instruction.opcode, how))
 
     def warn(self, text: str) -> None:
-        """Note a warning."""
+        """Note a warning for the report; the same text counts once, however many instructions give rise to it."""
         self.warnings.setdefault(text)
 
 

@@ -83,7 +83,8 @@ def _trips(difference: int, step: int, direction: str) -> int | None:
     """Return how often ``difference + i * step`` compares with 0 before it first does not."""
     signed = {"LT": (1, 0), "LE": (1, 1), "GT": (-1, 0), "GE": (-1, 1)}
     if direction == "NE":
-        return -difference // step if step and difference % step == 0 and difference * step <= 0 else None
+        reaches = difference == 0 or (step != 0 and difference % step == 0 and difference * step < 0)
+        return abs(difference // step) if reaches and difference else 0 if reaches else None
     if direction not in signed:
         return None
     sign, inclusive = signed[direction]

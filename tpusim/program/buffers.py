@@ -11,7 +11,6 @@ import msgspec
 
 from tpusim.program.work import MemorySpace
 
-
 BufferKind = Literal["argument", "output", "temporary", "constant"]
 
 

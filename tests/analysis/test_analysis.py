@@ -1,0 +1,103 @@
+"""Numbers from hand-written time lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from tpusim.analysis.memory import memory_use
+from tpusim.analysis.roofline import peak_flops_per_second, roofline
+from tpusim.analysis.summary import summarise
+from tpusim.analysis.utilisation import group_records, utilisation
+from tpusim.hardware.load import load_chip
+from tpusim.program.buffers import Buffer
+from tpusim.program.module import Program
+from tpusim.timeline.records import Record, Timeline
+
+CHIP = load_chip("v5e")
+
+
+def record(name: str, start_us: int, end_us: int, **fields) -> Record:
+    """Return a record on the core; times in microseconds."""
+    common = {"opcode": "fusion", "category": "loop fusion", "row": "core", "bound_by": "HBM"} | fields
+    return Record(name=name, start_ps=start_us * 10**6, end_ps=end_us * 10**6, **common)
+
+
+RECORDS = (
+    record("a", 0, 10, count=3, flops=1e6, hbm_bytes=100.0, units={"vector": 10**6}, source="x.py:1"),
+    record("b", 30, 35, bound_by="matrix", category="convolution fusion", units={"matrix": 10**6}, flops=2e9),
+    record("c", 0, 20, row="dma", category="async copy", hbm_bytes=50.0, units={"hbm": 10**6}),
+    record("a", 35, 36, units={"vector": 10**6}, source="x.py:1"),
+)
+TIMELINE = Timeline(program="p", chip="v5e", total_ps=36 * 10**6, records=RECORDS)
+
+
+def test_groups_multiply_counts_and_sort_by_core_time():
+    """Three executions of ten microseconds are thirty; what ran beside the core comes last."""
+    groups = group_records(TIMELINE)
+    assert [(g.name, g.count, g.time_ps // 10**6, g.beside_ps // 10**6) for g in groups] == [
+        ("a", 4, 31, 0),
+        ("b", 1, 5, 0),
+        ("c", 1, 0, 20),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [("category", {"loop fusion", "convolution fusion", "async copy"}), ("source", {"x.py:1", "(unknown)"})],
+)
+def test_groups_by_other_keys(by, names):
+    """Category and source group across ops."""
+    assert {group.name for group in group_records(TIMELINE, by)} == names
+
+
+def test_utilisation_weighs_by_count():
+    """Busy shares, kernels and what the core's time went to."""
+    found = utilisation(TIMELINE)
+    assert found.busy["vector"] == pytest.approx(4 / 36)
+    assert found.kernels == 5
+    assert found.bound_ps == {"HBM": 31 * 10**6, "matrix": 5 * 10**6}
+    assert found.bound_by == "HBM"
+
+
+def test_roofline_takes_the_highest_roof():
+    """Products at peak, HBM at full bandwidth, other units as busy as they were."""
+    found = roofline(TIMELINE, CHIP)
+    assert found.roofs_ps["matrix"] == pytest.approx(2e9 / CHIP.peak_flops_per_second * 1e12, abs=2)
+    assert found.roofs_ps["hbm"] == pytest.approx(350 / 819e9 * 1e12, abs=2)
+    assert found.roofs_ps["vector"] == 4 * 10**6
+    assert found.bound_ps == found.roofs_ps[found.bound_by] == max(found.roofs_ps.values())
+
+
+def test_peak_depends_on_the_type():
+    """s8 at twice bf16 on v5e; a type without a rate of its own runs as bf16."""
+    assert peak_flops_per_second(CHIP, "s8") == 2 * peak_flops_per_second(CHIP, "bf16")
+    assert peak_flops_per_second(CHIP, "f64") == peak_flops_per_second(CHIP, "bf16")
+
+
+def buffer(n_bytes: int, first: int, last: int, **fields) -> Buffer:
+    """Return a buffer, a temporary in HBM unless said otherwise."""
+    return Buffer(name="b", n_bytes=n_bytes, first=first, last=last, **({"space": "hbm", "kind": "temporary"} | fields))
+
+
+BUFFERS = (
+    buffer(10, 0, 2),
+    buffer(20, 1, 1),
+    buffer(5, 3, 4),
+    buffer(64, 0, 9, space="vmem"),
+    buffer(7, 0, 9, kind="output"),
+)
+
+
+def test_memory_peaks():
+    """Temporaries peak where most are alive; arguments and outputs are there throughout."""
+    use = memory_use(Program(name="p", chip="v5e", steps=(), buffers=BUFFERS, argument_bytes=100, output_bytes=7))
+    assert (use.temp_bytes, use.peak_hbm_bytes, use.peak_vmem_bytes) == (30, 137, 64)
+
+
+def test_overfull_memory_is_a_warning():
+    """The warning says what is needed and what there is."""
+    program = Program(name="p", chip="v5e", steps=(), argument_bytes=17 * 2**30, warnings=("before",))
+    assert summarise(program, CHIP, TIMELINE).warnings == (
+        "before",
+        "the program needs 17408.0 MiB of HBM, the chip has 16384.0 MiB",
+    )

@@ -1,0 +1,170 @@
+"""The commands: output, exit codes, and what they say when something is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tpusim.cli import main
+
+TRACES = Path(__file__).parents[2] / "traces"
+LSTM = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
+MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
+
+KEYS = {"program", "chip", "time_us", "ops", "memory", "unsupported", "warnings"}
+OP_KEYS = {"name", "opcode", "category", "count", "time_us", "bound_by", "flops", "hbm_bytes"}
+MEMORY_KEYS = {"argument_bytes", "output_bytes", "temp_bytes", "peak_hbm_bytes", "peak_vmem_bytes"}
+
+
+def output_of(capsys, *arguments: str) -> str:
+    """Run a command that must succeed and return what it printed."""
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_run_prints_a_report(capsys):
+    """Total time, bounds, utilisation, the longest ops, the compiler's estimate and memory."""
+    text = output_of(capsys, "run", MLP)
+    for words in ("jit__lambda on v5e (simulated)", "time", "bound by", "MXU", "HBM", "compiler", "peak HBM"):
+        assert words in text
+
+
+def test_json_has_the_stable_keys(capsys):
+    """One object, whose keys users' scripts rely on."""
+    found = json.loads(output_of(capsys, "run", MLP, "--json"))
+    assert found.keys() >= KEYS
+    assert found["ops"][0].keys() >= OP_KEYS
+    assert found["memory"].keys() >= MEMORY_KEYS
+
+
+@pytest.mark.parametrize("by", ["category", "source"])
+def test_run_groups(capsys, by):
+    """Grouped tables and JSON add up to the same time."""
+    found = json.loads(output_of(capsys, "run", LSTM, "--json", "--by", by))
+    assert sum(group["time_us"] for group in found["groups"]) == pytest.approx(found["time_us"])
+    assert by in output_of(capsys, "run", LSTM, "--by", by)
+
+
+def test_trace_is_well_formed(capsys, tmp_path):
+    """Events have names, rows and times; the core's events do not overlap."""
+    path = tmp_path / "t.json.gz"
+    output_of(capsys, "run", LSTM, "--trace", str(path))
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    core = sorted((e for e in events if e["ph"] == "X" and names[e["tid"]] == "XLA ops"), key=lambda e: e["ts"])
+    assert {"XLA ops", "MXU", "HBM", "dma 0"} <= set(names.values())
+    assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in pairwise(core))
+
+
+def test_traces_of_two_runs_are_the_same_bytes(capsys, tmp_path):
+    """A trace can be compared, cached and hashed."""
+    for name in ("a.json.gz", "b.json.gz"):
+        output_of(capsys, "run", LSTM, "--trace", str(tmp_path / name))
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+
+
+def test_override_changes_the_time(capsys):
+    """-o replaces one figure of the chip."""
+    slow = json.loads(output_of(capsys, "run", MLP, "--json", "-o", "clock_hz=0.75e9"))["time_us"]
+    assert slow > 1.8 * json.loads(output_of(capsys, "run", MLP, "--json"))["time_us"]
+
+
+def test_lowered_program_runs_again(capsys, tmp_path):
+    """What --stop-after lowering prints is a program of its own, with the same time."""
+    path = tmp_path / "lstm.program.json"
+    path.write_text(output_of(capsys, "run", LSTM, "--stop-after", "lowering"))
+    again = json.loads(output_of(capsys, "run", str(path), "--json"))
+    assert again["time_us"] == json.loads(output_of(capsys, "run", LSTM, "--json"))["time_us"]
+
+
+@pytest.mark.parametrize("stage", ["text", "lowering", "machine"])
+def test_run_stops_after_any_stage(capsys, stage):
+    """Each stage prints what it made."""
+    assert output_of(capsys, "run", LSTM, "--stop-after", stage)
+
+
+def test_fmt_prints_canonical_text(capsys, tmp_path):
+    """Formatting what was formatted changes nothing."""
+    path = tmp_path / "x.hlo"
+    path.write_text(output_of(capsys, "fmt", LSTM))
+    assert output_of(capsys, "fmt", str(path)) == path.read_text()
+
+
+def test_layout_explains(capsys):
+    """The command of the documentation."""
+    text = output_of(capsys, "layout", "bf16[10,300]{1,0:T(8,128)(2,1)}", "--at", "3,129")
+    assert "12,288" in text
+    found = json.loads(output_of(capsys, "layout", "f32[3,5]{1,0:T(2,2)}", "--at", "2,3", "--json"))
+    assert "17" in json.dumps(found)
+
+
+def test_chips_lists_and_shows(capsys):
+    """The list names all chips; one is shown with its sources."""
+    assert all(name in output_of(capsys, "chips") for name in ("v2", "v3", "v4-megacore", "v5e", "v5p", "v6e", "v7x"))
+    assert "819" in output_of(capsys, "chips", "v5e")
+    assert json.loads(output_of(capsys, "chips", "v5e", "--json"))["facts"]
+
+
+def test_ops_lists_every_opcode(capsys):
+    """The table of operations, as JSON too."""
+    assert "select-and-scatter" in output_of(capsys, "ops")
+    assert len(json.loads(output_of(capsys, "ops", "--json"))) > 120
+
+
+REFUSED = [
+    (["run", "/no/such/file.hlo"], "No such file"),
+    (["run", MLP, "--chip", "v9"], "unknown chip 'v9'"),
+    (["run", MLP, "-o", "hbm.bandwith=1"], "hbm.bandwidth_bytes_per_second"),
+    (["run", MLP, "--topology", "2by4"], "v5e:2x4"),
+    (["layout", "f32[2"], "f32[2"),
+    (["layout", "f32[2,3]", "--at", "5,5"], "5"),
+    (["chips", "v5x"], "did you mean"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED)
+def test_refusals_are_one_message_and_exit_code_1(capsys, arguments, words):
+    """What is wrong, and what to do; never a traceback."""
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("tpusim: ")
+    assert words in error
+
+
+@pytest.mark.parametrize("text", ["garbage", "HloModule m\nENTRY e {\n  x = f32[2 parameter(0)\n}\n"])
+def test_bad_text_shows_place_and_caret(capsys, tmp_path, text):
+    """File, line, column and the line with a caret."""
+    path = tmp_path / "bad.v5e.hlo"
+    path.write_text(text)
+    assert main(["run", str(path)]) == 1
+    assert f"{path}:" in (error := capsys.readouterr().err)
+    assert "^" in error
+
+
+def test_wrong_usage_is_exit_code_2():
+    """The code that argparse gives to a wrong call."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["run"])
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_is_quiet():
+    """``tpusim ops | head -1`` ends without a complaint."""
+    command = f"{sys.executable} -m tpusim ops --json | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_program_from_standard_input():
+    """``-`` reads standard input."""
+    text = gzip.decompress(Path(LSTM).read_bytes())
+    command = [sys.executable, "-m", "tpusim", "run", "-", "--chip", "v5e", "--json"]
+    done = subprocess.run(command, input=text, capture_output=True, check=True)
+    assert json.loads(done.stdout)["time_us"] > 0

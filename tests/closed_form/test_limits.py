@@ -1,0 +1,104 @@
+"""The whole simulator in its limits, where arithmetic says what must come out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lowering.hlo import lower_text
+from tpusim.hardware.load import chip_names, load_chip
+from tpusim.machine.core import simulate_program
+
+CHIPS = chip_names()
+
+
+def time_ps(entry: str, chip_name: str, others: str = "") -> int:
+    """Return the simulated time of a module's entry computation on a chip."""
+    chip = load_chip(chip_name)
+    return simulate_program(lower_text(entry, others, chip_name), chip).total_ps
+
+
+def product_text(rows: int, depth: int, columns: int) -> str:
+    """Return a matrix product of bf16 operands in HBM."""
+    lhs, rhs, out = f"[{rows},{depth}]", f"[{depth},{columns}]", f"[{rows},{columns}]"
+    layout = "{1,0:T(8,128)(2,1)}"
+    return f"""
+        %x = bf16{lhs}{layout} parameter(0)
+        %w = bf16{rhs}{layout} parameter(1)
+        ROOT %y = bf16{out}{layout} convolution(%x, %w), dim_labels=bf_io->bf"""
+
+
+@pytest.mark.parametrize("chip_name", [name for name in CHIPS if name != "v4-megacore"])
+def test_a_huge_product_runs_at_90_percent_of_peak(chip_name):
+    """Compute-bound: 16384^3 takes at least the time at peak and at most a ninth more; the text asks for one core."""
+    chip = load_chip(chip_name)
+    peak = chip.peak_flops_per_second / chip.cores_per_device
+    least_ps = 2 * 16384**3 / peak * 1e12
+    assert least_ps <= time_ps(product_text(16384, 16384, 16384), chip_name) <= least_ps / 0.9
+
+
+@pytest.mark.parametrize("chip_name", CHIPS)
+def test_a_huge_addition_takes_bytes_over_bandwidth(chip_name):
+    """Memory-bound: three arrays of 1 GiB go over HBM at its long-transfer efficiency, within 2 %."""
+    shape = "f32[131072,2048]{1,0:T(8,128)}"
+    text = f"%x = {shape} parameter(0)\n%y = {shape} parameter(1)\nROOT %z = {shape} add(%x, %y)"
+    hbm = load_chip(chip_name).hbm
+    expected_ps = 3 * 2**30 / (hbm.bandwidth_bytes_per_second * hbm.efficiency) * 1e12
+    assert time_ps(text, chip_name) == pytest.approx(expected_ps, rel=0.02)
+
+
+@pytest.mark.parametrize("chip_name", CHIPS)
+def test_a_small_kernel_takes_the_fixed_costs(chip_name):
+    """One register: a kernel's fixed cost, a read, a write, and less than 50 ns of anything else."""
+    chip = load_chip(chip_name)
+    shape = "f32[8,128]{1,0:T(8,128)}"
+    fixed_ps = (chip.fixed.kernel_seconds + 2 * chip.dma.fixed_latency_seconds) * 1e12
+    text = f"%x = {shape} parameter(0)\nROOT %z = {shape} negate(%x)"
+    assert fixed_ps <= time_ps(text, chip_name) <= fixed_ps + 50_000
+
+
+@pytest.mark.parametrize("mib", [1, 16, 256])
+def test_an_asynchronous_copy_takes_latency_and_bytes(mib):
+    """A copy from HBM to VMEM alone: latency plus bytes over bandwidth."""
+    chip = load_chip("v5e")
+    shape, there = f"f32[{mib * 256},1024]{{1,0:T(8,128)}}", f"f32[{mib * 256},1024]{{1,0:T(8,128)S(1)}}"
+    text = f"""
+        %x = {shape} parameter(0)
+        %s = ({there}, {shape}, u32[]{{:S(2)}}) copy-start(%x)
+        ROOT %d = {there} copy-done(%s)"""
+    rate = chip.hbm.bandwidth_bytes_per_second * chip.hbm.efficiency
+    expected_ps = (chip.dma.fixed_latency_seconds + mib * 2**20 / rate) * 1e12
+    assert time_ps(text, "v5e") == pytest.approx(expected_ps, abs=10)
+
+
+def test_decoding_product_is_bound_by_its_weights():
+    """16 rows against 8192 x 8192 weights: the weights' bytes over bandwidth, within 5 %."""
+    hbm = load_chip("v5e").hbm
+    expected_ps = 2 * 8192 * 8192 / (hbm.bandwidth_bytes_per_second * hbm.efficiency) * 1e12
+    assert time_ps(product_text(16, 8192, 8192), "v5e") == pytest.approx(expected_ps, rel=0.05)
+
+
+@pytest.mark.parametrize("chip_name", ["v3", "v5e", "v7x"])
+def test_bigger_is_never_faster(chip_name):
+    """Time does not fall as a product grows in any dimension."""
+    for grow in ((2, 1, 1), (1, 2, 1), (1, 1, 2)):
+        sizes = [tuple(512 * g**step for g in grow) for step in range(5)]
+        times = [time_ps(product_text(*size), chip_name) for size in sizes]
+        assert times == sorted(times)
+
+
+def test_int8_runs_at_twice_the_rate_of_bf16():
+    """On v5e a large s8 product takes half the time of a bf16 one."""
+    wide = product_text(8192, 8192, 8192)
+    narrow = wide.replace("bf16", "s8").replace("(2,1)", "(4,1)").replace("ROOT %y = s8", "ROOT %y = s32")
+    narrow = narrow.replace("s32[8192,8192]{1,0:T(8,128)(4,1)}", "s32[8192,8192]{1,0:T(8,128)}")
+    assert time_ps(narrow, "v5e") == pytest.approx(time_ps(wide, "v5e") / 2, rel=0.05)
+
+
+def test_ring_all_gather_takes_its_bytes_over_all_links():
+    """256 MiB gathered among 8 chips of a 2-D torus: 7/8 of the bytes over both directions of both axes."""
+    ici = load_chip("v5e").ici
+    text = """
+        %x = f32[8192,1024]{1,0:T(8,128)} parameter(0)
+        ROOT %z = f32[65536,1024]{1,0:T(8,128)} all-gather(%x), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}"""
+    expected_ps = 256 * 2**20 * 7 / 8 / (4 * ici.link_bytes_per_second * ici.efficiency) * 1e12
+    assert time_ps(text, "v5e") == pytest.approx(expected_ps, rel=0.03)

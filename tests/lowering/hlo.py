@@ -1,0 +1,30 @@
+"""Small scheduled modules for the tests of lowering, from the lines of their entry computation."""
+
+from __future__ import annotations
+
+from tpusim.hardware.load import load_chip
+from tpusim.lowering.module import lower_module
+from tpusim.program.module import Program
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+ADD = """\
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+"""
+
+
+def lower_text(entry: str, others: str = "", chip: str = "v5e", **options: int) -> Program:
+    """Return the lowered program of a scheduled module whose entry computation consists of the lines of ``entry``."""
+    lines = "\n".join(f"  {line.strip()}" for line in entry.strip().splitlines())
+    text = f"HloModule m, is_scheduled=true\n\n{others}\nENTRY %main () -> f32[] {{\n{lines}\n}}\n"
+    text = text.replace("ENTRY %main () -> f32[] {", "ENTRY %main {")
+    return lower_module(parse_module(SourceText("m.hlo", text)), load_chip(chip), **options)
+
+
+def kernel_named(program: Program, name: str):
+    """Return the step of a name at the top of a program."""
+    return next(step for step in program.steps if step.name == name)

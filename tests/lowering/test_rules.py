@@ -1,0 +1,232 @@
+"""What instructions become: steps, bytes and work that follow from their shapes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lowering.hlo import ADD, kernel_named, lower_text
+from tpusim.ir.ops import OPERATIONS
+from tpusim.lowering.scope import RULES
+from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
+
+BIG = "f32[1024,1024]{1,0:T(8,128)}"
+VMEM = "f32[1024,1024]{1,0:T(8,128)S(1)}"
+MIB = 2**20
+
+
+def test_every_opcode_has_a_rule():
+    """No opcode of XLA's text format is skipped in silence."""
+    assert set(RULES) == set(OPERATIONS)
+
+
+def test_elementwise_reads_operands_and_writes_its_result():
+    """An addition of two 4 MiB arrays moves 12 MiB of HBM."""
+    program = lower_text(f"""
+        %x = {BIG} parameter(0)
+        %y = {BIG} parameter(1)
+        ROOT %z = {BIG} add(%x, %y)""")
+    (step,) = program.steps
+    assert step.hbm_bytes == pytest.approx(12 * MIB)
+    assert step.flops == 1024 * 1024
+
+
+def test_padding_is_paid_for():
+    """A [1025,129] array moves as the [1032,256] that its tiles make of it."""
+    shape = "f32[1025,129]{1,0:T(8,128)}"
+    (step,) = lower_text(f"%x = {shape} parameter(0)\nROOT %z = {shape} negate(%x)").steps
+    assert step.hbm_bytes == pytest.approx(2 * 1032 * 256 * 4)
+
+
+def test_vmem_operands_move_no_hbm_bytes():
+    """What the compiler placed in S(1) does not go over HBM."""
+    (step,) = lower_text(f"%x = {VMEM} parameter(0)\nROOT %z = {VMEM} negate(%x)").steps
+    assert step.hbm_bytes == 0
+
+
+def test_scalars_run_on_the_scalar_core():
+    """An addition of two s32[] is no kernel."""
+    (step,) = lower_text("%x = s32[]{:T(128)S(6)} parameter(0)\nROOT %z = s32[]{:T(128)S(6)} add(%x, %x)").steps
+    assert step.scalar
+
+
+FUSED_SLICE = f"""\
+%f (p: f32[1024,1024], i: s32[]) -> f32[8,1024] {{
+  %p = {BIG} parameter(0)
+  %i = s32[] parameter(1)
+  %c = s32[] constant(0)
+  %d = f32[8,1024]{{1,0:T(8,128)}} dynamic-slice(%p, %i, %c), dynamic_slice_sizes={{8,1024}}
+  ROOT %n = f32[8,1024]{{1,0:T(8,128)}} negate(%d)
+}}
+"""
+
+
+def test_a_fused_slice_reads_only_the_slice():
+    """Of a 4 MiB operand that is sliced to 32 KiB only these move."""
+    program = lower_text(
+        f"""
+        %x = {BIG} parameter(0)
+        %i = s32[] parameter(1)
+        ROOT %z = f32[8,1024]{{1,0:T(8,128)}} fusion(%x, %i), kind=kLoop, calls=%f""",
+        FUSED_SLICE,
+    )
+    assert kernel_named(program, "z").hbm_bytes == pytest.approx(2 * 8 * 1024 * 4, rel=0.02)
+
+
+def test_update_in_place_moves_only_the_update():
+    """A dynamic-update-slice reads and writes its update, not the 4 MiB around it."""
+    program = lower_text(f"""
+        %x = {BIG} parameter(0)
+        %u = f32[8,1024]{{1,0:T(8,128)}} parameter(1)
+        %i = s32[] constant(0)
+        ROOT %z = {BIG} dynamic-update-slice(%x, %u, %i, %i)""")
+    assert kernel_named(program, "z").hbm_bytes == pytest.approx(2 * 8 * 1024 * 4, rel=0.02)
+
+
+def test_reduce_counts_every_input_element():
+    """The sum of a million numbers is a million additions."""
+    program = lower_text(
+        f"""
+        %x = {BIG} parameter(0)
+        %c = f32[] constant(0)
+        ROOT %z = f32[1024]{{0:T(1024)}} reduce(%x, %c), dimensions={{1}}, to_apply=%add""",
+        ADD,
+    )
+    step = kernel_named(program, "z")
+    assert step.flops == 1024 * 1024
+    assert step.work.valu * step.tiles >= 1024
+    assert step.work.xlu > 0
+
+
+def test_copy_start_and_done():
+    """A copy runs from its start to its done, from HBM to VMEM."""
+    program = lower_text(f"""
+        %x = {BIG} parameter(0)
+        %s = ({VMEM}, {BIG}, u32[]{{:S(2)}}) copy-start(%x)
+        ROOT %d = {VMEM} copy-done(%s)""")
+    copy, wait = program.steps
+    assert isinstance(copy, Copy)
+    assert (copy.n_bytes, copy.source_space, copy.target_space) == (4 * MIB, "hbm", "vmem")
+    assert isinstance(wait, Wait)
+    assert wait.needs == ("s",)
+
+
+def test_asynchronous_slice_moves_the_slice():
+    """The short form slice-start copies as much as it cuts out."""
+    program = lower_text(f"""
+        %x = {BIG} parameter(0)
+        %s = (({BIG}), f32[256,1024]{{1,0:T(8,128)S(1)}}, s32[]{{:S(2)}}) slice-start(%x), slice={{[0:256], [0:1024]}}
+        ROOT %d = f32[256,1024]{{1,0:T(8,128)S(1)}} slice-done(%s)""")
+    assert program.steps[0].n_bytes == MIB
+
+
+def test_views_take_no_time():
+    """Tuples, their elements and bitcasts become no steps."""
+    program = lower_text(f"""
+        %x = {BIG} parameter(0)
+        %t = ({BIG}, {BIG}) tuple(%x, %x)
+        %e = {BIG} get-tuple-element(%t), index=1
+        ROOT %b = f32[1048576]{{0:T(1024)}} bitcast(%e)""")
+    assert program.steps == ()
+
+
+COLLECTIVES = [
+    ("all-reduce(%x), replica_groups={{0,1,2,3}}, to_apply=%add", "all-reduce", 4 * MIB, 4),
+    ("all-to-all(%x), replica_groups=[2,4]<=[8], dimensions={0}", "all-to-all", 4 * MIB, 4),
+    ("collective-permute(%x), source_target_pairs={{0,1},{1,0}}", "collective-permute", 4 * MIB, 2),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "n_bytes", "group"), COLLECTIVES)
+def test_collectives(text, kind, n_bytes, group):
+    """Kind, bytes and group size come from the instruction."""
+    (step,) = lower_text(f"%x = {BIG} parameter(0)\nROOT %z = {BIG} {text}", ADD).steps
+    assert isinstance(step, Collective)
+    assert (step.kind, step.n_bytes, step.group_size) == (kind, n_bytes, group)
+
+
+def test_all_gather_counts_the_gathered_array():
+    """An all-gather among 4 of 4 MiB each makes 16 MiB."""
+    text = "all-gather(%x), replica_groups={{0,1,2,3}}, dimensions={0}"
+    (step,) = lower_text(f"%x = {BIG} parameter(0)\nROOT %z = f32[4096,1024]{{1,0:T(8,128)}} {text}").steps
+    assert step.n_bytes == 16 * MIB
+
+
+def test_infeed_is_a_host_transfer():
+    """An infeed moves its array over the link to the host."""
+    program = lower_text(f"""
+        %t = token[] after-all()
+        ROOT %i = ({BIG}, token[]) infeed(%t)""")
+    (step,) = program.steps
+    assert isinstance(step, HostTransfer)
+    assert step.n_bytes == 4 * MIB
+
+
+def test_send_and_receive_run_beside_the_core():
+    """Channels to another device are started, then waited for."""
+    program = lower_text(f"""
+        %t = token[] after-all()
+        %x = {BIG} parameter(0)
+        %s = ({BIG}, u32[], token[]) send(%x, %t), channel_id=1
+        ROOT %d = token[] send-done(%s), channel_id=1""")
+    assert [type(step) for step in program.steps] == [ChannelTransfer, Wait]
+
+
+def test_unknown_custom_call_is_listed():
+    """What has no rule is costed by its bytes and named in the program."""
+    text = f'%x = {BIG} parameter(0)\nROOT %z = {BIG} custom-call(%x), custom_call_target="Mystery"'
+    program = lower_text(text)
+    assert [(item.name, item.opcode) for item in program.unsupported] == [("z", "custom-call")]
+    assert program.steps[0].hbm_bytes == pytest.approx(8 * MIB)
+
+
+def test_conditional_takes_the_longest_branch_and_says_so():
+    """Which branch runs is not known: the longer one, with a warning."""
+    branches = f"""\
+%small (p: f32[1024,1024]) -> f32[1024,1024] {{
+  ROOT %p = {BIG} parameter(0)
+}}
+
+%large (q: f32[1024,1024]) -> f32[1024,1024] {{
+  %q = {BIG} parameter(0)
+  ROOT %n = {BIG} negate(%q)
+}}
+"""
+    text = f"""
+        %x = {BIG} parameter(0)
+        %i = s32[] parameter(1)
+        ROOT %z = {BIG} conditional(%i, %x, %x), branch_computations={{%small, %large}}"""
+    program = lower_text(text, branches)
+    assert isinstance(program.steps[0], Branch)
+    assert program.steps[0].taken == 1
+    assert "large" in program.warnings[0]
+
+
+def test_call_holds_the_steps_of_its_computation():
+    """A call is transparent."""
+    called = (
+        f"%g (p: f32[1024,1024]) -> f32[1024,1024] {{\n  %p = {BIG} parameter(0)\n  ROOT %n = {BIG} negate(%p)\n}}\n"
+    )
+    (step,) = lower_text(f"%x = {BIG} parameter(0)\nROOT %z = {BIG} call(%x), to_apply=%g", called).steps
+    assert isinstance(step, Call)
+    assert isinstance(step.body[0], Kernel)
+
+
+def test_unscheduled_module_is_run_with_a_warning():
+    """Without a schedule the order of the text is taken, and the user is told."""
+    from tpusim.hardware.load import load_chip
+    from tpusim.lowering.module import lower_module
+    from tpusim.source import SourceText
+    from tpusim.text.parser import parse_module
+
+    text = "HloModule m\n\nENTRY e {\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] negate(x)\n}\n"
+    program = lower_module(parse_module(SourceText("m", text)), load_chip("v5e"))
+    assert "not scheduled" in program.warnings[0]
+
+
+def test_loop_holds_condition_and_body():
+    """A while becomes a Loop with its trips."""
+    from tests.lowering.test_trips import counting_loop
+
+    program = counting_loop("constant(0)", "constant(1)", "constant(12)", "LT")
+    loop = next(step for step in program.steps if isinstance(step, Loop))
+    assert (loop.trips, loop.trips_from) == (12, "induction variable")

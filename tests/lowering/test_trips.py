@@ -1,0 +1,113 @@
+"""Trip counts: from the counter of the loop, against counting."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lowering.hlo import lower_text
+from tpusim.program.module import Program
+from tpusim.program.steps import Loop
+
+COMPARE = {"LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge, "NE": operator.ne}
+
+
+def counting_loop(start: str, step: str, limit: str, direction: str, config: str = "", **options: int) -> Program:
+    """Return a program with one loop whose counter is element 0 and whose limit is element 1."""
+    others = f"""\
+%body (p: (s32[], s32[])) -> (s32[], s32[]) {{
+  %p = (s32[], s32[]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %copy = s32[] copy(%i)
+  %step = s32[] {step}
+  %next = s32[] add(%copy, %step)
+  %limit = s32[] get-tuple-element(%p), index=1
+  ROOT %t = (s32[], s32[]) tuple(%next, %limit)
+}}
+
+%condition (q: (s32[], s32[])) -> pred[] {{
+  %q = (s32[], s32[]) parameter(0)
+  %j = s32[] get-tuple-element(%q), index=0
+  %end = s32[] get-tuple-element(%q), index=1
+  ROOT %less = pred[] compare(%j, %end), direction={direction}
+}}
+"""
+    entry = f"""
+        %start = s32[] {start}
+        %stop = s32[] {limit}
+        %init = (s32[], s32[]) tuple(%start, %stop)
+        ROOT %w = (s32[], s32[]) while(%init), condition=%condition, body=%body{config}"""
+    return lower_text(entry, others, **options)
+
+
+def loop_of(program: Program) -> Loop:
+    """Return the loop of a program."""
+    return next(step for step in program.steps if isinstance(step, Loop))
+
+
+def naive_trips(start: int, step: int, limit: int, direction: str) -> int | None:
+    """Count trips one by one; None if they do not end soon."""
+    value = start
+    for trips in range(200):
+        if not COMPARE[direction](value, limit):
+            return trips
+        value += step
+    return None
+
+
+@given(st.integers(-20, 20), st.integers(-3, 3), st.integers(-20, 20), st.sampled_from(sorted(COMPARE)))
+def test_count_agrees_with_counting(start, step, limit, direction):
+    """Whatever start, step, limit and direction: the count is right, or the default is taken where it never ends."""
+    loop = loop_of(counting_loop(f"constant({start})", f"constant({step})", f"constant({limit})", direction))
+    expected = naive_trips(start, step, limit, direction)
+    assert loop.trips == (1 if expected is None else expected)
+    assert (loop.trips_from == "default") == (expected is None)
+
+
+def test_stated_count_wins():
+    """The compiler's known_trip_count is taken without looking further."""
+    config = ', backend_config={"known_trip_count":{"n":"37"}}'
+    loop = loop_of(counting_loop("constant(0)", "constant(1)", "constant(5)", "LT", config))
+    assert (loop.trips, loop.trips_from) == (37, "known_trip_count")
+
+
+def test_unknown_count_takes_the_default_with_a_warning():
+    """A limit that comes from outside is not known; the warning names the loop."""
+    program = counting_loop("constant(0)", "constant(1)", "parameter(0)", "LT", default_trips=9)
+    assert (loop_of(program).trips, loop_of(program).trips_from) == (9, "default")
+    assert "'w'" in program.warnings[0]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 128])
+def test_count_through_a_fused_condition(limit):
+    """The comparison may stand in a fusion, its limit a constant in the condition."""
+    others = f"""\
+%fused (a: s32[], b: s32[]) -> pred[] {{
+  %a = s32[] parameter(0)
+  %b = s32[] parameter(1)
+  ROOT %c = pred[] compare(%a, %b), direction=LT
+}}
+
+%body (p: (s32[])) -> (s32[]) {{
+  %p = (s32[]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  ROOT %t = (s32[]) tuple(%next)
+}}
+
+%condition (q: (s32[])) -> pred[] {{
+  %q = (s32[]) parameter(0)
+  %j = s32[] get-tuple-element(%q), index=0
+  %end = s32[] constant({limit})
+  ROOT %less = pred[] fusion(%j, %end), kind=kLoop, calls=%fused
+}}
+"""
+    entry = """
+        %zero = s32[] constant(0)
+        %init = (s32[]) tuple(%zero)
+        ROOT %w = (s32[]) while(%init), condition=%condition, body=%body"""
+    assert loop_of(lower_text(entry, others)).trips == limit

@@ -1,0 +1,79 @@
+"""The report of a run, and its trace, from hand-written time lines."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tests.analysis.test_analysis import CHIP, TIMELINE
+from tpusim.analysis.summary import summarise
+from tpusim.program.module import Estimate, Program
+from tpusim.report.perfetto import trace_json
+from tpusim.report.run import render_run, run_json
+from tpusim.timeline.records import Record, Repeat, Timeline
+
+PROGRAM = Program(
+    name="p", chip="v5e", steps=(), unsupported=(Estimate("x", "custom-call", "bytes only"),), warnings=("careful",)
+)
+SUMMARY = summarise(PROGRAM, CHIP, TIMELINE)
+
+
+def rendered(by: str = "op") -> str:
+    """Return the report as plain text."""
+    console = Console(file=io.StringIO(), width=160)
+    render_run(SUMMARY, SUMMARY.ops, by, console)
+    return console.file.getvalue()
+
+
+def test_report_names_time_bound_and_ops():
+    """36 us in all, 31 of them in op a, bound by HBM."""
+    text = rendered()
+    assert "36.00 us" in text
+    assert "31.00 us" in text
+    assert "HBM 86%" in text
+
+
+def test_report_lists_estimates_and_warnings():
+    """Nothing is skipped in silence."""
+    assert "x (custom-call): bytes only" in rendered()
+    assert "careful" in rendered()
+
+
+def test_names_are_not_markup():
+    """A name with brackets prints as it is."""
+    odd = Record(name="op[red]", opcode="fusion", category="[x]", row="core", start_ps=0, end_ps=10**6, bound_by="HBM")
+    timeline = Timeline(program="[bold]", chip="v5e", total_ps=10**6, records=(odd,))
+    summary = summarise(Program(name="[bold]", chip="v5e", steps=()), CHIP, timeline)
+    console = Console(file=io.StringIO(), width=160)
+    render_run(summary, summary.ops, "op", console)
+    assert "op[red]" in console.file.getvalue()
+    assert "[bold] on v5e" in console.file.getvalue()
+
+
+def test_json_times_are_microseconds():
+    """Picoseconds stay inside."""
+    found = run_json(SUMMARY)
+    assert found["time_us"] == 36.0
+    assert [op["time_us"] for op in found["ops"]] == [31.0, 5.0, 0.0]
+    assert found["unsupported"] == [{"name": "x", "opcode": "custom-call", "estimate": "bytes only"}]
+
+
+def test_trace_puts_overlapping_transfers_on_lanes():
+    """Two copies at once need two rows; one after them reuses the first."""
+    copies = tuple(
+        Record(name=str(i), opcode="copy-start", category="async copy", row="dma", start_ps=start, end_ps=end)
+        for i, (start, end) in enumerate([(0, 10), (5, 15), (10, 20)])
+    )
+    events = trace_json(Timeline(program="p", chip="v5e", total_ps=20, records=copies))["traceEvents"]
+    rows = {event["name"]: event["tid"] for event in events if event["ph"] == "X"}
+    assert rows["0"] == rows["2"] != rows["1"]
+
+
+def test_trace_shows_what_repeats():
+    """The trips that were counted and not simulated are one event, so that the time line has no hole."""
+    timeline = Timeline(program="p", chip="v5e", total_ps=50, records=(), repeats=(Repeat("w", 10, 50, 4),))
+    (event,) = [e for e in trace_json(timeline)["traceEvents"] if e["ph"] == "X"]
+    assert event["name"] == "w: 4 more equal trips"
+    assert event["dur"] == pytest.approx(40e-6)

@@ -1,0 +1,49 @@
+"""The table of operations: what each opcode takes, and which rooms know it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rich.console import Console
+
+    from tpusim.ir.ops import Operation
+
+
+def ops_json(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
+    """Return the table as plain data; ``rooms`` maps a room's name to the opcodes that it has rules for."""
+    return [
+        {
+            "opcode": row.name,
+            "category": row.category.value,
+            "operands": [row.fewest_operands, row.most_operands],
+            "required_attributes": sorted(row.required),
+            "optional_attributes": sorted(row.optional),
+            **{room: row.name in opcodes for room, opcodes in rooms.items()},
+        }
+        for row in operations
+    ]
+
+
+def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]], console: Console) -> None:
+    """Print one line per opcode: category, operand count, attributes, and a mark for each room that has its rule."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("opcode", "category", "operands", *rooms, "attributes (* required)"):
+        table.add_column(title, no_wrap=not title.startswith("attributes"))
+    for row in operations:
+        marks = ["yes" if row.name in opcodes else "no" for opcodes in rooms.values()]
+        named = [*(f"{name}*" for name in sorted(row.required)), *sorted(row.optional)]
+        table.add_row(row.name, row.category.value, _count(row), *marks, escape(" ".join(named)))
+    console.print(table)
+
+
+def _count(row: Operation) -> str:
+    """Return an operand count or range in words."""
+    if row.fewest_operands == row.most_operands:
+        return str(row.fewest_operands)
+    return f"{row.fewest_operands}.." if row.most_operands is None else f"{row.fewest_operands}..{row.most_operands}"
