@@ -81,33 +81,35 @@ def test_unknown_count_takes_the_default_with_a_warning():
     assert "'w'" in program.warnings[0]
 
 
-@pytest.mark.parametrize("limit", [0, 1, 128])
-def test_count_through_a_fused_condition(limit):
-    """The comparison may stand in a fusion, its limit a constant in the condition."""
-    others = f"""\
-%fused (a: s32[], b: s32[]) -> pred[] {{
+FUSED_CONDITION = """\
+%fused (a: s32[], b: s32[]) -> pred[] {
   %a = s32[] parameter(0)
   %b = s32[] parameter(1)
   ROOT %c = pred[] compare(%a, %b), direction=LT
-}}
+}
 
-%body (p: (s32[])) -> (s32[]) {{
+%body (p: (s32[])) -> (s32[]) {
   %p = (s32[]) parameter(0)
   %i = s32[] get-tuple-element(%p), index=0
   %one = s32[] constant(1)
   %next = s32[] add(%i, %one)
   ROOT %t = (s32[]) tuple(%next)
-}}
+}
 
-%condition (q: (s32[])) -> pred[] {{
+%condition (q: (s32[])) -> pred[] {
   %q = (s32[]) parameter(0)
   %j = s32[] get-tuple-element(%q), index=0
-  %end = s32[] constant({limit})
+  %end = s32[] constant(LIMIT)
   ROOT %less = pred[] fusion(%j, %end), kind=kLoop, calls=%fused
-}}
+}
 """
+
+
+@pytest.mark.parametrize("limit", [0, 1, 128])
+def test_count_through_a_fused_condition(limit):
+    """The comparison may stand in a fusion, its limit a constant in the condition."""
     entry = """
         %zero = s32[] constant(0)
         %init = (s32[]) tuple(%zero)
         ROOT %w = (s32[]) while(%init), condition=%condition, body=%body"""
-    assert loop_of(lower_text(entry, others)).trips == limit
+    assert loop_of(lower_text(entry, FUSED_CONDITION.replace("LIMIT", str(limit)))).trips == limit
