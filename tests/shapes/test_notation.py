@@ -196,3 +196,10 @@ def test_equal_layouts_are_one_object() -> None:
     assert isinstance(first, ArrayShape)
     assert isinstance(second, ArrayShape)
     assert first.layout is second.layout
+
+
+@pytest.mark.parametrize("text", ["f32[" + "1," * 3_000_000, "f32[2]{0:T(" + "1," * 3_000_000])
+def test_endless_lists_are_refused_at_once(text):
+    """Megabytes of sizes are garbage; reading them all would take seconds and half a gigabyte."""
+    with pytest.raises(ProgramError, match="at most 4,096 entries"):
+        parse_shape(text)

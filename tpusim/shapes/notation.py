@@ -24,7 +24,8 @@ _DEEPEST = 100
 
 _ORDINARY_ARRAY = re.compile(
     # A layout with blanks, comments or braces (of P) inside is not ordinary: the look-ahead leaves it to the reader.
-    r"([a-z]\w*)\[((?:\d{1,18}(?:,\d{1,18})*)?)\](?:(\{[\d:][^{}/\s]*\})|(?!\s*[{/]))"
+    # Possessive repeats (*+) keep no way back, which for megabytes of sizes would take a hundred times their memory.
+    r"([a-z]\w*)\[((?:\d{1,18}+(?:,\d{1,18}+)*+)?)\](?:(\{[\d:][^{}/\s]*\})|(?!\s*[{/]))"
 )
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BUFFER_OPENS = re.compile(r"b\s*\(")

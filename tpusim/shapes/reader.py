@@ -19,6 +19,9 @@ Item = TypeVar("Item")
 LARGEST = (1 << 63) - 1
 """The largest size or index: XLA keeps them in 64 bits."""
 
+MOST_ITEMS = 4096
+"""Sizes or tile entries that one shape may list: far above any program's rank, low enough to refuse garbage at once."""
+
 # A comment that never ends matches nothing, and is then found where a token should be.
 _BLANKS = re.compile(r"(?:\s+|/\*.*?\*/|//[^\r\n]*)*", re.DOTALL)
 _DIGITS = re.compile(r"\d+")
@@ -103,5 +106,7 @@ class Reader:
         """Read one or more items with commas between them."""
         found = [read(self)]
         while self.accept(","):
+            if len(found) == MOST_ITEMS:
+                raise self.error(f"expected at most {MOST_ITEMS:,} entries in one list, found more")
             found.append(read(self))
         return tuple(found)

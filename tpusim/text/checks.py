@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 class Surroundings(Protocol):
     """What has been read before the instruction that is checked."""
 
-    @property
-    def by_name(self) -> Mapping[str, Instruction]:
-        """The instructions of its computation."""
+    def async_start(self, name: str) -> Instruction:
+        """Return the start that an asynchronous update goes on with; any other instruction itself."""
 
     @property
     def computations(self) -> Mapping[str, Computation]:
@@ -179,10 +178,8 @@ def _check_async_update(instruction: Instruction, operands: Operands, around: Su
 
 def _check_async_done(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
     """Require a start or an update of the same operation, and nothing said that the start did not."""
-    start = operands[0]
-    while _phase(start.opcode) == "update":
-        start = around.by_name[start.operands[0]]
-    if _phase(start.opcode) != "start":
+    start = around.async_start(operands[0].name)
+    if async_phase(start.opcode) != "start":
         return f"{instruction.opcode!r} must take an asynchronous start or update, found {operands[0].opcode!r}"
     parts, parts_before = async_parts(instruction.opcode), async_parts(start.opcode)
     if parts and parts_before and parts[0] != parts_before[0]:
@@ -194,7 +191,7 @@ def _check_async_done(instruction: Instruction, operands: Operands, around: Surr
     return None
 
 
-def _phase(opcode: str) -> str:
+def async_phase(opcode: str) -> str:
     """Return ``start`` or ``update`` of an asynchronous opcode, an empty string of any other."""
     parts = async_parts(opcode)
     if parts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -10,6 +11,15 @@ if TYPE_CHECKING:
     from tpusim.text.lexer import Lexer
 
 Item = TypeVar("Item")
+
+# Groups of a thousand devices are ordinary; lists without blanks and long numbers are read at once.
+_NUMBER = "-?[0-9]{1,18}"
+_PLAIN_LISTS = {
+    brackets: re.compile(rf"{re.escape(brackets[0])}((?:{_NUMBER}(?:,{_NUMBER})*+)?){re.escape(brackets[1])}")
+    for brackets in ("{}", "[]", "()")
+}
+_PLAIN_NUMBERS = re.compile(rf"{_NUMBER}(?:,{_NUMBER})*+(?![0-9])")
+_PLAIN_LIST_OF_LISTS = re.compile(rf"\{{\{{({_NUMBER}(?:,{_NUMBER})*+(?:\}},\{{{_NUMBER}(?:,{_NUMBER})*+)*+)\}}\}}")
 
 
 def take_list(
@@ -29,12 +39,35 @@ def take_list(
 
 def take_integers(lexer: Lexer, brackets: str = "{}") -> tuple[int, ...]:
     """Return ``{1,2,3}`` as integers."""
-    return take_list(lexer, _integer, brackets)
+    match = _PLAIN_LISTS[brackets].match(lexer.text, lexer.start)
+    if match is None:
+        return take_list(lexer, _integer, brackets)
+    lexer.jump(match.end())
+    return tuple(map(int, match[1].split(","))) if match[1] else ()
+
+
+def take_bare_integers(lexer: Lexer) -> tuple[int, ...]:
+    """Return ``1,2,3`` without brackets, at least one."""
+    numbers: list[int] = []
+    while True:
+        match = _PLAIN_NUMBERS.match(lexer.text, lexer.start)
+        if match is not None:
+            numbers.extend(map(int, match[0].split(",")))
+            lexer.jump(match.end())
+        else:
+            # A number that is too long for 64 bits, or none.
+            numbers.append(lexer.take_integer())
+        if not lexer.accept(","):
+            return tuple(numbers)
 
 
 def take_integer_lists(lexer: Lexer) -> tuple[tuple[int, ...], ...]:
     """Return ``{{0,1},{1,0}}`` as tuples of integers."""
-    return take_list(lexer, take_integers)
+    match = _PLAIN_LIST_OF_LISTS.match(lexer.text, lexer.start)
+    if match is None:
+        return take_list(lexer, take_integers)
+    lexer.jump(match.end())
+    return tuple(tuple(map(int, row.split(","))) for row in match[1].split("},{"))
 
 
 def take_boolean(lexer: Lexer) -> bool:

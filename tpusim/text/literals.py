@@ -30,6 +30,7 @@ _BLANK = r"[ \t\r\n]*+"
 _NUMERAL = r"-?+(?:[0-9]++(?:\.[0-9]*+)?+(?:[eE][+-]?+[0-9]++)?+|inf|nan)"
 _ROW = re.compile(rf"\{{{_BLANK}({_NUMERAL}{_BLANK}(?:,{_BLANK}{_NUMERAL}{_BLANK})*+)\}}")
 _SPECIAL = frozenset({"inf", "-inf", "nan", "-nan"})
+_COMMAS = re.compile(r"[, \t\r\n]*+")
 _WHOLE_ELISION = re.compile(rf"\{{{_BLANK}\.\.\.{_BLANK}\}}")
 
 # The least magnitude that a type refuses. XLA rounds through f32, which is why those
@@ -233,7 +234,9 @@ def _take_elements(lexer: Lexer, shape: ArrayShape) -> list[str]:
     lexer.take("{", "'{'")
     elements: list[str] = []
     while lexer.kind != "}":
-        if lexer.accept(","):
+        if lexer.kind == ",":
+            commas = _COMMAS.match(lexer.text, lexer.end)
+            lexer.jump(commas.end() if commas else lexer.end)
             continue
         if lexer.kind == "{":
             lexer.fail(f"a literal of {shape_text(shape)} has {len(shape.dimensions)} nested braces, found more")

@@ -81,7 +81,8 @@ class _ModuleReader:
     def read(self) -> Module:
         """Read the whole text."""
         lexer = Lexer(self._source)
-        if lexer.kind == "keyword" or lexer.peek() == "{":
+        begins_module = lexer.kind == "keyword" and lexer.value in ("HloModule", "ENTRY")
+        if begins_module or lexer.peek() == "{":
             return self._read_module(lexer)
         return self._read_instruction(lexer)
 
@@ -107,13 +108,14 @@ class _ModuleReader:
         """Read a text that is one instruction, named or not; XLA calls what has no name ``_``."""
         scope = NestingScope(self._scope)
         scope.makes_parameters = True
+        name = self._scope.fresh_name("_", self._scope.computations)
         if shape_follows(lexer):
             take_right_side(lexer, scope, "_", lexer.start)
         else:
             take_instruction(lexer, scope)
         if lexer.kind != "end":
             lexer.fail(f"expected the end after one instruction, found {lexer.shown()}; is 'HloModule' missing?")
-        entry = scope.finish(lexer, self._scope.fresh_name("_", self._scope.computations))
+        entry = scope.finish(lexer, name)
         self._scope.computations[entry.name] = entry
         computations = tuple(self._scope.computations.values())
         return Module("_", computations, entry.name, {"is_scheduled": True}, {}, self._source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.text.devices import Mesh, take_axes, take_axis, take_iota, take_mesh
-from tpusim.text.lists import take_boolean, take_integers, take_list
+from tpusim.text.lists import take_bare_integers, take_boolean, take_integers, take_list
 from tpusim.text.strings import take_string
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tpusim.text.lexer import Lexer
 
 _INT32 = 1 << 31
+_DEEPEST_ORIGIN = 100
 _SHARDING_WORDS = ("maximal", "replicated", "manual", "unknown", "unreduced", "last_tile_dim_replicate")
 _WHOLE_SHARDINGS = ("replicated", "manual", "unknown", "unreduced")
 _TILE_ROLES = ("maximal", "replicated", "manual", "unreduced")
@@ -229,12 +230,7 @@ def _take_tile_assignment(lexer: Lexer) -> None:
     if lexer.kind == "<=":
         take_iota(lexer)
         return
-    count = 1
-    lexer.take_integer()
-    while lexer.accept(","):
-        lexer.take_integer()
-        count += 1
-    if count < 2:
+    if len(take_bare_integers(lexer)) < 2:
         lexer.fail("a tiled sharding must list more than one device", start)
 
 
@@ -360,7 +356,8 @@ def _take_origin_tree(lexer: Lexer) -> None:
             _take_original_array(lexer)
             continue
         depth += {"(": 1, ")": -1}.get(lexer.kind, 0)
-        if lexer.kind not in ("(", ")", ",") or depth < 0 or (lexer.kind == "," and depth == 0):
+        is_misplaced = lexer.kind not in ("(", ")", ",") or (lexer.kind == "," and depth == 0)
+        if is_misplaced or not 0 <= depth <= _DEEPEST_ORIGIN:
             lexer.fail(f"expected an original array or a tuple of them, found {lexer.shown()}")
         lexer.advance()
     if depth:

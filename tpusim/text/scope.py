@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tpusim.ir.attributes import ComputationName, InstructionName
 from tpusim.ir.module import Computation, Instruction
 from tpusim.shapes.notation import parse_shape_prefix
-from tpusim.text.checks import compatible
+from tpusim.text.checks import async_phase, compatible
+from tpusim.text.lexer import TYPE_WORDS
 from tpusim.text.literals import take_shaped_literal
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from tpusim.shapes.shape import Shape
     from tpusim.source import SourceText
     from tpusim.text.lexer import Lexer
+
+_RESERVED_PREFIX = re.compile("__(?!xla_)")
 
 DEEPEST = 50
 """Instructions and computations nested deeper than this inside operands and attributes are refused."""
@@ -86,6 +90,7 @@ class ComputationScope:
         self.offsets: list[int] = []
         self.root_name: str | None = None
         self.makes_parameters = False
+        self._async_starts: dict[str, str] = {}
 
     @property
     def computations(self) -> dict[str, Computation]:
@@ -130,6 +135,17 @@ class ComputationScope:
         parameter = Instruction(name or f"_{number}", shape, "parameter", immediate=number)
         return self.add(lexer, parameter, place)
 
+    def async_start(self, name: str) -> Instruction:
+        """Return the start that an asynchronous update goes on with; any other instruction itself."""
+        updates = []
+        while name not in self._async_starts and async_phase(self.by_name[name].opcode) == "update":
+            updates.append(name)
+            name = self.by_name[name].operands[0]
+        start = self._async_starts.get(name, name)
+        # A chain may have thousands of updates, each of which asks.
+        self._async_starts.update(dict.fromkeys(updates, start))
+        return self.by_name[start]
+
     def add(self, lexer: Lexer, instruction: Instruction, place: int) -> str:
         """Add an instruction that begins at ``place``; return its name, which must be new."""
         name = instruction.name
@@ -142,6 +158,7 @@ class ComputationScope:
 
     def finish(self, lexer: Lexer, name: str, execution_thread: str = "main") -> Computation:
         """Return the computation. Its parameters must be numbered from 0 on without a gap."""
+        self._refuse_reserved_names(lexer)
         instructions = tuple(self.by_name.values())
         numbers = [i.immediate for i in instructions if i.opcode == "parameter"]
         if len(numbers) != len(set(numbers)) or any(number not in range(len(numbers)) for number in numbers):
@@ -150,6 +167,14 @@ class ComputationScope:
             lexer.fail(f"the {len(numbers)} parameters of {name!r} must be numbered from 0 on, found {shown}", place)
         root_name = self.root_name if self.root_name is not None else instructions[-1].name
         return Computation(name, instructions, root_name, execution_thread, tuple(self.offsets))
+
+    def _refuse_reserved_names(self, lexer: Lexer) -> None:
+        """Refuse names that XLA keeps for itself, with ``%`` or without."""
+        reserved = TYPE_WORDS.intersection(self.names)
+        reserved |= {name for name in self.names if name[0] == "_" and _RESERVED_PREFIX.match(name)}
+        if reserved:
+            first = min(list(self.names).index(name) for name in reserved)
+            lexer.fail("this name is reserved; XLA puts '_' behind such a name", self.offsets[first])
 
     def _fail_defined_twice(self, lexer: Lexer, name: str, place: int) -> NoReturn:
         """Say where the name was defined first."""
