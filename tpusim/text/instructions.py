@@ -85,7 +85,7 @@ def take_right_side(lexer: Lexer, scope: ComputationScope, name: str, place: int
         lexer.fail(f"{operation.name!r} needs attributes, so it cannot be nested", opcode_place)
     if shape is None:
         shape = _inferred(lexer, scope, operation, operands, attributes, opcode_place)
-    name = name or scope.module.fresh_name(f"{operation.name}.anon", scope.names)
+    name = name or scope.module.fresh_name(f"{operation.name}.anon", scope.by_name)
     instruction = Instruction(name, shape, operation.name, operands, attributes, immediate)
     _check(lexer, scope, instruction, opcode_place)
     return scope.add(lexer, instruction, place)
@@ -175,11 +175,11 @@ def _take_elements(lexer: Lexer, scope: ComputationScope, name: str, place: int)
         if not isinstance(shape, TupleShape) or not 0 <= index < len(shape.elements):
             lexer.fail(f"{name!r} of shape {shape} has no element {index}", place)
         element = f"{name}_{index}"
-        if element not in scope.names:
+        if element not in scope.by_name:
             taken = Instruction(element, shape.elements[index], "get-tuple-element", (name,), {"index": index})
             scope.add(lexer, taken, place)
         name = element
-    return scope.names[name]
+    return name
 
 
 def _inferred(

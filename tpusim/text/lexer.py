@@ -26,6 +26,9 @@ KEYWORDS: Final = frozenset(
 )
 """Words that cannot name an instruction without ``%`` either."""
 
+RESERVED_WORDS: Final = TYPE_WORDS | KEYWORDS | {"nan", "inf"}
+"""All words that cannot name an instruction without ``%``."""
+
 SKIPPED: Final = r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+"
 """Pattern of what stands between tokens: white space and comments."""
 

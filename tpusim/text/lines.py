@@ -18,7 +18,7 @@ from tpusim.ir.ops import Operation, find_operation
 from tpusim.shapes.notation import parse_shape_prefix
 from tpusim.text.attributes import Kind, attribute_kind
 from tpusim.text.checks import find_check
-from tpusim.text.lexer import KEYWORDS, TYPE_WORDS, Lexer
+from tpusim.text.lexer import RESERVED_WORDS, Lexer
 from tpusim.text.literals import take_literal
 from tpusim.text.scope import ComputationScope, ModuleScope
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tpusim.ir.attributes import ComputationName, InstructionName
     from tpusim.shapes.shape import Shape
 
-_RESERVED = "|".join(sorted(TYPE_WORDS | KEYWORDS | {"nan", "inf"}))
+_RESERVED = "|".join(sorted(RESERVED_WORDS))
 _REST = (
     r"([A-Za-z_][A-Za-z0-9_.-]*+) = "
     # A shape has no blank inside, or is a tuple: it ends at the first ')' before a blank.
@@ -93,14 +93,15 @@ class LineReader:
         self._scope = _SharedScope(module)
         self._values: dict[tuple[Kind, str], Any] = {}
         first = _FIRST_NAME.search(module.source.text)
-        self.sigil = first[1] if first else "%"
+        module.sigil = first[1] if first else "%"
 
     def read(self, scope: ComputationScope, position: int) -> int:
         """Read ordinary lines from ``position`` on into ``scope``; return where the first that is not one begins."""
         text, shapes, rows = self._module.source.text, self._module.shapes, self._rows
-        match_line, skip, separator = _LINES[self.sigil].match, len(self.sigil), ", " + self.sigil
-        names, by_name, offsets = scope.names, scope.by_name, scope.offsets
-        name_of, instruction_of = names.__getitem__, by_name.__getitem__
+        sigil = self._module.sigil
+        match_line, skip = _LINES[sigil].match, len(sigil)
+        references, by_name, offsets = scope.references, scope.by_name, scope.offsets
+        name_of, instruction_of = references.__getitem__, by_name.__getitem__
         while True:
             match = match_line(text, position)
             if match is None:
@@ -115,7 +116,7 @@ class LineReader:
                 immediate = None
                 if row.immediate == _NO_IMMEDIATE:
                     if arguments:
-                        operands = tuple(map(name_of, arguments[skip:].split(separator)))
+                        operands = tuple(map(name_of, arguments.split(", ")))
                 elif row.immediate == _NUMBER:
                     immediate = row.immediates[arguments]
                 else:
@@ -125,7 +126,7 @@ class LineReader:
                     return position
                 continue
             instruction = Instruction(name, shape, row.opcode, operands, attributes, immediate)
-            if name in names or not row.fewest <= len(operands) <= row.most:
+            if name in by_name or not row.fewest <= len(operands) <= row.most:
                 return position
             if row.check is not None and row.check(instruction, tuple(map(instruction_of, operands)), scope):
                 return position
@@ -133,7 +134,7 @@ class LineReader:
                 if scope.root_name is not None:
                     return position
                 scope.root_name = name
-            names[name] = name
+            references[sigil + name] = name
             by_name[name] = instruction
             offsets.append(match.start(2) - skip)
             position = match.end()
@@ -165,10 +166,7 @@ class LineReader:
         """Whether all operands are names of this computation, written with ``%`` if the others are."""
         if row.immediate != _NO_IMMEDIATE or not arguments:
             return True
-        skip = len(self.sigil)
-        return arguments.startswith(self.sigil) and all(
-            name in scope.names for name in arguments[skip:].split(", " + self.sigil)
-        )
+        return all(reference in scope.references for reference in arguments.split(", "))
 
     def _learn_shape(self, match: re.Match[str]) -> Shape | None:
         """Return the shape on a line, which must end where the line's pattern thinks."""

@@ -170,7 +170,7 @@ class _ModuleReader:
         assert self._lines is not None
         while True:
             lexer.jump(self._lines.read(scope, position))
-            if lexer.kind == "}" and scope.names:
+            if lexer.kind == "}" and scope.by_name:
                 lexer.advance()
                 return
             take_instruction(lexer, scope)
@@ -191,6 +191,7 @@ class _ModuleReader:
         """Read a signature that is not the one that we would print; its result must be that of the root."""
         lexer = Lexer(self._source, place)
         result, place = _take_signature(lexer)
+        lexer.take("{", "'{' before the instructions")
         if not compatible(result, computation.root.shape):
             lexer.fail(f"the root of {computation.name!r} has the shape {shape_text(computation.root.shape)}", place)
 

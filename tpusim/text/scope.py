@@ -9,7 +9,7 @@ from tpusim.ir.attributes import ComputationName, InstructionName
 from tpusim.ir.module import Computation, Instruction
 from tpusim.shapes.notation import parse_shape_prefix
 from tpusim.text.checks import async_phase, compatible
-from tpusim.text.lexer import TYPE_WORDS
+from tpusim.text.lexer import RESERVED_WORDS, TYPE_WORDS
 from tpusim.text.literals import take_shaped_literal
 
 if TYPE_CHECKING:
@@ -26,12 +26,16 @@ DEEPEST = 50
 
 
 class ModuleScope:
-    """The computations that have been read, by name, and what is shared by all of them."""
+    """The computations that have been read, by name, and what is shared by all of them.
+
+    ``sigil`` is what ordinary operands have before their names: ``%`` or nothing.
+    """
 
     def __init__(self, source: SourceText) -> None:
         self.source = source
         self.computations: dict[str, Computation] = {}
         self.shapes: dict[str, Shape] = {}
+        self.sigil = "%"
         self.depth = 0
         self._counts: dict[str, int] = {}
 
@@ -80,12 +84,12 @@ class ModuleScope:
 class ComputationScope:
     """The instructions of a computation that is being read.
 
-    ``names`` maps every name to itself, so that operands share one string with the instruction that they name.
+    ``references`` maps names as operands write them, with ``%`` in most modules, to the names themselves.
     """
 
     def __init__(self, module: ModuleScope) -> None:
         self.module = module
-        self.names: dict[str, str] = {}
+        self.references: dict[str, str] = {}
         self.by_name: dict[str, Instruction] = {}
         self.offsets: list[int] = []
         self.root_name: str | None = None
@@ -105,9 +109,9 @@ class ComputationScope:
         """Read the name of an instruction that came before."""
         place = lexer.start
         name = lexer.take_word("the name of an instruction")
-        if name not in self.names:
+        if name not in self.by_name:
             lexer.fail(f"instruction {name!r} is not defined above", place)
-        return InstructionName(self.names[name])
+        return InstructionName(name)
 
     def take_shape(self, lexer: Lexer) -> Shape:
         """Read a shape."""
@@ -122,11 +126,12 @@ class ComputationScope:
 
         In a text that is one instruction, operands that nobody defined become parameters.
         """
-        if name and name in self.names:
-            defined = self.by_name[name].shape
+        instruction = self.by_name.get(name)
+        if instruction is not None:
+            defined = instruction.shape
             if shape is not None and not compatible(defined, shape):
                 lexer.fail(f"operand {name!r} has the shape {defined}, not {shape}", place)
-            return self.names[name]
+            return instruction.name
         if not self.makes_parameters:
             lexer.fail(f"instruction {name!r} is not defined above", place)
         if shape is None:
@@ -149,9 +154,10 @@ class ComputationScope:
     def add(self, lexer: Lexer, instruction: Instruction, place: int) -> str:
         """Add an instruction that begins at ``place``; return its name, which must be new."""
         name = instruction.name
-        if name in self.names:
+        if name in self.by_name:
             self._fail_defined_twice(lexer, name, place)
-        self.names[name] = name
+        if self.module.sigil or name not in RESERVED_WORDS:
+            self.references[self.module.sigil + name] = name
         self.by_name[name] = instruction
         self.offsets.append(place)
         return name
@@ -170,13 +176,13 @@ class ComputationScope:
 
     def _refuse_reserved_names(self, lexer: Lexer) -> None:
         """Refuse names that XLA keeps for itself, with ``%`` or without."""
-        reserved = TYPE_WORDS.intersection(self.names)
-        reserved |= {name for name in self.names if name[0] == "_" and _RESERVED_PREFIX.match(name)}
+        reserved = TYPE_WORDS.intersection(self.by_name)
+        reserved |= {name for name in self.by_name if name[0] == "_" and _RESERVED_PREFIX.match(name)}
         if reserved:
-            first = min(list(self.names).index(name) for name in reserved)
+            first = min(list(self.by_name).index(name) for name in reserved)
             lexer.fail("this name is reserved; XLA puts '_' behind such a name", self.offsets[first])
 
     def _fail_defined_twice(self, lexer: Lexer, name: str, place: int) -> NoReturn:
         """Say where the name was defined first."""
-        first = self.offsets[list(self.names).index(name)]
+        first = self.offsets[list(self.by_name).index(name)]
         lexer.fail(f"instruction {name!r} is already defined on line {lexer.source.span(first).line}", place)

@@ -1,0 +1,121 @@
+"""Walks a module and computes the value of every instruction, on one device or on several in step.
+
+Each device is a generator that stops where it has to wait for others; this file passes values between them. Values are
+dropped after their last use, so that memory holds only what is alive.
+"""
+
+from __future__ import annotations
+
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from tpusim.errors import SimulationError, UnsupportedError
+from tpusim.ir.ops import async_parts
+from tpusim.numerics.registry import RULES
+from tpusim.numerics.site import Device, Meet, Run, Settings, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tpusim.ir.module import Computation, Instruction, Module
+
+    Activity = Generator[Any, Any, Any]
+
+
+def evaluate(module: Module, arguments: list[list[Any]], settings: Settings, devices: list[Device]) -> list[Any]:
+    """Return what the entry computation of ``module`` returns on each device, given each device's arguments.
+
+    Raises UnsupportedError for an opcode without a numeric rule, SimulationError if the devices wait for each other for
+    ever.
+    """
+    pairs = zip(devices, arguments, strict=True)
+    activities = [run_computation(module, module.entry, values, settings, device) for device, values in pairs]
+    return _in_step(activities)
+
+
+def run_computation(
+    module: Module, computation: Computation, arguments: list[Any], settings: Settings, device: Device
+) -> Activity:
+    """Compute one computation; yields a ``Meet`` wherever the device has to wait for others."""
+    site = Site(module, computation, settings, device)
+    values: dict[str, Any] = {}
+    for instruction, last_used in zip(computation.instructions, computation.last_uses, strict=True):
+        if instruction.opcode == "parameter":
+            values[instruction.name] = arguments[instruction.immediate]  # type: ignore[index]
+        else:
+            operands = [values[name] for name in instruction.operands]
+            value = rule_of(instruction)(site, instruction, operands)
+            values[instruction.name] = (yield from _finish(site, value)) if _is_activity(value) else value
+        for name in last_used:
+            del values[name]
+    return values[computation.root_name]
+
+
+def rule_of(instruction: Instruction) -> Any:
+    """Return the numeric rule of an instruction; a short asynchronous form has the rule of the long one."""
+    short = async_parts(instruction.opcode)
+    opcode = f"async-{short[1]}" if short else instruction.opcode
+    if opcode not in RULES:
+        raise UnsupportedError(
+            f"{instruction.name}: no numeric rule for {instruction.opcode!r}: its value is not computed"
+        )
+    return RULES[opcode]
+
+
+def _is_activity(value: Any) -> bool:
+    """Tell whether a rule is a generator that still has to run."""
+    return isinstance(value, GeneratorType)
+
+
+def _finish(site: Site, activity: Activity) -> Activity:
+    """Run a rule that is a generator: answer its calls of computations here, pass its other wishes on."""
+    answer: Any = None
+    while True:
+        try:
+            wish = activity.send(answer)
+        except StopIteration as end:
+            return end.value
+        if isinstance(wish, Run):
+            called = site.module[wish.computation]
+            answer = yield from run_computation(site.module, called, wish.arguments, site.settings, site.device)
+        else:
+            answer = yield wish
+
+
+def _in_step(activities: list[Activity]) -> list[Any]:
+    """Drive all devices until they end, letting each go on when all whom it waits for have come to the same place."""
+    results: dict[int, Any] = {}
+    waiting: dict[int, Meet] = {}
+    answers: dict[int, Any] = dict.fromkeys(range(len(activities)))
+    while len(results) < len(activities):
+        if not answers:
+            raise SimulationError(_deadlock(waiting, results))
+        for number, answer in sorted(answers.items()):
+            try:
+                waiting[number] = activities[number].send(answer)
+            except StopIteration as end:
+                results[number] = end.value
+        answers = _met(waiting)
+        for number in answers:
+            del waiting[number]
+    return [results[number] for number in range(len(activities))]
+
+
+def _met(waiting: dict[int, Meet]) -> dict[int, Any]:
+    """Return, for the devices whose company is complete, the values that its members brought."""
+    answers: dict[int, Any] = {}
+    for number, meet in waiting.items():
+        company = [waiting.get(member) for member in meet.members]
+        if all(other is not None and other.key == meet.key for other in company):
+            answers[number] = {m: other.value for m, other in zip(meet.members, company, strict=True) if other}
+    return answers
+
+
+def _deadlock(waiting: dict[int, Meet], results: dict[int, Any]) -> str:
+    """Say who waits for whom, and where."""
+    lines = []
+    for number, meet in sorted(waiting.items()):
+        absent = [m for m in meet.members if m not in waiting or waiting[m].key != meet.key]
+        state = ", ".join(f"{m} ({'ended' if m in results else waiting[m].key})" for m in absent)
+        lines.append(f"device {number} waits at {meet.key} for {state}")
+    return "the devices wait for each other for ever: " + "; ".join(lines)

@@ -1,0 +1,60 @@
+"""The table of numeric rules: from an instruction and its operands' values to its value.
+
+A value is a NumPy array (narrow types by ml_dtypes), a tuple of values, or ``TOKEN``. A rule is a function of the site,
+the instruction and the list of operand values. A rule that runs other computations, or that has to wait for other
+devices, is a generator: it yields what ``numerics.evaluate`` knows how to answer, and returns the value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpusim.numerics.relayout import numpy_dtype
+from tpusim.shapes.shape import ArrayShape, TupleShape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.site import Site
+    from tpusim.shapes.shape import Shape
+
+    Rule = Callable[[Site, Instruction, list[Any]], Any]
+
+TOKEN = "token"
+"""The value of every token: only that it exists says anything."""
+
+RULES: dict[str, Rule] = {}
+"""The numeric rule of every opcode that has one."""
+
+
+def computes(*opcodes: str) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the numeric rule of ``opcodes``."""
+
+    def register(function: Rule) -> Rule:
+        for opcode in opcodes:
+            RULES[opcode] = function
+        return function
+
+    return register
+
+
+def element_type(instruction: Instruction) -> np.dtype[Any]:
+    """Return the NumPy type of an instruction that returns an array."""
+    return numpy_dtype(array_shape(instruction.shape).dtype)
+
+
+def array_shape(shape: Shape) -> ArrayShape:
+    """Return a shape that is known to be an array's."""
+    assert isinstance(shape, ArrayShape)
+    return shape
+
+
+def zeros(shape: Shape) -> Any:
+    """Return a value of a shape, all zeros."""
+    if isinstance(shape, TupleShape):
+        return tuple(zeros(element) for element in shape.elements)
+    array = array_shape(shape)
+    return np.zeros(array.dimensions, numpy_dtype(array.dtype)) if array.dtype.is_array_type else TOKEN

@@ -1,0 +1,71 @@
+"""Where a numeric rule computes: the module, the settings, the device that it is on, and how to run a computation."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tpusim.ir.module import Computation, Instruction, Literal, Module
+from tpusim.shapes.shape import Shape
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How values are computed.
+
+    ``precision`` is ``tpu`` (operands of products rounded to bf16, f32 sums over blocks of ``array_depth``) or
+    ``exact`` (IEEE). ``read_literal`` decodes a constant's text. ``max_iterations`` stops a runaway ``while``.
+    """
+
+    read_literal: Callable[[Literal, Shape], Any]
+    precision: str = "tpu"
+    array_depth: int = 128
+    max_iterations: int | None = None
+    seed: int = 0
+
+
+@dataclass
+class Device:
+    """One device of a run: who it is, what the host feeds it, and what it fed back."""
+
+    replica: int = 0
+    partition: int = 0
+    infeed: Iterator[Any] | None = None
+    outfeed: list[Any] = field(default_factory=list)
+    mailbox: dict[int, deque[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a rule sees of where its instruction stands."""
+
+    module: Module
+    computation: Computation
+    settings: Settings
+    device: Device
+
+    def operand(self, instruction: Instruction, position: int) -> Instruction:
+        """Return the instruction that makes operand ``position``."""
+        return self.computation[instruction.operands[position]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A rule's wish: run the computation of that name on these values and send back what it returns."""
+
+    computation: str
+    arguments: list[Any]
+
+
+@dataclass(frozen=True)
+class Meet:
+    """A rule's wish: wait until all ``members`` (device numbers) have come to ``key``, then get all their values.
+
+    What comes back maps device numbers to the values that they brought.
+    """
+
+    key: str
+    members: tuple[int, ...]
+    value: Any
