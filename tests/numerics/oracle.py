@@ -1,0 +1,62 @@
+"""The oracle of this room: the same HLO text run by XLA on the CPU, and by us.
+
+XLA is told to round after every instruction (no excess precision), which is what the text says.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tpusim.numerics import rules as _rules  # noqa: F401 (fills the table of rules)
+from tpusim.numerics.evaluate import evaluate
+from tpusim.numerics.site import Device, Settings
+from tpusim.source import SourceText
+from tpusim.text.literals import literal_values
+from tpusim.text.parser import parse_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def run_xla(text: str, inputs: Iterable[Any], **options: Any) -> list[Array]:
+    """Return the flattened outputs of an HLO module on XLA's CPU backend; skips the test where jaxlib is missing.
+
+    ``options`` are XLA's debug options by name. Raises ``Exception`` for what XLA refuses.
+    """
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        executable = _compiled(text, tuple(options.items()))
+        buffers = [jax.device_put(np.asarray(value)) for value in inputs]
+        outputs = executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
+        return [np.asarray(output[0]) for output in outputs]
+
+
+def run_ours(text: str, inputs: Iterable[Any], precision: str = "exact", **settings: Any) -> list[Array]:
+    """Return the flattened outputs of an HLO module as this package computes them."""
+    module = parse_module(SourceText("test.hlo", text))
+    wanted = Settings(read_literal=literal_values, precision=precision, **settings)
+    return flatten(evaluate(module, [[np.asarray(value) for value in inputs]], wanted, [Device()])[0])
+
+
+def flatten(value: Any) -> list[Any]:
+    """Return the leaves of a value, tuples in order."""
+    return [leaf for part in value for leaf in flatten(part)] if isinstance(value, tuple) else [value]
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str, options: tuple[tuple[str, Any], ...]) -> Any:
+    """Compile a module for the first CPU device."""
+    hlo = pytest.importorskip("jaxlib._hlo")
+    client = pytest.importorskip("jax._src.lib.xla_client")
+    device = pytest.importorskip("jax").devices("cpu")[0]
+    proto = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    wanted = client.CompileOptions()
+    wanted.env_option_overrides = [("xla_allow_excess_precision", False), *options]
+    code = client._xla.mlir.hlo_to_stablehlo(proto)
+    return device.client.compile_and_load(code, client.DeviceList((device,)), wanted)
