@@ -139,6 +139,6 @@ def test_more_products_take_longer():
     """The matrix unit's time grows with the rows streamed."""
     times = []
     for rows in (1e4, 1e5, 1e6):
-        work = Work(matmuls=(Matmul(weight_tiles=10, streamed_rows=rows),))
+        work = Work(matmuls=(Matmul(weight_rows=1280.0, streamed_rows=rows),))
         times.append(run(Kernel(name="m", opcode="dot", work=work)).total_ps)
     assert times == sorted(set(times))

@@ -5,13 +5,15 @@ XLA is told to round after every instruction (no excess precision), which is wha
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from tpusim.numerics import rules as _rules  # noqa: F401 (fills the table of rules)
+from tpusim import numerics
 from tpusim.numerics.evaluate import evaluate
 from tpusim.numerics.site import Device, Settings
 from tpusim.source import SourceText
@@ -39,6 +41,7 @@ def run_xla(text: str, inputs: Iterable[Any], **options: Any) -> list[Array]:
 
 def run_ours(text: str, inputs: Iterable[Any], precision: str = "exact", **settings: Any) -> list[Array]:
     """Return the flattened outputs of an HLO module as this package computes them."""
+    _load_rules()
     module = parse_module(SourceText("test.hlo", text))
     wanted = Settings(read_literal=literal_values, precision=precision, **settings)
     return flatten(evaluate(module, [[np.asarray(value) for value in inputs]], wanted, [Device()])[0])
@@ -49,11 +52,18 @@ def flatten(value: Any) -> list[Any]:
     return [leaf for part in value for leaf in flatten(part)] if isinstance(value, tuple) else [value]
 
 
+@cache
+def _load_rules() -> None:
+    """Import the whole room, which fills the table of rules."""
+    for file in iter_modules(numerics.__path__, "tpusim.numerics."):
+        import_module(file.name)
+
+
 @lru_cache(maxsize=256)
 def _compiled(text: str, options: tuple[tuple[str, Any], ...]) -> Any:
     """Compile a module for the first CPU device."""
     hlo = pytest.importorskip("jaxlib._hlo")
-    client = pytest.importorskip("jax._src.lib.xla_client")
+    client = pytest.importorskip("jaxlib.xla_client")
     device = pytest.importorskip("jax").devices("cpu")[0]
     proto = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
     wanted = client.CompileOptions()

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import is_kernel
+from tpusim.timeline.records import SPARSECORE, is_kernel
 from tpusim.units import PS_PER_SECOND, bytes_to_ps
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.timeline.records import Timeline
+
+
+_SHARED = frozenset(("hbm", "cmem", "ici", "host_in", "host_out"))
 
 
 class Roofline(msgspec.Struct, frozen=True):
@@ -41,8 +44,10 @@ def roofline(timeline: Timeline, chip: Chip) -> Roofline:
     busy = Counter[str]()
     flops: Counter[str] = Counter()
     for record in timeline.records:
-        for unit, busy_ps in record.units.items():
-            busy[unit] += busy_ps * record.count
+        # The sparse cores have units of their own beside the core's; only its memories and links are shared with them.
+        units = record.units if record.row != SPARSECORE else record.units.keys() & _SHARED
+        for unit in units:
+            busy[unit] += record.units[unit] * record.count
         if is_kernel(record) and "matrix" in record.units:
             flops[record.flops_type] += int(record.flops * record.count)
     # What the arrays do is padded; what they were asked to do is not.

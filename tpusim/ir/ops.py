@@ -103,7 +103,7 @@ def find_operation(opcode: str) -> Operation | None:
 
 _ASYNC_ATTRIBUTES = {
     "start": frozenset({"async_execution_thread", "output_to_operand_aliasing"}),
-    "update": frozenset({"async_execution_thread"}),
+    "update": frozenset({"async_execution_thread", "output_to_operand_aliasing"}),
     "done": frozenset({"async_execution_thread"}),
 }
 _ANY = (0, None)
@@ -276,7 +276,7 @@ _ROWS: dict[Category, tuple[tuple[str, int | tuple[int, int | None], str], ...]]
     Category.ASYNC: (
         ("async-done", 1, "async_execution_thread calls"),
         ("async-start", _ANY, "calls* async_execution_thread output_to_operand_aliasing"),
-        ("async-update", (1, None), "async_execution_thread calls"),
+        ("async-update", (1, None), "async_execution_thread calls output_to_operand_aliasing"),
         ("copy-done", 1, ""),
         ("copy-start", 1, "cross_program_prefetch_index"),
     ),

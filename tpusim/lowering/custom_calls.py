@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import make_kernel, scalar_kernel
 from tpusim.lowering.scope import rule
 from tpusim.lowering.vector import CUSTOM_WORK
+from tpusim.program.steps import Call
 
 if TYPE_CHECKING:
     from tpusim.ir.module import Instruction
@@ -24,6 +26,7 @@ FREE_TARGETS = frozenset(
         "SPMDFullToShardShape",
         "SPMDShardToFullShape",
         "Sharding",
+        "annotate_device_placement",
         "xla.sdy.FuncResultSharding",
     )
 )
@@ -36,6 +39,11 @@ def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
     target = instruction.attributes.get("custom_call_target", "")
     if target in FREE_TARGETS:
         return ()
+    called = instruction.called_computations
+    if called and target not in CUSTOM_WORK:
+        # The wrapper that hands a computation to the sparse cores: what runs is the computation.
+        body = tuple(step for name in called for step in lower_computation(scope.inside(name)))
+        return (Call(**scope.label(instruction, "call"), body=body),)
     if target not in CUSTOM_WORK:
         scope.notes.estimated(instruction, f"custom call to {target!r}: only its operands and results are moved")
     return (make_kernel(scope, instruction, "custom-call"),)

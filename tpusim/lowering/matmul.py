@@ -140,6 +140,21 @@ def _hits(stride: int, offset: int, modulus: int, last: int, count: int) -> int:
 def product_work(product: Product, output_elements: int, row_tiles: int, chip: Chip) -> Work:
     """Return the whole work of a product whose rows are cut into ``row_tiles``: each goes through the weights again.
 
+    Many small groups (depthwise convolutions) would leave the array nearly empty; the vector unit does those, one
+    multiplication and one addition per register, where that is faster.
+    """
+    on_array = _array_work(product, output_elements, row_tiles, chip)
+    if product.groups == 1:
+        return on_array
+    steps = product.flops / _register_elements(chip)
+    array_cycles = max(_rows_cycles(m.weight_rows, m.streamed_rows, chip.mxu) for m in on_array.matmuls)
+    vector_cycles = steps / (chip.vpu.alu_slots * chip.vpu.slot_efficiency)
+    return Work(valu=steps) if vector_cycles < array_cycles / chip.mxu.count else on_array
+
+
+def _array_work(product: Product, output_elements: int, row_tiles: int, chip: Chip) -> Work:
+    """Return the work of a product on the matrix units.
+
     Either operand can be the one that stays in the array while the other streams; the compiler is taken to choose the
     faster. Where partial sums are not added in the array, the vector unit adds one register per popped one.
     """
@@ -152,12 +167,17 @@ def product_work(product: Product, output_elements: int, row_tiles: int, chip: C
     turned = _array_rows(product, columns, rows, mxu)
     # Rows that are cut into tiles meet every weight tile once per tile; turned, the rows are the weights.
     ways = [(straight[0] * row_tiles * separate, straight[1] * separate), (turned[0] * separate, turned[1] * separate)]
-    weight_rows, streamed = min(ways, key=lambda way: max(way[0] / mxu.weight_load_rows_per_cycle, way[1]))
+    weight_rows, streamed = min(ways, key=lambda way: _rows_cycles(*way, mxu))
     depth_tiles = packed_depth_tiles(product.depth, product.reach, mxu.rows)
     sums = 0.0 if mxu.accumulates_in_array else output_elements / _register_elements(chip) * max(0.0, depth_tiles - 1)
     loads = streamed * mxu.rows / (_register_elements(chip) * operands_per_lane(product.operand_type))
     matmul = Matmul(weight_rows, streamed, product.operand_type, product.passes)
     return Work(matmuls=(matmul,), valu=sums, loads=loads)
+
+
+def _rows_cycles(weight_rows: float, streamed_rows: float, mxu: Mxu) -> float:
+    """Return the cycles of one array for rows of weights under rows of the other operand: the longer of the two."""
+    return max(weight_rows / mxu.weight_load_rows_per_cycle, streamed_rows / mxu.lhs_rows_per_cycle)
 
 
 def _array_rows(product: Product, rows: float, columns: float, mxu: Mxu) -> tuple[float, float]:

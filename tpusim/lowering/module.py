@@ -63,4 +63,7 @@ def table_bytes(shape: Shape, chip: Chip) -> int:
         return 0
     granule = chip.tuple_table_granule_bytes
     own = -(-_TABLE_ENTRY_BYTES * len(shape.elements) // granule) * granule
+    # A program that was folded to constants has untiled layouts, and a table of 8-byte addresses without padding.
+    if all(not (leaf.layout and leaf.layout.tiles) for leaf in leaves(shape)):
+        own = 2 * _TABLE_ENTRY_BYTES * len(shape.elements)
     return own + sum(table_bytes(element, chip) for element in shape.elements)

@@ -206,7 +206,9 @@ def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation:
     after = tuple(permutation[d] for d in minor_to_major(target)[:2])
     if before[:1] != after[:1]:
         return "transpose"
-    return "" if before == after and _tiles(source) == _tiles(target) else "retile"
+    if before != after:
+        return "sublane_swap"
+    return "" if _tiles(source) == _tiles(target) else "retile"
 
 
 def _tiles(shape: ArrayShape) -> tuple[tuple[int, ...], ...]:
@@ -357,7 +359,10 @@ CUSTOM_WORK: dict[str, WorkRule] = {
     "InvertDiagBlocksUpperTriangular": _solver,
     "LuDecompositionBlock": _solver,
     "QrDecompositionBlock": _solver,
+    "LuRealDecompositionBlock": _solver,
+    "CompactWyHelper": _solver,
     "Eigh": _solver,
+    "EighTpu": _solver,
     "TopK": _topk,
     "PartialReduce": _topk,
     "X64Combine": _repack,

@@ -6,13 +6,12 @@ program on a chip always gives the same time line.
 
 from __future__ import annotations
 
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import simpy
 
 from tpusim.errors import SimulationError
-from tpusim.machine.ici import collective_ps
+from tpusim.machine.ici import plan_collective
 from tpusim.machine.kernel import KernelTime, kernel_time
 from tpusim.machine.memory import SharedMemory
 from tpusim.machine.recorder import Recorder
@@ -50,7 +49,8 @@ BOUND_NAMES = {
     "scalar": "scalar",
     "hbm": "HBM",
     "cmem": "CMEM",
-    "host": "host",
+    "host_in": "host",
+    "host_out": "host",
 }
 """How reports name what bounds a step, by functional unit or memory."""
 
@@ -99,8 +99,18 @@ class Device:
         self.memories = {
             "hbm": SharedMemory(self.env, "hbm", chip.hbm.bandwidth_bytes_per_second * chip.hbm.efficiency),
             "cmem": SharedMemory(self.env, "cmem", chip.cmem.read_bytes_per_second or PS_PER_SECOND),
-            "host": SharedMemory(self.env, "host", chip.host.bandwidth_bytes_per_second),
+            "host_in": SharedMemory(self.env, "host_in", chip.host.bandwidth_bytes_per_second),
+            "host_out": SharedMemory(self.env, "host_out", chip.host.bandwidth_bytes_per_second),
+            "ici": SharedMemory(
+                self.env, "ici", max(1, chip.ici.links) * chip.ici.link_bytes_per_second * chip.ici.efficiency
+            ),
             "vmem": SharedMemory(self.env, "vmem", chip.dma.vmem_bytes_per_second),
+        }
+        self._peaks = {
+            "hbm": chip.hbm.bandwidth_bytes_per_second,
+            "cmem": chip.cmem.read_bytes_per_second,
+            "host_in": chip.host.bandwidth_bytes_per_second,
+            "host_out": chip.host.bandwidth_bytes_per_second,
         }
         self.in_flight = 0
         self.core = Core(self, CORE)
@@ -112,6 +122,10 @@ class Device:
         if id(kernel) not in self._times:
             self._times[id(kernel)] = kernel_time(kernel, self.chip)
         return self._times[id(kernel)]
+
+    def peak(self, space: str) -> float:
+        """Return the advertised bytes per second of a memory that reports show, 0 for others."""
+        return self._peaks.get(space, 0.0)
 
     def launch(self, activity: Activity) -> simpy.Event:
         """Start something that runs beside the core; return the event of its end."""
@@ -224,10 +238,9 @@ def _steady_flow(core: Core, kernel: Kernel, time: KernelTime, traffic: Any) -> 
 
 def _memory_ps(core: Core, time: KernelTime) -> dict[str, int]:
     """Return how long the kernel's traffic would keep each memory busy at its full rate."""
-    chip = core.device.chip
-    rates = {"hbm": chip.hbm.bandwidth_bytes_per_second, "cmem": chip.cmem.read_bytes_per_second}
     totals = {t.space: t.first_bytes + t.steady_bytes + t.last_bytes for t in time.traffic}
-    return {space: bytes_to_ps(totals[space], rates[space]) for space in totals if rates.get(space)}
+    peaks = {space: core.device.peak(space) for space in totals}
+    return {space: bytes_to_ps(totals[space], peak) for space, peak in peaks.items() if peak}
 
 
 def _run_wait(core: Core, step: Wait, started: dict[str, simpy.Event]) -> Activity:
@@ -252,18 +265,24 @@ def _copy(core: Core, copy: Copy) -> Activity:
     yield core.env.timeout(seconds_to_ps(device.chip.dma.fixed_latency_seconds))
     yield core.env.all_of([device.memories[s].transfer(copy.name, n) for s, n in copy_loads(copy, n_bytes)])
     hbm_bytes = copy.n_bytes * ((copy.source_space == "hbm") + (copy.target_space == "hbm"))
-    busy = {"hbm": bytes_to_ps(hbm_bytes, device.chip.hbm.bandwidth_bytes_per_second)} if hbm_bytes else {}
-    device.recorder.add(copy, copy.through, start_ps, core.now_ps, hbm_bytes=hbm_bytes, units=busy, bound_by="HBM")
+    busy = {space: bytes_to_ps(n, rate) for space, n in copy_loads(copy, copy.n_bytes) if (rate := device.peak(space))}
+    bound_by = BOUND_NAMES[max(busy, key=lambda space: busy[space])] if busy else "VMEM"
+    device.recorder.add(copy, copy.through, start_ps, core.now_ps, hbm_bytes=hbm_bytes, units=busy, bound_by=bound_by)
 
 
 def copy_loads(copy: Copy, n_bytes: float) -> list[tuple[str, float]]:
     """Return the memories that a copy loads, each with the bytes; within one memory it reads and writes."""
-    spaces = [s if s in ("hbm", "cmem", "host") else "vmem" for s in (copy.source_space, copy.target_space)]
+    source = "host_in" if copy.source_space == "host" else copy.source_space
+    target = "host_out" if copy.target_space == "host" else copy.target_space
+    spaces = [space if space in _FAR_MEMORIES else "vmem" for space in (source, target)]
     loads = {space: n_bytes * spaces.count(space) for space in spaces}
     if len(loads) > 1:
         # The core's own memory is never what holds up a transfer from or to a slower one.
         loads.pop("vmem", None)
     return list(loads.items())
+
+
+_FAR_MEMORIES = ("hbm", "cmem", "host_in", "host_out")
 
 
 def _run_collective(core: Core, step: Collective, started: dict[str, simpy.Event]) -> Activity:
@@ -278,18 +297,23 @@ def _communicate(core: Core, step: Collective, row: str) -> Activity:
     """Occupy the links for as long as the collective takes."""
     start_ps = core.now_ps
     chip = core.device.chip
-    hops_ps, links_ps = collective_ps(step, chip.ici, core.device.topology)
+    sending = plan_collective(step, chip.ici, core.device.topology)
     local = core.device.memories["hbm"].transfer(step.name, step.hbm_bytes)
-    yield core.env.timeout(seconds_to_ps(chip.fixed.kernel_seconds) + hops_ps + ceil(links_ps / chip.ici.efficiency))
+    yield core.env.timeout(seconds_to_ps(chip.fixed.kernel_seconds) + sending.hops_ps)
+    at_most = sending.ways * chip.ici.link_bytes_per_second * chip.ici.efficiency / PS_PER_SECOND
+    yield core.device.memories["ici"].transfer(step.name, sending.sent_bytes, at_most)
     if not local.processed:
         yield local
+    links_ps = bytes_to_ps(sending.sent_bytes, max(1, chip.ici.links) * chip.ici.link_bytes_per_second)
+    # Hops of collectives that run beside each other overlap; only those that the core waits for add up.
+    waited_ps = 0 if step.is_async else sending.hops_ps
     core.device.recorder.add(
         step,
         row,
         start_ps,
         core.now_ps,
-        bound_by="ICI" if links_ps > hops_ps else "ICI latency",
-        units={"ici": links_ps},
+        bound_by="ICI latency" if 2 * sending.hops_ps > core.now_ps - start_ps else "ICI",
+        units={"ici": links_ps + waited_ps},
         flops=step.flops,
         hbm_bytes=step.hbm_bytes,
     )
@@ -307,8 +331,12 @@ def _host_transfer(core: Core, step: HostTransfer, row: str) -> Activity:
     """Wait for the link's latency and then for the bytes."""
     start_ps = core.now_ps
     yield core.env.timeout(seconds_to_ps(core.device.chip.host.latency_seconds))
-    yield core.device.memories["host"].transfer(step.name, step.n_bytes)
-    core.device.recorder.add(step, row, start_ps, core.now_ps, bound_by="host")
+    way = "host_out" if step.to_host else "host_in"
+    yield core.device.memories[way].transfer(step.name, step.n_bytes)
+    # A transfer that the core waits for costs its latency too; others share theirs with what runs meanwhile.
+    latency_ps = 0 if step.is_async else seconds_to_ps(core.device.chip.host.latency_seconds)
+    busy_ps = latency_ps + bytes_to_ps(step.n_bytes, core.device.chip.host.bandwidth_bytes_per_second)
+    core.device.recorder.add(step, row, start_ps, core.now_ps, bound_by="host", units={way: busy_ps})
 
 
 def _run_channel(core: Core, step: ChannelTransfer, started: dict[str, simpy.Event]) -> Activity:

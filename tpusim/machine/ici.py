@@ -8,7 +8,9 @@ from __future__ import annotations
 from math import ceil, log2
 from typing import TYPE_CHECKING
 
-from tpusim.units import bytes_to_ps, seconds_to_ps
+import msgspec
+
+from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,19 +36,26 @@ _VOLUME: dict[str, Callable[[int, int, int], float]] = {
 _ROUNDS = {"all-reduce": 2, "collective-permute": 0}
 
 
-def collective_ps(step: Collective, ici: Ici, topology: Topology | None = None) -> tuple[int, int]:
-    """Return the picoseconds that a collective waits for hops, and those that its bytes take at the links' raw rate.
+class Sending(msgspec.Struct, frozen=True, gc=False):
+    """What a collective asks of one chip's links: a wait for hops, then bytes over ``ways`` one-way links at once."""
 
-    Nothing else is taken to be on the links. Without a ``topology`` the group is as compact as the chip's torus allows.
-    """
+    hops_ps: int
+    sent_bytes: float
+    ways: int
+
+
+def plan_collective(step: Collective, ici: Ici, topology: Topology | None = None) -> Sending:
+    """Return what a collective asks of the links; without ``topology`` its group is as compact as the torus allows."""
     if step.group_size <= 1:
-        return 0, 0
+        return Sending(0, 0.0, 1)
     axes = ring_dimensions(step, ici, topology)
     side = ceil(step.group_size ** (1 / axes))
-    ways = 1 if step.kind == "collective-permute" else 2 * axes
     hops = max(1, _ROUNDS.get(step.kind, 1) * axes * (side // 2))
-    sent_bytes = step.n_bytes * _VOLUME[step.kind](step.group_size, axes, side)
-    return hops * seconds_to_ps(ici.hop_latency_seconds), bytes_to_ps(sent_bytes, ici.link_bytes_per_second * ways)
+    return Sending(
+        hops_ps=hops * seconds_to_ps(ici.hop_latency_seconds),
+        sent_bytes=step.n_bytes * _VOLUME[step.kind](step.group_size, axes, side),
+        ways=1 if step.kind == "collective-permute" else min(ici.links, 2 * axes),
+    )
 
 
 def ring_dimensions(step: Collective, ici: Ici, topology: Topology | None) -> int:

@@ -40,7 +40,7 @@ class KernelTime(msgspec.Struct, frozen=True):
     slowest_unit: str
 
 
-SHARED_MEMORIES = ("hbm", "cmem", "host")
+SHARED_MEMORIES = ("hbm", "cmem", "host_in", "host_out")
 
 
 def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
@@ -80,12 +80,19 @@ def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
 
 def _uses(kernel: Kernel, space: str) -> bool:
     """Tell whether a kernel moves bytes to or from a memory."""
-    return any(stream.space == space and stream.block_bytes > 0 for stream in kernel.streams)
+    return any(_memory(stream) == space and stream.block_bytes > 0 for stream in kernel.streams)
+
+
+def _memory(stream: Stream) -> str:
+    """Return the memory or, where each way is a link of its own, the link that a stream uses."""
+    if stream.space != "host":
+        return stream.space
+    return "host_out" if stream.is_output else "host_in"
 
 
 def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
     """Split a kernel's traffic with one memory into what comes before, during and after its tiles' computation."""
-    streams = [stream for stream in kernel.streams if stream.space == space]
+    streams = [stream for stream in kernel.streams if _memory(stream) == space]
     first = sum(_loaded_bytes(s, chip) / s.fetches for s in streams if not s.is_output)
     last = sum(_loaded_bytes(s, chip) / s.fetches for s in streams if s.is_output)
     total = sum(_loaded_bytes(s, chip) for s in streams)

@@ -31,7 +31,8 @@ _UNIT_LABELS = {
     "hbm": "HBM",
     "cmem": "CMEM",
     "ici": "ICI",
-    "host": "host",
+    "host_in": "from host",
+    "host_out": "to host",
 }
 
 

@@ -27,6 +27,8 @@ _BUSY_UNITS = {
     "store": "vector store",
     "cmem": "CMEM",
     "ici": "ICI",
+    "host_in": "from host",
+    "host_out": "to host",
 }
 
 

@@ -48,9 +48,13 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
         return (self.end_ps - self.start_ps) * self.count
 
 
+# Units that only scalar instructions, collectives and transfers keep busy by themselves.
+_NO_KERNEL = frozenset(("scalar", "ici", "host_in", "host_out"))
+
+
 def is_kernel(record: Record) -> bool:
     """Tell whether a record is the run of a kernel, not of a scalar instruction, a wait or a transfer."""
-    return bool(record.units) and record.row in (CORE, SPARSECORE) and not {"scalar", "ici"} & record.units.keys()
+    return bool(record.units) and record.row in (CORE, SPARSECORE) and not _NO_KERNEL & record.units.keys()
 
 
 class Repeat(msgspec.Struct, frozen=True, gc=False):
