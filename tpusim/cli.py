@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tpusim.pipeline import Result
 
 EXIT_REFUSED = 1
+# 128 and the number of SIGINT, as shells report an interrupted command.
 EXIT_INTERRUPTED = 130
 
 _DESCRIPTION = """\
@@ -38,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
+        # Here and not at exit, so that a full disk or a closed pipe meets the clauses below.
         sys.stdout.flush()
+    # Before OSError, of which it is one: a reader that has seen enough is no failure.
     except BrokenPipeError:
         _forget_output()
     except TpusimError as error:
@@ -60,6 +63,7 @@ def _forget_output() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
+    # argparse would fill the examples into one paragraph.
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
@@ -122,6 +126,7 @@ def _add_ops(commands: Any) -> None:
 def _positive(text: str) -> int:
     """Return a whole number from 0; argparse reports anything else."""
     number = int(text)
+    # 0 is of use: it shows the program without the bodies of such loops.
     if number < 0:
         raise argparse.ArgumentTypeError(f"expected a number from 0, found {text!r}")
     return number
@@ -145,6 +150,7 @@ def _run(options: argparse.Namespace) -> None:
         return
     result = _simulate(options)
     if options.trace:
+        # Before anything is printed: a pipe that closes early must not cost the trace.
         from tpusim.report.perfetto import write_trace
 
         write_trace(result.timeline, options.trace)
@@ -172,6 +178,7 @@ def _simulate(options: argparse.Namespace) -> Result:
             progress=None if options.quiet else line,
         )
     finally:
+        # After an error as well: its message would else begin behind half a line of progress.
         line.close()
 
 
@@ -181,6 +188,7 @@ def _report(result: Result, options: argparse.Namespace) -> None:
 
     groups = result.groups(options.by)
     if options.json:
+        # Ops are in every object already; only another grouping adds something.
         grouped = {} if options.by == "op" else {"groups": groups_json(groups, options.by)}
         _print(json.dumps(run_json(result.summary) | grouped, indent=1))
     else:
@@ -219,6 +227,7 @@ def _layout(options: argparse.Namespace) -> None:
     if options.json:
         _print(json.dumps(facts, indent=1))
         return
+    # Rich takes longer to load than the answer takes to compute, and JSON does without it.
     from tpusim.report.layout import render_layout
 
     render_layout(facts, _console())
@@ -232,6 +241,7 @@ def _chips(options: argparse.Namespace) -> None:
     overrides = _overrides(options)
     if options.name is None:
         if overrides:
+            # Silence would look as if every chip of the list had been changed.
             raise ConfigError("-o replaces a figure of one chip: name it, as in `tpusim chips v5e -o clock_hz=1.6e9`")
         chips = [load_chip(name) for name in chip_names()]
         if options.json:

@@ -45,5 +45,6 @@ class SimulationError(TpusimError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the known word nearest to ``word``, or an empty string."""
+    # difflib's own bar (0.6 alike) stays: a far-fetched hint misleads more than none.
     near = get_close_matches(word, list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

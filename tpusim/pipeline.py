@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Progress = Callable[["Record"], None]
 
 _NAME_PART = re.compile(r"[._]")
+# v4 is programmed as one core or as two; only the kernels of a program tell for which it was compiled.
 _MEGACORE = re.compile(r'"megacore_split_dim"')
 
 
@@ -122,6 +123,7 @@ def find_chip_name(path: str | Path, text: str = "") -> str:
     A v4 program whose ``text`` splits its kernels over two cores is for the megacore. Raises ConfigError if neither
     says.
     """
+    # What somebody has written down goes before what a name suggests.
     stated = _stated_chip(Path(path)) or _named_chip(Path(path).name)
     if stated is None:
         raise ConfigError(f"{path}: neither its name nor a .json beside it says which chip it is for: use --chip")
@@ -142,6 +144,7 @@ def _lowered(
 ) -> tuple[Program, Chip]:
     """Return a lowered program and the chip to run it on."""
     loaded, path = _loaded(program)
+    # A slice without a chip has an empty name there, which must count as none.
     machine = _chip(loaded, path, chip or (topology.chip if topology else None) or None, overrides)
     return (loaded if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)), machine
 
@@ -152,6 +155,7 @@ def _loaded(program: Module | Program | str | Path) -> tuple[Module | Program, s
         return program, ""
     if isinstance(program, Module):
         return program, program.source.name if program.source else ""
+    # By the ending: everything else, standard input too, is read as HLO text.
     if str(program).endswith(".program.json"):
         return load_program(program), str(program)
     return load(program), str(program)
@@ -175,6 +179,7 @@ def _stated_chip(path: Path) -> str | None:
     beside = path.with_name(re.sub(r"\.hlo(\.txt)?(\.gz)?$", "", path.name) + ".json")
     try:
         facts = json.loads(beside.read_text())
+    # No file there, or some other tool has one of that name: the name of the program has to tell.
     except (OSError, ValueError):
         return None
     stated = facts.get("chip") if isinstance(facts, dict) else None
@@ -183,6 +188,7 @@ def _stated_chip(path: Path) -> str | None:
 
 def _named_chip(file_name: str) -> str | None:
     """Return the chip named last in a file's name (``NAME.v5e.hlo.txt.gz``, ``NAME.v5e_2x4.hlo.txt``), or None."""
+    # Backwards, since what comes before is the name of the model, which may hold anything.
     for part in reversed(_NAME_PART.split(file_name)):
         name = _try_chip(part)
         if name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# A line of a compiled program may have many kilobytes, which would bury the message.
 _SHOWN_COLUMNS = 120
 
 
@@ -30,6 +31,7 @@ class Span:
     @property
     def line(self) -> int:
         """Line of the first character, from 1."""
+        # Counted when asked for: errors are rare, and a table of lines would cost every reading.
         return self.source.text.count("\n", 0, self.start) + 1
 
     @property
@@ -47,6 +49,7 @@ class Span:
         """Return ``file:line:column: message``, the source line and a caret under the place."""
         column = self.column
         shown, offset = _window(self.line_text(), column - 1)
+        # A place may run over several lines; the caret stays under the one that is shown.
         width = max(1, min(self.end - self.start, len(shown) - offset))
         caret = " " * offset + "^" * width
         return f"{self.source.name}:{self.line}:{column}: {message}\n  {shown}\n  {caret}"
@@ -56,5 +59,6 @@ def _window(line: str, offset: int) -> tuple[str, int]:
     """Cut a long line down to what fits a terminal; return it and the offset in it, control characters made visible."""
     begin = max(0, offset - _SHOWN_COLUMNS // 2)
     shown = line[begin : begin + _SHOWN_COLUMNS]
+    # A tab would move the caret, an escape sequence would drive the terminal.
     printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
     return printable, offset - begin

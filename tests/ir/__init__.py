@@ -1,1 +1,1 @@
-"""Does a shape say the truth about itself? Every formula and example of XLA's two documents on layout."""
+"""Does the program as given say the truth about itself? The oracle is the operation semantics."""

@@ -113,3 +113,64 @@ def test_count_through_a_fused_condition(limit):
         %init = (s32[]) tuple(%zero)
         ROOT %w = (s32[]) while(%init), condition=%condition, body=%body"""
     assert loop_of(lower_text(entry, FUSED_CONDITION.replace("LIMIT", str(limit)))).trips == limit
+
+
+def scalar_loop(type_name: str, start: str, step: str, condition: str) -> Loop:
+    """Return the loop of a counter of any type; ``step`` makes %next from %i, ``condition`` the root from %j."""
+    others = f"""\
+%body (p: ({type_name}, f32[8])) -> ({type_name}, f32[8]) {{
+  %p = ({type_name}, f32[8]) parameter(0)
+  %i = {type_name} get-tuple-element(%p), index=0
+  %data = f32[8] get-tuple-element(%p), index=1
+  {step}
+  ROOT %t = ({type_name}, f32[8]) tuple(%next, %data)
+}}
+
+%condition (q: ({type_name}, f32[8])) -> pred[] {{
+  %q = ({type_name}, f32[8]) parameter(0)
+  %j = {type_name} get-tuple-element(%q), index=0
+  %other = f32[8] get-tuple-element(%q), index=1
+  {condition}
+}}
+"""
+    entry = f"""
+        %start = {type_name} constant({start})
+        %x = f32[8] parameter(0)
+        %init = ({type_name}, f32[8]) tuple(%start, %x)
+        ROOT %w = ({type_name}, f32[8]) while(%init), condition=%condition, body=%body"""
+    return loop_of(lower_text(entry, others))
+
+
+def test_a_counter_that_doubles():
+    """From 1 while below a million: 2^20 is the first that is not."""
+    step = "%two = s32[] constant(2)\n  %next = s32[] multiply(%i, %two)"
+    limit = "%end = s32[] constant(1000000)\n  ROOT %c = pred[] compare(%j, %end), direction=LT"
+    assert scalar_loop("s32[]", "1", step, limit).trips == 20
+
+
+def test_a_counter_in_floats():
+    """In f32 sixteen tenths stay below 1.65, and seventeen do not: the sums round as the chip's do."""
+    step = "%tenth = f32[] constant(0.1)\n  %next = f32[] add(%i, %tenth)"
+    limit = "%end = f32[] constant(1.65)\n  ROOT %c = pred[] compare(%j, %end), direction=LT"
+    assert scalar_loop("f32[]", "0", step, limit).trips == 17
+
+
+def test_a_limit_beside_an_unknown_condition_is_an_upper_bound():
+    """``and(i < 20, data says so)`` runs at most 20 times; that is taken, and said."""
+    step = "%one = s32[] constant(1)\n  %next = s32[] add(%i, %one)"
+    limit = """%end = s32[] constant(20)
+  %less = pred[] compare(%j, %end), direction=LT
+  %first = f32[1] slice(%other), slice={[0:1]}
+  %value = f32[] reshape(%first)
+  %zero = f32[] constant(0)
+  %goes = pred[] compare(%value, %zero), direction=GT
+  ROOT %c = pred[] and(%less, %goes)"""
+    loop = scalar_loop("s32[]", "0", step, limit)
+    assert (loop.trips, loop.trips_from) == (20, "upper bound")
+
+
+def test_an_endless_loop_is_not_played_for_ever():
+    """A counter that never gets there is unknown after a few thousand trips."""
+    step = "%one = s32[] constant(1)\n  %next = s32[] multiply(%i, %one)"
+    limit = "%end = s32[] constant(5)\n  ROOT %c = pred[] compare(%j, %end), direction=LT"
+    assert scalar_loop("s32[]", "1", step, limit).trips_from == "default"

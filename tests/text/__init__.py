@@ -1,1 +1,1 @@
-"""Does a shape say the truth about itself? Every formula and example of XLA's two documents on layout."""
+"""Does the text round-trip; does bad text end in an error with line, column and caret? The oracle is XLA's parser."""

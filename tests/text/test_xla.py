@@ -94,7 +94,7 @@ BAD = {
     "metadata beyond 32 bits": entry("p = f32[4] parameter(0), metadata={source_line=3000000000}"),
     "unknown module attribute": "HloModule m, is_schedule=true\n\nENTRY e {\n a = f32[] constant(1)\n}",
     "alias of no result": "HloModule m, input_output_alias={ {3}: (0, {}) }\n\nENTRY e {\n a = f32[] parameter(0)\n}",
-    "three tables": 'HloModule m\nFileNames\n1 "a"\nFunctionNames\nFileLocations\nENTRY e {\n a = f32[] parameter(0)\n}',
+    "three tables": 'HloModule m\nFileNames\n1 "a"\nFunctionNames\nFileLocations\nENTRY e {\n a = f32[] constant(1)\n}',
     "one instruction with a nameless operand": "add(x, y)",
     "unclosed comment": entry(P) + "/* x",
 }

@@ -24,6 +24,7 @@ class MemoryUse(msgspec.Struct, frozen=True, gc=False):
 
 def memory_use(program: Program) -> MemoryUse:
     """Return the memory figures of a program; arguments and outputs hold their memory throughout."""
+    # XLA's own memory statistics tell temporaries apart in the same way, so that the two can be compared.
     temporaries = [b for b in program.buffers if b.kind == "temporary" and b.space == "hbm"]
     temp_bytes = peak_bytes(temporaries)
     return MemoryUse(

@@ -47,11 +47,13 @@ def roofline(timeline: Timeline, chip: Chip) -> Roofline:
         # The sparse cores have units of their own beside the core's; only its memories and links are shared with them.
         units = record.units if record.row != SPARSECORE else record.units.keys() & _SHARED
         for unit in units:
+            # Units count their busy time at their peak rate, so that the sum is a roof already.
             busy[unit] += record.units[unit] * record.count
         if is_kernel(record) and "matrix" in record.units:
             flops[record.flops_type] += int(record.flops * record.count)
     # What the arrays do is padded; what they were asked to do is not.
     busy["matrix"] = sum(_flops_ps(chip, name, count) for name, count in flops.items())
+    # Advertised bandwidth: a roof must not move with what transfers are found to reach.
     hbm_bytes = sum(record.hbm_bytes * record.count for record in timeline.records)
     busy["hbm"] = bytes_to_ps(hbm_bytes, chip.hbm.bandwidth_bytes_per_second)
     return Roofline(dict(busy))

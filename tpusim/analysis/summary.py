@@ -44,6 +44,7 @@ def summarise(program: Program, chip: Chip, timeline: Timeline) -> Summary:
     """Return the numbers of the run of ``program`` on ``chip`` that ``timeline`` records."""
     use, bound, busy = memory_use(program), roofline(timeline, chip), utilisation(timeline)
     ops = group_records(timeline, "op")
+    # A program of nothing but views takes no time, and its shares are 0.
     total_ps = max(1, timeline.total_ps)
     return Summary(
         program=program.name,
@@ -52,10 +53,12 @@ def summarise(program: Program, chip: Chip, timeline: Timeline) -> Summary:
         clock_hz=chip.clock_hz,
         utilisation=busy,
         roofline=bound,
+        # Always against bf16: with one denominator runs of different types can be compared.
         flops_utilisation=busy.flops / peak_flops_per_second(chip, "bf16") * 1e12 / total_ps,
         hbm_utilisation=bound.roofs_ps["hbm"] / total_ps,
         memory=use,
         hbm_capacity_bytes=chip.hbm.capacity_bytes,
+        # A megacore program has the vector memories of both cores.
         vmem_capacity_bytes=chip.vmem.capacity_bytes * chip.cores_per_device,
         ops=ops,
         categories=group_records(timeline, "category"),
@@ -67,6 +70,7 @@ def summarise(program: Program, chip: Chip, timeline: Timeline) -> Summary:
 
 def _capacity_warnings(use: MemoryUse, chip: Chip) -> tuple[str, ...]:
     """Return a warning for each memory that the program overfills."""
+    # Warned of, not refused: how much memory the next chip should have is a question people ask.
     needs = (
         ("HBM", use.peak_hbm_bytes, chip.hbm.capacity_bytes),
         ("VMEM", use.peak_vmem_bytes, chip.vmem.capacity_bytes * chip.cores_per_device),

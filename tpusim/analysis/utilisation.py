@@ -57,6 +57,7 @@ def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
     for record in timeline.records:
         found.setdefault(_key(record, by), []).append(record)
     groups = [_group(name, records, by) for (name, _), records in found.items()]
+    # Sorting is stable, so ties keep the order of the run on every host.
     return tuple(sorted(groups, key=lambda group: (-group.time_ps, -group.beside_ps)))
 
 
@@ -65,6 +66,7 @@ def utilisation(timeline: Timeline) -> Utilisation:
     bound = Counter[str]()
     busy = Counter[str]()
     for record in timeline.records:
+        # Only the rows of the core add up to the time of the run; others overlap it.
         if record.row == CORE:
             bound[record.bound_by] += record.total_ps
         for unit, busy_ps in record.units.items():
@@ -86,6 +88,7 @@ def _key(record: Record, by: str) -> tuple[str, str]:
     if by == "category":
         return record.category, ""
     if by == "source":
+        # Copies and prefetches that the compiler put in have no line of the framework.
         return record.source or "(unknown)", ""
     return record.name, str(record.line)
 
@@ -93,6 +96,7 @@ def _key(record: Record, by: str) -> tuple[str, str]:
 def _group(name: str, records: list[Record], by: str) -> Group:
     """Return the sum of some records."""
     first = records[0]
+    # The records of one op agree in these fields; those of a category or a source do not.
     single = by == "op"
     return Group(
         name=name,
@@ -115,5 +119,6 @@ def _longest_bound(records: Iterable[Record]) -> str:
     """Return what most of the records' time went to."""
     bound = Counter[str]()
     for record in records:
+        # The 1 lets a group that took no time name what bounds it all the same.
         bound[record.bound_by] += record.total_ps + 1
     return max(bound, key=lambda name: bound[name])

@@ -17,8 +17,10 @@ class Mxu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     count: int
     rows: int
     columns: int
+    # 1 on 128x128 arrays, 2 on 256x256 ones: a packed (16,256) instruction takes 8 cycles (openxla/xprof).
     lhs_rows_per_cycle: float
     """Rows of the streamed operand that enter one array per cycle, for 16-bit operands."""
+    # A table, since no rule fits: v5e doubles the rate for 8-bit integers, v7x does not take them at all.
     rate_by_type: dict[str, float]
     """Speed against bf16 of one pass, by operand type (``f32`` is rounded to bf16); absent = converted first."""
     weight_load_rows_per_cycle: float
@@ -32,6 +34,7 @@ class Mxu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The vector unit of one core, in operations on whole 4 KiB registers."""
 
+    # A field and not 8: the eighth generation is listed with 16 (jax-ml/jax, tpu_info.py).
     sublanes: int
     lanes: int
     registers: int
@@ -40,6 +43,7 @@ class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     store_slots: int
     eup_slots: int
     xlu_units: int
+    # Until the next one can begin; how long a result takes is not in it.
     xlu_cycles_per_op: float
     native_bf16: bool
     """Whether 16-bit elements are added and multiplied without a conversion to f32."""
@@ -63,6 +67,7 @@ class Cmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The common memory of the chip (v4 family); capacity 0 where there is none."""
 
     capacity_bytes: int
+    # Apart, because on TPUv4i reading is twice as fast as writing (Jouppi et al., ISCA 2021).
     read_bytes_per_second: float
     write_bytes_per_second: float
 
@@ -133,6 +138,7 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     generation: int
     cores_per_device: int
     """2 where two cores run one program together (megacore)."""
+    # 2 where each core is a device of its own to JAX: v2, v3 and v7x.
     devices_per_chip: int
     clock_hz: float
     tuple_table_granule_bytes: int
@@ -147,11 +153,13 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     fixed: Fixed
     host: Host
     ici: Ici
+    # One table for all chips, as nobody has published the costs of any one generation.
     vector_ops: VectorOps = VectorOps()
 
     @property
     def macs_per_second(self) -> float:
         """Multiply-adds per second of the device for one bf16 pass on all matrix units."""
+        # 2 arrays x 256 x 256 x 2 rows at 1.75 GHz, times the two of a multiply-add, are the 918 TFLOP/s of v6e.
         per_cycle = self.mxu.count * self.mxu.rows * self.mxu.columns * self.mxu.lhs_rows_per_cycle
         return per_cycle * self.clock_hz * self.cores_per_device
 

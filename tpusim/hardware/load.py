@@ -66,6 +66,7 @@ def chip_facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None = N
     facts = _facts(name_or_path, overrides)
     # A file may state its keys in any order, and an override may add one at the end.
     order = {key: index for index, key in enumerate(FIELDS)}
+    # FIELDS has no place for the open table of rates: it goes behind the last key of the matrix units.
     rates_after = order["mxu.accumulates_in_array"] + 0.5
     shown = [fact for key, fact in facts.items() if key not in TEXT_KEYS]
     return sorted(shown, key=lambda fact: order.get(fact.key, rates_after))
@@ -167,6 +168,7 @@ def _plain(value: Any) -> str:
 
 def _facts_of(name_or_path: str, within: tuple[str, ...]) -> Mapping[str, Fact]:
     """Return the quantities of a chip; ``within`` are the files that have named it as their base."""
+    # A shipped chip's name has neither ending nor slash, so no file on disk can stand in for it.
     is_path = name_or_path.endswith(".toml") or "/" in name_or_path
     if not is_path:
         name = resolve_chip_name(name_or_path)

@@ -9,6 +9,7 @@ import msgspec
 
 from tpusim.errors import ConfigError
 
+# JAX names a topology v5e:2x4; file names use an underscore, as not all file systems take a colon.
 _NOTATION = re.compile(r"(?:(?P<chip>[A-Za-z][\w-]*)[:_])?(?P<sizes>\d+(?:x\d+)*)")
 
 
@@ -26,6 +27,7 @@ class Topology(msgspec.Struct, frozen=True):
     @property
     def extended_axes(self) -> int:
         """Axes along which there is more than one chip."""
+        # Along an axis of one chip there is no link to a neighbour.
         return sum(size > 1 for size in self.sizes)
 
 

@@ -19,5 +19,6 @@ class VectorOps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ops: dict[str, OpCost] = {}
     moves: dict[str, OpCost] = {}
+    # One word for the whole table, unlike the chips: no entry of it is published.
     confidence: str = ""
     source: str = ""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tpusim.shapes.shape import Shape
 
 
+# Strings, not wrappers: they print as they were written, and their type says what the word stands for.
 class Raw(str):
     """The text of an attribute's value that nobody has needed to decode yet."""
 
@@ -139,6 +140,7 @@ class WindowConfig(msgspec.Struct, frozen=True):
 class BackendConfig(msgspec.Struct, frozen=True):
     """What tpusim reads of a TPU ``backend_config``; ``fields`` is the whole JSON object."""
 
+    # msgspec copies an empty default, so that instances do not share it.
     fields: dict[str, Any] = {}
 
     @classmethod
@@ -150,6 +152,7 @@ class BackendConfig(msgspec.Struct, frozen=True):
         try:
             value = json.loads(text)
             value = json.loads(value) if isinstance(value, str) else value
+        # Brackets nested deep enough exhaust Python's stack rather than being wrong JSON.
         except (ValueError, RecursionError):
             return cls()
         return cls(value) if isinstance(value, dict) else cls()
@@ -160,6 +163,7 @@ class BackendConfig(msgspec.Struct, frozen=True):
         config = self.fields.get("window_config")
         if not config:
             return None
+        # The JSON form of protocol buffers writes 64-bit integers as strings, hence the conversions.
         bounds = {key: _integers(config.get(key, ())) for key in _BOUNDS}
         return WindowConfig(estimated_cycles=int(config.get("estimated_cycles", 0)), **bounds)
 
@@ -173,6 +177,7 @@ class BackendConfig(msgspec.Struct, frozen=True):
     def scoped_vmem_bytes(self) -> int:
         """VMEM that the kernel uses beyond its operands and results, in bytes."""
         used = self.fields.get("used_scoped_memory_configs", ())
+        # Memory spaces are numbers as text here; "1" is what a layout writes S(1).
         return sum(int(item["size"]) for item in used if item.get("memory_space") == "1")
 
     @property
@@ -210,4 +215,5 @@ class Metadata(msgspec.Struct, frozen=True):
         return cls(**words, **numbers)
 
 
+# A string is matched whole, so that an equals sign inside an op_name begins no field.
 _METADATA_FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|-?\d+)')

@@ -23,9 +23,11 @@ class SourceFrames:
 
     def location(self, metadata: Metadata) -> str:
         """Return ``file:line`` of the framework's source, or an empty string if the metadata does not say."""
+        # Either each instruction names its file, or a frame of the tables does that many instructions share.
         if metadata.source_file:
             return f"{metadata.source_file}:{metadata.source_line}"
         frame = self._frames.get(metadata.stack_frame_id, {})
+        # Ids begin at 1: a protocol buffer leaves out a 0, which means that there is none.
         place = self._locations.get(frame.get("file_location_id", 0), {})
         file = self._files.get(place.get("file_name_id", 0), "")
         return f"{file}:{place.get('line', 0)}" if file else ""
@@ -34,6 +36,7 @@ class SourceFrames:
         """Return the line, from 1, on which ``instruction`` stands in the HLO text, or 0 if it came from elsewhere."""
         if not computation.offsets:
             return 0
+        # One table per computation, since only there names are unique.
         if computation.name not in self._offsets:
             names = [i.name for i in computation.instructions]
             self._offsets[computation.name] = dict(zip(names, computation.offsets, strict=True))
@@ -43,6 +46,7 @@ class SourceFrames:
     def _line_starts(self) -> list[int]:
         """Offsets at which the lines of the text begin."""
         source = self._module.source
+        # Found once: counting line breaks again for every instruction would be quadratic.
         return [0, *(match.end() for match in re.finditer("\n", source.text))] if source else []
 
     @cached_property

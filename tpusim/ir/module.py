@@ -78,8 +78,10 @@ class Computation:
     instructions: tuple[Instruction, ...]
     root_name: str
     execution_thread: str = "main"
+    # Where a text has it is not part of what it is: two readings of one program compare equal.
     offsets: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
+    # A cached_property writes past the frozen class, so that a table is built by the first who needs it.
     @cached_property
     def by_name(self) -> dict[str, Instruction]:
         """Instructions by name."""
@@ -99,6 +101,7 @@ class Computation:
     @cached_property
     def parameters(self) -> tuple[Instruction, ...]:
         """The parameters in the order of their numbers."""
+        # The text may give parameters in any order; callers pass operands by number.
         found = [i for i in self.instructions if i.opcode == "parameter"]
         return tuple(sorted(found, key=_parameter_number))
 
@@ -167,5 +170,6 @@ class Module:
         """Return the place of an instruction in the source text, if the module was read from one."""
         if self.source is None or not computation.offsets:
             return None
+        # A search and no table: only messages to people ask for places.
         offset = computation.offsets[computation.instructions.index(instruction)]
         return self.source.span(offset, offset + len(instruction.name))

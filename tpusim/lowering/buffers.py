@@ -56,6 +56,7 @@ class Lifetimes:
         self.inner: list[Buffer] = []
         for self.position, instruction in enumerate(computation.instructions):
             self._visit(instruction)
+        # One past the end: what is returned outlives the last instruction.
         self.position = len(computation.instructions)
         self._keep(computation.root_name)
 
@@ -90,6 +91,7 @@ class Lifetimes:
         over = in_place_operands(self.module, instruction)
         made: Leaves = []
         for index, leaf in enumerate(leaves(instruction.shape)):
+            # The compiler has put a copy where the old contents are still wanted, so none is kept here.
             if index in over:
                 made += self.values[instruction.operands[over[index]]][:1]
             else:
@@ -104,6 +106,7 @@ class Lifetimes:
 
     def _note_inner(self, instruction: Instruction) -> None:
         """Note the memory that an instruction needs while it runs, per memory space."""
+        # Blocks and spills of one kernel: no operand or result shows them.
         scoped = instruction.backend_config.scoped_vmem_bytes if instruction.opcode == "fusion" else 0
         if scoped:
             self._note(instruction.name, scoped, "vmem")
@@ -129,6 +132,7 @@ def computation_buffers(module: Module, computation: Computation) -> tuple[Buffe
 def inner_temporaries(module: Module, name: str) -> list[Buffer]:
     """Return the buffers that a called computation needs beyond its arguments and its results."""
     found = Lifetimes(module, module[name]).result()
+    # Arguments and results are in the memory of the caller, who counts them.
     return [buffer for buffer in found if buffer.kind == "temporary"]
 
 
@@ -139,6 +143,7 @@ def in_place_operands(module: Module, instruction: Instruction) -> dict[int, int
     if instruction.opcode != "fusion":
         return {}
     called = module[instruction.attributes["calls"]]
+    # Only a root can be written over an operand: a value inside a fusion has no buffer.
     roots = called.operands_of(called.root) if called.root.opcode == "tuple" else (called.root,)
     targets = ((index, _updated_parameter(module, called, root)) for index, root in enumerate(roots))
     return {index: target for index, target in targets if target is not None}
@@ -195,6 +200,7 @@ def _copy_done(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
 
 def _async_start(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
     """Return the operands' buffers, then new ones for the results and flags."""
+    # With the operands among its values, the start keeps them alive until its end is waited for.
     assert isinstance(instruction.shape, TupleShape)
     made = _tuple(lifetimes, instruction)
     for element in instruction.shape.elements[1:]:
@@ -206,12 +212,14 @@ def _async_done(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
     """Return the results of an asynchronous start, which follow its operands."""
     start = lifetimes.computation[instruction.operands[0]]
     assert isinstance(start.shape, TupleShape)
+    # ((operands), results, flags): the first element says where the results begin.
     begin = len(tuple(leaves(start.shape.elements[0])))
     return lifetimes.values[start.name][begin : begin + len(tuple(leaves(instruction.shape)))]
 
 
 def _custom_call(lifetimes: Lifetimes, instruction: Instruction) -> Leaves | None:
     """Return the operands' buffers where a custom call only joins them, else None."""
+    # Its operands were allocated side by side, so that joining them moves nothing.
     if instruction.attributes.get("custom_call_target") != "ConcatBitcast":
         return None
     return [frozenset().union(*_tuple(lifetimes, instruction))]
@@ -219,6 +227,7 @@ def _custom_call(lifetimes: Lifetimes, instruction: Instruction) -> Leaves | Non
 
 _KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
 
+# No while here: it reads its state, where a tuple or a bitcast only names it.
 _PASSING = frozenset(("add-dependency", "bitcast", "domain", "get-tuple-element", "opt-barrier", "tuple"))
 
 _MAKE: dict[str, Callable[[Lifetimes, Instruction], Leaves | None]] = {
@@ -238,6 +247,7 @@ _MAKE: dict[str, Callable[[Lifetimes, Instruction], Leaves | None]] = {
     "collective-permute-done": _async_done,
     "opt-barrier": _same,
     "tuple": _tuple,
+    # A loop keeps its state in one place: the result of a trip lies where its parameter lay.
     "while": _same,
 }
 """Opcodes that pass buffers on; what is not here makes new ones."""

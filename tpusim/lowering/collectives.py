@@ -33,6 +33,7 @@ def lower_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, .
     return (collective_step(scope, instruction, scope.computation, instruction),)
 
 
+# Only these have a start of their own; all others come wrapped in async-start (XLA, HLO text).
 @rule("all-gather-start", "all-reduce-start", "collective-permute-start")
 def lower_collective_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower the start of a collective that runs beside the core."""
@@ -72,6 +73,7 @@ def _hbm_bytes(computation: Computation, collective: Instruction, kind: str, gro
     scale = {"all-gather": group_size, "reduce-scatter": 1 / group_size}.get(kind, 1)
     shapes = [leaf for operand in computation.operands_of(collective) for leaf in leaves(operand.shape)]
     read = sum(moved_bytes(leaf) for leaf in shapes if space_of(leaf) == "hbm")
+    # Without dimensions are flags and contexts of a start, which are no payload.
     results = [leaf for leaf in leaves(collective.shape) if space_of(leaf) == "hbm" and leaf.rank]
     # A start returns its operands too; its results are the operands' size times the group's effect.
     written = scale * sum(moved_bytes(leaf) for leaf in shapes) if results else 0.0
@@ -81,9 +83,11 @@ def _hbm_bytes(computation: Computation, collective: Instruction, kind: str, gro
 def _group_size(scope: Scope, collective: Instruction) -> int:
     """Return how many devices take part in one group; no groups means all devices."""
     if "source_target_pairs" in collective.attributes:
+        # A single pair is still a transfer between two, which a group of 1 would make free.
         return max(2, len(collective.attributes["source_target_pairs"]))
     groups = collective.attributes.get("replica_groups")
     if isinstance(groups, ReplicaGroups) and groups.groups:
+        # Groups may differ in size; the largest is the last to end.
         return max(len(group) for group in groups.groups)
     return scope.device_count
 
@@ -94,6 +98,7 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
     for instruction in computation.instructions:
         if instruction.opcode.removesuffix("-start") in KINDS:
             return computation, instruction
+        # The computation that a reduction applies is called too, but holds no collective: not searched.
         for called in instruction.called_computations:
             if instruction.opcode in ("fusion", "call", "async-start"):
                 found = inner_collective(scope, called)

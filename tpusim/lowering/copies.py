@@ -38,6 +38,7 @@ def copy_step(scope: Scope, instruction: Instruction, source: Shape, target: Sha
     return Copy(
         **scope.label(instruction, "async copy"),
         n_bytes=float(moved_bytes(target)),
+        # A copy moves one array, so its first leaf speaks for all.
         source_space=space_of(next(iter(leaves(source)), source)),
         target_space=space_of(next(iter(leaves(target)), target)),
         chunk_bytes=chunk_bytes,
@@ -46,6 +47,7 @@ def copy_step(scope: Scope, instruction: Instruction, source: Shape, target: Sha
 
 def _target(shape: Shape) -> Shape:
     """Return the target of a copy-start: the first of its tuple."""
+    # Unlike the general start, whose operands come first, these lead with the target.
     return shape.elements[0] if isinstance(shape, TupleShape) else shape
 
 
@@ -53,6 +55,7 @@ def _target(shape: Shape) -> Shape:
 @rule("send-done", "recv-done")
 def lower_wait(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower the end of an asynchronous instruction: the core waits for its start's work."""
+    # An update hands the operation on; only the end is waited for.
     if instruction.opcode == "async-update":
         return ()
     started = _start_of(scope, instruction)
@@ -70,6 +73,7 @@ def _start_of(scope: Scope, instruction: Instruction) -> str:
 @rule("infeed", "outfeed")
 def lower_feed(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower infeed and outfeed: bytes over the link to the host."""
+    # The core waits for feeds: they have one total order (XLA, Infeed).
     to_host = instruction.opcode == "outfeed"
     shape = scope.operand(instruction, 0).shape if to_host else instruction.shape
     return (

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tpusim.lowering.scope import Scope
     from tpusim.program.steps import AnyStep
 
+# The TPU compiler makes every dot a convolution; the others are for programs that it has not seen yet.
 PRODUCTS = {
     "convolution": convolution_product,
     "dot": dot_product,
@@ -53,6 +54,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     inner = list(_inside(scope.module, scope.computation, instruction))
     touched = accesses(scope.module, scope.computation, instruction)
     products = [item for item in inner if item.instruction.opcode in PRODUCTS]
+    # A fusion is tiled around one product; any other one in it has to live with the same loops.
     nest = _nest(scope, products[0], touched, config) if products else None
     tiles = nest.tiles if nest else _vector_tiles(scope, touched, config)
     work = _whole_work(scope, inner, nest)
@@ -67,18 +69,21 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         flops_type=_flops_type(products),
         compiler_cycles=window.estimated_cycles if window else 0,
         scoped_vmem_bytes=config.scoped_vmem_bytes,
+        # The second core helps only where the compiler has split the loops, and one tile cannot be split.
         cores=scope.chip.cores_per_device if tiles > 1 and config.megacore_split_dim is not None else 1,
     )
 
 
 def is_scalar(scope: Scope, instruction: Instruction) -> bool:
     """Tell whether an instruction only touches single elements, which the scalar core handles."""
+    # Scalars live in SMEM: a vector kernel, with its fixed cost, would be far too dear for them.
     shapes = [instruction.shape, *(operand.shape for operand in scope.computation.operands_of(instruction))]
     return all(leaf.element_count <= 1 for shape in shapes for leaf in leaves(shape))
 
 
 def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
     """Return the step of an instruction on the scalar core."""
+    # Even a scalar that is only copied takes an instruction: hence at least one.
     ops = sum(item.instruction.opcode not in FLOPLESS for item in _inside(scope.module, scope.computation, instruction))
     return Kernel(**scope.label(instruction, "scalar"), work=Work(scalar_ops=float(max(1, ops))), scalar=True)
 
@@ -114,6 +119,7 @@ def _whole_work(scope: Scope, inner: list[Inner], nest: Nest | None) -> Work:
             elements = sum(leaf.element_count for leaf in leaves(item.instruction.shape))
             part = product_work(_product(item), elements, nest.row_tiles if nest else 1, scope.chip)
         else:
+            # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
             part = vector_work(Site(scope.module, item.computation, scope.chip), item.instruction)
         total = add_work(total, part)
     return total
@@ -152,6 +158,7 @@ def _vector_tiles(scope: Scope, touched: list[Access], config: BackendConfig) ->
         for bound in window.iteration_bounds:
             tiles *= max(1, bound)
         return tiles
+    # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
     return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in ("vmem", "smem")), scope.chip)
 
 
@@ -161,11 +168,13 @@ def _nest(scope: Scope, item: Inner, touched: list[Access], config: BackendConfi
     shapes[RHS] = _array(item.computation, item.instruction.operands[1])
     shapes[OUT] = _array(item.computation, item.instruction.name)
     window = config.window_config
+    # Without bounds for the kernel operand a tiling says nothing about the sides of a product.
     if window and window.kernel_window_bounds and window.iteration_bounds:
         return product_nest(window, shapes)
     sides = _sides(scope.module, scope.computation, item)
     n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
     for access in touched:
+        # What feeds neither side is for the epilogue (a bias, a residual) and moves along with the result.
         n_bytes[OUT if access.is_output else sides.get(access.name, OUT)] += access.n_bytes
     return product_tiles(n_bytes, scope.chip)
 
@@ -176,6 +185,7 @@ def _streams(
     """Yield the traffic of each operand and result between its memory and VMEM."""
     sides = _sides_at_top(scope, instruction, product[0]) if product else {}
     for access in touched:
+        # A kernel without a product goes through all of its arrays once, in equal cuts.
         fetches, share = tiles, 1 / tiles
         if product:
             side = OUT if access.is_output else sides.get(access.name, OUT)
@@ -198,10 +208,12 @@ def _sides(module: Module, computation: Computation, item: Inner) -> dict[str, s
     if item.computation is not computation:
         return _sides_of_nested(module, computation, item)
     found: dict[str, str] = {}
+    # The right side first: a value that feeds both is then taken for what streams past the weights.
     for side, name in ((RHS, item.instruction.operands[1]), (LHS, item.instruction.operands[0])):
         todo = [name]
         while todo:
             value = computation[todo.pop()]
+            # A value that is used twice is walked once: chains of such would double the walk at each link.
             if found.get(value.name) != side:
                 found[value.name] = side
                 todo.extend(value.operands)
@@ -229,6 +241,7 @@ def _flops(item: Inner) -> float:
     if instruction.opcode in FLOPLESS:
         return 0.0
     if instruction.opcode in ("reduce", "reduce-window"):
+        # Elements that go in, as in XLA's cost analysis, which leaves out one per result.
         return float(sum(leaf.element_count for leaf in leaves(item.computation[instruction.operands[0]].shape)))
     return float(sum(leaf.element_count for leaf in leaves(instruction.shape)))
 
@@ -238,6 +251,7 @@ def _flops_type(products: list[Inner]) -> str:
     return _product(products[0]).operand_type if products else "f32"
 
 
+# From the table of operations: a new element-wise opcode needs no line here.
 ELEMENTWISE = tuple(name for name, row in OPERATIONS.items() if row.category is Category.ELEMENTWISE)
 
 
@@ -267,6 +281,7 @@ def lower_single(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
 def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a fusion: one kernel that does all that stands in it, or a collective with what is done to its data."""
     called = scope.module[instruction.attributes["calls"]]
+    # Views of views: there is nothing to run, and a fixed cost would be charged for it.
     if all(item.opcode in ("parameter", "bitcast") for item in called.instructions):
         return ()
     collective = inner_collective(scope, called.name)
@@ -283,6 +298,7 @@ def _fused_kind(computation: Computation, collective: Instruction) -> str:
 
 def _fusion_category(scope: Scope, instruction: Instruction) -> str:
     """Return the profiler's name for a fusion of this kind."""
+    # The names that the XLA profiler shows, so that its tables can be laid beside ours.
     opcodes = {item.instruction.opcode for item in _inside(scope.module, scope.computation, instruction)}
     if opcodes & set(PRODUCTS):
         return "convolution fusion"

@@ -63,6 +63,7 @@ def convolution_product(instruction: Instruction, lhs: ArrayShape, rhs: ArraySha
     ]
     pairs = [meeting_pairs(w, *size) for w, size in zip(window.dimensions, sizes, strict=True)]
     reach = [_reach(w.size, p, o) for w, p, (_, o) in zip(window.dimensions, pairs, sizes, strict=True)]
+    # Feature groups split the input features, batch groups the batch: either way products of equal size.
     groups = instruction.attributes.get("feature_group_count", 1) * instruction.attributes.get("batch_group_count", 1)
     return Product(
         batch=output.dimensions[labels.output.index("b")],
@@ -70,6 +71,7 @@ def convolution_product(instruction: Instruction, lhs: ArrayShape, rhs: ArraySha
         pairs=prod(pairs),
         taps=prod(w.size for w in window.dimensions),
         reach=prod(reach),
+        # The kernel's input features, not the input's: with groups it has those of one (XLA, Conv).
         depth=rhs.dimensions[labels.rhs.index("i")],
         columns=rhs.dimensions[labels.rhs.index("o")],
         groups=groups,
@@ -80,6 +82,7 @@ def convolution_product(instruction: Instruction, lhs: ArrayShape, rhs: ArraySha
 
 def _reach(taps: int, pairs: int, positions: int) -> float:
     """Return how many taps add up in one output position: all of them, but for those that only padding would meet."""
+    # Edges meet padding, so the mean is a little below all taps; a batch dimension meets exactly one.
     met = pairs / max(1, positions)
     return taps if 2 * met > taps else max(1.0, met)
 
@@ -90,6 +93,7 @@ def dot_product(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> P
     contracting = instruction.attributes.get("lhs_contracting_dims", ())
     batches = prod(lhs.dimensions[d] for d in batch_dims)
     depth = prod(lhs.dimensions[d] for d in contracting)
+    # An empty dimension makes an empty product here, not a division by zero.
     rows = lhs.element_count // max(1, batches * depth)
     columns = rhs.element_count // max(1, batches * depth)
     return Product(
@@ -108,6 +112,7 @@ def dot_product(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> P
 
 def precision_passes(instruction: Instruction) -> int:
     """Return the bf16 passes that the instruction's ``operand_precision`` asks for."""
+    # A pass multiplies one piece of each side: the side that asks for more pieces decides.
     asked = instruction.attributes.get("operand_precision", ())
     return max((PASSES.get(word, 1) for word in asked), default=1)
 
@@ -120,6 +125,7 @@ def meeting_pairs(window: WindowDimension, input_size: int, output_size: int) ->
     ``lhs_dilate``; holes and padding hold nothing (XLA, operation semantics, Conv).
     """
     last = (input_size - 1) * window.lhs_dilate
+    # Reversal changes which tap meets which element, but not how many meet: it is left out.
     taps = range(-window.pad_low, -window.pad_low + window.size * window.rhs_dilate, window.rhs_dilate)
     return sum(_hits(window.stride, offset, window.lhs_dilate, last, output_size) for offset in taps)
 
@@ -128,10 +134,12 @@ def _hits(stride: int, offset: int, modulus: int, last: int, count: int) -> int:
     """Count o in [0, count) for which ``o * stride + offset`` is a multiple of ``modulus`` within [0, last]."""
     low = max(0, ceil(-offset / stride))
     high = min(count - 1, (last - offset) // stride)
+    # o * stride = -offset (modulo the dilation) has solutions only if their divisor divides the offset.
     common = gcd(stride, modulus)
     if high < low or offset % common:
         return 0
     period = modulus // common
+    # The modular inverse gives one solution; the others lie a period apart.
     first = (-offset // common) * pow(stride // common, -1, period) % period if period > 1 else 0
     begin = low + (first - low) % period
     return 0 if begin > high else (high - begin) // period + 1
@@ -167,9 +175,11 @@ def _array_work(product: Product, output_elements: int, row_tiles: int, chip: Ch
     turned = _array_rows(product, columns, rows, mxu)
     # Rows that are cut into tiles meet every weight tile once per tile; turned, the rows are the weights.
     ways = [(straight[0] * row_tiles * separate, straight[1] * separate), (turned[0] * separate, turned[1] * separate)]
-    weight_rows, streamed = min(ways, key=lambda way: _rows_cycles(*way, mxu))
+    weight_rows, streamed = min(ways, key=lambda way: _rows_cycles(way[0], way[1], mxu))
     depth_tiles = packed_depth_tiles(product.depth, product.reach, mxu.rows)
+    # The first result of a sum is popped, each further one popped and added.
     sums = 0.0 if mxu.accumulates_in_array else output_elements / _register_elements(chip) * max(0.0, depth_tiles - 1)
+    # Rows wait in VMEM as packed words: a register holds twice as many of bf16 as of f32.
     loads = streamed * mxu.rows / (_register_elements(chip) * operands_per_lane(product.operand_type))
     matmul = Matmul(weight_rows, streamed, product.operand_type, product.passes)
     return Work(matmuls=(matmul,), valu=sums, loads=loads)
@@ -187,13 +197,16 @@ def _array_rows(product: Product, rows: float, columns: float, mxu: Mxu) -> tupl
     128 rather than 9. A tile that is not as deep as the array loads only the rows that it has.
     """
     depth_tiles = packed_depth_tiles(product.depth, product.reach, mxu.rows)
+    # A column tile is paid for in full: results of the unused columns are computed and dropped.
     column_tiles = ceil(columns / mxu.columns)
     depth = min(depth_tiles * mxu.rows, product.reach * _round_up(product.depth, _SUBLANES))
+    # Streamed rows come by the register, so in multiples of its sublanes (JAX, Pallas TPU).
     return depth * column_tiles, _round_up(ceil(rows), _SUBLANES) * depth_tiles * column_tiles
 
 
 def packed_depth_tiles(depth: int, taps: float, array_rows: int) -> float:
     """Return how many times the array's rows are filled to cover ``taps`` kernel positions of ``depth`` features."""
+    # A tap that fills the array by itself shares its last, ragged tile with no other.
     if depth >= array_rows:
         return taps * ceil(depth / array_rows)
     return ceil(taps * _round_up(depth, _SUBLANES) / array_rows)

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Module
     from tpusim.shapes.shape import Shape
 
+# One rather than a guess: the report then shows a single trip, which anybody can multiply.
 DEFAULT_TRIPS = 1
 """Trips of a loop whose count the program does not tell."""
 
+# As in the output sizes of programs compiled ahead of time, which the granule was read off too.
 _TABLE_ENTRY_BYTES = 4
 
 __all__ = ["DEFAULT_TRIPS", "RULES", "collectives", "control", "copies", "custom_calls", "kernels", "lower_module"]
@@ -36,6 +38,7 @@ def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS)
     """
     notes = Notes()
     if not module.is_scheduled:
+        # Not refused: operands stand before their users in any text, so its order is one that could run.
         notes.warn("the module is not scheduled: instructions run one by one in the order of the text, unfused")
     scope = Scope(module, chip, module.entry, notes, default_trips, SourceFrames(module))
     steps = lower_computation(scope)
@@ -44,6 +47,7 @@ def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS)
         chip=chip.name,
         steps=steps,
         buffers=computation_buffers(module, module.entry),
+        # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.
         argument_bytes=sum(device_bytes(parameter.shape) for parameter in module.entry.parameters),
         output_bytes=device_bytes(module.entry.root.shape) + table_bytes(module.entry.root.shape, chip),
         device_count=scope.device_count,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 class Notes:
     """What lowering has to tell its user: instructions estimated without a rule, and warnings, each once."""
 
+    # Dictionaries as sets that keep their order: a report tells of things as the program comes to them.
     estimates: dict[str, Estimate] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
 
@@ -53,6 +54,7 @@ class Scope:
     def inside(self, computation_name: str, known: dict[int, int] | None = None) -> Scope:
         """Return the scope of a computation that this one calls."""
         computation = self.module[computation_name]
+        # known is copied: what holds inside one loop must not leak into the next.
         return Scope(
             self.module, self.chip, computation, self.notes, self.default_trips, self.frames, dict(known or {})
         )
@@ -61,6 +63,7 @@ class Scope:
     def device_count(self) -> int:
         """Devices that the program was compiled for: replicas times partitions."""
         attributes = self.module.attributes
+        # The head of a module leaves out a count of 1.
         return int(attributes.get("replica_count", 1)) * int(attributes.get("num_partitions", 1))
 
     def operand(self, instruction: Instruction, position: int) -> Instruction:

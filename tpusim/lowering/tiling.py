@@ -16,10 +16,13 @@ from tpusim.lowering.windows import LHS, OUT, RHS, Loop, Nest
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
 
+# The first block in and the last one out overlap nothing: with eight tiles that is an eighth of the traffic.
 _WANTED_TILES = 8
+# HBM of 819 GB/s takes 0.16 us for this, about the latency of a transfer: less would only wait.
 _SMALLEST_TILE_BYTES = 128 * 1024
 _VMEM_SHARE = 0.25
 """The blocks in use take at most this share of VMEM: they are double-buffered, and other buffers live there too."""
+# Powers of two divide the sizes that programs have; twelve for each of three loops are few enough to try all.
 _CUTS = tuple(2**power for power in range(12))
 
 
@@ -44,6 +47,7 @@ def _product_tiles(lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_by
         for columns, rows, depth in product(_CUTS, repeat=3)
         if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows) <= room_bytes
     ]
+    # None fits only if arrays are millions of times as large as VMEM: the finest cut must do.
     wanted = min(fitting, key=lambda nest: _tile_preference(nest, n_bytes), default=None)
     return wanted or _nest(_CUTS[-1], _CUTS[-1], _CUTS[-1])
 
@@ -51,10 +55,12 @@ def _product_tiles(lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_by
 def _tile_preference(nest: Nest, n_bytes: dict[str, float]) -> tuple[float, int]:
     """Return what to minimise: the bytes that the whole nest moves, then the distance from the wanted tiles."""
     moved = sum(n_bytes[array] * share * nest.fetches(array) for array, share in nest.block_share.items())
+    # Traffic first: a tile more costs a few cycles, a fetch more a whole block.
     return moved, abs(nest.tiles - _WANTED_TILES)
 
 
 def _nest(columns: int, rows: int, depth: int) -> Nest:
     """Return the nest that cuts columns outermost, then rows, then the contracted dimension."""
+    # Depth is innermost, so that partial sums stay in one place until they are complete.
     loops = (Loop(columns, (RHS, OUT)), Loop(rows, (LHS, OUT)), Loop(depth, (LHS, RHS)))
     return Nest(loops, {LHS: 1 / (rows * depth), RHS: 1 / (columns * depth), OUT: 1 / (columns * rows)})

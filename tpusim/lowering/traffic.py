@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Computation, Instruction, Module
     from tpusim.shapes.shape import Shape
 
+# The same bytes under another name: who reads through a view reads its operand.
 VIEWS = ("bitcast", "opt-barrier")
 PARTIAL_READS = ("slice", "dynamic-slice", "gather")
 IN_PLACE = ("dynamic-update-slice", "scatter")
@@ -52,6 +53,7 @@ def _reads(module: Module, computation: Computation, instruction: Instruction) -
         n_bytes, chunk = _read_bytes(module, computation, instruction, position)
         total = moved_bytes(shape)
         for leaf in leaves(shape):
+            # What is read of a tuple is not known array by array: it is shared out by size.
             share = n_bytes * moved_bytes(leaf) / total if total else 0.0
             if share:
                 yield Access(name, leaf, share, space_of(leaf), chunk_bytes=chunk)
@@ -65,8 +67,10 @@ def _read_bytes(module: Module, computation: Computation, user: Instruction, pos
         return _parameter_bytes(module, inner, inner.parameters[position])
     if user.opcode in PARTIAL_READS and position == 0:
         n_bytes = float(moved_bytes(user.shape))
+        # Rows that a gather takes more than once are assumed to be fetched once.
         return min(n_bytes, moved_bytes(shape)), _run_bytes(user)
     if user.opcode in IN_PLACE and position == 0:
+        # Whatever the update does not touch stays where it is.
         return 0.0, 0
     return float(moved_bytes(shape)), 0
 
@@ -93,6 +97,7 @@ def _run_bytes(reader: Instruction) -> int:
     shape = reader.shape
     assert isinstance(shape, ArrayShape)
     if reader.opcode != "gather":
+        # A slice consists of whole tiles, 2 KiB and more: longer than any DMA engine needs for full speed.
         return moved_bytes(shape)
     row = 1
     for size in reader.attributes["slice_sizes"]:
@@ -113,6 +118,7 @@ def _written(module: Module, computation: Computation, instruction: Instruction)
     if instruction.opcode == "fusion":
         inner = module[instruction.attributes["calls"]]
         return _written(module, inner, inner.root)
+    # Several roots: each writes on its own, one perhaps in place and another in full.
     if instruction.opcode == "tuple" and isinstance(instruction.shape, TupleShape):
         return [n for operand in computation.operands_of(instruction) for n in _written(module, computation, operand)]
     if instruction.opcode in (*VIEWS, "copy", "convert") and instruction.operands:

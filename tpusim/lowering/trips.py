@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.ir.module import Literal
+from tpusim.lowering.counters import literal_number, play_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Computation, Instruction
     from tpusim.lowering.scope import Scope
 
+# Conversions too: a counter that overflowed its narrower type would be a fault of the program.
 _SAME = ("copy", "bitcast", "convert", "reshape", "bitcast-convert", "opt-barrier")
+# Far above any counter seen; where there is no end, giving up is an answer and a recursion error none.
 _DEPTH = 64
 
 
@@ -35,12 +38,20 @@ Environment = dict[str, "Affine | None"]
 
 def trip_count(scope: Scope, loop: Instruction) -> tuple[int, str]:
     """Return how often ``loop`` runs its body, and where that is known from (``default`` if from nowhere)."""
+    # The compiler's word comes first: it saw the loop before fusion hid the counter.
     stated = loop.backend_config.known_trip_count
     if stated is not None:
         return stated, "known_trip_count"
     counted = _count(scope, loop)
     if counted is not None:
         return counted, "induction variable"
+    played = play_counter(scope.module, loop, _known_scalars(scope, loop))
+    if played is not None:
+        return played, "induction variable"
+    most = _upper_bound(scope, loop)
+    if most is not None:
+        scope.notes.warn(f"the trip count of {loop.name!r} depends on values: its upper bound, {most}, taken")
+        return most, "upper bound"
     scope.notes.warn(
         f"the trip count of {loop.name!r} is not known from the program: {scope.default_trips} taken "
         "(set it with --default-trip-count)"
@@ -55,14 +66,46 @@ def loop_invariants(scope: Scope, loop: Instruction) -> dict[int, int]:
     return {index: value for index, value in starts.items() if steps.get(index) == Affine(0, index)}
 
 
+def _known_scalars(scope: Scope, loop: Instruction) -> dict[int, int | float | bool]:
+    """Return the elements of a loop's initial tuple that are known scalars of any type."""
+    start = scope.operand(loop, 0)
+    if start.opcode != "tuple":
+        return {}
+    known: dict[int, int | float | bool] = dict(_start_values(scope, loop))
+    for index, name in enumerate(start.operands):
+        made = scope.computation[name]
+        while made.opcode in _SAME:
+            made = scope.computation[made.operands[0]]
+        number = literal_number(made)
+        if index not in known and number is not None:
+            known[index] = number
+    return known
+
+
+def _upper_bound(scope: Scope, loop: Instruction) -> int | None:
+    """Return the most trips of a loop whose condition is a counter's limit and something else."""
+    condition = scope.module[loop.attributes["condition"]]
+    # The compiler fuses a comparison with what it compares into one scalar kernel.
+    computation, root, environment = _through_fusion(scope, condition, condition.root, {})
+    if root.opcode != "and":
+        return None
+    sides = (_comparison(scope, computation, computation[name], environment) for name in root.operands)
+    counts = [_trips_of(scope, loop, side) for side in sides if side is not None]
+    return min((count for count in counts if count is not None), default=None)
+
+
 def _count(scope: Scope, loop: Instruction) -> int | None:
     """Return the trips of a loop with a counter, or None."""
     condition = scope.module[loop.attributes["condition"]]
-    comparison = _comparison(scope, condition)
-    if comparison is None:
-        return None
+    comparison = _comparison(scope, condition, condition.root, {})
+    return None if comparison is None else _trips_of(scope, loop, comparison)
+
+
+def _trips_of(scope: Scope, loop: Instruction, comparison: tuple[Affine, Affine, str]) -> int | None:
+    """Return how often a comparison of the loop's counter holds before it first does not."""
     left, right, direction = comparison
     starts, steps = _start_values(scope, loop), _step_values(scope, loop)
+    # Both sides may move: only their difference decides when the loop ends.
     left_now, right_now = _progress(left, starts, steps), _progress(right, starts, steps)
     if left_now is None or right_now is None:
         return None
@@ -73,6 +116,7 @@ def _progress(value: Affine, starts: dict[int, int], steps: Environment | dict[i
     """Return a value's number at the first trip and how much each trip adds to it."""
     if value.element is None:
         return value.offset, 0
+    # An element that takes the place of another (a rotation of buffers) is no counter.
     step = steps.get(value.element)  # type: ignore[call-overload]
     if value.element not in starts or step is None or step.element != value.element:
         return None
@@ -83,20 +127,25 @@ def _trips(difference: int, step: int, direction: str) -> int | None:
     """Return how often ``difference + i * step`` compares with 0 before it first does not."""
     signed = {"LT": (1, 0), "LE": (1, 1), "GT": (-1, 0), "GE": (-1, 1)}
     if direction == "NE":
+        # NE must meet 0 exactly; one that steps over it ends when the counter wraps, if ever.
         reaches = difference == 0 or (step != 0 and difference % step == 0 and difference * step < 0)
         return abs(difference // step) if reaches and difference else 0 if reaches else None
     if direction not in signed:
         return None
     sign, inclusive = signed[direction]
+    # GT and GE are LT and LE seen in a mirror, so that one formula serves the four.
     room = -sign * difference + inclusive
     if room <= 0:
         return 0
+    # A counter that runs the wrong way gets no answer rather than a wrong one.
     return -(-room // (sign * step)) if sign * step > 0 else None
 
 
-def _comparison(scope: Scope, condition: Computation) -> tuple[Affine, Affine, str] | None:
-    """Return both sides and the direction of the comparison that a condition returns."""
-    computation, root, environment = _through_fusion(scope, condition, condition.root, {})
+def _comparison(
+    scope: Scope, computation: Computation, value: Instruction, environment: Environment
+) -> tuple[Affine, Affine, str] | None:
+    """Return both sides and the direction of the comparison that makes ``value``."""
+    computation, root, environment = _through_fusion(scope, computation, value, environment)
     if root.opcode != "compare":
         return None
     left, right = (_value(scope, computation, name, environment) for name in root.operands)
@@ -179,6 +228,7 @@ def _value(
 
 def _constant(scope: Scope, where: Computation, made: Instruction, known: Environment, depth: int) -> Affine | None:
     """Return an integer constant."""
+    # Floats, arrays and elided values are not digits alone, and are no counters.
     text = made.immediate.text if isinstance(made.immediate, Literal) else ""
     return Affine(int(text)) if text.lstrip("-").isdigit() else None
 
@@ -197,6 +247,7 @@ def _sum(scope: Scope, where: Computation, made: Instruction, known: Environment
     left, right = (_value(scope, where, name, known, depth) for name in made.operands)
     if left is None or right is None:
         return None
+    # What subtracts a moving value runs the other way, which Affine cannot say: no counter does.
     if made.opcode == "subtract":
         return Affine(left.offset - right.offset, left.element) if right.element is None else None
     if left.element is not None and right.element is not None:

@@ -57,6 +57,7 @@ def work_rule(*opcodes: str) -> Callable[[WorkRule], WorkRule]:
 
 def vector_work(site: Site, instruction: Instruction) -> Work:
     """Return the vector work of one instruction, its operands' loads and its result's stores not included."""
+    # Most opcodes treat each element alone, and differ only by their line in the table of costs.
     found = WORK_RULES.get(instruction.opcode)
     return found(site, instruction) if found else _elementwise(site, instruction)
 
@@ -87,11 +88,13 @@ def registers(shape: Shape, chip: Chip) -> float:
 
 def stored_registers(n_bytes: float, chip: Chip) -> float:
     """Return how many whole-register loads or stores move ``n_bytes`` of physical data."""
+    # Packed words fill a register whatever the type: 4 bytes a lane, unlike while computing.
     return n_bytes / (4 * chip.vpu.sublanes * chip.vpu.lanes)
 
 
 def computation_cost(module: Module, name: str, chip: Chip) -> Work:
     """Return the work of a scalar computation applied to one register of elements."""
+    # Parameters are not in the table, and cost nothing.
     costs = (chip.vector_ops.ops.get(i.opcode) for i in module[name].instructions)
     return _sum(times(cost, 1.0) for cost in costs if cost is not None)
 
@@ -100,6 +103,7 @@ def _words(shape: ArrayShape, chip: Chip) -> float:
     """Return the 32-bit words that one element takes while it is computed with."""
     if shape.dtype.bits == 16 and chip.vpu.native_bf16 and shape.dtype.name == "bf16":
         return 0.5
+    # Narrow types are widened to 32 bits before arithmetic (JAX, Pallas TPU details).
     return max(1.0, shape.dtype.bits / 32)
 
 
@@ -138,6 +142,7 @@ def _reduce(site: Site, instruction: Instruction) -> Work:
     total = Work()
     for position in range(inputs):
         shape = site.operand_shape(instruction, position)
+        # One call combines an element of every input: each input is charged its part.
         total = add_work(total, _scaled(combine, registers(shape, site.chip) / inputs))
         total = add_work(total, _fold(site, shape, instruction.attributes["dimensions"]))
     return total
@@ -147,6 +152,7 @@ def _fold(site: Site, shape: ArrayShape, reduced: tuple[int, ...]) -> Work:
     """Return the work of folding the lanes and sublanes of what the combination of whole registers leaves."""
     order = minor_to_major(shape)
     minor, second = order[:1], order[1:2]
+    # Major dimensions need no fold: adding whole registers has reduced them (JAX, Pallas TPU details).
     kept = prod(shape.dimensions[d] for d in order[2:] if d not in reduced)
     moves, total = site.chip.vector_ops.moves, Work()
     rows = 1 if not second or second[0] in reduced else ceil(shape.dimensions[second[0]] / site.chip.vpu.sublanes)
@@ -154,6 +160,7 @@ def _fold(site: Site, shape: ArrayShape, reduced: tuple[int, ...]) -> Work:
     if minor and minor[0] in reduced:
         total = add_work(total, times(moves["lane_reduce"], kept * rows))
     if second and second[0] in reduced:
+        # Lanes have been folded by then, so that one register is left of a row of them.
         left = 1 if minor[0] in reduced else columns
         total = add_work(total, times(moves["sublane_reduce"], kept * left))
     return total
@@ -169,6 +176,7 @@ def _reduce_window(site: Site, instruction: Instruction) -> Work:
     """Combine one shifted register per window position, or, where that is fewer, by doubling as a scan does."""
     window: Window = instruction.attributes["window"]
     combine = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
+    # One dimension after another: 3x3 takes two shifts twice, not eight. A stride would skip what doubling needs.
     taps = sum(min(d.size, 2 * ceil(log2(d.size)) + 1) if d.stride == 1 else d.size for d in window.dimensions)
     extra = max(0, taps - len(window.dimensions))
     count = registers(instruction.shape, site.chip)
@@ -184,6 +192,7 @@ def _select_and_scatter(site: Site, instruction: Instruction) -> Work:
     count = registers(site.operand_shape(instruction, 1), site.chip)
     select = computation_cost(site.module, instruction.attributes["select"], site.chip)
     scatter = computation_cost(site.module, instruction.attributes["scatter"], site.chip)
+    # Two selects more: one keeps the best so far, one drops the source where it is not the chosen.
     return _scaled(add_work(add_work(select, scatter), Work(valu=2)), taps * count)
 
 
@@ -200,10 +209,12 @@ def _relayout(site: Site, instruction: Instruction) -> Work:
 def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...]) -> str:
     """Return which move of the table takes ``source`` to ``target``, or an empty string for none."""
     if opcode in ("reshape", "dynamic-reshape"):
+        # With equal minor dimensions only major ones are renamed, and no element leaves its register.
         same = source.dimensions[-2:] == target.dimensions[-2:]
         return "" if same and _tiles(source) == _tiles(target) else "retile"
     before = minor_to_major(source)[:2]
     after = tuple(permutation[d] for d in minor_to_major(target)[:2])
+    # Between lanes only the cross-lane unit can move anything.
     if before[:1] != after[:1]:
         return "transpose"
     if before != after:
@@ -220,6 +231,7 @@ def _tiles(shape: ArrayShape) -> tuple[tuple[int, ...], ...]:
 def _cut(site: Site, instruction: Instruction) -> Work:
     """Shift registers where a cut or a join does not fall on a register's edge."""
     shape = instruction.shape
+    # Only the update moves; what it is put into stays.
     if instruction.opcode == "dynamic-update-slice":
         shape = site.operand_shape(instruction, 1)
     assert isinstance(shape, ArrayShape)
@@ -236,11 +248,13 @@ def _cut(site: Site, instruction: Instruction) -> Work:
 def _cut_offsets(site: Site, instruction: Instruction) -> dict[int, tuple[int, ...]]:
     """Return, by dimension, the offsets at which an instruction cuts or joins; what depends on values is not in it."""
     if instruction.opcode == "slice":
+        # A stride, or holes of a padding, tears registers apart as a crooked offset does: both stand as one.
         cuts: tuple[SliceDimension, ...] = instruction.attributes["slice"]
         return {d: (cut.start, cut.stride - 1) for d, cut in enumerate(cuts)}
     if instruction.opcode == "pad":
         edges = instruction.attributes["padding"]
         return {d: (edge.low, edge.interior) for d, edge in enumerate(edges)}
+    # Dynamic starts are taken to be aligned, as those of a scan over layers or of a cache line are.
     if instruction.opcode != "concatenate":
         return {}
     (dimension,) = instruction.attributes["dimensions"]
@@ -263,10 +277,12 @@ def _reverse(site: Site, instruction: Instruction) -> Work:
 @work_rule("gather", "scatter")
 def _rows(site: Site, instruction: Instruction) -> Work:
     """Address one row (slice or update window) at a time, then move or combine its registers."""
+    # A scatter has its operands, the indices, then as many updates as operands.
     indices = site.operand_shape(instruction, len(instruction.operands) // 2 if instruction.opcode == "scatter" else 1)
     vector_dim = instruction.attributes["index_vector_dim"]
     rows = prod(size for d, size in enumerate(indices.dimensions) if d != vector_dim)
     moved = instruction.shape if instruction.opcode == "gather" else site.operand_shape(instruction, -1)
+    # A row shorter than a register still takes a whole access.
     per_row = max(1.0, registers(moved, site.chip) / max(1, rows))
     work = times(site.chip.vector_ops.moves["row_access"], rows)
     return add_work(work, Work(valu=rows * per_row, loads=rows * per_row, stores=rows * per_row))
@@ -276,6 +292,7 @@ def _rows(site: Site, instruction: Instruction) -> Work:
 def _sort(site: Site, instruction: Instruction) -> Work:
     """Run a bitonic network: log n (log n + 1) / 2 stages, each comparing and exchanging every pair."""
     shape = site.operand_shape(instruction, 0)
+    # The last dimension is the default (XLA, Sort).
     (dimension,) = instruction.attributes.get("dimensions", (shape.rank - 1,))
     compare = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
     return network_work(site.chip, shape, shape.dimensions[dimension], len(instruction.operands), compare)
@@ -302,6 +319,7 @@ def network_work(chip: Chip, shape: ArrayShape, length: int, operands: int, comp
 def _topk(site: Site, instruction: Instruction) -> Work:
     """Sort values with their positions, keeping the best of each half: a network over the whole row."""
     shape = site.operand_shape(instruction, 0)
+    # Three: compare values, compare positions where these tie, and join the two answers.
     return network_work(site.chip, shape, shape.dimensions[-1], 2, Work(valu=3.0))
 
 
@@ -310,6 +328,7 @@ def _fft(site: Site, instruction: Instruction) -> Work:
     """Do n log n butterflies of ten real operations on complex pairs, with a transpose between the passes."""
     shape = site.operand_shape(instruction, 0)
     length = prod(instruction.attributes["fft_length"])
+    # Both words of a complex element are in the count of registers.
     count = registers(shape, site.chip) * max(1.0, log2(max(2, length)))
     return Work(valu=5.0 * count, xlu=count)
 
@@ -320,6 +339,7 @@ def _solver(site: Site, instruction: Instruction) -> Work:
     shape = site.operand_shape(instruction, 0)
     order = shape.dimensions[-1]
     count = registers(instruction.shape, site.chip) * order / 2
+    # Per column one reciprocal or root, and its way across the lanes there and back.
     return Work(valu=2.0 * count, xlu=2.0 * order, eup=float(order), loads=count, stores=count)
 
 
@@ -353,6 +373,7 @@ def moved_bytes(shape: Shape) -> int:
     return sum(physical_bytes(leaf) for leaf in leaves(shape))
 
 
+# A TPU has no 64-bit integers: the X64 targets cut them into words and join them again.
 CUSTOM_WORK: dict[str, WorkRule] = {
     "Cholesky": _solver,
     "InvertDiagBlocksLowerTriangular": _solver,

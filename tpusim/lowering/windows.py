@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tpusim.ir.attributes import WindowConfig
     from tpusim.shapes.shape import ArrayShape
 
+# One register of f32; bounds count in it for every element type.
 BLOCK = (8, 128)
 
 LHS, RHS, OUT = "lhs", "rhs", "out"
@@ -59,6 +60,7 @@ class Nest(msgspec.Struct, frozen=True):
         """
         if array == OUT:
             return self.distinct(OUT)
+        # A loop of one trip moves nothing, wherever it stands.
         last = max((i for i, loop in enumerate(self.loops) if array in loop.touches and loop.trips > 1), default=-1)
         return prod(loop.trips for loop in self.loops[: last + 1])
 
@@ -76,6 +78,7 @@ def product_nest(config: WindowConfig, shapes: dict[str, ArrayShape]) -> Nest:
     """Return the nest of a convolution's tiles; ``shapes`` are those of ``lhs``, ``rhs`` and ``out``."""
     bounds = {LHS: config.input_window_bounds, RHS: config.kernel_window_bounds, OUT: config.output_window_bounds}
     splits = {array: _splits(shapes[array], bounds[array]) for array in bounds}
+    # The text does not name the loops: of the known orders the one that explains the bounds best is taken.
     candidates = [_loops(config.iteration_bounds, roles) for roles in _role_orders(len(config.iteration_bounds))]
     loops = min(candidates, key=lambda loops: _mismatch(loops, splits))
     nest = Nest(loops, {})
@@ -93,6 +96,7 @@ def blocks(shape: ArrayShape) -> tuple[int, ...]:
 
 def _role_orders(count: int) -> list[tuple[str, ...]]:
     """Return the orders in which the compiler nests ``count`` loops of a convolution."""
+    # Output features, batch and input features are three; each spatial dimension adds two.
     spatial = max(0, (count - 3) // 2)
     ordinary = (
         "output_feature",
@@ -119,11 +123,13 @@ def _splits(shape: ArrayShape, bounds: tuple[int, ...]) -> int:
 def _mismatch(loops: tuple[Loop, ...], splits: dict[str, int]) -> float:
     """Return how far a nest is from cutting each array into as many blocks as its bounds do."""
     nest = Nest(loops, {})
+    # Relative errors, so that an array of two blocks counts as much as one of a thousand.
     return sum(abs(nest.distinct(array) - count) / count for array, count in splits.items())
 
 
 def _block_share(nest: Nest, array: str, shape: ArrayShape, bounds: tuple[int, ...]) -> float:
     """Return the share of an array in one block; windows that overlap (a convolution's halo) count in full."""
     distinct = nest.distinct(array)
+    # Bounds are whole blocks, so that even cuts without overlap cover somewhat more than the array.
     window = prod(bounds) / max(1, prod(blocks(shape))) if bounds else 1.0
     return min(1.0, window if window * distinct > _HALO_SHARE else 1.0 / distinct)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     Activity = Generator[simpy.Event, Any, None]
 
+# Loads and stores are one memory to a reader: which of the slots was short helps nobody to fix it.
 BOUND_NAMES = {
     "matrix": "matrix",
     "vector": "vector",
@@ -71,6 +72,7 @@ def simulate_program(
     """
     device = Device(chip, topology, progress)
     main = device.env.process(device.core.run(program.steps))
+    # Until nothing can happen any more, not until the core ends: only so does a deadlock come to an end.
     device.env.run()
     if not main.triggered:
         raise SimulationError(f"{program.name}: the core waits for ever at {device.core.current!r}")
@@ -96,8 +98,10 @@ class Device:
         self.topology = topology
         self.env = simpy.Environment()
         self.recorder = Recorder(progress)
+        # What overlaps shares the rate that transfers reach, so the efficiency stands here and not in each of them.
         self.memories = {
             "hbm": SharedMemory(self.env, "hbm", chip.hbm.bandwidth_bytes_per_second * chip.hbm.efficiency),
+            # Most chips have none: nothing is sent there then, and any rate above 0 will do.
             "cmem": SharedMemory(self.env, "cmem", chip.cmem.read_bytes_per_second or PS_PER_SECOND),
             "host_in": SharedMemory(self.env, "host_in", chip.host.bandwidth_bytes_per_second),
             "host_out": SharedMemory(self.env, "host_out", chip.host.bandwidth_bytes_per_second),
@@ -106,6 +110,7 @@ class Device:
             ),
             "vmem": SharedMemory(self.env, "vmem", chip.dma.vmem_bytes_per_second),
         }
+        # Advertised rates, so that shares of time can be held against the roofline.
         self._peaks = {
             "hbm": chip.hbm.bandwidth_bytes_per_second,
             "cmem": chip.cmem.read_bytes_per_second,
@@ -150,6 +155,7 @@ class Core:
 
     def run(self, steps: tuple[AnyStep, ...]) -> Activity:
         """Issue ``steps`` in order; asynchronous ones are started, and looked for when somebody needs them."""
+        # One table per computation, as names are unique in one only.
         started: dict[str, simpy.Event] = {}
         for step in steps:
             self.current = step.name
@@ -175,6 +181,7 @@ class Core:
                 raise SimulationError(f"{step.name!r} waits for {name!r}, which has not been started")
             if not started[name].processed:
                 yield started[name]
+        # A wait of the text is shown even if it was none: readers look for each of their instructions.
         if self.now_ps > start_ps or isinstance(step, Wait):
             self.record(step, start_ps, bound_by="waiting for a copy")
 
@@ -184,6 +191,7 @@ def _run_kernel(core: Core, kernel: Kernel, started: dict[str, simpy.Event]) -> 
     start_ps = core.now_ps
     time = core.device.time_of(kernel)
     parts = {"latency": time.fixed_ps}
+    # Nothing overlaps this: the kernel's own code starts its first transfer.
     yield core.env.timeout(time.fixed_ps)
     yield from _move(core, kernel, time, "first_bytes", parts)
     yield from _steady(core, kernel, time, parts)
@@ -206,6 +214,7 @@ def _move(core: Core, kernel: Kernel, time: KernelTime, which: str, parts: dict[
     if not moving:
         return
     latency_ps = seconds_to_ps(core.device.chip.dma.fixed_latency_seconds)
+    # All operands set out together, so that the latency is paid once for them.
     parts["latency"] += latency_ps
     yield core.env.timeout(latency_ps)
     start_ps = core.now_ps
@@ -232,6 +241,7 @@ def _steady(core: Core, kernel: Kernel, time: KernelTime, parts: dict[str, int])
 
 def _steady_flow(core: Core, kernel: Kernel, time: KernelTime, traffic: Any) -> simpy.Event:
     """Begin the traffic that runs under the tiles, no faster than the tiles compute."""
+    # Double buffers hold one tile ahead: traffic faster than the tiles has nowhere to go.
     limit = traffic.steady_bytes / time.compute_ps if time.compute_ps else float("inf")
     return core.device.memories[traffic.space].transfer(kernel.name, traffic.steady_bytes, limit)
 
@@ -261,9 +271,11 @@ def _copy(core: Core, copy: Copy) -> Activity:
     start_ps = core.now_ps
     device = core.device
     least = device.chip.dma.min_chunk_bytes
+    # Runs below the native element of the DMA engine use only a part of each (512 B: ISCA 2021, TPUv4i).
     n_bytes = copy.n_bytes * max(1.0, least / copy.chunk_bytes if copy.chunk_bytes else 1.0)
     yield core.env.timeout(seconds_to_ps(device.chip.dma.fixed_latency_seconds))
     yield core.env.all_of([device.memories[s].transfer(copy.name, n) for s, n in copy_loads(copy, n_bytes)])
+    # A copy from HBM to HBM passes it twice.
     hbm_bytes = copy.n_bytes * ((copy.source_space == "hbm") + (copy.target_space == "hbm"))
     busy = {space: bytes_to_ps(n, rate) for space, n in copy_loads(copy, copy.n_bytes) if (rate := device.peak(space))}
     bound_by = BOUND_NAMES[max(busy, key=lambda space: busy[space])] if busy else "VMEM"
@@ -274,6 +286,7 @@ def copy_loads(copy: Copy, n_bytes: float) -> list[tuple[str, float]]:
     """Return the memories that a copy loads, each with the bytes; within one memory it reads and writes."""
     source = "host_in" if copy.source_space == "host" else copy.source_space
     target = "host_out" if copy.target_space == "host" else copy.target_space
+    # No rate is published for SMEM and sync flags, and what goes there is small: VMEM stands for them.
     spaces = [space if space in _FAR_MEMORIES else "vmem" for space in (source, target)]
     loads = {space: n_bytes * spaces.count(space) for space in spaces}
     if len(loads) > 1:
@@ -298,6 +311,7 @@ def _communicate(core: Core, step: Collective, row: str) -> Activity:
     start_ps = core.now_ps
     chip = core.device.chip
     sending = plan_collective(step, chip.ici, core.device.topology)
+    # What a collective reads and writes here slows the kernels beside it, so it takes its share of HBM.
     local = core.device.memories["hbm"].transfer(step.name, step.hbm_bytes)
     yield core.env.timeout(seconds_to_ps(chip.fixed.kernel_seconds) + sending.hops_ps)
     at_most = sending.ways * chip.ici.link_bytes_per_second * chip.ici.efficiency / PS_PER_SECOND
@@ -350,6 +364,7 @@ def _channel(core: Core, step: ChannelTransfer) -> Activity:
     """Occupy one link for the message."""
     start_ps = core.now_ps
     ici = core.device.chip.ici
+    # One link, not all: a message to one device takes one way through the torus.
     rate = ici.link_bytes_per_second * ici.efficiency
     yield core.env.timeout(seconds_to_ps(ici.hop_latency_seconds) + bytes_to_ps(step.n_bytes, rate))
     core.device.recorder.add(step, "ici", start_ps, core.now_ps, bound_by="ICI")
@@ -363,6 +378,7 @@ def _run_loop(core: Core, loop: Loop, started: dict[str, simpy.Event]) -> Activi
     """
     done = 0
     while done < loop.trips:
+        # Asked before the trip as well: a copy that lands during it makes it slower than those to come.
         begin_ps, mark, alone = core.now_ps, core.device.recorder.mark(), not core.device.in_flight
         yield from _one_trip(core, loop)
         done += 1
@@ -370,6 +386,7 @@ def _run_loop(core: Core, loop: Loop, started: dict[str, simpy.Event]) -> Activi
         if alone and not core.device.in_flight and left:
             end_ps = core.now_ps + left * (core.now_ps - begin_ps)
             core.device.recorder.repeat(loop.name, mark, (core.now_ps, end_ps), left)
+            # In one jump: integers make it the same moment as if all trips had been run.
             yield core.env.timeout(end_ps - core.now_ps)
             done = loop.trips
     yield from core.run(loop.condition)
@@ -380,6 +397,7 @@ def _one_trip(core: Core, loop: Loop) -> Activity:
     yield from core.run(loop.condition)
     start_ps = core.now_ps
     yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
+    # Under the loop's own name, lest its overhead vanish between the steps of the body.
     core.record(loop, start_ps, bound_by="latency")
     yield from core.run(loop.body)
 
@@ -387,6 +405,7 @@ def _one_trip(core: Core, loop: Loop) -> Activity:
 def _run_branch(core: Core, branch: Branch, started: dict[str, simpy.Event]) -> Activity:
     """Run the branch that is taken."""
     start_ps = core.now_ps
+    # A branch costs what a trip does: a scalar is tested, and the core jumps.
     yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
     core.record(branch, start_ps, bound_by="latency")
     if branch.branches:
@@ -396,6 +415,7 @@ def _run_branch(core: Core, branch: Branch, started: dict[str, simpy.Event]) -> 
 def _run_call(core: Core, call: Call, started: dict[str, simpy.Event]) -> Activity:
     """Run a called computation here, or beside the core on the sparse cores."""
     if call.is_async:
+        # At the costs of this core: how long a sparse core takes for a kernel is published nowhere.
         neighbour = Core(core.device, SPARSECORE)
         started[call.name] = core.device.launch(neighbour.run(call.body))
         return

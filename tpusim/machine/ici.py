@@ -54,12 +54,14 @@ def plan_collective(step: Collective, ici: Ici, topology: Topology | None = None
     return Sending(
         hops_ps=hops * seconds_to_ps(ici.hop_latency_seconds),
         sent_bytes=step.n_bytes * _VOLUME[step.kind](step.group_size, axes, side),
+        # A ring is run in both directions at once, on every axis; a permute knows one target and one way.
         ways=1 if step.kind == "collective-permute" else min(ici.links, 2 * axes),
     )
 
 
 def ring_dimensions(step: Collective, ici: Ici, topology: Topology | None) -> int:
     """Return along how many axes a group's rings run: those of the slice if all its devices take part."""
+    # Two chips span one axis, four span two: a group has no more axes than halvings.
     compact = min(ici.dimensions, int(log2(step.group_size)))
     if topology is not None and step.group_count == 1:
         return max(1, min(compact, topology.extended_axes))

@@ -40,6 +40,7 @@ class KernelTime(msgspec.Struct, frozen=True):
     slowest_unit: str
 
 
+# VMEM is not one of them: each core has its own, and its loads and stores are slots of the vector unit.
 SHARED_MEMORIES = ("hbm", "cmem", "host_in", "host_out")
 
 
@@ -50,10 +51,12 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     cycles = unit_cycles(kernel, chip)
     # Compiled code does not fill every slot of the vector unit in every cycle.
     needed = {**cycles, "vector": cycles["vector"] / chip.vpu.slot_efficiency}
+    # One instruction word feeds all units at once (VLIW): they overlap, and the busiest decides.
     slowest = max(needed, key=lambda unit: needed[unit])
     tiles_per_core = -(-kernel.tiles // kernel.cores)
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
     tile_cycles = needed[slowest] + (chip.fixed.tile_cycles if kernel.tiles > 1 else 0.0)
+    # Once per kernel: behind every tile but the last the next one is streaming in already.
     drain = chip.mxu.result_latency_cycles if cycles["matrix"] else 0
     share = tiles_per_core * kernel.cores / kernel.tiles
     unit_ps = {unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c}
@@ -74,6 +77,7 @@ def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
 
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     """Return the time of an instruction that only the scalar core sees."""
+    # Without the cost of starting a kernel: the scalar core is the one that starts them.
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.scalar_ops), chip.clock_hz)
     return KernelTime(0, busy_ps, {"scalar": busy_ps}, (), "scalar")
 
@@ -93,6 +97,7 @@ def _memory(stream: Stream) -> str:
 def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
     """Split a kernel's traffic with one memory into what comes before, during and after its tiles' computation."""
     streams = [stream for stream in kernel.streams if _memory(stream) == space]
+    # A block that is fetched only once is needed by the first tile: no computation can hide it.
     first = sum(_loaded_bytes(s, chip) / s.fetches for s in streams if not s.is_output)
     last = sum(_loaded_bytes(s, chip) / s.fetches for s in streams if s.is_output)
     total = sum(_loaded_bytes(s, chip) for s in streams)

@@ -45,6 +45,7 @@ class SharedMemory:
     def transfer(self, name: str, n_bytes: float, at_most: float = inf) -> Event:
         """Begin to move ``n_bytes``, at most ``at_most`` bytes per picosecond; return the event of its end."""
         done = self._env.event()
+        # Its limit may be 0 as well, and no end can be computed from that.
         if n_bytes <= 0:
             return done.succeed()
         self._advance()
@@ -69,7 +70,9 @@ class SharedMemory:
         if not self.flows:
             return
         fair_rates(self.flows, self._bytes_per_ps)
+        # Rounded up: a clock that woke a moment early would find bytes left and have to come back.
         wait_ps = min(ceil(max(0.0, flow.remaining_bytes) / flow.rate) for flow in self.flows)
+        # SimPy cannot take a timeout back: the number tells an outdated one.
         self._version += 1
         wake = self._env.timeout(wait_ps, self._version)
         wake.callbacks.append(self._on_wake)
@@ -81,6 +84,7 @@ class SharedMemory:
         self._advance()
         ended = [flow for flow in self.flows if flow.remaining_bytes <= _ROUNDING_BYTES]
         self.flows = [flow for flow in self.flows if flow.remaining_bytes > _ROUNDING_BYTES]
+        # In the order of arrival, so that flows that end together resume in one order on every run.
         for flow in ended:
             flow.done.succeed()
         self._reschedule()
@@ -89,6 +93,7 @@ class SharedMemory:
 def fair_rates(flows: list[Flow], capacity: float) -> None:
     """Set the flows' rates to the max-min fair share of ``capacity`` (bytes per picosecond) under their limits."""
     left = capacity
+    # The most limited first: what it leaves unused raises the shares of the others.
     waiting = sorted(flows, key=lambda flow: flow.limit)
     for position, flow in enumerate(waiting):
         flow.rate = min(flow.limit, left / (len(waiting) - position))

@@ -35,6 +35,7 @@ class Recorder:
             **details,
         )
         self.records.append(record)
+        # Last, so that whoever is called finds the record in its place.
         if self._progress is not None:
             self._progress(record)
 
@@ -45,5 +46,6 @@ class Recorder:
     def repeat(self, name: str, mark: int, period: tuple[int, int], trips: int) -> None:
         """Count all records since ``mark`` ``trips`` times more; ``period`` is where on the clock those trips lie."""
         for record in self.records[mark:]:
+            # A factor, since loops inside this one may have raised the count before.
             record.count *= 1 + trips
         self.repeats.append(Repeat(name, *period, trips))

@@ -34,5 +34,6 @@ def peak_bytes(buffers: Iterable[Buffer]) -> int:
     changes: dict[int, int] = defaultdict(int)
     for buffer in buffers:
         changes[buffer.first] += buffer.n_bytes
+        # An instruction needs operands and result at once: a buffer is free only behind its last user.
         changes[buffer.last + 1] -= buffer.n_bytes
     return max(accumulate(changes[position] for position in sorted(changes)), default=0)

@@ -44,6 +44,7 @@ def walk(steps: tuple[AnyStep, ...], count: int = 1) -> Iterator[tuple[AnyStep, 
     """Yield every step, outer before inner, with the number of times that it runs."""
     for step in steps:
         yield step, count
+        # Trips are a factor, not a loop: ten million of them walk as fast as ten.
         for inner, times in children(step):
             yield from walk(inner, count * times)
 
@@ -51,8 +52,10 @@ def walk(steps: tuple[AnyStep, ...], count: int = 1) -> Iterator[tuple[AnyStep, 
 def children(step: AnyStep) -> tuple[tuple[tuple[AnyStep, ...], int], ...]:
     """Return the lists of steps that a step runs, each with how often it runs them."""
     if isinstance(step, Loop):
+        # The condition runs once more than the body, to find that it no longer holds.
         return ((step.condition, step.trips + 1), (step.body, step.trips))
     if isinstance(step, Branch):
+        # The other branches stay in the file for those who edit which one is taken.
         return ((step.branches[step.taken], 1),) if step.branches else ()
     if isinstance(step, Call):
         return ((step.body, 1),)

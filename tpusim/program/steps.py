@@ -23,6 +23,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=Tr
     name: str
     opcode: str
     category: str = ""
+    # Names, not objects, so that a program survives being saved and edited by hand.
     needs: tuple[str, ...] = ()
     line: int = 0
     op_name: str = ""
@@ -36,10 +37,12 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     stated none. A ``scalar`` kernel runs on the scalar core and has no fixed cost of a kernel.
     """
 
+    # One tile and a count, no list: a kernel of a million tiles is still a line, and its time a closed form.
     tiles: int = 1
     work: Work = Work()
     streams: tuple[Stream, ...] = ()
     flops: float = 0.0
+    # The peak that these operations are measured against depends on the type.
     flops_type: str = "bf16"
     compiler_cycles: int = 0
     scoped_vmem_bytes: int = 0
@@ -58,6 +61,7 @@ class Copy(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     n_bytes: float = 0.0
     source_space: MemorySpace = "hbm"
     target_space: MemorySpace = "vmem"
+    # In bytes; 0 where runs are long enough not to matter.
     chunk_bytes: int = 0
     through: Literal["dma", "sparsecore"] = "dma"
 

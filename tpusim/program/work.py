@@ -9,6 +9,7 @@ import msgspec
 MemorySpace = Literal["hbm", "vmem", "sync", "cmem", "host", "smem", "other"]
 """The memories by name; XLA numbers them S(0) (unwritten), S(1), S(2), S(3), S(5), S(6)."""
 
+# The numbers are the TPU backend's own; XLA leaves their meaning to each backend.
 MEMORY_SPACES: dict[int, MemorySpace] = {0: "hbm", 1: "vmem", 2: "sync", 3: "cmem", 5: "host", 6: "smem"}
 
 
@@ -19,6 +20,7 @@ class Matmul(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tiles). Both are padded: they are what the hardware does, not what the program asked for.
     """
 
+    # Not whole numbers: a tile has its share of the rows of a kernel.
     weight_rows: float
     streamed_rows: float
     operand_type: str = "bf16"

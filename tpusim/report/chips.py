@@ -68,6 +68,7 @@ def chip_list_json(chips: Iterable[Chip]) -> list[dict[str, Any]]:
 
 def chip_json(chip: Chip, facts: Iterable[Fact]) -> dict[str, Any]:
     """Return a chip as plain data: its outline and, under ``facts``, each quantity with unit, confidence and source."""
+    # Keys stay dotted as in overrides, so that one can be pasted into -o.
     return _outline(chip) | {"facts": [fact._asdict() for fact in facts]}
 
 

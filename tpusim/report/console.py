@@ -6,6 +6,7 @@ import sys
 
 from rich.console import Console
 
+# Without a terminal to ask, Rich takes 80 columns and cuts names that are searched for.
 _PIPE_WIDTH = 160
 
 

@@ -22,6 +22,7 @@ def ops_json(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]
             "opcode": row.name,
             "category": row.category.value,
             "operands": [row.fewest_operands, row.most_operands],
+            # Sorted, because sets come in another order in every process.
             "required_attributes": sorted(row.required),
             "optional_attributes": sorted(row.optional),
             **{room: row.name in opcodes for room, opcodes in rooms.items()},
@@ -34,6 +35,7 @@ def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[st
     """Print one line per opcode: category, operand count, attributes, and a mark for each room that has its rule."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("opcode", "category", "operands", *rooms, "attributes (* required)"):
+        # Attributes are many: they alone may take a second line.
         table.add_column(title, no_wrap=not title.startswith("attributes"))
     for row in operations:
         marks = ["yes" if row.name in opcodes else "no" for opcodes in rooms.values()]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tpusim.timeline.records import Record, Timeline
 
+# One device is one process of the format, and its rows are the threads.
 _PROCESS = 1
 _UNIT_LABELS = {
     "matrix": "MXU",
@@ -38,6 +39,7 @@ _UNIT_LABELS = {
 
 def write_trace(timeline: Timeline, path: str | Path) -> None:
     """Write the trace, gzip-compressed if the name ends in ``.gz``. The same run always gives the same bytes."""
+    # Without blanks, and without the time of writing in the header, which would differ from run to run.
     data = json.dumps(trace_json(timeline), separators=(",", ":")).encode()
     Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
@@ -63,10 +65,12 @@ class _Rows:
 
     def number(self, label: str) -> int:
         """Return the number of a row."""
+        # From 1: number 0 is the thread that the name of the process hangs on.
         return self._numbers.setdefault(label, len(self._numbers) + 1)
 
     def lane(self, row: str, start_ps: int, end_ps: int) -> int:
         """Return the number of the first lane of ``row`` that is free from ``start_ps`` on, and take it."""
+        # The format nests what overlaps on one row, as calls do; transfers only overlap.
         lane = 0
         while self._busy_until.get(_lane_label(row, lane), 0) > start_ps:
             lane += 1
@@ -100,6 +104,7 @@ def _events(record: Record, rows: _Rows) -> Iterator[dict[str, Any]]:
     yield _slice(record.name, row, record.start_ps, record.duration_ps, _details(record))
     if is_core:
         for unit, busy_ps in record.units.items():
+            # From the start of the step: how long a unit was busy in it is known, when is not.
             length_ps = min(busy_ps, record.duration_ps)
             yield _slice(record.name, rows.number(_UNIT_LABELS[unit]), record.start_ps, length_ps, {})
 
@@ -123,6 +128,7 @@ def _details(record: Record) -> dict[str, Any]:
         "hlo_line": record.line,
         "executions": record.count if record.count > 1 else 0,
     }
+    # Perfetto would show a row for each empty field.
     return {key: value for key, value in shown.items() if value}
 
 

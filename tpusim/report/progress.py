@@ -11,6 +11,7 @@ from tpusim.units import ps_to_us
 if TYPE_CHECKING:
     from tpusim.timeline.records import Record
 
+# Most runs are over before anybody wonders.
 _FIRST_SECONDS = 1.0
 _EVERY_SECONDS = 0.2
 _CLEAR_LINE = "\r\x1b[K"

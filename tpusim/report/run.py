@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tpusim.analysis.summary import Summary
     from tpusim.analysis.utilisation import Group, Utilisation
 
+# With head, categories and memory this fills a screen and no more.
 SHOWN_OPS = 20
+# HBM is not here: its share is of the advertised rate, and comes from the roofline.
 _BUSY_UNITS = {
     "matrix": "MXU",
     "vector": "vector ALU",
@@ -51,11 +53,13 @@ def run_json(summary: Summary) -> dict[str, Any]:
         "compiler_estimated_us": compiler_us(summary.compiler_cycles, summary.clock_hz),
         "ops": [_op_json(group, summary.clock_hz) for group in summary.ops],
         "categories": [{"category": g.name, "count": g.count, **_times(g)} for g in summary.categories],
+        # By the fields of the struct: a new figure reaches the JSON without a line here.
         "memory": {name: getattr(summary.memory, name) for name in summary.memory.__struct_fields__},
         "unsupported": [
             {"name": item.name, "opcode": item.opcode, "estimate": item.how} for item in summary.unsupported
         ],
         "warnings": list(summary.warnings),
+        # Said in the data itself, as files outlast what was known about them.
         "simulated": True,
     }
 
@@ -85,6 +89,7 @@ def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Cons
 
 def compiler_us(cycles: int, clock_hz: float) -> float | None:
     """Return the compiler's estimate in microseconds, or None if it made none."""
+    # No cycles mean no estimate: none takes no time.
     return cycles / clock_hz * 1e6 if cycles else None
 
 
@@ -114,9 +119,11 @@ def _times(group: Group) -> dict[str, float]:
 def _print_head(summary: Summary, console: Console) -> None:
     """Print what ran, how long, against which bound, and how busy the machine was."""
     busy = summary.utilisation
+    # Escaped, since brackets in a name would be read as a style.
     console.print(f"[bold]{escape(summary.program)}[/bold] on {escape(summary.chip)} (simulated)")
     console.print()
     estimate = compiler_us(summary.compiler_cycles, summary.clock_hz)
+    # Of its kernels: copies, collectives and waits are not in the estimate, so totals may not be compared.
     compiler = f", the compiler's own estimate of its kernels {_us(estimate)}" if estimate else ""
     console.print(f"  time      [bold]{_time(summary.total_ps)}[/bold]{compiler}")
     console.print(f"  bound by  {_bounds(busy)}")
@@ -132,6 +139,7 @@ def _print_head(summary: Summary, console: Console) -> None:
 def _bounds(busy: Utilisation) -> str:
     """Return the shares of the core's time by what bound it, the small ones left out."""
     total = max(1, sum(busy.bound_ps.values()))
+    # Below one percent a cause explains nothing.
     shown = [(name, ps / total) for name, ps in busy.bound_ps.items() if ps / total >= 0.01]
     return ", ".join(f"{name} {share:.0%}" for name, share in shown)
 
@@ -169,6 +177,7 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str) -> Table:
     for group in groups:
         cells = [
             escape(group.name),
+            # In parentheses stands what ran beside the core, which is no part of the total.
             _time(group.time_ps) if group.time_ps else f"({_time(group.beside_ps)})",
             f"{group.time_ps / total:.1%}",
             f"{group.count:,}",
@@ -222,6 +231,7 @@ def _us(microseconds: float | None) -> str:
     """Return microseconds in a unit that keeps them readable; nothing for None."""
     if microseconds is None:
         return ""
+    # From microseconds up, the unit that profilers of TPU programs give.
     for limit, factor, unit in ((1e3, 1.0, "us"), (1e6, 1e-3, "ms")):
         if microseconds < limit:
             return f"{microseconds * factor:.2f} {unit}"
@@ -230,6 +240,7 @@ def _us(microseconds: float | None) -> str:
 
 def _size(n_bytes: float) -> str:
     """Return bytes in a binary unit that keeps them readable; nothing for 0."""
+    # Zero would come out as an empty number of the smallest unit.
     if not n_bytes:
         return "0 B"
     for unit in ("B", "KiB", "MiB"):

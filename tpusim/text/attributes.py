@@ -61,7 +61,8 @@ def take_attributes(lexer: Lexer, operation: Operation, scope: Scope) -> dict[st
     Raises:
         ProgramError: An attribute is unknown, given twice, missing or malformed.
     """
-    start = lexer.start
+    # What is missing is missing after the last character of the operands.
+    start = lexer.previous_end - 1
     attributes: dict[str, Any] = {}
     while lexer.accept(","):
         place = lexer.start

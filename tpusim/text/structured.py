@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _WINDOW_FIELDS = ("size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal")
 _MOST_DIGITS = 18
+_MOST_NUMBERS = 3000
 
 
 def take_window(lexer: Lexer) -> Window:
@@ -221,9 +222,10 @@ def _take_pads(lexer: Lexer) -> list[tuple[int, ...]]:
 
 
 def _refuse_long_numbers(lexer: Lexer, text: str, start: int) -> None:
-    """Refuse sizes of more digits than 64 bits hold, which Python would spend long on."""
-    if len(text) > _MOST_DIGITS and max(map(len, text.replace("_", "x").split("x"))) > _MOST_DIGITS:
-        lexer.fail("this number does not fit 64 bits", start)
+    """Refuse sizes of more digits than 64 bits hold, or of more dimensions than arrays have."""
+    numbers = text.replace("_", "x").split("x")
+    if len(numbers) > _MOST_NUMBERS or max(map(len, numbers)) > _MOST_DIGITS:
+        lexer.fail(f"expected at most {_MOST_NUMBERS} numbers that fit 64 bits", start)
 
 
 def _window_dimension(fields: dict[str, tuple[int, ...]]) -> WindowDimension:

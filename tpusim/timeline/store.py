@@ -19,6 +19,7 @@ def encode_timeline(timeline: Timeline) -> bytes:
 def save_timeline(timeline: Timeline, path: str | Path) -> None:
     """Write a time line to ``path``."""
     data = encode_timeline(timeline)
+    # mtime=0: the time of writing would make the files of equal runs differ.
     Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
 
@@ -26,6 +27,7 @@ def load_timeline(path: str | Path) -> Timeline:
     """Read what ``save_timeline`` wrote. Raises ProgramError if the file is something else."""
     data = Path(path).read_bytes()
     try:
+        # The first bytes decide, not the name: files get renamed and unpacked.
         return msgspec.json.decode(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, type=Timeline)
     except (msgspec.DecodeError, gzip.BadGzipFile, EOFError) as error:
         raise ProgramError(f"{path}: not a saved time line: {error}") from error

@@ -1,0 +1,93 @@
+"""Files: gzip by its first bytes, line ends, and what is not HLO text."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from tpusim.errors import ProgramError
+from tpusim.text import parse_module, read_source, reader
+
+TEXT = "HloModule m\n\nENTRY e {\n  a = f32[] constant(1)\n}\n"
+
+
+def write(folder: Path, content: bytes) -> Path:
+    """Write a file and return its path."""
+    path = folder / "program.hlo"
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TEXT.encode(),
+        gzip.compress(TEXT.encode()),
+        gzip.compress(TEXT[:20].encode()) + gzip.compress(TEXT[20:].encode()),
+        b"\xef\xbb\xbf" + TEXT.encode(),
+        TEXT.replace("\n", "\r\n").encode(),
+    ],
+    ids=["plain", "gzip", "two gzip members", "byte order mark", "crlf"],
+)
+def test_text_is_read_however_it_is_wrapped(tmp_path: Path, content: bytes) -> None:
+    """The name of the file does not matter."""
+    path = write(tmp_path, content)
+    assert read_source(path).text == TEXT
+    assert read_source(str(path)).name == str(path)
+
+
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gzipped or not."""
+    for content in (TEXT.encode(), gzip.compress(TEXT.encode())):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        assert read_source("-").text == TEXT
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "file is empty"),
+        (b" \n", "file is empty"),
+        (b"ML\xefR\x01", "MLIR bytecode.*as_text"),
+        (b"module @jit_f attributes {} {\n}", "MLIR text"),
+        (b"\x0a\x03jit\x12\x00\x00", "HloModuleProto.*as_text"),
+        (b"PK\x03\x04", "zip file"),
+        (b"HloModule \xff", "1: expected UTF-8 text, found the byte 0xff"),
+        (gzip.compress(TEXT.encode())[:30], "cut off"),
+        (b"\x1f\x8bgarbage", "damaged"),
+    ],
+)
+def test_what_is_no_hlo_text_is_refused_with_advice(tmp_path: Path, content: bytes, message: str) -> None:
+    """The message names what it seems to be, and says what to do where that helps."""
+    with pytest.raises(ProgramError, match=message):
+        read_source(write(tmp_path, content))
+
+
+def test_a_file_that_is_not_there_is_a_program_error(tmp_path: Path) -> None:
+    """With the reason of the operating system."""
+    with pytest.raises(ProgramError, match="No such file"):
+        read_source(tmp_path / "none.hlo")
+    with pytest.raises(ProgramError, match="cannot be read"):
+        read_source(tmp_path)
+
+
+def test_a_file_may_not_unpack_without_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousandfold larger text in a small file ends at the limit."""
+    monkeypatch.setattr(reader, "MOST_BYTES", 1 << 20)
+    path = write(tmp_path, gzip.compress(b" " * (1 << 24)))
+    assert path.stat().st_size < 1 << 15
+    with pytest.raises(ProgramError, match="at most 1048576 bytes"):
+        read_source(path)
+    with pytest.raises(ProgramError, match="at most"):
+        read_source(write(tmp_path, b"x" * (1 << 21)))
+
+
+def test_text_with_foreign_line_ends_parses_even_unread() -> None:
+    """XLA takes carriage returns as blanks; so does the parser by itself."""
+    from tests.text.programs import source
+
+    assert parse_module(source(TEXT.replace("\n", "\r\n"))) == parse_module(source(TEXT))

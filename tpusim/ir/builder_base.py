@@ -1,0 +1,207 @@
+"""What every family of builder methods stands on: handles, names, called computations, and the finished module.
+
+Source: XLA, ``XlaBuilder``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+import msgspec
+
+from tpusim.errors import ProgramError
+from tpusim.ir.attributes import ComputationName
+from tpusim.ir.infer import infer_shape
+from tpusim.ir.module import Computation, Instruction, Literal, Module
+from tpusim.shapes.dtype import DTYPES, DType, dtype
+from tpusim.shapes.notation import parse_shape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
+    from tpusim.ir.builder import Builder
+
+Callee: TypeAlias = Union["BuilderBase", Module, Computation, Callable[..., Any]]
+"""A computation to call: another builder, something built, or a Python function that takes and returns ops."""
+
+Sizes: TypeAlias = Sequence[int]
+"""Sizes, or dimension numbers."""
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+_RESERVED = frozenset(
+    "true false nan inf HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated"
+    " manual last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
+)
+_UNKNOWN = TupleShape()
+
+
+@dataclass(frozen=True)
+class Op:
+    """A value in a builder: the name of the instruction that makes it, and its shape.
+
+    The arithmetic operators of Python are those of XLA, element by element; a number beside an op is a constant of the
+    op's type.
+    """
+
+    builder: Builder
+    name: str
+    shape: Shape
+
+    def __add__(self, other: Op | complex) -> Op:
+        return self.builder.add(self, self._beside(other))
+
+    def __sub__(self, other: Op | complex) -> Op:
+        return self.builder.sub(self, self._beside(other))
+
+    def __mul__(self, other: Op | complex) -> Op:
+        return self.builder.mul(self, self._beside(other))
+
+    def __truediv__(self, other: Op | complex) -> Op:
+        return self.builder.div(self, self._beside(other))
+
+    def __mod__(self, other: Op | complex) -> Op:
+        return self.builder.rem(self, self._beside(other))
+
+    def __lt__(self, other: Op | complex) -> Op:
+        return self.builder.lt(self, self._beside(other))
+
+    def __le__(self, other: Op | complex) -> Op:
+        return self.builder.le(self, self._beside(other))
+
+    def __gt__(self, other: Op | complex) -> Op:
+        return self.builder.gt(self, self._beside(other))
+
+    def __ge__(self, other: Op | complex) -> Op:
+        return self.builder.ge(self, self._beside(other))
+
+    def __neg__(self) -> Op:
+        return self.builder.neg(self)
+
+    def _beside(self, other: Op | complex) -> Op:
+        """Return the other operand as an op."""
+        return other if isinstance(other, Op) else self.builder.constant(other, array_of(self).dtype)
+
+
+class BuilderBase:
+    """Collects the instructions of one computation, and the computations that they call."""
+
+    def __init__(self, name: str) -> None:
+        """Begin a computation; ``name`` becomes the module's too, if it is the one that is built."""
+        self.name = _clean(name)
+        self._instructions: dict[str, Instruction] = {}
+        self._computations: dict[str, Computation] = {}
+        self._serial = 0
+
+    def parameter(self, number: int, shape: Shape | str, name: str = "") -> Op:
+        """Return parameter ``number``, counted from 0; ``shape`` may be XLA's notation, e.g. ``"f32[4,16]"``."""
+        if any(i.opcode == "parameter" and i.immediate == number for i in self._instructions.values()):
+            raise ProgramError(f"expected each parameter number once in {self.name!r}, found {number} again")
+        return self._add(Instruction(self._fresh(name or "parameter"), as_shape(shape), "parameter", immediate=number))
+
+    def emit(
+        self,
+        opcode: str,
+        operands: Sequence[Op] = (),
+        attributes: Mapping[str, Any] | None = None,
+        shape: Shape | str | None = None,
+    ) -> Op:
+        """Return a new instruction of any opcode of the text format, as it stands: nothing is expanded.
+
+        ``attributes`` hold values as ``ir.attributes`` describes them; those that are None are left out. ``shape`` may
+        stay away where operands and attributes imply it. Raises ProgramError for operands that do not fit.
+        """
+        for operand in operands:
+            self._check_is_own(operand)
+        present = {name: value for name, value in (attributes or {}).items() if value is not None}
+        declared = _UNKNOWN if shape is None else as_shape(shape)
+        names = tuple(operand.name for operand in operands)
+        draft = Instruction(self._fresh(opcode), declared, opcode, names, present)
+        called = self._called_module() if draft.called_computations else None
+        inferred = infer_shape(called, draft, [operand.shape for operand in operands])
+        return self._add(draft if shape is not None else msgspec.structs.replace(draft, shape=inferred))
+
+    def build(self, root: Op | None = None) -> Module:
+        """Return the module whose entry returns ``root``, or the last instruction if none is given.
+
+        Raises ProgramError if there is no instruction, or if the parameters are not numbered from 0 without a gap.
+        """
+        if not self._instructions:
+            raise ProgramError(f"expected at least one instruction in {self.name!r}; add one before build()")
+        numbers = sorted(i.immediate for i in self._instructions.values() if isinstance(i.immediate, int))
+        if numbers != list(range(len(numbers))):
+            raise ProgramError(f"expected the parameters of {self.name!r} to be numbered from 0 on, found {numbers}")
+        if root is not None:
+            self._check_is_own(root)
+        root_name = root.name if root is not None else next(reversed(self._instructions))
+        name = unused_name(self.name, self._computations)
+        entry = Computation(name, tuple(self._instructions.values()), root_name)
+        return Module(self.name, (*self._computations.values(), entry), name)
+
+    def called(self, callee: Callee, parameters: Iterable[Shape]) -> ComputationName:
+        """Take a computation into this module and return the name that it has here.
+
+        A Python function is run once on parameters of these shapes. A computation that is already here is shared.
+        """
+        if isinstance(callee, Computation):
+            callee = Module(callee.name, (callee,), callee.name)
+        elif isinstance(callee, BuilderBase):
+            callee = callee.build()
+        elif not isinstance(callee, Module):
+            callee = self._traced(callee, parameters)
+        names: dict[str, str] = {}
+        for computation in callee.computations:
+            self._take(computation, names)
+        return ComputationName(names[callee.entry_name])
+
+    def computation_shape(self, name: str) -> Shape:
+        """Return the shape of the result of a computation that ``called`` took in."""
+        return self._computations[name].root.shape
+
+    def _constant(self, literal: Literal, shape: ArrayShape) -> Op:
+        """Return a constant as it stands."""
+        return self._add(Instruction(self._fresh("constant"), shape, "constant", immediate=literal))
+
+    def _traced(self, function: Callable[..., Any], parameters: Iterable[Shape]) -> Module:
+        """Return what a Python function does to ops, as a module."""
+        builder: Self = type(self)(getattr(function, "__name__", "computation"))
+        ops = [builder.parameter(number, shape) for number, shape in enumerate(parameters)]
+        result = function(*ops)
+        return builder.build(result if isinstance(result, Op) else builder.emit("tuple", list(result)))
+
+    def _take(self, computation: Computation, names: dict[str, str]) -> None:
+        """Take one computation in; ``names`` maps the names that it had where it was built to those here."""
+        moved = _renamed(computation, computation.name, names)
+        name = computation.name
+        # Two functions may both be called "add", but only if they are the same do they share a name.
+        if self._computations.get(name) != moved:
+            name = unused_name(name, self._computations)
+            self._computations[name] = _renamed(computation, name, names)
+        names[computation.name] = name
+
+    def _called_module(self) -> Module:
+        """Return the computations taken in so far, for whoever looks up one of them."""
+        last = next(reversed(self._computations))
+        return Module(self.name, tuple(self._computations.values()), last)
+
+    def _check_is_own(self, op: Op) -> None:
+        """Refuse an op of another builder: it is no value of this computation."""
+        if op.builder is not self:
+            raise ProgramError(f"expected an op of builder {self.name!r}, found {op.name!r} of {op.builder.name!r}")
+
+    def _fresh(self, base: str) -> str:
+        """Return a name for a new instruction: a parameter's own, or the opcode and a serial number, as in XLA."""
+        self._serial += 1
+        clean = _clean(base)
+        if base not in _NUMBERED and clean not in self._instructions:
+            return clean
+        return unused_name(f"{clean}.{self._serial}", self._instructions)
+
+    def _add(self, instruction: Instruction) -> Op:
+        """Append an instruction."""
+        self._instructions[instruction.name] = instruction
+        return Op(self, instruction.name, instruction.shape)  # type: ignore[arg-type]

@@ -1,0 +1,198 @@
+"""Scalars of a loop, computed trip by trip: for counters that double, count in floats, or are chosen.
+
+Where the counter is not a plain arithmetic progression, its few scalar instructions are played out until the condition
+says stop. That stays cheap because only the elements that the condition depends on are computed, and few trips are
+tried.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+from math import fmod, isfinite, trunc
+from typing import TYPE_CHECKING
+
+from tpusim.ir.module import Literal
+from tpusim.shapes.shape import ArrayShape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.ir.module import Computation, Instruction, Module
+
+    Number = int | float | bool
+    State = dict[int, Number]
+
+MOST_TRIPS = 4096
+"""Trips that are played out before a loop counts as unknown; each costs some microseconds per instruction."""
+
+_DEEPEST = 200
+
+
+class _Unknown(Exception):
+    """A scalar depends on something that is not known before the program runs."""
+
+
+def play_counter(module: Module, loop: Instruction, start: State) -> int | None:
+    """Return how often ``loop`` runs if its condition depends only on scalars that are known at ``start``, else None."""
+    condition, body = module[loop.attributes["condition"]], module[loop.attributes["body"]]
+    state = dict(start)
+    try:
+        for trips in range(MOST_TRIPS):
+            if not _Scalars(module, condition, state).value(condition.root_name):
+                return trips
+            state = _next_state(module, body, state)
+    except (_Unknown, ArithmeticError, struct.error):
+        return None
+    return None
+
+
+def literal_number(instruction: Instruction) -> Number | None:
+    """Return the number of a scalar ``constant``, or None for anything else."""
+    text = instruction.immediate.text if isinstance(instruction.immediate, Literal) else ""
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return None
+
+
+def _next_state(module: Module, body: Computation, state: State) -> State:
+    """Return the elements of the loop's tuple after one trip, as far as they can be computed."""
+    root = body.root
+    if root.opcode != "tuple":
+        raise _Unknown
+    scalars, found = _Scalars(module, body, state), {}
+    for index in state:
+        try:
+            found[index] = scalars.value(root.operands[index])
+        except _Unknown:
+            continue
+    return found
+
+
+class _Scalars:
+    """Computes scalars of one computation whose parameter is a tuple of known elements, or whose parameters are known."""
+
+    def __init__(self, module: Module, computation: Computation, state: State, depth: int = 0) -> None:
+        self._module = module
+        self._computation = computation
+        self._state = state
+        self._depth = depth
+        self._known: dict[str, Number] = {}
+
+    def value(self, name: str) -> Number:
+        """Return a scalar, or raise ``_Unknown``."""
+        if name not in self._known:
+            self._known[name] = self._computed(self._computation[name])
+        return self._known[name]
+
+    def _computed(self, instruction: Instruction) -> Number:
+        """Compute one instruction."""
+        shape = instruction.shape
+        self._depth += 1
+        if self._depth > _DEEPEST or not isinstance(shape, ArrayShape) or shape.dimensions:
+            raise _Unknown
+        special = _SPECIAL.get(instruction.opcode)
+        if special is not None:
+            return special(self, instruction)
+        compute = _OPERATIONS.get(instruction.opcode)
+        if compute is None:
+            raise _Unknown
+        return _in_type(compute(*(self.value(operand) for operand in instruction.operands)), shape.dtype.name)
+
+    def constant(self, instruction: Instruction) -> Number:
+        """Return the number that a literal writes."""
+        number = literal_number(instruction)
+        if number is None:
+            raise _Unknown
+        return number
+
+    def element(self, instruction: Instruction) -> Number:
+        """Return an element of the loop's tuple, or of a tuple that the computation builds itself."""
+        index, source = instruction.attributes["index"], self._computation[instruction.operands[0]]
+        if source.opcode == "tuple":
+            return self.value(source.operands[index])
+        if source.opcode != "parameter" or index not in self._state:
+            raise _Unknown
+        return self._state[index]
+
+    def parameter(self, instruction: Instruction) -> Number:
+        """Return an argument of a fused computation."""
+        if instruction.immediate not in self._state:
+            raise _Unknown
+        return self._state[instruction.immediate]
+
+    def fused(self, instruction: Instruction) -> Number:
+        """Compute a fusion of scalars."""
+        called = self._module[instruction.attributes["calls"]]
+        arguments: State = {}
+        for number, operand in enumerate(instruction.operands):
+            try:
+                arguments[number] = self.value(operand)
+            except _Unknown:
+                continue
+        return _Scalars(self._module, called, arguments, self._depth).value(called.root_name)
+
+    def compared(self, instruction: Instruction) -> Number:
+        """Compare two scalars."""
+        left, right = (self.value(operand) for operand in instruction.operands)
+        return bool(_COMPARISONS[str(instruction.attributes["direction"])](left, right))
+
+
+def _in_type(value: Number, type_name: str) -> Number:
+    """Return a value as its type holds it: integers wrap, f32 rounds."""
+    if type_name == "pred":
+        return bool(value)
+    if type_name == "f32" and isfinite(value):
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    if type_name[0] not in "su":
+        return value
+    modulus = 1 << int(type_name[1:])
+    wrapped = int(value) % modulus
+    return wrapped - modulus if type_name[0] == "s" and 2 * wrapped >= modulus else wrapped
+
+
+def _quotient(left: Number, right: Number) -> Number:
+    """Divide as the operands' type does: integers towards zero."""
+    return trunc(left / right) if isinstance(left, int) and isinstance(right, int) else left / right
+
+
+_COMPARISONS: dict[str, Callable[[Number, Number], object]] = {
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+}
+
+_OPERATIONS: dict[str, Callable[..., Number]] = {
+    "abs": abs,
+    "add": operator.add,
+    "and": operator.and_,
+    "bitcast": lambda value: value,
+    "convert": lambda value: value,
+    "copy": lambda value: value,
+    "divide": _quotient,
+    "maximum": max,
+    "minimum": min,
+    "multiply": operator.mul,
+    "negate": operator.neg,
+    "or": operator.or_,
+    "remainder": fmod,
+    "reshape": lambda value: value,
+    "select": lambda choice, yes, no: yes if choice else no,
+    "shift-left": lambda value, by: value << by,
+    "shift-right-arithmetic": lambda value, by: value >> by,
+    "subtract": operator.sub,
+}
+
+_SPECIAL: dict[str, Callable[[_Scalars, Instruction], Number]] = {
+    "compare": _Scalars.compared,
+    "constant": _Scalars.constant,
+    "fusion": _Scalars.fused,
+    "get-tuple-element": _Scalars.element,
+    "parameter": _Scalars.parameter,
+}
