@@ -34,7 +34,7 @@ class _Unknown(Exception):
 
 
 def play_counter(module: Module, loop: Instruction, start: State) -> int | None:
-    """Return how often ``loop`` runs if its condition depends only on scalars that are known at ``start``, else None."""
+    """Return how often ``loop`` runs if its condition depends only on scalars known at ``start``, else None."""
     condition, body = module[loop.attributes["condition"]], module[loop.attributes["body"]]
     state = dict(start)
     try:
@@ -73,7 +73,7 @@ def _next_state(module: Module, body: Computation, state: State) -> State:
 
 
 class _Scalars:
-    """Computes scalars of one computation whose parameter is a tuple of known elements, or whose parameters are known."""
+    """Computes scalars of a computation whose parameter is a tuple of known elements, or whose parameters are known."""
 
     def __init__(self, module: Module, computation: Computation, state: State, depth: int = 0) -> None:
         self._module = module
