@@ -63,7 +63,6 @@ def _forget_output() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    # argparse would fill the examples into one paragraph.
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"tpusim {__version__}")

@@ -101,7 +101,8 @@ class BuilderBase:
         """Return parameter ``number``, counted from 0; ``shape`` may be XLA's notation, e.g. ``"f32[4,16]"``."""
         if any(i.opcode == "parameter" and i.immediate == number for i in self._instructions.values()):
             raise ProgramError(f"expected each parameter number once in {self.name!r}, found {number} again")
-        return self._add(Instruction(self._fresh(name or "parameter"), as_shape(shape), "parameter", immediate=number))
+        own_name = unused_name(_clean(name), self._instructions) if name else self._numbered("parameter")
+        return self._add(Instruction(own_name, as_shape(shape), "parameter", immediate=number))
 
     def emit(
         self,
@@ -120,7 +121,7 @@ class BuilderBase:
         present = {name: value for name, value in (attributes or {}).items() if value is not None}
         declared = _UNKNOWN if shape is None else as_shape(shape)
         names = tuple(operand.name for operand in operands)
-        draft = Instruction(self._fresh(opcode), declared, opcode, names, present)
+        draft = Instruction(self._numbered(opcode), declared, opcode, names, present)
         called = self._called_module() if draft.called_computations else None
         inferred = infer_shape(called, draft, [operand.shape for operand in operands])
         return self._add(draft if shape is not None else msgspec.structs.replace(draft, shape=inferred))
@@ -164,7 +165,7 @@ class BuilderBase:
 
     def _constant(self, literal: Literal, shape: ArrayShape) -> Op:
         """Return a constant as it stands."""
-        return self._add(Instruction(self._fresh("constant"), shape, "constant", immediate=literal))
+        return self._add(Instruction(self._numbered("constant"), shape, "constant", immediate=literal))
 
     def _traced(self, function: Callable[..., Any], parameters: Iterable[Shape]) -> Module:
         """Return what a Python function does to ops, as a module."""
@@ -193,15 +194,81 @@ class BuilderBase:
         if op.builder is not self:
             raise ProgramError(f"expected an op of builder {self.name!r}, found {op.name!r} of {op.builder.name!r}")
 
-    def _fresh(self, base: str) -> str:
-        """Return a name for a new instruction: a parameter's own, or the opcode and a serial number, as in XLA."""
+    def _numbered(self, opcode: str) -> str:
+        """Return a name for a new instruction: the opcode and a serial number, as in XLA."""
         self._serial += 1
-        clean = _clean(base)
-        if base not in _NUMBERED and clean not in self._instructions:
-            return clean
-        return unused_name(f"{clean}.{self._serial}", self._instructions)
+        return unused_name(f"{opcode}.{self._serial}", self._instructions)
 
     def _add(self, instruction: Instruction) -> Op:
         """Append an instruction."""
         self._instructions[instruction.name] = instruction
         return Op(self, instruction.name, instruction.shape)  # type: ignore[arg-type]
+
+
+def as_shape(shape: Shape | str) -> Shape:
+    """Return a shape that may have been given in XLA's notation."""
+    return parse_shape(shape) if isinstance(shape, str) else shape
+
+
+def as_dtype(name: DType | str) -> DType:
+    """Return an element type that may have been given by its name."""
+    return dtype(name) if isinstance(name, str) else name
+
+
+def array_of(op: Op) -> ArrayShape:
+    """Return the shape of an op that must be an array; raises ProgramError if it is a tuple."""
+    if not isinstance(op.shape, ArrayShape):
+        raise ProgramError(f"expected {op.name!r} to be an array, found {op.shape}; take an element of it first")
+    return op.shape
+
+
+def elements_of(op: Op) -> tuple[Shape, ...]:
+    """Return the shapes of the elements of an op that must be a tuple; raises ProgramError if it is not."""
+    if not isinstance(op.shape, TupleShape):
+        raise ProgramError(f"expected {op.name!r} to be a tuple, found {op.shape}")
+    return op.shape.elements
+
+
+def listed(operands: Op | Sequence[Op]) -> list[Op]:
+    """Return one op, or several, as a list."""
+    return [operands] if isinstance(operands, Op) else list(operands)
+
+
+def scalars(ops: Iterable[Op]) -> list[Shape]:
+    """Return for each op the scalar of its element type."""
+    return [ArrayShape(array_of(op).dtype) for op in ops]
+
+
+def unused_name(base: str, taken: Mapping[str, Any]) -> str:
+    """Return ``base``, or ``base.1`` and so on, whichever nothing has yet."""
+    name, number = base, 0
+    while name in taken:
+        number += 1
+        name = f"{base}.{number}"
+    return name
+
+
+def _clean(name: str) -> str:
+    """Return a name that HLO text can hold, changed as XLA changes it."""
+    clean = _NOT_IN_NAMES.sub("_", name) or "_"
+    if clean in DTYPES or clean in _RESERVED or clean.startswith("__"):
+        clean = clean.lstrip("_") + "_"
+    return clean if clean[0].isalpha() or clean[0] == "_" else f"_{clean}"
+
+
+def _renamed(computation: Computation, name: str, names: Mapping[str, str]) -> Computation:
+    """Return a computation under another name that calls others by their new names."""
+    instructions = tuple(
+        msgspec.structs.replace(i, attributes={k: _with_new_names(v, names) for k, v in i.attributes.items()})
+        for i in computation.instructions
+    )
+    return Computation(name, instructions, computation.root_name, computation.execution_thread)
+
+
+def _with_new_names(value: Any, names: Mapping[str, str]) -> Any:
+    """Return the value of an attribute with computations called by their new names."""
+    if isinstance(value, ComputationName):
+        return ComputationName(names[value])
+    if isinstance(value, tuple) and value and isinstance(value[0], ComputationName):
+        return tuple(ComputationName(names[name]) for name in value)
+    return value

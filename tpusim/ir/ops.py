@@ -81,6 +81,7 @@ def async_parts(opcode: str) -> tuple[str, str] | None:
     None for every other opcode, those with an asynchronous form of their own (``copy-start``) included.
     """
     wrapped, _, phase = opcode.rpartition("-")
+    # copy-start and the like are opcodes themselves.
     if opcode in OPERATIONS or phase not in _ASYNC_ATTRIBUTES or wrapped not in OPERATIONS:
         return None
     return None if wrapped in OWN_ASYNC_OPCODES else (wrapped, phase)
@@ -93,6 +94,7 @@ def find_operation(opcode: str) -> Operation | None:
     if parts is None:
         return OPERATIONS.get(opcode)
     wrapped, phase = OPERATIONS[parts[0]], parts[1]
+    # An update or done inherits everything from its start.
     if phase == "done":
         return Operation(opcode, Category.ASYNC, 1, 1, frozenset(), _ASYNC_ATTRIBUTES[phase])
     if phase == "update":
@@ -106,6 +108,7 @@ _ASYNC_ATTRIBUTES = {
     "update": frozenset({"async_execution_thread", "output_to_operand_aliasing"}),
     "done": frozenset({"async_execution_thread"}),
 }
+# XLA's parser lets collectives and calls have no operands at all.
 _ANY = (0, None)
 _ACCURACY = "result_accuracy"
 _DOT = "lhs_contracting_dims rhs_contracting_dims lhs_batch_dims rhs_batch_dims operand_precision"

@@ -227,7 +227,6 @@ def _custom_call(lifetimes: Lifetimes, instruction: Instruction) -> Leaves | Non
 
 _KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
 
-# No while here: it reads its state, where a tuple or a bitcast only names it.
 _PASSING = frozenset(("add-dependency", "bitcast", "domain", "get-tuple-element", "opt-barrier", "tuple"))
 
 _MAKE: dict[str, Callable[[Lifetimes, Instruction], Leaves | None]] = {

@@ -55,7 +55,6 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
     """Lower a conditional; which branch runs depends on values, so the longest one is taken, with a warning."""
     names = _branch_names(instruction)
     branches = tuple(lower_computation(scope.inside(name)) for name in names)
-    # Of equal branches the first, so that nothing else decides.
     taken = max(range(len(branches)), key=lambda i: (_weight(branches[i]), -i))
     scope.notes.warn(f"which branch {instruction.name!r} takes depends on values: the longest, {names[taken]!r}, taken")
     label = scope.label(instruction, "conditional")

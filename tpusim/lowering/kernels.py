@@ -185,7 +185,6 @@ def _streams(
     """Yield the traffic of each operand and result between its memory and VMEM."""
     sides = _sides_at_top(scope, instruction, product[0]) if product else {}
     for access in touched:
-        # A kernel without a product goes through all of its arrays once, in equal cuts.
         fetches, share = tiles, 1 / tiles
         if product:
             side = OUT if access.is_output else sides.get(access.name, OUT)
@@ -251,7 +250,6 @@ def _flops_type(products: list[Inner]) -> str:
     return _product(products[0]).operand_type if products else "f32"
 
 
-# From the table of operations: a new element-wise opcode needs no line here.
 ELEMENTWISE = tuple(name for name, row in OPERATIONS.items() if row.category is Category.ELEMENTWISE)
 
 

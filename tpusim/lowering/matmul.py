@@ -197,7 +197,6 @@ def _array_rows(product: Product, rows: float, columns: float, mxu: Mxu) -> tupl
     128 rather than 9. A tile that is not as deep as the array loads only the rows that it has.
     """
     depth_tiles = packed_depth_tiles(product.depth, product.reach, mxu.rows)
-    # A column tile is paid for in full: results of the unused columns are computed and dropped.
     column_tiles = ceil(columns / mxu.columns)
     depth = min(depth_tiles * mxu.rows, product.reach * _round_up(product.depth, _SUBLANES))
     # Streamed rows come by the register, so in multiples of its sublanes (JAX, Pallas TPU).

@@ -63,7 +63,6 @@ class Scope:
     def device_count(self) -> int:
         """Devices that the program was compiled for: replicas times partitions."""
         attributes = self.module.attributes
-        # The head of a module leaves out a count of 1.
         return int(attributes.get("replica_count", 1)) * int(attributes.get("num_partitions", 1))
 
     def operand(self, instruction: Instruction, position: int) -> Instruction:

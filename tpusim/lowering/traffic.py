@@ -97,7 +97,7 @@ def _run_bytes(reader: Instruction) -> int:
     shape = reader.shape
     assert isinstance(shape, ArrayShape)
     if reader.opcode != "gather":
-        # A slice consists of whole tiles, 2 KiB and more: longer than any DMA engine needs for full speed.
+        # A slice consists of whole tiles, 512 B and more: all that a DMA engine needs (ISCA 2021, TPUv4i).
         return moved_bytes(shape)
     row = 1
     for size in reader.attributes["slice_sizes"]:
@@ -118,7 +118,6 @@ def _written(module: Module, computation: Computation, instruction: Instruction)
     if instruction.opcode == "fusion":
         inner = module[instruction.attributes["calls"]]
         return _written(module, inner, inner.root)
-    # Several roots: each writes on its own, one perhaps in place and another in full.
     if instruction.opcode == "tuple" and isinstance(instruction.shape, TupleShape):
         return [n for operand in computation.operands_of(instruction) for n in _written(module, computation, operand)]
     if instruction.opcode in (*VIEWS, "copy", "convert") and instruction.operands:

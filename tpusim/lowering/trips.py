@@ -133,7 +133,6 @@ def _trips(difference: int, step: int, direction: str) -> int | None:
     if direction not in signed:
         return None
     sign, inclusive = signed[direction]
-    # GT and GE are LT and LE seen in a mirror, so that one formula serves the four.
     room = -sign * difference + inclusive
     if room <= 0:
         return 0

@@ -57,7 +57,6 @@ def work_rule(*opcodes: str) -> Callable[[WorkRule], WorkRule]:
 
 def vector_work(site: Site, instruction: Instruction) -> Work:
     """Return the vector work of one instruction, its operands' loads and its result's stores not included."""
-    # Most opcodes treat each element alone, and differ only by their line in the table of costs.
     found = WORK_RULES.get(instruction.opcode)
     return found(site, instruction) if found else _elementwise(site, instruction)
 
@@ -94,7 +93,6 @@ def stored_registers(n_bytes: float, chip: Chip) -> float:
 
 def computation_cost(module: Module, name: str, chip: Chip) -> Work:
     """Return the work of a scalar computation applied to one register of elements."""
-    # Parameters are not in the table, and cost nothing.
     costs = (chip.vector_ops.ops.get(i.opcode) for i in module[name].instructions)
     return _sum(times(cost, 1.0) for cost in costs if cost is not None)
 
@@ -231,7 +229,6 @@ def _tiles(shape: ArrayShape) -> tuple[tuple[int, ...], ...]:
 def _cut(site: Site, instruction: Instruction) -> Work:
     """Shift registers where a cut or a join does not fall on a register's edge."""
     shape = instruction.shape
-    # Only the update moves; what it is put into stays.
     if instruction.opcode == "dynamic-update-slice":
         shape = site.operand_shape(instruction, 1)
     assert isinstance(shape, ArrayShape)

@@ -60,7 +60,6 @@ class Nest(msgspec.Struct, frozen=True):
         """
         if array == OUT:
             return self.distinct(OUT)
-        # A loop of one trip moves nothing, wherever it stands.
         last = max((i for i, loop in enumerate(self.loops) if array in loop.touches and loop.trips > 1), default=-1)
         return prod(loop.trips for loop in self.loops[: last + 1])
 

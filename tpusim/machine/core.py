@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     Activity = Generator[simpy.Event, Any, None]
 
-# Loads and stores are one memory to a reader: which of the slots was short helps nobody to fix it.
 BOUND_NAMES = {
     "matrix": "matrix",
     "vector": "vector",
@@ -72,7 +71,7 @@ def simulate_program(
     """
     device = Device(chip, topology, progress)
     main = device.env.process(device.core.run(program.steps))
-    # Until nothing can happen any more, not until the core ends: only so does a deadlock come to an end.
+    # Not run(until=main): SimPy would meet a deadlock with an error of its own, which does not say who waits.
     device.env.run()
     if not main.triggered:
         raise SimulationError(f"{program.name}: the core waits for ever at {device.core.current!r}")
@@ -101,7 +100,6 @@ class Device:
         # What overlaps shares the rate that transfers reach, so the efficiency stands here and not in each of them.
         self.memories = {
             "hbm": SharedMemory(self.env, "hbm", chip.hbm.bandwidth_bytes_per_second * chip.hbm.efficiency),
-            # Most chips have none: nothing is sent there then, and any rate above 0 will do.
             "cmem": SharedMemory(self.env, "cmem", chip.cmem.read_bytes_per_second or PS_PER_SECOND),
             "host_in": SharedMemory(self.env, "host_in", chip.host.bandwidth_bytes_per_second),
             "host_out": SharedMemory(self.env, "host_out", chip.host.bandwidth_bytes_per_second),
@@ -275,7 +273,6 @@ def _copy(core: Core, copy: Copy) -> Activity:
     n_bytes = copy.n_bytes * max(1.0, least / copy.chunk_bytes if copy.chunk_bytes else 1.0)
     yield core.env.timeout(seconds_to_ps(device.chip.dma.fixed_latency_seconds))
     yield core.env.all_of([device.memories[s].transfer(copy.name, n) for s, n in copy_loads(copy, n_bytes)])
-    # A copy from HBM to HBM passes it twice.
     hbm_bytes = copy.n_bytes * ((copy.source_space == "hbm") + (copy.target_space == "hbm"))
     busy = {space: bytes_to_ps(n, rate) for space, n in copy_loads(copy, copy.n_bytes) if (rate := device.peak(space))}
     bound_by = BOUND_NAMES[max(busy, key=lambda space: busy[space])] if busy else "VMEM"
@@ -364,7 +361,6 @@ def _channel(core: Core, step: ChannelTransfer) -> Activity:
     """Occupy one link for the message."""
     start_ps = core.now_ps
     ici = core.device.chip.ici
-    # One link, not all: a message to one device takes one way through the torus.
     rate = ici.link_bytes_per_second * ici.efficiency
     yield core.env.timeout(seconds_to_ps(ici.hop_latency_seconds) + bytes_to_ps(step.n_bytes, rate))
     core.device.recorder.add(step, "ici", start_ps, core.now_ps, bound_by="ICI")
@@ -386,7 +382,6 @@ def _run_loop(core: Core, loop: Loop, started: dict[str, simpy.Event]) -> Activi
         if alone and not core.device.in_flight and left:
             end_ps = core.now_ps + left * (core.now_ps - begin_ps)
             core.device.recorder.repeat(loop.name, mark, (core.now_ps, end_ps), left)
-            # In one jump: integers make it the same moment as if all trips had been run.
             yield core.env.timeout(end_ps - core.now_ps)
             done = loop.trips
     yield from core.run(loop.condition)
@@ -397,7 +392,6 @@ def _one_trip(core: Core, loop: Loop) -> Activity:
     yield from core.run(loop.condition)
     start_ps = core.now_ps
     yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
-    # Under the loop's own name, lest its overhead vanish between the steps of the body.
     core.record(loop, start_ps, bound_by="latency")
     yield from core.run(loop.body)
 
@@ -405,7 +399,6 @@ def _one_trip(core: Core, loop: Loop) -> Activity:
 def _run_branch(core: Core, branch: Branch, started: dict[str, simpy.Event]) -> Activity:
     """Run the branch that is taken."""
     start_ps = core.now_ps
-    # A branch costs what a trip does: a scalar is tested, and the core jumps.
     yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
     core.record(branch, start_ps, bound_by="latency")
     if branch.branches:

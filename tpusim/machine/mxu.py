@@ -18,7 +18,7 @@ def matmul_cycles(matmul: Matmul, mxu: Mxu) -> float:
     """Return the cycles of one core for ``matmul``, weight loads hidden behind streaming where they are shorter."""
     rate = mxu.rate_by_type.get(matmul.operand_type, 1.0)
     stream_cycles = matmul.streamed_rows / (mxu.lhs_rows_per_cycle * rate)
-    # Their maximum below, not their sum: arrays load the next weights while they multiply (US 10635740).
+    # Their maximum below, not their sum: arrays load the next weights while they multiply (US 10635740 and related).
     load_cycles = matmul.weight_rows / mxu.weight_load_rows_per_cycle
     # Each pass has other pieces of both operands, so it loads its weights again.
     return matmul.passes * max(stream_cycles, load_cycles) / mxu.count

@@ -35,7 +35,6 @@ class Recorder:
             **details,
         )
         self.records.append(record)
-        # Last, so that whoever is called finds the record in its place.
         if self._progress is not None:
             self._progress(record)
 

@@ -14,7 +14,7 @@ def vector_cycles(work: Work, vpu: Vpu) -> dict[str, float]:
     return {
         "vector": work.valu / vpu.alu_slots,
         "eup": work.eup / vpu.eup_slots,
-        # Occupied cycles, four an operation in the profiler (openxla/xprof); latencies hide behind other registers.
+        # Several cycles per operation, unlike the slots: openxla/xprof charges four on v6e.
         "xlu": work.xlu * vpu.xlu_cycles_per_op / vpu.xlu_units,
         "load": work.loads / vpu.load_slots,
         "store": work.stores / vpu.store_slots,

@@ -35,7 +35,6 @@ def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[st
     """Print one line per opcode: category, operand count, attributes, and a mark for each room that has its rule."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("opcode", "category", "operands", *rooms, "attributes (* required)"):
-        # Attributes are many: they alone may take a second line.
         table.add_column(title, no_wrap=not title.startswith("attributes"))
     for row in operations:
         marks = ["yes" if row.name in opcodes else "no" for opcodes in rooms.values()]

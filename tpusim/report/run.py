@@ -53,7 +53,6 @@ def run_json(summary: Summary) -> dict[str, Any]:
         "compiler_estimated_us": compiler_us(summary.compiler_cycles, summary.clock_hz),
         "ops": [_op_json(group, summary.clock_hz) for group in summary.ops],
         "categories": [{"category": g.name, "count": g.count, **_times(g)} for g in summary.categories],
-        # By the fields of the struct: a new figure reaches the JSON without a line here.
         "memory": {name: getattr(summary.memory, name) for name in summary.memory.__struct_fields__},
         "unsupported": [
             {"name": item.name, "opcode": item.opcode, "estimate": item.how} for item in summary.unsupported
@@ -139,7 +138,6 @@ def _print_head(summary: Summary, console: Console) -> None:
 def _bounds(busy: Utilisation) -> str:
     """Return the shares of the core's time by what bound it, the small ones left out."""
     total = max(1, sum(busy.bound_ps.values()))
-    # Below one percent a cause explains nothing.
     shown = [(name, ps / total) for name, ps in busy.bound_ps.items() if ps / total >= 0.01]
     return ", ".join(f"{name} {share:.0%}" for name, share in shown)
 
@@ -240,7 +238,6 @@ def _us(microseconds: float | None) -> str:
 
 def _size(n_bytes: float) -> str:
     """Return bytes in a binary unit that keeps them readable; nothing for 0."""
-    # Zero would come out as an empty number of the smallest unit.
     if not n_bytes:
         return "0 B"
     for unit in ("B", "KiB", "MiB"):

@@ -30,7 +30,7 @@ _ORDINARY_ARRAY = re.compile(
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BUFFER_OPENS = re.compile(r"b\s*\(")
 # A brace after a shape opens a layout only if a number or colon follows; else it opens a computation.
-_LAYOUT_OPENS = re.compile(r"\{(?=(?:\s+|/\*.*?\*/)*[\d:])", re.DOTALL)
+_LAYOUT_OPENS = re.compile(r"\{(?=(?:\s+|/\*.*?\*/)*+[\d:])", re.DOTALL)
 _DIM_LEVEL = re.compile(r"[DCSH]\+?~?")
 # The documents print the star as a mathematical operator.
 _STAR = re.compile("[*\N{ASTERISK OPERATOR}]")

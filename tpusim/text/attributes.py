@@ -101,6 +101,7 @@ def show_attributes(opcode: str, attributes: dict[str, Any], sigil: str) -> str:
 def attribute_kind(opcode: str, name: str) -> Kind:
     """Return the kind of an attribute; a few names mean different things on different operations."""
     parts = async_parts(opcode)
+    # slice-start has the attributes of slice.
     own = parts[0] if parts else opcode
     return _KINDS_BY_OPCODE.get((own, name)) or _KINDS[name]
 
@@ -118,6 +119,7 @@ def _plain(read: Callable[[Lexer], Any], show: Callable[[Any], str]) -> Kind:
 def _raw(check: Callable[[Lexer], object]) -> Kind:
     """Make a kind that is checked and keeps its text."""
 
+    # The text is kept from the first to the last character, blanks and comments inside included.
     def read(lexer: Lexer, scope: Scope) -> Raw:
         start = lexer.start
         check(lexer)
@@ -226,6 +228,7 @@ def _take_raw_literal(lexer: Lexer, scope: Scope) -> Raw:
     return Raw(lexer.text[start : lexer.previous_end])
 
 
+# XLA keeps epsilon in 32 bits.
 _LARGEST_F32 = (2 - 2.0**-23) * 2.0**127
 
 _BOOLEAN = _plain(take_boolean, _show_boolean)
@@ -358,6 +361,7 @@ _KINDS: dict[str, Kind] = {
     "use_global_device_ids": _BOOLEAN,
     "window": _WINDOW,
 }
+# Names that mean another thing on these operations.
 _KINDS_BY_OPCODE: dict[tuple[str, str], Kind] = {
     ("collective-permute", "slice_sizes"): _INTEGER_LISTS,
     ("collective-permute-start", "slice_sizes"): _INTEGER_LISTS,

@@ -60,6 +60,7 @@ def _check_tuple(instruction: Instruction, operands: Operands, around: Surroundi
 
 def _check_parameter(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
     """Require ``parameter_replication`` to say yes or no for every leaf of the shape."""
+    # XLA asks this of every instruction; only parameters carry it.
     replication = instruction.attributes.get("parameter_replication")
     if replication is None:
         return None
@@ -136,6 +137,7 @@ def _check_scan(instruction: Instruction, operands: Operands, around: Surroundin
 def _check_reduction(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
     """Require a channel for global ids, and one dimension to scatter."""
     attributes = instruction.attributes
+    # Texts with a mode come from the few versions of XLA that printed one, and say it all.
     if attributes.get("use_global_device_ids") and "channel_id" not in attributes and "mode" not in attributes:
         return "'use_global_device_ids=true' needs a 'channel_id'"
     return _check_one_dimension(instruction, operands, around)
@@ -178,6 +180,7 @@ def _check_async_update(instruction: Instruction, operands: Operands, around: Su
 
 def _check_async_done(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
     """Require a start or an update of the same operation, and nothing said that the start did not."""
+    # What an update leaves out is what the start said, however many updates lie between.
     start = around.async_start(operands[0].name)
     if async_phase(start.opcode) != "start":
         return f"{instruction.opcode!r} must take an asynchronous start or update, found {operands[0].opcode!r}"
@@ -209,6 +212,7 @@ def _check_transfer_tuple(instruction: Instruction, operands: Operands, around: 
 def _check_transfer_done(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:
     """Require the channel of the transfer that it waits for."""
     before = operands[0]
+    # The operand may be a tuple's element, whose channel nobody knows here.
     if before.opcode not in ("send", "recv"):
         return None
     channels = instruction.attributes.get("channel_id"), before.attributes.get("channel_id")

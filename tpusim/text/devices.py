@@ -43,6 +43,7 @@ def take_replica_groups(lexer: Lexer) -> ReplicaGroups:
     if lexer.kind == "{":
         groups = take_integer_lists(lexer)
         return ReplicaGroups(groups, show_integer_lists(groups))
+    # The newest of the three notations; maximal_mesh is for shardings only.
     if lexer.value == "mesh":
         return _mesh_groups(lexer)
     start = lexer.start
@@ -68,6 +69,7 @@ def take_iota_array(lexer: Lexer) -> tuple[tuple[int, ...], str]:
     dimensions = take_integers(lexer, "[]")
     _check_count(lexer, dimensions, start)
     text = "[" + ",".join(map(str, dimensions)) + "]"
+    # XLA refuses an order of one dimension, even T(0).
     if len(dimensions) == 1:
         return tuple(range(dimensions[0])), text
     if lexer.value != "T":
@@ -105,6 +107,7 @@ def take_axis(lexer: Lexer, mesh: Mesh) -> AxisPart:
     start = lexer.start
     name = take_string(lexer, "the name of an axis")
     if name not in mesh.axes:
+        # A mesh printed without names has its axes by number.
         name = _axis_by_number(name, mesh)
     if name not in mesh.axes:
         lexer.fail(f"the mesh has no such axis; it has {', '.join(mesh.axes)}", start)
@@ -134,6 +137,7 @@ def _mesh_groups(lexer: Lexer) -> ReplicaGroups:
     start = lexer.start
     mesh = take_mesh(lexer)
     parts = take_axes(lexer, mesh)
+    # Names of axes are the program's own words: kept, not normalised.
     text = lexer.text[start : lexer.previous_end]
     factors = _factors(mesh, parts)
     if factors is None:
@@ -141,6 +145,7 @@ def _mesh_groups(lexer: Lexer) -> ReplicaGroups:
     grouped = [i for part in parts for i, factor in enumerate(factors) if _covers(part, factor)]
     if len(set(grouped)) != len(grouped):
         lexer.fail("these parts of axes overlap", start)
+    # Groups are told apart by the axes that are not named, in the order of the mesh.
     others = [i for i in range(len(factors)) if i not in grouped]
     order = transposed(tuple(factor.size for factor in factors), (*others, *grouped))
     devices = tuple(mesh.devices[i] for i in order)

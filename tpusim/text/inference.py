@@ -97,8 +97,10 @@ def _element(operands: list[Shape], attributes: Mapping[str, Any]) -> Shape | No
 def _dot(operands: list[Shape], attributes: Mapping[str, Any]) -> Shape | None:
     """Infer ``dot``: batch dimensions, then what is free on the left, then on the right."""
     lhs, rhs = operands
+    # The type of a mixed product has to be written.
     if not isinstance(lhs, ArrayShape) or not isinstance(rhs, ArrayShape) or lhs.dtype != rhs.dtype:
         return None
+    # Sizes of paired dimensions are the verifier's business.
     batch = attributes.get("lhs_batch_dims", ())
     lhs_used = (*attributes.get("lhs_contracting_dims", ()), *batch)
     rhs_used = (*attributes.get("rhs_contracting_dims", ()), *attributes.get("rhs_batch_dims", ()))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tpusim.shapes.shape import Shape
     from tpusim.text.lexer import Lexer
 
+# More digits than this are a slip; the check that numbers are dense would refuse them later.
 _MOST_PARAMETERS = 1 << 31
 
 
@@ -32,6 +33,7 @@ class NestingScope(ComputationScope):
         self.module.enter(lexer)
         scope = NestingScope(self.module)
         take_body(lexer, scope)
+        # The name is taken after the body, so that computations inside it count first, as in XLA.
         name = self.module.fresh_name("_", self.module.computations)
         self.module.computations[name] = scope.finish(lexer, name)
         self.module.leave()
@@ -72,6 +74,7 @@ def take_right_side(lexer: Lexer, scope: ComputationScope, name: str, place: int
 
     A nested instruction has neither name nor attributes, since the comma after it belongs to the one around it.
     """
+    # A shape may be left out where operands imply it; old texts do so.
     shape = scope.take_shape(lexer) if shape_follows(lexer) else None
     opcode_place = lexer.start
     operation = _take_opcode(lexer)
@@ -95,6 +98,7 @@ def shape_follows(lexer: Lexer) -> bool:
     """Whether a shape begins at the token at hand."""
     if lexer.kind in ("type", "("):
         return True
+    # b(shape) is a buffer; b alone may be an instruction.
     return lexer.kind == "identifier" and lexer.value == "b" and lexer.peek() == "("
 
 
@@ -152,9 +156,11 @@ def _take_operand(lexer: Lexer, scope: ComputationScope) -> str:
     """Read ``[shape] name``, or an instruction in its place."""
     place = lexer.start
     shape = scope.take_shape(lexer) if shape_follows(lexer) else None
+    # add(f32[2], f32[2]): only a text that is one instruction has operands without names.
     if shape is not None and scope.makes_parameters and lexer.kind in (",", ")"):
         return scope.find_operand(lexer, "", shape, place)
     if lexer.kind == "identifier" and lexer.peek() == "(":
+        # The shape, if there was one, is read again as that of the nested instruction.
         lexer.jump(place)
         scope.module.enter(lexer)
         name = take_right_side(lexer, scope, "", place, nested=True)
@@ -175,6 +181,7 @@ def _take_elements(lexer: Lexer, scope: ComputationScope, name: str, place: int)
         if not isinstance(shape, TupleShape) or not 0 <= index < len(shape.elements):
             lexer.fail(f"{name!r} of shape {shape} has no element {index}", place)
         element = f"{name}_{index}"
+        # Taken out once, however often it is written.
         if element not in scope.by_name:
             taken = Instruction(element, shape.elements[index], "get-tuple-element", (name,), {"index": index})
             scope.add(lexer, taken, place)

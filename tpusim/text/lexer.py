@@ -32,7 +32,9 @@ RESERVED_WORDS: Final = TYPE_WORDS | KEYWORDS | {"nan", "inf"}
 SKIPPED: Final = r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+"
 """Pattern of what stands between tokens: white space and comments."""
 
+# A minus sign belongs to names, so ``a-b`` is one word and ``f32[]->`` is not.
 _WORD = r"[A-Za-z_][A-Za-z0-9_.-]*+"
+# The order decides: labels such as bf_io->bf begin like a word, 2x3 and 0_1 like a number.
 _TOKENS = {
     "name": rf"%{_WORD}|{_WORD}:",
     "attribute": rf"{_WORD}=",
@@ -50,7 +52,9 @@ _TOKENS = {
 _TOKEN = re.compile(SKIPPED + "(?:" + "|".join(f"(?P<{kind}>{text})" for kind, text in _TOKENS.items()) + ")")
 _NAN_PAYLOAD = re.compile(r"\(0x[0-9a-fA-F]++\)")
 _UP_TO_BRACE = re.compile(r'(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+([{}])')
+# Python refuses to convert thousands of digits, and takes long over hundreds; 64 bits have 20 with the sign.
 _MOST_DIGITS = 20
+# XLA sets no limit; JSON of compilers is some five deep.
 _DEEPEST_JSON = 1000
 
 
@@ -84,6 +88,7 @@ class Lexer:
             self._fail_at_no_token()
         group = match.lastgroup
         assert group is not None
+        # Places of values end here, before blanks and comments that follow them.
         self.previous_end = self.end
         self.start, self.end = match.span(group)
         if group == "mark":
@@ -130,6 +135,7 @@ class Lexer:
         """Return the integer at hand, which must fit 64 bits, and read the next token."""
         start = self.start
         text = self.take("integer", what)
+        # XLA would take 2^63 and more as negative numbers; no attribute means that.
         if len(text) > _MOST_DIGITS or not -(1 << 63) <= int(text) < 1 << 63:
             self.fail(f"integer {text[:_MOST_DIGITS]}... does not fit 64 bits", start)
         return int(text)
@@ -172,6 +178,7 @@ class Lexer:
 
     def _take_nan_payload(self) -> None:
         """Take the ``(0x7f)`` after a ``nan`` into the token."""
+        # Its neighbour nan.1 is a name; only the bare word is a number.
         if self.kind != "float":
             return
         match = _NAN_PAYLOAD.match(self.text, self.end)
@@ -197,6 +204,7 @@ def _classify(group: str, value: str) -> tuple[str, str]:
         return value, value
     if group == "word":
         return _WORD_KINDS.get(value, "identifier"), value
+    # A parameter of a signature is written name:, everything else %name.
     if group == "name":
         return "name", value[1:] if value[0] == "%" else value[:-1]
     if group == "attribute":

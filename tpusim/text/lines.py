@@ -38,8 +38,10 @@ _LINES: Final = {
     "": re.compile(rf"  (ROOT )?+(?!(?:{_RESERVED})[^A-Za-z0-9_.-])" + _REST),
 }
 _FIRST_NAME = re.compile(r"\n  (?:ROOT )?(%?)[A-Za-z_]")
+# XLA writes it into long lists of operands, and nothing else there has a slash.
 _INDEX_COMMENT = re.compile(r"/\*index=\d+\*/")
 _PARAMETER_NUMBER = re.compile(r"[0-9]{1,9}")
+# Braces nest seven deep here; a single quote could hide a brace, and is left to the lexer.
 _INSIDE = r"""[^{}"'\n]++|"(?:[^"\\\n]++|\\.)*+\""""
 _BRACES = reduce(lambda inner, _: rf"\{{(?:{_INSIDE}|{inner})*+\}}", range(6), rf"\{{(?:{_INSIDE})*+\}}")
 _ATTRIBUTE = re.compile(rf""", ([a-z_-]++)=({_BRACES}|"(?:[^"\\\n]++|\\.)*+"|[^,{{}}"' \n]++)(?=,|\Z)""")
@@ -92,6 +94,7 @@ class LineReader:
         self._rows: dict[str, _Row] = {}
         self._scope = _SharedScope(module)
         self._values: dict[tuple[Kind, str], Any] = {}
+        # Compilers print % before names and front ends do not; one text does not mix them.
         first = _FIRST_NAME.search(module.source.text)
         module.sigil = first[1] if first else "%"
 
@@ -109,8 +112,10 @@ class LineReader:
             root, name, shape_text, opcode, arguments, tail = match.groups()
             if "/" in arguments:
                 arguments = _INDEX_COMMENT.sub("", arguments)
+            # Nothing before the line's end changes any state, so that a line can be given up at every step.
             try:
                 shape, row = shapes[shape_text], rows[opcode]
+                # A copy, so that no instruction's dict is another's.
                 attributes = row.attributes[tail].copy()
                 operands: tuple[str, ...] = ()
                 immediate = None
@@ -134,6 +139,7 @@ class LineReader:
                 if scope.root_name is not None:
                     return position
                 scope.root_name = name
+            # Operands take their strings from here, so that a name is one object however often it is used.
             references[sigil + name] = name
             by_name[name] = instruction
             offsets.append(match.start(2) - skip)
@@ -142,6 +148,7 @@ class LineReader:
     def _learn(self, scope: ComputationScope, match: re.Match[str], arguments: str) -> bool:
         """Fill the dicts with what is new on a line; return whether it now can be read at once."""
         try:
+            # Operands come first: a comment among them could make the rest of the line mean something else.
             row = self._learn_row(match[4])
             if row is None or not self._operands_are_known(scope, row, arguments):
                 return False
@@ -173,6 +180,7 @@ class LineReader:
         text, shapes = match[3], self._module.shapes
         if text not in shapes:
             shape, end = parse_shape_prefix(match.string, match.start(3), self._module.source)
+            # The pattern may have cut a shape short that has blanks or comments inside.
             if end != match.end(3):
                 return None
             shapes[text] = shape
@@ -199,6 +207,7 @@ class LineReader:
         position = 0
         while position < len(tail):
             found = _ATTRIBUTE.match(tail, position)
+            # Unknown, double and missing attributes are told by the full reader, which knows how to say so.
             if found is None or found[1] in attributes or not row.operation.allows(found[1]):
                 return False
             kind = attribute_kind(row.opcode, found[1])
@@ -216,5 +225,6 @@ class LineReader:
             lexer = Lexer(self._module.source, place)
             self._values[key] = kind.read(lexer, self._scope)
             if lexer.previous_end != place + len(text):
+                # The pattern's idea of where the value ends was wrong.
                 raise _NotShared
         return self._values[key]

@@ -67,6 +67,7 @@ def _integers(elements: list[str], bits: int, dtype: Any) -> Any:
     """Return integers as an array; 64 bits out of the type's range are its bits."""
     import numpy as np
 
+    # 64 bits of either sign go through unsigned numbers, which hold them all.
     if bits < 64:
         return np.array(list(map(int, elements)), np.int64).astype(dtype)
     return np.array([int(e) & (1 << 64) - 1 for e in elements], np.uint64).view(dtype)
@@ -79,6 +80,7 @@ def _floats(elements: list[str], name: str) -> Any:
     plain = np.array([0.0 if "nan" in e else float(e) for e in elements], np.float64)
     wide = plain if name == "f64" else plain.astype(np.float32)
     values = wide.astype(numpy_dtype(name))
+    # A NaN that passes through a conversion may lose its payload; its bits are put in afterwards.
     for place, element in enumerate(elements):
         if "nan" in element:
             values[place] = _nan(element, name)
@@ -95,6 +97,7 @@ def _nan(element: str, name: str) -> Any:
         return np.array(float("nan")).astype(dtype)[()]
     mantissa = MANTISSA_BITS[name]
     width = 8 * dtype.itemsize
+    # The lexer of XLA gives a NaN without payload that of a quiet f64; no type takes it literally.
     quiet = 1 << mantissa - 1
     bits = int(payload, 16) if payload and payload != "8000000000000" else quiet
     bits |= ((1 << width - 1) - (1 << mantissa)) | (bool(sign) << width - 1)

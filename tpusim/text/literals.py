@@ -29,6 +29,7 @@ ELIDED: Final = "{...}"
 _BLANK = r"[ \t\r\n]*+"
 _NUMERAL = r"-?+(?:[0-9]++(?:\.[0-9]*+)?+(?:[eE][+-]?+[0-9]++)?+|inf|nan)"
 _ROW = re.compile(rf"\{{{_BLANK}({_NUMERAL}{_BLANK}(?:,{_BLANK}{_NUMERAL}{_BLANK})*+)\}}")
+# Out of range for no type; XLA does not check them.
 _SPECIAL = frozenset({"inf", "-inf", "nan", "-nan"})
 _COMMAS = re.compile(r"[, \t\r\n]*+")
 _WHOLE_ELISION = re.compile(rf"\{{{_BLANK}\.\.\.{_BLANK}\}}")
@@ -53,7 +54,9 @@ _OVERFLOW: Final[dict[str, float]] = {
     "c64": nextafter((2 - 2.0**-23) * 2.0**127, float("inf")),
     "c128": float("inf"),
 }
+# f8e8m0fnu holds powers of two only: no zero, no sign.
 _SMALLEST_POWER_OF_TWO = 2.0**-127
+# XLA takes leading zeros; what is left must be short enough to convert.
 _MOST_DIGITS = 25
 
 
@@ -63,6 +66,7 @@ def take_literal(lexer: Lexer, shape: Shape) -> Literal:
     Raises:
         ProgramError: Nesting, count, spelling or range of the elements do not fit the shape.
     """
+    # XLA elides large tuples in the same way, although it could not read them again.
     if lexer.kind == "{" and _take_elision(lexer):
         return Literal(ELIDED, elided=True)
     text = _take_text(lexer, shape)
@@ -150,6 +154,7 @@ def _take_tuple(lexer: Lexer, shape: TupleShape) -> str:
 
 def _take_array(lexer: Lexer, shape: ArrayShape) -> str:
     """Read nested braces, in a loop so that rank costs no recursion."""
+    # Braces of the innermost dimension are read by the row, so that this loop turns once per row.
     rank = len(shape.dimensions)
     counts = [0] * rank
     parts: list[str] = []
@@ -203,6 +208,7 @@ def _take_row(lexer: Lexer, shape: ArrayShape) -> str:
         lexer.jump(match.end())
     else:
         elements = _take_elements(lexer, shape)
+    # XLA's spelling: {1, 2} alone, { 1, 2 } inside another brace, {} if empty.
     blank = " " if len(shape.dimensions) > 1 and elements else ""
     return f"{{{blank}{', '.join(elements)}{blank}}}"
 
@@ -210,6 +216,7 @@ def _take_row(lexer: Lexer, shape: ArrayShape) -> str:
 def _are_plain_and_fit(elements: list[str], dtype: DType) -> bool:
     """Whether numbers can be taken at once; if not, reading them one by one finds out why."""
     try:
+        # min and max over converted numbers run in C; the elements stay the text that they were.
         if dtype.is_integer:
             least, most = _integer_range(dtype)
             values = list(map(int, elements))
@@ -271,6 +278,7 @@ def _take_truth(lexer: Lexer) -> str:
         value = lexer.value
         lexer.advance()
         return value
+    # XLA takes any integer for a truth value, and prints arrays of them as 1 and 0.
     text = lexer.take("integer", "true, false or an integer")
     return "false" if not text.strip("-0") else "true"
 
@@ -312,6 +320,7 @@ def _take_float(lexer: Lexer, dtype: DType) -> str:
 
 def _fits(text: str, dtype: DType) -> bool:
     """Whether a decimal number rounds to a finite value of a type."""
+    # Python rounds a decimal text to the nearest double, as XLA does before it narrows it.
     value = float(text)
     if dtype.name == "f8e8m0fnu" and value < _SMALLEST_POWER_OF_TWO:
         return False

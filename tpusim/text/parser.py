@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from tpusim.source import SourceText
 
+# Without comments, strings and braces inside, the line's last brace opens the computation for certain.
 _ORDINARY_SIGNATURE = re.compile(r"(\((?:[^/\n{}\"'#]++|/\*index=[0-9]++\*/)*+)\{\n")
 
 
@@ -81,6 +82,7 @@ class _ModuleReader:
     def read(self) -> Module:
         """Read the whole text."""
         lexer = Lexer(self._source)
+        # XLA decides in the same way; a first computation with a signature thus needs a header or ENTRY.
         begins_module = lexer.kind == "keyword" and lexer.value in ("HloModule", "ENTRY")
         if begins_module or lexer.peek() == "{":
             return self._read_module(lexer)
@@ -98,6 +100,7 @@ class _ModuleReader:
         last = self._read_computation(lexer)
         while lexer.kind != "end":
             last = self._read_computation(lexer)
+        # XLA: if no computation is marked, the last one is the entry.
         entry_name = self._entry_name or last
         self._check_aliases(lexer, attributes, self._scope.computations[entry_name].root.shape, start)
         self._check_async_callers(lexer)
@@ -108,6 +111,7 @@ class _ModuleReader:
         """Read a text that is one instruction, named or not; XLA calls what has no name ``_``."""
         scope = NestingScope(self._scope)
         scope.makes_parameters = True
+        # XLA gives the entry its name first, computations in braces come after it.
         name = self._scope.fresh_name("_", self._scope.computations)
         if shape_follows(lexer):
             take_right_side(lexer, scope, "_", lexer.start)
@@ -131,6 +135,7 @@ class _ModuleReader:
         scope = NestingScope(self._scope)
         signature, signature_place = self._read_head_and_body(lexer, scope)
         computation = scope.finish(lexer, name, self._take_thread(lexer))
+        # Comparing texts is much cheaper than reading shapes, and nearly every signature is the one that we print.
         if signature is not None and signature != signature_text(computation) + " ":
             self._check_signature(computation, signature_place)
         if name in self._scope.computations:
@@ -173,6 +178,7 @@ class _ModuleReader:
             if lexer.kind == "}" and scope.by_name:
                 lexer.advance()
                 return
+            # Not an ordinary line; after it there may be ordinary ones again.
             take_instruction(lexer, scope)
             position = lexer.previous_end
             position += lexer.text.startswith("\n", position)
@@ -191,6 +197,7 @@ class _ModuleReader:
         """Read a signature that is not the one that we would print; its result must be that of the root."""
         lexer = Lexer(self._source, place)
         result, place = _take_signature(lexer)
+        # XLA asks nothing of the parameters' shapes here, and neither do we.
         lexer.take("{", "'{' before the instructions")
         if not compatible(result, computation.root.shape):
             lexer.fail(f"the root of {computation.name!r} has the shape {shape_text(computation.root.shape)}", place)
@@ -202,10 +209,12 @@ class _ModuleReader:
             if not _has_part(result, alias.output_index) or alias.output_index in seen:
                 shown = ",".join(map(str, alias.output_index))
                 lexer.fail(f"input_output_alias names {{{shown}}}, no part of the result or one named before", place)
+            # Parameters are not asked for here; XLA leaves them to its verifier.
             seen.add(alias.output_index)
 
     def _check_async_callers(self, lexer: Lexer) -> None:
         """Refuse a computation that more than one instruction starts asynchronously."""
+        # One search through the text spares a walk over all instructions.
         if "async-start" not in self._source.text:
             return
         seen: set[str] = set()

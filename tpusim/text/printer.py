@@ -31,6 +31,7 @@ class Style(Enum):
 
 def print_module(module: Module, style: Style = Style.DEFAULT) -> str:
     """Return the HLO text of a module; it ends with an empty line, as XLA's does."""
+    # The last computation is followed by an empty line as well.
     parts = [_header_text(module), *(_computation_text(module, c, style) for c in module.computations)]
     return "\n\n".join(parts) + "\n\n"
 
@@ -77,6 +78,7 @@ def _arguments_text(instruction: Instruction, sigil: str) -> str:
     if immediate is not None:
         return immediate.text if isinstance(immediate, Literal) else str(immediate)
     names = [sigil + name for name in instruction.operands]
+    # The short style numbers elements of shapes, but not operands.
     if sigil:
         for number in range(_INDEX_COMMENT_INTERVAL, len(names), _INDEX_COMMENT_INTERVAL):
             names[number] = f"/*index={number}*/{names[number]}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tpusim.text.lexer import Lexer
 
 _INT32 = 1 << 31
+# As deep as shapes may nest.
 _DEEPEST_ORIGIN = 100
 _SHARDING_WORDS = ("maximal", "replicated", "manual", "unknown", "unreduced", "last_tile_dim_replicate")
 _WHOLE_SHARDINGS = ("replicated", "manual", "unknown", "unreduced")
@@ -32,6 +33,7 @@ def take_fields(
     lexer.take("{", "'{'")
     values: dict[str, object] = {}
     while lexer.kind != "}":
+        # Metadata is printed with blanks between its fields; old texts have commas.
         lexer.accept(",")
         place = lexer.start
         key = lexer.take("attribute", "a field (name=value) or '}'")
@@ -103,6 +105,7 @@ def take_number(lexer: Lexer) -> float:
 
 def take_sharding(lexer: Lexer) -> None:
     """Read the sharding of an array, or ``{...}`` around those of a tuple's leaves."""
+    # {} is the sharding of an empty tuple.
     if lexer.peek() not in ("{", "}"):
         _take_array_sharding(lexer)
     else:
@@ -191,6 +194,7 @@ def _take_array_sharding(lexer: Lexer) -> None:
     if lexer.value in ("mesh", "maximal_mesh") and lexer.kind == "identifier":
         _take_mesh_sharding(lexer)
         return
+    # XLA takes words and fields in any order, and judges them together at the end.
     words: set[str] = set()
     while lexer.kind != "}":
         words |= _take_sharding_part(lexer)
@@ -298,6 +302,7 @@ def _take_mesh_field(lexer: Lexer, mesh: Mesh) -> None:
 
 def _take_unreduced(lexer: Lexer, mesh: Mesh) -> None:
     """Read ``unreduced``, ``unreduced=sum`` or ``unreduced=sum{'a'}``."""
+    # The equals sign is part of the token, if there is one.
     is_field = lexer.kind == "attribute"
     lexer.advance()
     if is_field:

@@ -45,6 +45,7 @@ def _read_bytes(path: str | Path, name: str) -> bytes:
     try:
         if name == "<stdin>":
             return sys.stdin.buffer.read(MOST_BYTES + 1)
+        # One byte more than the limit, to tell a file at the limit from one beyond it.
         with Path(path).open("rb") as file:
             return file.read(MOST_BYTES + 1)
     except OSError as error:
@@ -59,8 +60,10 @@ def _unpacked(content: bytes, name: str) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
+        # A gzip file may consist of several, one after the other.
         while content.startswith(_GZIP):
             unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            # By the megabyte, so that a bomb is found before it has gone off.
             while not unpacker.eof:
                 part = unpacker.decompress(content, _CHUNK)
                 if not part and not unpacker.unconsumed_tail and not unpacker.eof:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tpusim.source import SourceText
     from tpusim.text.lexer import Lexer
 
+# XLA keeps names with two underscores in front for itself.
 _RESERVED_PREFIX = re.compile("__(?!xla_)")
 
 DEEPEST = 50
@@ -64,6 +65,7 @@ class ModuleScope:
     def fresh_name(self, base: str, taken: object) -> str:
         """Return ``base``, or ``base.1`` and so on, whichever is not ``taken``."""
         while True:
+            # Counting on from the last name of this base keeps a thousand of them from being tried each time.
             count = self._counts.get(base, 0)
             self._counts[base] = count + 1
             name = f"{base}.{count}" if count else base
@@ -127,6 +129,7 @@ class ComputationScope:
         In a text that is one instruction, operands that nobody defined become parameters.
         """
         instruction = self.by_name.get(name)
+        # An operand without a name has an empty one, which no instruction has.
         if instruction is not None:
             defined = instruction.shape
             if shape is not None and not compatible(defined, shape):
@@ -156,6 +159,7 @@ class ComputationScope:
         name = instruction.name
         if name in self.by_name:
             self._fail_defined_twice(lexer, name, place)
+        # %true may name an instruction, but true cannot refer to it.
         if self.module.sigil or name not in RESERVED_WORDS:
             self.references[self.module.sigil + name] = name
         self.by_name[name] = instruction
@@ -166,11 +170,13 @@ class ComputationScope:
         """Return the computation. Its parameters must be numbered from 0 on without a gap."""
         self._refuse_reserved_names(lexer)
         instructions = tuple(self.by_name.values())
+        # XLA's process aborts on a hole among the numbers; ours says which there are.
         numbers = [i.immediate for i in instructions if i.opcode == "parameter"]
         if len(numbers) != len(set(numbers)) or any(number not in range(len(numbers)) for number in numbers):
             place = next(o for o, i in zip(self.offsets, instructions, strict=True) if i.opcode == "parameter")
             shown = ", ".join(map(str, numbers[:20]))
             lexer.fail(f"the {len(numbers)} parameters of {name!r} must be numbered from 0 on, found {shown}", place)
+        # No ROOT means the last instruction.
         root_name = self.root_name if self.root_name is not None else instructions[-1].name
         return Computation(name, instructions, root_name, execution_thread, tuple(self.offsets))
 

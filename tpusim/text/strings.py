@@ -26,6 +26,7 @@ _LETTERS = {
     b"'": b"'",
     b'"': b'"',
 }
+# What absl::CEscape, which XLA prints strings with, writes by name; other bytes are octal.
 _ESCAPED = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x22: '\\"', 0x27: "\\'", 0x5C: "\\\\"}
 _PLAIN = re.compile(r"[\x20-\x7e]*+")
 _SPECIAL = frozenset("\"'\\")
@@ -39,6 +40,7 @@ def take_string(lexer: Lexer, what: str = "a string") -> str:
     """
     start = lexer.start
     body = lexer.take("string", what)[1:-1]
+    # Nearly all strings are plain.
     if "\\" not in body:
         return body
     try:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from tpusim.shapes.shape import Shape
     from tpusim.text.lexer import Lexer
 
+# In the order in which XLA prints them.
 _WINDOW_FIELDS = ("size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal")
+# 18 digits fit 64 bits for certain, and no array is that large; nor has one more dimensions than this.
 _MOST_DIGITS = 18
 _MOST_NUMBERS = 3000
 
@@ -101,6 +103,7 @@ def take_slice(lexer: Lexer) -> tuple[SliceDimension, ...]:
 
 def show_slice(dimensions: tuple[SliceDimension, ...]) -> str:
     """Return a slice as XLA prints it: strides for all dimensions or for none."""
+    # XLA prints strides for all dimensions as soon as one is not 1.
     strided = any(d.stride != 1 for d in dimensions)
     parts = (f"[{d.start}:{d.limit}:{d.stride}]" if strided else f"[{d.start}:{d.limit}]" for d in dimensions)
     return "{" + ", ".join(parts) + "}"
@@ -171,6 +174,7 @@ def _parameter_alias(lexer: Lexer) -> ParameterAlias:
     parameter = lexer.take_integer()
     lexer.take(",", "','")
     parameter_index = take_integers(lexer)
+    # XLA prints the word always, and takes this one where it is missing.
     kind = "may-alias"
     if lexer.accept(","):
         start = lexer.start
@@ -245,6 +249,7 @@ def _window_dimension(fields: dict[str, tuple[int, ...]]) -> WindowDimension:
 def _spatial_count(labels: str, roles: str) -> int | None:
     """Return how many spatial dimensions labels number from 0 on without a gap; None if they do not."""
     named = [label for label in labels if label != "?"]
+    # A gap such as 02 would abort XLA's process.
     digits = sorted(label for label in named if label.isdecimal())
     if len(set(named)) != len(named) or any(label not in roles for label in named if not label.isdecimal()):
         return None

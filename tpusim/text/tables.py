@@ -38,6 +38,7 @@ def take_tables(lexer: Lexer) -> dict[str, tuple[str, ...]]:
 def _take_rows(lexer: Lexer, fields: tuple[str, ...]) -> tuple[str, ...]:
     """Read the rows of one table, from the token of its title on."""
     rows: list[str] = []
+    # Tables of large programs have thousands of rows.
     ordinary = _ordinary_row(fields)
     position = lexer.end
     while True:

@@ -1,0 +1,105 @@
+"""Dynamic dimensions: a value whose shape has them is an array of its true sizes, which the shape only bounds.
+
+So every rule that goes by its operands' sizes is right without knowing of them: a reduction sees no padding, a
+concatenation compacts. What is left is here.
+
+Source: XLA, Operation Semantics (GetDimensionSize, SetDimensionSize).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpusim.errors import UnsupportedError
+from tpusim.numerics.registry import array_shape, computes, element_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.site import Site
+    from tpusim.shapes.shape import ArrayShape
+
+
+@computes("get-dimension-size")
+def get_dimension_size(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the true size of one dimension."""
+    return np.array(operands[0].shape[instruction.attributes["dimensions"][0]], element_type(instruction))
+
+
+@computes("set-dimension-size")
+def set_dimension_size(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operand cut to a size in one dimension, or filled up with zeros: XLA leaves these unspecified."""
+    sizes = list(operands[0].shape)
+    sizes[instruction.attributes["dimensions"][0]] = int(operands[1])
+    return _resized(operands[0], sizes)
+
+
+@computes("dynamic-reshape")
+def dynamic_reshape(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the elements under the sizes that the other operands give."""
+    return operands[0].reshape([int(size) for size in operands[1:]])
+
+
+def fit_together(operands: list[Any]) -> list[Any]:
+    """Return the operands of an element-wise operation cut to the least size of each dimension.
+
+    XLA allows an operand of full size beside one of dynamic size; scalars stay as they are.
+    """
+    most = max(operand.ndim for operand in operands)
+    whole = [operand.shape for operand in operands if operand.ndim == most]
+    sizes = tuple(slice(min(sizes)) for sizes in zip(*whole, strict=True))
+    return [operand[sizes] if operand.ndim == most else operand for operand in operands]
+
+
+def reshaped_sizes(sizes: Sequence[int], source: ArrayShape, target: ArrayShape) -> tuple[int, ...]:
+    """Return the true sizes of a reshape whose result has dynamic dimensions, given those of its operand.
+
+    Raises UnsupportedError where one group of dimensions that are reshaped together would have two dynamic ones.
+    """
+    result = list(target.dimensions)
+    for old, new in _groups(source.dimensions, target.dimensions):
+        dynamic = [number for number in new if target.dynamic[number]]
+        if len(dynamic) > 1:
+            raise UnsupportedError(
+                f"expected at most one dynamic dimension among {list(new)} of {target}, reshaped from {source};"
+                " give the sizes with dynamic-reshape"
+            )
+        if dynamic:
+            static = prod(target.dimensions[number] for number in new if number != dynamic[0])
+            result[dynamic[0]] = prod(sizes[number] for number in old) // max(1, static)
+    return tuple(result)
+
+
+def _groups(source: Sequence[int], target: Sequence[int]) -> Iterator[tuple[range, range]]:
+    """Yield the shortest runs of dimensions of both sides that have as many elements as each other."""
+    i = j = 0
+    while i < len(source) or j < len(target):
+        first_i, first_j = i, j
+        i, j = min(i + 1, len(source)), min(j + 1, len(target))
+        while (old := prod(source[first_i:i])) != (new := prod(target[first_j:j])):
+            i, j = (i + 1, j) if old < new else (i, j + 1)
+        # Sizes of 1 belong to the run before them: they split nothing off.
+        while i < len(source) and source[i] == 1:
+            i += 1
+        while j < len(target) and target[j] == 1:
+            j += 1
+        yield range(first_i, i), range(first_j, j)
+
+
+def _resized(array: Any, sizes: Sequence[int]) -> Any:
+    """Return an array cut or filled up with zeros to sizes."""
+    if all(size <= old for size, old in zip(sizes, array.shape, strict=True)):
+        return array[tuple(map(slice, sizes))]
+    result = np.zeros(sizes, array.dtype)
+    kept = tuple(slice(min(size, old)) for size, old in zip(sizes, array.shape, strict=True))
+    result[kept] = array[kept]
+    return result
+
+
+def is_dynamic(instruction: Instruction) -> bool:
+    """Tell whether the array that an instruction returns has a dynamic dimension."""
+    return any(array_shape(instruction.shape).dynamic)

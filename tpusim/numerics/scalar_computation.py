@@ -1,0 +1,197 @@
+"""Scalar computations (of reductions, scatters, sorts, maps) on whole arrays at once.
+
+Element-wise rules broadcast, so that a computation of scalars whose parameters are given arrays computes all elements
+in one walk: it is *lifted*. The usual computations of two parameters are known by their one opcode.
+"""
+
+from __future__ import annotations
+
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpusim.errors import SimulationError
+from tpusim.numerics.evaluate import rule_of, run_computation
+from tpusim.numerics.registry import element_type
+from tpusim.numerics.relayout import numpy_dtype
+from tpusim.numerics.site import Run, Site
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tpusim.ir.module import Instruction, Module
+
+    Array = NDArray[Any]
+
+REPLACE = "replace"
+"""What ``binary_opcode`` calls a computation that returns its second parameter."""
+
+_BINARY = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+# Truth values add like or and multiply like and, and false comes before true.
+_OF_TRUTH_VALUES = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and", "xor": "xor"}
+_SIGNS = (("s", np.int8), ("u", np.uint8))
+_SAME_ON_SCALARS = frozenset({"broadcast", "reshape", "transpose", "copy", "reverse", "slice"})
+
+
+def binary_opcode(module: Module, name: str) -> str | None:
+    """Return the opcode that a computation applies to its two parameters, if that is all that it does.
+
+    One of ``add multiply maximum minimum and or xor``, or ``REPLACE``; on ``pred`` always one of ``and or xor`` or
+    ``REPLACE``. ``None`` for every other computation.
+    """
+    computation = module[name]
+    if len(computation.parameters) != 2:
+        return None
+    root, names = computation.root, [parameter.name for parameter in computation.parameters]
+    if root.name == names[1]:
+        return REPLACE
+    if root.opcode not in _BINARY or sorted(root.operands) != sorted(names):
+        return None
+    if not isinstance(root.shape, ArrayShape) or root.shape.rank:
+        return None
+    return _OF_TRUTH_VALUES.get(root.opcode, root.opcode) if root.shape.dtype.is_pred else root.opcode
+
+
+def apply_lifted(site: Site, name: str, arrays: Sequence[Any]) -> Any:
+    """Return what the computation gives for every element of ``arrays``, one array per parameter.
+
+    The arrays broadcast against each other. The value is an array or, if the computation returns one, a tuple of them;
+    its dimensions are those of the arrays or, where it does not depend on all of them, something that broadcasts to
+    these.
+    """
+    computation = site.module[name]
+    inner = Site(site.module, computation, site.settings, site.device)
+    if any(shape.rank for instruction in computation for shape in leaves(instruction.shape)):
+        return _one_by_one(inner, arrays)
+    return _walk(inner, arrays)
+
+
+def lifted_list(site: Site, name: str, arrays: Sequence[Any]) -> list[Any]:
+    """Return ``apply_lifted`` as a list, with one array if the computation returns no tuple."""
+    value = apply_lifted(site, name, arrays)
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which several steps on elements of ``dtype`` are computed before one rounding.
+
+    Floats narrower than 32 bits take f32 and integers narrower than 8 bits a byte; all others are their own.
+    """
+    if dtype in _IN_BYTES:
+        return _IN_BYTES[dtype]
+    is_wide = dtype.kind in "biuc" or dtype.name in ("float32", "float64")
+    return dtype if is_wide else np.dtype(np.float32)
+
+
+_IN_BYTES = {numpy_dtype(DTYPES[f"{sign}{bits}"]): np.dtype(byte) for bits in (1, 2, 4) for sign, byte in _SIGNS}
+
+
+def _walk(site: Site, arguments: Sequence[Any]) -> Any:
+    """Compute a computation of scalars on arrays."""
+    values: dict[str, Any] = {}
+    for instruction in site.computation:
+        if instruction.opcode == "parameter":
+            values[instruction.name] = arguments[instruction.immediate]  # type: ignore[index]
+        else:
+            values[instruction.name] = _lifted_rule(instruction)(
+                site, instruction, [values[name] for name in instruction.operands]
+            )
+    return values[site.computation.root_name]
+
+
+def _lifted_rule(instruction: Instruction) -> Callable[[Site, Instruction, list[Any]], Any]:
+    """Return how an instruction among scalars computes on arrays: like anywhere, but for what follows shapes."""
+    if instruction.opcode in _SAME_ON_SCALARS:
+        return _first_operand
+    return _LIFTED.get(instruction.opcode, _plain)
+
+
+def _first_operand(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operand: on a scalar there is nothing to reorder."""
+    return operands[0]
+
+
+def _plain(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Apply the rule of the opcode; a rule that calls a computation gets it lifted as well."""
+    value = rule_of(instruction)(site, instruction, operands)
+    return _finish(site, value) if isinstance(value, GeneratorType) else value
+
+
+def _finish(site: Site, activity: Any) -> Any:
+    """Run a rule that is a generator and wishes for nothing but computations."""
+    answer: Any = None
+    while True:
+        try:
+            wish = activity.send(answer)
+        except StopIteration as end:
+            return end.value
+        if not isinstance(wish, Run):
+            raise SimulationError(f"{site.computation.name!r} must not wait for other devices: {wish}")
+        answer = apply_lifted(site, wish.computation, wish.arguments)
+
+
+def _bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the same bits as another type."""
+    return np.ascontiguousarray(operands[0]).view(element_type(instruction)).reshape(np.shape(operands[0]))
+
+
+def _conditional(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Compute each branch that an element asks for, and take from it the elements that do."""
+    attributes, chosen = instruction.attributes, operands[0]
+    if "branch_computations" in attributes:
+        names = attributes["branch_computations"]
+        chosen = np.where((chosen < 0) | (chosen >= len(names)), len(names) - 1, chosen)
+    else:
+        names = (attributes["true_computation"], attributes["false_computation"])
+        chosen = np.where(chosen, 0, 1)
+    value: Any = None
+    for number, name in enumerate(names):
+        asked = chosen == number
+        if asked.any():
+            branch = apply_lifted(site, name, [operands[1 + number]])
+            value = branch if value is None else select_values(asked, branch, value)
+    return value if value is not None else apply_lifted(site, names[-1], [operands[len(names)]])
+
+
+def _while(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Run the body until no element wants to go on; those that have ended keep their state."""
+    state, trips = operands[0], 0
+    condition, body = instruction.attributes["condition"], instruction.attributes["body"]
+    while (alive := np.asarray(apply_lifted(site, condition, [state]))).any():
+        if trips == site.settings.max_iterations:
+            raise SimulationError(f"{instruction.name!r} has not ended after {trips:,} iterations (--max-iterations)")
+        state = select_values(alive, apply_lifted(site, body, [state]), state)
+        trips += 1
+    return state
+
+
+_LIFTED = {"bitcast": _bitcast, "conditional": _conditional, "while": _while}
+
+
+def select_values(mask: Any, chosen: Any, other: Any) -> Any:
+    """Return the elements of ``chosen`` where ``mask`` holds and of ``other`` elsewhere, in tuples part by part."""
+    if isinstance(chosen, tuple):
+        return tuple(select_values(mask, one, two) for one, two in zip(chosen, other, strict=True))
+    return np.where(mask, chosen, other)
+
+
+def _one_by_one(site: Site, arrays: Sequence[Any]) -> Any:
+    """Compute every element on its own.
+
+    A computation with arrays inside (a table that it looks up) cannot take whole arrays for its scalars.
+    """
+    wide = np.broadcast_arrays(*arrays)
+    shape, root = wide[0].shape, site.computation.root
+    results = [np.empty(shape, numpy_dtype(leaf.dtype)) for leaf in leaves(root.shape)]
+    for index in np.ndindex(shape):
+        scalars = [array[(*index, ...)] for array in wide]
+        activity = run_computation(site.module, site.computation, scalars, site.settings, site.device)
+        value = _finish(site, activity)
+        for result, part in zip(results, value if isinstance(value, tuple) else (value,), strict=True):
+            result[index] = part
+    return tuple(results) if isinstance(root.shape, TupleShape) else results[0]
