@@ -82,7 +82,7 @@ def _add_run(commands: Any) -> None:
         "-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip"
     )
     run.add_argument("--by", choices=("op", "category", "source"), default="op", help="what a line of the table is")
-    run.add_argument("--default-trip-count", metavar="N", type=_positive, default=1, help="for loops that do not tell")
+    run.add_argument("--default-trip-count", metavar="N", type=_trips, default=1, help="for loops that do not tell")
     run.add_argument("--trace", metavar="FILE", help="write a time line for Perfetto (.json or .json.gz)")
     run.add_argument("--stop-after", choices=("text", "lowering", "machine"), help="print what that stage made instead")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
@@ -122,13 +122,11 @@ def _add_ops(commands: Any) -> None:
     ops.set_defaults(run=_ops)
 
 
-def _positive(text: str) -> int:
+def _trips(text: str) -> int:
     """Return a whole number from 0; argparse reports anything else."""
-    number = int(text)
-    # 0 is of use: it shows the program without the bodies of such loops.
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"expected a number from 0, found {text!r}")
-    return number
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0, found {text!r}")
+    return int(text)
 
 
 def _index(text: str) -> tuple[int, ...]:

@@ -30,6 +30,10 @@ class ProgramError(TpusimError):
         self.span = span
         super().__init__(span.render(message) if span is not None else message)
 
+    def __reduce__(self) -> tuple[type[ProgramError], tuple[str, Span | None]]:
+        """Keep message and place when an error travels between processes."""
+        return type(self), (self.message, self.span)
+
 
 class UnsupportedError(TpusimError):
     """The program is right but tpusim cannot treat it: says what, where, and what would be needed."""

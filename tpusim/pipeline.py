@@ -17,7 +17,7 @@ from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
 from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.load import load_chip, resolve_chip_name
+from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
@@ -163,6 +163,8 @@ def _loaded(program: Module | Program | str | Path) -> tuple[Module | Program, s
 
 def _chip(program: Module | Program, path: str, chip: Chip | str | None, overrides: Mapping[str, Any] | None) -> Chip:
     """Return the chip to run on."""
+    if isinstance(chip, Chip) and overrides:
+        return override_chip(chip, overrides)
     if isinstance(chip, Chip):
         return chip
     name = chip or (program.chip if isinstance(program, Program) else _chip_of_module(program, path))

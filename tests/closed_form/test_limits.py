@@ -95,10 +95,10 @@ def test_int8_runs_at_twice_the_rate_of_bf16():
 
 
 def test_ring_all_gather_takes_its_bytes_over_all_links():
-    """256 MiB gathered among 8 chips of a 2-D torus: 7/8 of the bytes over both directions of both axes."""
-    ici = load_chip("v5e").ici
+    """256 MiB gathered among 64 chips of a 4x4x4 torus: 63/64 of the bytes over both directions of three axes."""
+    ici = load_chip("v5p").ici
     text = """
-        %x = f32[8192,1024]{1,0:T(8,128)} parameter(0)
-        ROOT %z = f32[65536,1024]{1,0:T(8,128)} all-gather(%x), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}"""
-    expected_ps = 256 * 2**20 * 7 / 8 / (4 * ici.link_bytes_per_second * ici.efficiency) * 1e12
-    assert time_ps(text, "v5e") == pytest.approx(expected_ps, rel=0.03)
+        %x = f32[1024,1024]{1,0:T(8,128)} parameter(0)
+        ROOT %z = f32[65536,1024]{1,0:T(8,128)} all-gather(%x), replica_groups=[1,64]<=[64], dimensions={0}"""
+    expected_ps = 256 * 2**20 * 63 / 64 / (6 * ici.link_bytes_per_second * ici.efficiency) * 1e12
+    assert time_ps(text, "v5p") == pytest.approx(expected_ps, rel=0.03)

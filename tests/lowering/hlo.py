@@ -21,7 +21,11 @@ def lower_text(entry: str, others: str = "", chip: str = "v5e", **options: int) 
     """Return the lowered program of a scheduled module whose entry computation consists of the lines of ``entry``."""
     lines = "\n".join(f"  {line.strip()}" for line in entry.strip().splitlines())
     text = f"HloModule m, is_scheduled=true\n\n{others}\nENTRY %main () -> f32[] {{\n{lines}\n}}\n"
-    text = text.replace("ENTRY %main () -> f32[] {", "ENTRY %main {")
+    return lower_module_text(text.replace("ENTRY %main () -> f32[] {", "ENTRY %main {"), chip, **options)
+
+
+def lower_module_text(text: str, chip: str = "v5e", **options: int) -> Program:
+    """Return the lowered program of a whole module's text."""
     return lower_module(parse_module(SourceText("m.hlo", text)), load_chip(chip), **options)
 
 

@@ -104,6 +104,20 @@ def test_precision_costs_passes(precision, passes):
     """f32 products are emulated by three or six passes of bf16."""
     made = Instruction("d", parse_shape("f32[8,8]"), "dot", ("x", "w"), {"operand_precision": precision})
     assert dot_product(made, parse_shape("f32[8,8]"), parse_shape("f32[8,8]")).passes == passes
+    assert dot_product(made, parse_shape("bf16[8,8]"), parse_shape("bf16[8,8]")).passes == 1
+
+
+def test_ragged_dot_meets_one_matrix_per_row():
+    """64 rows of 32 against 4 matrices [32,16]: each row is multiplied with one of them."""
+    dims = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (1,), "rhs_group_dims": (0,)}
+    made = Instruction("d", parse_shape("f32[64,16]"), "ragged-dot", ("x", "w", "g"), dims)
+    assert dot_product(made, parse_shape("f32[64,32]"), parse_shape("f32[4,32,16]")).flops == 2 * 64 * 32 * 16
+
+
+def test_mixed_operands_run_at_the_rate_of_the_wider():
+    """bf16 by s8 is a bf16 product."""
+    made = Instruction("d", parse_shape("f32[8,8]"), "dot", ("x", "w"), {})
+    assert dot_product(made, parse_shape("bf16[8,8]"), parse_shape("s8[8,8]")).operand_type == "bf16"
 
 
 @pytest.mark.parametrize(("depth", "taps", "tiles"), [(128, 1, 1), (129, 1, 2), (256, 9, 18), (64, 9, 5), (3, 49, 4)])

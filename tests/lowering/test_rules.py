@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lowering.hlo import ADD, kernel_named, lower_text
+from tests.lowering.hlo import ADD, kernel_named, lower_module_text, lower_text
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.scope import RULES
 from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
@@ -213,14 +213,8 @@ def test_call_holds_the_steps_of_its_computation():
 
 def test_unscheduled_module_is_run_with_a_warning():
     """Without a schedule the order of the text is taken, and the user is told."""
-    from tpusim.hardware.load import load_chip
-    from tpusim.lowering.module import lower_module
-    from tpusim.source import SourceText
-    from tpusim.text.parser import parse_module
-
     text = "HloModule m\n\nENTRY e {\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] negate(x)\n}\n"
-    program = lower_module(parse_module(SourceText("m", text)), load_chip("v5e"))
-    assert "not scheduled" in program.warnings[0]
+    assert "not scheduled" in lower_module_text(text).warnings[0]
 
 
 def test_loop_holds_condition_and_body():
@@ -230,3 +224,73 @@ def test_loop_holds_condition_and_body():
     program = counting_loop("constant(0)", "constant(1)", "constant(12)", "LT")
     loop = next(step for step in program.steps if isinstance(step, Loop))
     assert (loop.trips, loop.trips_from) == (12, "induction variable")
+
+
+FUSED_UPDATE = f"""\
+%f (p: f32[1024,1024], u: f32[8,1024], i: s32[]) -> f32[1024,1024] {{
+  %p = {BIG} parameter(0)
+  %u = f32[8,1024]{{1,0:T(8,128)}} parameter(1)
+  %i = s32[] parameter(2)
+  %d = {BIG} dynamic-update-slice(%p, %u, %i, %i)
+  ROOT %n = {BIG} negate(%d)
+}}
+"""
+
+
+def test_an_update_that_is_computed_with_reads_everything():
+    """In a fusion whose root is not the update itself, all of the operand is read and all of the result written."""
+    text = f"""
+        %x = {BIG} parameter(0)
+        %u = f32[8,1024]{{1,0:T(8,128)}} parameter(1)
+        %i = s32[] parameter(2)
+        ROOT %z = {BIG} fusion(%x, %u, %i), kind=kLoop, calls=%f"""
+    assert kernel_named(lower_text(text, FUSED_UPDATE), "z").hbm_bytes == pytest.approx(8 * MIB, rel=0.02)
+
+
+def test_a_fusion_between_scalars_may_be_no_scalar():
+    """A large array that is made and summed inside is vector work."""
+    called = f"""{ADD}
+%f (p: f32[]) -> f32[] {{
+  %p = f32[] parameter(0)
+  %b = {BIG} broadcast(%p), dimensions={{}}
+  ROOT %r = f32[] reduce(%b, %p), dimensions={{0,1}}, to_apply=%add
+}}
+"""
+    program = lower_text("%x = f32[] parameter(0)\nROOT %z = f32[] fusion(%x), kind=kLoop, calls=%f", called)
+    assert not kernel_named(program, "z").scalar
+
+
+def test_asynchronous_update_moves_the_update_to_where_it_goes():
+    """From VMEM into the array in HBM, 32 KiB of it."""
+    update = "f32[8,1024]{1,0:T(8,128)S(1)}"
+    program = lower_text(f"""
+        %x = {BIG} parameter(0)
+        %u = {update} parameter(1)
+        %i = s32[] constant(0)
+        %s = (({BIG}, {update}, s32[], s32[]), {BIG}, s32[]{{:S(2)}}) dynamic-update-slice-start(%x, %u, %i, %i)
+        ROOT %d = {BIG} dynamic-update-slice-done(%s)""")
+    copy = program.steps[0]
+    assert (copy.n_bytes, copy.source_space, copy.target_space) == (32 * 1024, "vmem", "hbm")
+
+
+def test_offloaded_computation_is_followed():
+    """The custom call that hands a computation to the sparse cores costs what the computation does."""
+    called = (
+        f"%g (p: f32[1024,1024]) -> f32[1024,1024] {{\n  %p = {BIG} parameter(0)\n  ROOT %n = {BIG} negate(%p)\n}}\n"
+    )
+    call = 'custom-call(%x), custom_call_target="later", called_computations={%g}'
+    program = lower_text(f"%x = {BIG} parameter(0)\nROOT %z = {BIG} {call}", called)
+    assert isinstance(program.steps[0].body[0], Kernel)
+    assert program.unsupported == ()
+
+
+def test_outputs_over_arguments_count_once():
+    """An aliased output needs no memory of its own."""
+    text = f"""HloModule m, is_scheduled=true, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
+
+ENTRY e {{
+  %x = {BIG} parameter(0)
+  ROOT %z = {BIG} negate(%x)
+}}
+"""
+    assert lower_module_text(text).alias_bytes == 4 * MIB

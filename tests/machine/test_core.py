@@ -142,3 +142,26 @@ def test_more_products_take_longer():
         work = Work(matmuls=(Matmul(weight_rows=1280.0, streamed_rows=rows),))
         times.append(run(Kernel(name="m", opcode="dot", work=work)).total_ps)
     assert times == sorted(set(times))
+
+
+def test_a_wait_names_what_it_waits_for():
+    """A copy, a collective or the host: readers look for different cures."""
+    start = Collective(name="c", opcode="all-gather-start", kind="all-gather", n_bytes=1e8, group_size=8, is_async=True)
+    assert next(r for r in run(start, DONE).records if r.name == "d").bound_by == "waiting for a collective"
+
+
+def test_overlapping_permutes_share_the_links():
+    """Five at once on a chip of four links take longer than one, and no more than five one after the other."""
+    permutes = [
+        Collective(name=f"c{i}", opcode="x", kind="collective-permute", n_bytes=1e8, group_size=4, is_async=True)
+        for i in range(5)
+    ]
+    waits = [Wait(name=f"d{i}", opcode="x", needs=(f"c{i}",)) for i in range(5)]
+    one, five = run(permutes[0], waits[0]).total_ps, run(*permutes, *waits).total_ps
+    assert 1.2 * one < five < 5 * one
+
+
+def test_a_copy_may_end_inside_a_loop():
+    """What was started before a loop can be waited for in it."""
+    loop = Loop(name="l", opcode="while", trips=3, body=(KERNEL, DONE))
+    assert run(COPY, loop).total_ps >= run(COPY, DONE).total_ps

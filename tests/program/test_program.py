@@ -73,3 +73,21 @@ def test_peak_agrees_with_counting_every_position():
 def test_peak_of_nothing_is_zero():
     """No buffers, no bytes."""
     assert peak_bytes([]) == 0
+
+
+BROKEN = [
+    '{"name": "p", "chip": "v5e", "steps": [], "format": "other"}',
+    '{"name": "p", "chip": "v5e", "steps": [], "extra": 1}',
+    '{"name": "p", "chip": "v5e", "steps": [{"type": "Loop", "name": "l", "opcode": "while", "trips": -1}]}',
+    '{"name": "p", "chip": "v5e", "steps": [{"type": "Branch", "name": "b", "opcode": "conditional", "taken": 3}]}',
+    '{"name": "p", "chip": "v5e", "steps": [{"type": "Kernel", "name": "k", "opcode": "add", "tiles": 0}]}',
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_programs_that_cannot_run_are_refused(tmp_path, text):
+    """A slip in a program written by hand is found when it is read."""
+    path = tmp_path / "p.program.json"
+    path.write_text(text)
+    with pytest.raises(ProgramError, match="not a lowered program"):
+        load_program(path)

@@ -26,8 +26,8 @@ def write(folder: Path, content: bytes) -> Path:
     "content",
     [
         TEXT.encode(),
-        gzip.compress(TEXT.encode()),
-        gzip.compress(TEXT[:20].encode()) + gzip.compress(TEXT[20:].encode()),
+        gzip.compress(TEXT.encode(), mtime=0),
+        gzip.compress(TEXT[:20].encode(), mtime=0) + gzip.compress(TEXT[20:].encode(), mtime=0),
         b"\xef\xbb\xbf" + TEXT.encode(),
         TEXT.replace("\n", "\r\n").encode(),
     ],
@@ -42,7 +42,7 @@ def test_text_is_read_however_it_is_wrapped(tmp_path: Path, content: bytes) -> N
 
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gzipped or not."""
-    for content in (TEXT.encode(), gzip.compress(TEXT.encode())):
+    for content in (TEXT.encode(), gzip.compress(TEXT.encode(), mtime=0)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         assert read_source("-").text == TEXT
 
@@ -57,7 +57,7 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"\x0a\x03jit\x12\x00\x00", "HloModuleProto.*as_text"),
         (b"PK\x03\x04", "zip file"),
         (b"HloModule \xff", "1: expected UTF-8 text, found the byte 0xff"),
-        (gzip.compress(TEXT.encode())[:30], "cut off"),
+        (gzip.compress(TEXT.encode(), mtime=0)[:30], "cut off"),
         (b"\x1f\x8bgarbage", "damaged"),
     ],
 )

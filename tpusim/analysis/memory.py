@@ -31,6 +31,6 @@ def memory_use(program: Program) -> MemoryUse:
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
         temp_bytes=temp_bytes,
-        peak_hbm_bytes=program.argument_bytes + program.output_bytes + temp_bytes,
+        peak_hbm_bytes=program.argument_bytes + program.output_bytes - program.alias_bytes + temp_bytes,
         peak_vmem_bytes=peak_bytes(b for b in program.buffers if b.space == "vmem"),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import SPARSECORE, is_kernel
+from tpusim.timeline.records import SPARSECORE
 from tpusim.units import PS_PER_SECOND, bytes_to_ps
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def roofline(timeline: Timeline, chip: Chip) -> Roofline:
         for unit in units:
             # Units count their busy time at their peak rate, so that the sum is a roof already.
             busy[unit] += record.units[unit] * record.count
-        if is_kernel(record) and "matrix" in record.units:
+        if record.is_kernel and "matrix" in record.units:
             flops[record.flops_type] += int(record.flops * record.count)
     # What the arrays do is padded; what they were asked to do is not.
     busy["matrix"] = sum(_flops_ps(chip, name, count) for name, count in flops.items())

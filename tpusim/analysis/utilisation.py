@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import CORE, is_kernel
+from tpusim.timeline.records import CORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,6 +53,8 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
 
 def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
     """Return the groups of a run by ``op``, ``category`` or ``source``, longest core time first, ties by first seen."""
+    if by not in GROUPINGS:
+        raise ValueError(f"expected by to be one of {', '.join(GROUPINGS)}, found {by!r}")
     found: dict[tuple[str, str], list[Record]] = {}
     for record in timeline.records:
         found.setdefault(_key(record, by), []).append(record)
@@ -74,7 +76,7 @@ def utilisation(timeline: Timeline) -> Utilisation:
     total_ps = max(1, timeline.total_ps)
     return Utilisation(
         total_ps=timeline.total_ps,
-        kernels=sum(r.count for r in timeline.records if is_kernel(r)),
+        kernels=sum(r.count for r in timeline.records if r.is_kernel),
         busy={unit: busy_ps / total_ps for unit, busy_ps in sorted(busy.items())},
         bound_ps=dict(bound.most_common()),
         bound_by=max(bound, key=lambda name: bound[name], default=""),

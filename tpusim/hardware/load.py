@@ -58,6 +58,19 @@ def load_vector_ops() -> VectorOps:
         raise ConfigError(f"{path}: {error}") from error
 
 
+def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
+    """Return a chip with single values replaced; ``overrides`` as for ``load_chip``, with the same errors."""
+    nested = msgspec.to_builtins(chip)
+    for key, value in overrides.items():
+        *sections, last = key.split(".")
+        table = nested
+        checked = check_value(field_of(key, "override"), value, "override")
+        for section in sections:
+            table = table[section]
+        table[last] = checked
+    return msgspec.convert(nested, Chip)
+
+
 def chip_facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Fact]:
     """Return every quantity of a chip as (key, value, unit, confidence, source, note), in the order of ``Chip``.
 

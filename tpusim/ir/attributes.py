@@ -160,39 +160,52 @@ class BackendConfig(msgspec.Struct, frozen=True):
     @property
     def window_config(self) -> WindowConfig | None:
         """The kernel's tiling, if the compiler stated one."""
-        config = self.fields.get("window_config")
+        config = self._object("window_config")
         if not config:
             return None
-        # The JSON form of protocol buffers writes 64-bit integers as strings, hence the conversions.
-        bounds = {key: _integers(config.get(key, ())) for key in _BOUNDS}
-        return WindowConfig(estimated_cycles=int(config.get("estimated_cycles", 0)), **bounds)
+        bounds = {key: _integers(config.get(key)) for key in _BOUNDS}
+        return WindowConfig(estimated_cycles=_integer(config.get("estimated_cycles")) or 0, **bounds)
 
     @property
     def known_trip_count(self) -> int | None:
         """How often a ``while`` runs its body, if the compiler knows."""
-        count = self.fields.get("known_trip_count", {}).get("n")
-        return None if count is None else int(count)
+        return _integer(self._object("known_trip_count").get("n"))
 
     @property
     def scoped_vmem_bytes(self) -> int:
         """VMEM that the kernel uses beyond its operands and results, in bytes."""
-        used = self.fields.get("used_scoped_memory_configs", ())
+        used = self.fields.get("used_scoped_memory_configs")
+        items = [item for item in used if isinstance(item, dict)] if isinstance(used, list) else []
         # Memory spaces are numbers as text here; "1" is what a layout writes S(1).
-        return sum(int(item["size"]) for item in used if item.get("memory_space") == "1")
+        return sum(_integer(item.get("size")) or 0 for item in items if item.get("memory_space") == "1")
 
     @property
     def megacore_split_dim(self) -> int | None:
         """The dimension of the loop nest that two cores share, or None."""
-        split = self.fields.get("megacore_config", {}).get("megacore_split_dim")
-        return None if split is None else int(split)
+        return _integer(self._object("megacore_config").get("megacore_split_dim"))
+
+    def _object(self, key: str) -> dict[str, Any]:
+        """Return an object in the configuration; one that is absent, or is no object, is empty."""
+        value = self.fields.get(key)
+        return value if isinstance(value, dict) else {}
 
 
 _BOUNDS = ("kernel_window_bounds", "output_window_bounds", "input_window_bounds", "iteration_bounds")
 
 
+def _integer(value: Any) -> int | None:
+    """Return a number, or None for anything else: the configuration is the compiler's own business and may change.
+
+    The JSON form of protocol buffers writes 64-bit integers as strings.
+    """
+    is_number = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdecimal())
+    return int(value) if is_number else None
+
+
 def _integers(values: Any) -> tuple[int, ...]:
-    """Return JSON's numbers-as-strings as integers."""
-    return tuple(int(value) for value in values)
+    """Return a list of numbers, or none if any of them is something else."""
+    numbers = [_integer(value) for value in values] if isinstance(values, list) else []
+    return tuple(number for number in numbers if number is not None) if None not in numbers else ()
 
 
 class Metadata(msgspec.Struct, frozen=True):
@@ -209,11 +222,12 @@ class Metadata(msgspec.Struct, frozen=True):
         """Decode the text between the braces of ``metadata={...}``; unknown fields are passed over."""
         found = dict(_METADATA_FIELD.findall(text))
         words: dict[str, Any] = {
-            key: found[key].strip('"') for key in ("op_type", "op_name", "source_file") if key in found
+            key: _ESCAPE.sub(r"\1", found[key][1:-1]) for key in ("op_type", "op_name", "source_file") if key in found
         }
         numbers: dict[str, Any] = {key: int(found[key]) for key in ("source_line", "stack_frame_id") if key in found}
         return cls(**words, **numbers)
 
 
 # A string is matched whole, so that an equals sign inside an op_name begins no field.
+_ESCAPE = re.compile(r"\\(.)")
 _METADATA_FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|-?\d+)')

@@ -15,6 +15,7 @@ import msgspec
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ComputationName
 from tpusim.ir.infer import infer_shape
+from tpusim.ir.infer_site import UNKNOWN
 from tpusim.ir.module import Computation, Instruction, Literal, Module
 from tpusim.shapes.dtype import DTYPES, DType, dtype
 from tpusim.shapes.notation import parse_shape
@@ -37,7 +38,6 @@ _RESERVED = frozenset(
     "true false nan inf HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated"
     " manual last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
 )
-_UNKNOWN = TupleShape()
 
 
 @dataclass(frozen=True)
@@ -110,21 +110,26 @@ class BuilderBase:
         operands: Sequence[Op] = (),
         attributes: Mapping[str, Any] | None = None,
         shape: Shape | str | None = None,
+        element_type: DType | str | None = None,
     ) -> Op:
         """Return a new instruction of any opcode of the text format, as it stands: nothing is expanded.
 
         ``attributes`` hold values as ``ir.attributes`` describes them; those that are None are left out. ``shape`` may
-        stay away where operands and attributes imply it. Raises ProgramError for operands that do not fit.
+        stay away where operands and attributes imply it, and ``element_type`` then changes its type. Raises
+        ProgramError for operands that do not fit.
         """
         for operand in operands:
             self._check_is_own(operand)
         present = {name: value for name, value in (attributes or {}).items() if value is not None}
-        declared = _UNKNOWN if shape is None else as_shape(shape)
+        declared = UNKNOWN if shape is None else as_shape(shape)
         names = tuple(operand.name for operand in operands)
         draft = Instruction(self._numbered(opcode), declared, opcode, names, present)
         called = self._called_module() if draft.called_computations else None
         inferred = infer_shape(called, draft, [operand.shape for operand in operands])
-        return self._add(draft if shape is not None else msgspec.structs.replace(draft, shape=inferred))
+        if shape is None:
+            wanted = inferred if element_type is None else _retyped(inferred, as_dtype(element_type))
+            draft = msgspec.structs.replace(draft, shape=wanted)
+        return self._add(draft)
 
     def build(self, root: Op | None = None) -> Module:
         """Return the module whose entry returns ``root``, or the last instruction if none is given.
@@ -254,6 +259,12 @@ def _clean(name: str) -> str:
     if clean in DTYPES or clean in _RESERVED or clean.startswith("__"):
         clean = clean.lstrip("_") + "_"
     return clean if clean[0].isalpha() or clean[0] == "_" else f"_{clean}"
+
+
+def _retyped(shape: Shape, dtype: DType) -> Shape:
+    """Return an array's shape with another element type."""
+    assert isinstance(shape, ArrayShape)
+    return ArrayShape(dtype, shape.dimensions, shape.dynamic, shape.layout)
 
 
 def _renamed(computation: Computation, name: str, names: Mapping[str, str]) -> Computation:

@@ -203,9 +203,19 @@ def _async_start(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
     # With the operands among its values, the start keeps them alive until its end is waited for.
     assert isinstance(instruction.shape, TupleShape)
     made = _tuple(lifetimes, instruction)
+    short = async_parts(instruction.opcode)
+    if short and short[0] in IN_PLACE:
+        # The result is the first operand's own buffer, with the update in it.
+        return [*made, made[0], *lifetimes.new(instruction.name, instruction.shape.elements[-1])]
     for element in instruction.shape.elements[1:]:
         made = [*made, *lifetimes.new(instruction.name, element)]
     return made
+
+
+def _recv_done(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
+    """Return what was received and its token; the flag between them is gone."""
+    received = lifetimes.values[instruction.operands[0]]
+    return [*received[:-2], received[-1]]
 
 
 def _async_done(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
@@ -243,6 +253,8 @@ _MAKE: dict[str, Callable[[Lifetimes, Instruction], Leaves | None]] = {
     "domain": _same,
     "get-tuple-element": _element,
     "all-gather-done": _async_done,
+    "all-reduce-done": _same,
+    "recv-done": _recv_done,
     "collective-permute-done": _async_done,
     "opt-barrier": _same,
     "tuple": _tuple,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tpusim.ir.attributes import ReplicaGroups
 from tpusim.lowering.scope import rule
 from tpusim.lowering.traffic import space_of
-from tpusim.lowering.vector import moved_bytes
 from tpusim.program.steps import Collective
+from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import leaves
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def collective_step(
 ) -> Collective:
     """Return the step of ``collective``, which stands in ``computation``, under the name of ``label_of``."""
     kind = kind or collective.opcode.removesuffix("-start")
-    operand_bytes = sum(moved_bytes(operand.shape) for operand in computation.operands_of(collective))
+    operand_bytes = sum(physical_bytes(operand.shape) for operand in computation.operands_of(collective))
     # What a start returns holds its operands, results and flags; the results of these kinds follow from the operands.
     group_size = _group_size(scope, collective)
     gathered = operand_bytes * group_size if kind == "all-gather" else operand_bytes
@@ -72,11 +72,11 @@ def _hbm_bytes(computation: Computation, collective: Instruction, kind: str, gro
     """Return what one device reads and writes in HBM: operands in, results out, where they are not in VMEM."""
     scale = {"all-gather": group_size, "reduce-scatter": 1 / group_size}.get(kind, 1)
     shapes = [leaf for operand in computation.operands_of(collective) for leaf in leaves(operand.shape)]
-    read = sum(moved_bytes(leaf) for leaf in shapes if space_of(leaf) == "hbm")
+    read = sum(physical_bytes(leaf) for leaf in shapes if space_of(leaf) == "hbm")
     # Without dimensions are flags and contexts of a start, which are no payload.
     results = [leaf for leaf in leaves(collective.shape) if space_of(leaf) == "hbm" and leaf.rank]
     # A start returns its operands too; its results are the operands' size times the group's effect.
-    written = scale * sum(moved_bytes(leaf) for leaf in shapes) if results else 0.0
+    written = scale * sum(physical_bytes(leaf) for leaf in shapes) if results else 0.0
     return read + written
 
 

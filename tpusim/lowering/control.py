@@ -120,6 +120,7 @@ def _async_copy(scope: Scope, instruction: Instruction, opcode: str) -> AnyStep:
     source = scope.operand(instruction, 0).shape
     shape = instruction.shape
     target = shape.elements[1] if isinstance(shape, TupleShape) else source
-    if opcode == "dynamic-update-slice":
-        source = target = scope.operand(instruction, 1).shape
-    return copy_step(scope, instruction, source, target)
+    if opcode != "dynamic-update-slice":
+        return copy_step(scope, instruction, source, target)
+    update = scope.operand(instruction, 1).shape
+    return copy_step(scope, instruction, update, target, moved=update)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.ir.ops import async_parts
 from tpusim.lowering.scope import rule
 from tpusim.lowering.traffic import space_of
-from tpusim.lowering.vector import moved_bytes
 from tpusim.program.steps import ChannelTransfer, Copy, HostTransfer, Wait
+from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
 
 if TYPE_CHECKING:
@@ -33,15 +34,14 @@ def lower_copy_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, .
     return (copy_step(scope, instruction, source, _target(instruction.shape)),)
 
 
-def copy_step(scope: Scope, instruction: Instruction, source: Shape, target: Shape, chunk_bytes: int = 0) -> Copy:
-    """Return the copy that fills ``target`` from the memory of ``source``."""
+def copy_step(scope: Scope, instruction: Instruction, source: Shape, target: Shape, moved: Shape | None = None) -> Copy:
+    """Return the copy from the memory of ``source`` to that of ``target``; ``moved`` is what moves, else target."""
     return Copy(
         **scope.label(instruction, "async copy"),
-        n_bytes=float(moved_bytes(target)),
+        n_bytes=float(physical_bytes(moved or target)),
         # A copy moves one array, so its first leaf speaks for all.
         source_space=space_of(next(iter(leaves(source)), source)),
         target_space=space_of(next(iter(leaves(target)), target)),
-        chunk_bytes=chunk_bytes,
     )
 
 
@@ -59,15 +59,24 @@ def lower_wait(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     if instruction.opcode == "async-update":
         return ()
     started = _start_of(scope, instruction)
-    return (Wait(**scope.label(instruction, "wait"), needs=(started,)),)
+    if not started.opcode.endswith("-start") and started.opcode not in ("send", "recv"):
+        scope.notes.warn(f"{instruction.name!r} ends what was started outside its computation: no wait is simulated")
+        return ()
+    return (Wait(**scope.label(instruction, "wait"), needs=(started.name,)),)
 
 
-def _start_of(scope: Scope, instruction: Instruction) -> str:
-    """Return the name of the instruction that started what ``instruction`` ends, through updates and tuples."""
+def _start_of(scope: Scope, instruction: Instruction) -> Instruction:
+    """Return the instruction that started what ``instruction`` ends, through updates and tuples, if it is here."""
     found = scope.operand(instruction, 0)
-    while found.opcode in ("async-update", "get-tuple-element", "bitcast", "opt-barrier"):
-        found = scope.operand(found, 0)
-    return found.name
+    while found.opcode in _HANDED_ON or (async_parts(found.opcode) or ("", ""))[1] == "update":
+        source = scope.operand(found, 0)
+        if found.opcode == "get-tuple-element" and source.opcode == "tuple":
+            source = scope.operand(source, found.attributes["index"])
+        found = source
+    return found
+
+
+_HANDED_ON = ("async-update", "get-tuple-element", "bitcast", "opt-barrier")
 
 
 @rule("infeed", "outfeed")
@@ -79,7 +88,7 @@ def lower_feed(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     return (
         HostTransfer(
             **scope.label(instruction, instruction.opcode),
-            n_bytes=float(moved_bytes(shape)),
+            n_bytes=float(physical_bytes(shape)),
             to_host=to_host,
         ),
     )
@@ -90,7 +99,7 @@ def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]
     """Lower a send or a receive, to the host or to another device; both run beside the core."""
     is_send = instruction.opcode == "send"
     payload = scope.operand(instruction, 0).shape if is_send else _target(instruction.shape)
-    n_bytes = float(moved_bytes(payload))
+    n_bytes = float(physical_bytes(payload))
     label = scope.label(instruction, "host transfer" if is_host_transfer(instruction) else instruction.opcode)
     if is_host_transfer(instruction):
         return (HostTransfer(**label, n_bytes=n_bytes, to_host=is_send, is_async=True),)

@@ -77,7 +77,10 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
 def is_scalar(scope: Scope, instruction: Instruction) -> bool:
     """Tell whether an instruction only touches single elements, which the scalar core handles."""
     # Scalars live in SMEM: a vector kernel, with its fixed cost, would be far too dear for them.
-    shapes = [instruction.shape, *(operand.shape for operand in scope.computation.operands_of(instruction))]
+    operands = scope.computation.operands_of(instruction)
+    # A fusion may make a large array between its scalar operands and its scalar result.
+    inside = (item.instruction for item in _inside(scope.module, scope.computation, instruction))
+    shapes = (item.shape for item in (instruction, *operands, *inside))
     return all(leaf.element_count <= 1 for shape in shapes for leaf in leaves(shape))
 
 

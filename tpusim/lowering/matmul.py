@@ -15,6 +15,7 @@ import msgspec
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.program.work import Matmul, Work
+from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip, Mxu
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 PASSES = {"default": 1, "high": 3, "highest": 6}
 """bf16 passes that emulate a more precise product (JAX documentation, matrix multiplication precision)."""
+
+_BF16_BITS = 16
 
 _SUBLANES = 8
 """Rows come in registers of this many sublanes."""
@@ -75,8 +78,8 @@ def convolution_product(instruction: Instruction, lhs: ArrayShape, rhs: ArraySha
         depth=rhs.dimensions[labels.rhs.index("i")],
         columns=rhs.dimensions[labels.rhs.index("o")],
         groups=groups,
-        operand_type=rhs.dtype.name,
-        passes=precision_passes(instruction),
+        operand_type=_wider(lhs, rhs).dtype.name,
+        passes=precision_passes(instruction, lhs, rhs),
     )
 
 
@@ -95,7 +98,9 @@ def dot_product(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> P
     depth = prod(lhs.dimensions[d] for d in contracting)
     # An empty dimension makes an empty product here, not a division by zero.
     rows = lhs.element_count // max(1, batches * depth)
-    columns = rhs.element_count // max(1, batches * depth)
+    # Of a ragged dot's right-hand matrices each row meets only the one of its group.
+    choices = prod(rhs.dimensions[d] for d in instruction.attributes.get("rhs_group_dims", ()))
+    columns = rhs.element_count // max(1, batches * depth * choices)
     return Product(
         batch=rows,
         positions=batches,
@@ -105,13 +110,21 @@ def dot_product(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> P
         depth=depth,
         columns=columns,
         groups=1,
-        operand_type=rhs.dtype.name,
-        passes=precision_passes(instruction),
+        operand_type=_wider(lhs, rhs).dtype.name,
+        passes=precision_passes(instruction, lhs, rhs),
     )
 
 
-def precision_passes(instruction: Instruction) -> int:
-    """Return the bf16 passes that the instruction's ``operand_precision`` asks for."""
+def _wider(lhs: ArrayShape, rhs: ArrayShape) -> ArrayShape:
+    """Return the operand of more bits: the array works at its rate."""
+    return lhs if lhs.dtype.bits > rhs.dtype.bits else rhs
+
+
+def precision_passes(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> int:
+    """Return the bf16 passes that the instruction's ``operand_precision`` asks for; narrow operands need only one."""
+    # bf16 and what is narrower have no lower-order part that a further pass could multiply.
+    if _wider(lhs, rhs).dtype.bits <= _BF16_BITS:
+        return 1
     # A pass multiplies one piece of each side: the side that asks for more pieces decides.
     asked = instruction.attributes.get("operand_precision", ())
     return max((PASSES.get(word, 1) for word in asked), default=1)
@@ -213,8 +226,7 @@ def packed_depth_tiles(depth: int, taps: float, array_rows: int) -> float:
 
 def operands_per_lane(operand_type: str) -> int:
     """Return how many operands of a type share a 32-bit lane."""
-    bits = {"bf16": 16, "f16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4}
-    return 32 // (8 if operand_type.startswith("f8") else bits.get(operand_type, 32))
+    return max(1, 32 // DTYPES[operand_type].bits)
 
 
 def _register_elements(chip: Chip) -> int:

@@ -50,6 +50,7 @@ def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS)
         # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.
         argument_bytes=sum(device_bytes(parameter.shape) for parameter in module.entry.parameters),
         output_bytes=device_bytes(module.entry.root.shape) + table_bytes(module.entry.root.shape, chip),
+        alias_bytes=alias_bytes(module),
         device_count=scope.device_count,
         unsupported=tuple(notes.estimates.values()),
         warnings=tuple(notes.warnings),
@@ -59,6 +60,20 @@ def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS)
 def device_bytes(shape: Shape) -> int:
     """Return the physical bytes of a shape's arrays, those in host memory left out."""
     return sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) != "host")
+
+
+def alias_bytes(module: Module) -> int:
+    """Return the physical bytes of the results that ``input_output_alias`` writes over arguments."""
+    total = 0
+    for alias in module.attributes.get("input_output_alias", ()):
+        shape = module.entry.root.shape
+        for index in alias.output_index:
+            # An index that leads nowhere is for the verifier to report.
+            if not isinstance(shape, TupleShape) or index >= len(shape.elements):
+                return total
+            shape = shape.elements[index]
+        total += physical_bytes(shape)
+    return total
 
 
 def table_bytes(shape: Shape, chip: Chip) -> int:

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.lowering.vector import moved_bytes
 from tpusim.program.work import MEMORY_SPACES, MemorySpace
-from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import ArrayShape, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.shapes.shape import Shape
+    from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import Shape
 
 # The same bytes under another name: who reads through a view reads its operand.
 VIEWS = ("bitcast", "opt-barrier")
@@ -51,10 +52,10 @@ def _reads(module: Module, computation: Computation, instruction: Instruction) -
     for position, name in enumerate(instruction.operands):
         shape = computation[name].shape
         n_bytes, chunk = _read_bytes(module, computation, instruction, position)
-        total = moved_bytes(shape)
+        total = physical_bytes(shape)
         for leaf in leaves(shape):
             # What is read of a tuple is not known array by array: it is shared out by size.
-            share = n_bytes * moved_bytes(leaf) / total if total else 0.0
+            share = n_bytes * physical_bytes(leaf) / total if total else 0.0
             if share:
                 yield Access(name, leaf, share, space_of(leaf), chunk_bytes=chunk)
 
@@ -66,13 +67,27 @@ def _read_bytes(module: Module, computation: Computation, user: Instruction, pos
         inner = module[user.attributes["calls"]]
         return _parameter_bytes(module, inner, inner.parameters[position])
     if user.opcode in PARTIAL_READS and position == 0:
-        n_bytes = float(moved_bytes(user.shape))
+        n_bytes = float(physical_bytes(user.shape))
         # Rows that a gather takes more than once are assumed to be fetched once.
-        return min(n_bytes, moved_bytes(shape)), _run_bytes(user)
+        return min(n_bytes, physical_bytes(shape)), _run_bytes(user)
     if user.opcode in IN_PLACE and position == 0:
         # Whatever the update does not touch stays where it is.
         return 0.0, 0
-    return float(moved_bytes(shape)), 0
+    return float(physical_bytes(shape)), 0
+
+
+def _is_returned(computation: Computation, value: Instruction) -> bool:
+    """Tell whether a computation returns ``value`` as it is."""
+    root = computation.root
+    returned = computation.operands_of(root) if root.opcode == "tuple" else (root,)
+    return any(_behind_views(computation, candidate).name == value.name for candidate in returned)
+
+
+def _behind_views(computation: Computation, value: Instruction) -> Instruction:
+    """Return the instruction whose value ``value`` is a view of."""
+    while value.opcode in VIEWS:
+        value = computation[value.operands[0]]
+    return value
 
 
 def _parameter_bytes(module: Module, computation: Computation, value: Instruction) -> tuple[float, int]:
@@ -84,10 +99,13 @@ def _parameter_bytes(module: Module, computation: Computation, value: Instructio
                 continue
             if user.opcode in VIEWS:
                 n_bytes, run = _parameter_bytes(module, computation, user)
+            elif user.opcode in IN_PLACE and position == 0 and not _is_returned(computation, user):
+                # An update that is used inside the fusion is not written over its operand, but computed with.
+                n_bytes, run = float(physical_bytes(value.shape)), 0
             else:
                 n_bytes, run = _read_bytes(module, computation, user, position)
             total, chunk = total + n_bytes, max(chunk, run)
-    full = moved_bytes(value.shape)
+    full = physical_bytes(value.shape)
     # What a computation returns is used by its caller, as a whole for all that can be seen here.
     return (float(full), 0) if total >= full or value.name == computation.root_name else (total, chunk)
 
@@ -98,7 +116,7 @@ def _run_bytes(reader: Instruction) -> int:
     assert isinstance(shape, ArrayShape)
     if reader.opcode != "gather":
         # A slice consists of whole tiles, 512 B and more: all that a DMA engine needs (ISCA 2021, TPUv4i).
-        return moved_bytes(shape)
+        return physical_bytes(shape)
     row = 1
     for size in reader.attributes["slice_sizes"]:
         row *= size
@@ -113,19 +131,23 @@ def _writes(module: Module, computation: Computation, instruction: Instruction) 
             yield Access(instruction.name, leaf, n_bytes, space_of(leaf), is_output=True)
 
 
-def _written(module: Module, computation: Computation, instruction: Instruction) -> list[float]:
-    """Return the bytes written to each leaf of a result, in order."""
-    if instruction.opcode == "fusion":
-        inner = module[instruction.attributes["calls"]]
-        return _written(module, inner, inner.root)
-    if instruction.opcode == "tuple" and isinstance(instruction.shape, TupleShape):
-        return [n for operand in computation.operands_of(instruction) for n in _written(module, computation, operand)]
-    if instruction.opcode in (*VIEWS, "copy", "convert") and instruction.operands:
-        source = _written(module, computation, computation[instruction.operands[0]])
-        whole = [float(moved_bytes(leaf)) for leaf in leaves(instruction.shape)]
-        # A view of an update in place writes what the update writes, in the width of the view.
-        return [min(pair) for pair in zip(source, whole, strict=True)] if len(source) == len(whole) else whole
-    if instruction.opcode in IN_PLACE:
-        update = computation[instruction.operands[1 if instruction.opcode == "dynamic-update-slice" else -1]]
-        return [float(min(moved_bytes(update.shape), moved_bytes(leaf))) for leaf in leaves(instruction.shape)]
-    return [float(moved_bytes(leaf)) for leaf in leaves(instruction.shape)]
+def _written(module: Module, computation: Computation, value: Instruction, is_fused: bool = False) -> list[float]:
+    """Return the bytes written to each leaf of a value that leaves its kernel, in order."""
+    if value.opcode == "fusion":
+        inner = module[value.attributes["calls"]]
+        return _written(module, inner, inner.root, is_fused=True)
+    if value.opcode == "tuple":
+        parts = (_written(module, computation, operand, is_fused) for operand in computation.operands_of(value))
+        return [n_bytes for part in parts for n_bytes in part]
+    whole = [float(physical_bytes(leaf)) for leaf in leaves(value.shape)]
+    if value.opcode in VIEWS:
+        source = _written(module, computation, computation[value.operands[0]], is_fused)
+        # A view of an update in place writes what the update writes.
+        return source if len(source) == len(whole) else whole
+    if value.opcode in IN_PLACE:
+        target = _behind_views(computation, computation[value.operands[0]])
+        # What the fusion makes itself has no buffer yet to be updated in.
+        if not is_fused or target.opcode == "parameter":
+            update = computation[value.operands[1 if value.opcode == "dynamic-update-slice" else -1]]
+            return [min(n_bytes, float(physical_bytes(update.shape))) for n_bytes in whole]
+    return whole

@@ -206,7 +206,8 @@ def _step_values(scope: Scope, loop: Instruction) -> dict[int, Affine]:
         root = body[root.operands[0]]
     if root.opcode != "tuple":
         return {}
-    found = ((i, _value(scope, body, name, {})) for i, name in enumerate(root.operands))
+    known: Environment = {}
+    found = ((i, _value(scope, body, name, known)) for i, name in enumerate(root.operands))
     return {i: value for i, value in found if value is not None}
 
 
@@ -219,10 +220,14 @@ def _value(
     if depth > _DEPTH:
         return None
     where, made, known = _through_fusion(scope, computation, computation[name], environment)
-    if made.name in known:
-        return known[made.name]
     evaluate = _EVALUATE.get(made.opcode)
-    return evaluate(scope, where, made, known, depth + 1) if evaluate else None
+    if made.name in known:
+        value = known[made.name]
+    else:
+        value = evaluate(scope, where, made, known, depth + 1) if evaluate else None
+    # Remembered, since a chain of values that are each used twice would else take twice as long per link.
+    environment[name] = value
+    return value
 
 
 def _constant(scope: Scope, where: Computation, made: Instruction, known: Environment, depth: int) -> Affine | None:

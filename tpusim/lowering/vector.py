@@ -11,7 +11,7 @@ from math import ceil, log2, prod
 from typing import TYPE_CHECKING
 
 from tpusim.program.work import Work
-from tpusim.shapes.address import padded_element_count, physical_bytes
+from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
 
 if TYPE_CHECKING:
@@ -197,8 +197,11 @@ def _select_and_scatter(site: Site, instruction: Instruction) -> Work:
 @work_rule("copy", "transpose", "reshape", "dynamic-reshape")
 def _relayout(site: Site, instruction: Instruction) -> Work:
     """Nothing if elements keep their place in registers, else shuffles within them."""
-    source, target = site.operand_shape(instruction, 0), instruction.shape
-    assert isinstance(target, ArrayShape)
+    target = instruction.shape
+    if not isinstance(target, ArrayShape):
+        # A copied tuple is a few addresses.
+        return Work()
+    source = site.operand_shape(instruction, 0)
     permutation = instruction.attributes.get("dimensions", tuple(range(target.rank)))
     move = _move_kind(instruction.opcode, source, target, permutation)
     return times(site.chip.vector_ops.moves[move], registers(target, site.chip)) if move else Work()
@@ -365,12 +368,6 @@ def _repack(site: Site, instruction: Instruction) -> Work:
     return Work(valu=2.0 * registers(site.operand_shape(instruction, 0), site.chip))
 
 
-def moved_bytes(shape: Shape) -> int:
-    """Return the physical bytes of a shape, all leaves together."""
-    return sum(physical_bytes(leaf) for leaf in leaves(shape))
-
-
-# A TPU has no 64-bit integers: the X64 targets cut them into words and join them again.
 CUSTOM_WORK: dict[str, WorkRule] = {
     "Cholesky": _solver,
     "InvertDiagBlocksLowerTriangular": _solver,

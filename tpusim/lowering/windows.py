@@ -111,7 +111,7 @@ def _role_orders(count: int) -> list[tuple[str, ...]]:
 def _loops(bounds: tuple[int, ...], roles: tuple[str, ...]) -> tuple[Loop, ...]:
     """Pair trips with what they touch; loops beyond the known roles touch everything."""
     padded = (*roles, *["shared"] * (len(bounds) - len(roles)))
-    return tuple(Loop(trips, _TOUCHES[role]) for trips, role in zip(bounds, padded, strict=False))
+    return tuple(Loop(max(1, trips), _TOUCHES[role]) for trips, role in zip(bounds, padded, strict=False))
 
 
 def _splits(shape: ArrayShape, bounds: tuple[int, ...]) -> int:
@@ -123,7 +123,7 @@ def _mismatch(loops: tuple[Loop, ...], splits: dict[str, int]) -> float:
     """Return how far a nest is from cutting each array into as many blocks as its bounds do."""
     nest = Nest(loops, {})
     # Relative errors, so that an array of two blocks counts as much as one of a thousand.
-    return sum(abs(nest.distinct(array) - count) / count for array, count in splits.items())
+    return sum(abs(nest.distinct(array) - count) / max(1, count) for array, count in splits.items())
 
 
 def _block_share(nest: Nest, array: str, shape: ArrayShape, bounds: tuple[int, ...]) -> float:

@@ -150,16 +150,16 @@ class Core:
         self.row = row
         self.current = ""
         self.ended_ps = 0
+        # One table for all computations: a loop may end what was started before it.
+        self._started: dict[str, tuple[simpy.Event, str]] = {}
 
     def run(self, steps: tuple[AnyStep, ...]) -> Activity:
         """Issue ``steps`` in order; asynchronous ones are started, and looked for when somebody needs them."""
-        # One table per computation, as names are unique in one only.
-        started: dict[str, simpy.Event] = {}
         for step in steps:
             self.current = step.name
             if step.needs:
-                yield from self._wait(step, started)
-            yield from _RUN[type(step)](self, step, started)
+                yield from self._wait(step)
+            yield from _RUN[type(step)](self, step)
         self.ended_ps = self.now_ps
 
     @property
@@ -171,20 +171,26 @@ class Core:
         """Record that ``step`` held this core from ``start_ps`` until now."""
         self.device.recorder.add(step, self.row, start_ps, self.now_ps, **details)
 
-    def _wait(self, step: AnyStep, started: dict[str, simpy.Event]) -> Activity:
+    def start(self, step: AnyStep, activity: Activity, what: str) -> None:
+        """Start something beside the core under the name of its step; ``what`` is how a wait for it is called."""
+        self._started[step.name] = (self.device.launch(activity), what)
+
+    def _wait(self, step: AnyStep) -> Activity:
         """Wait until all that ``step`` needs has ended, and record the time lost."""
-        start_ps = self.now_ps
+        start_ps, reason = self.now_ps, ""
         for name in step.needs:
-            if name not in started:
+            if name not in self._started:
                 raise SimulationError(f"{step.name!r} waits for {name!r}, which has not been started")
-            if not started[name].processed:
-                yield started[name]
+            ended, what = self._started[name]
+            reason = f"waiting for {what}"
+            if not ended.processed:
+                yield ended
         # A wait of the text is shown even if it was none: readers look for each of their instructions.
         if self.now_ps > start_ps or isinstance(step, Wait):
-            self.record(step, start_ps, bound_by="waiting for a copy")
+            self.record(step, start_ps, bound_by=reason)
 
 
-def _run_kernel(core: Core, kernel: Kernel, started: dict[str, simpy.Event]) -> Activity:
+def _run_kernel(core: Core, kernel: Kernel) -> Activity:
     """Play one kernel: first blocks in, tiles under traffic, last block out."""
     start_ps = core.now_ps
     time = core.device.time_of(kernel)
@@ -198,6 +204,7 @@ def _run_kernel(core: Core, kernel: Kernel, started: dict[str, simpy.Event]) -> 
         kernel,
         start_ps,
         bound_by=max(parts, key=lambda part: parts[part]),
+        is_kernel=not kernel.scalar,
         flops=kernel.flops,
         flops_type=kernel.flops_type,
         hbm_bytes=kernel.hbm_bytes,
@@ -251,15 +258,15 @@ def _memory_ps(core: Core, time: KernelTime) -> dict[str, int]:
     return {space: bytes_to_ps(totals[space], peak) for space, peak in peaks.items() if peak}
 
 
-def _run_wait(core: Core, step: Wait, started: dict[str, simpy.Event]) -> Activity:
+def _run_wait(core: Core, step: Wait) -> Activity:
     """Nothing is left to do once what the step needs has ended."""
     return
     yield
 
 
-def _run_copy(core: Core, copy: Copy, started: dict[str, simpy.Event]) -> Activity:
+def _run_copy(core: Core, copy: Copy) -> Activity:
     """Start a copy beside the core."""
-    started[copy.name] = core.device.launch(_copy(core, copy))
+    core.start(copy, _copy(core, copy), "a copy")
     return
     yield
 
@@ -295,10 +302,10 @@ def copy_loads(copy: Copy, n_bytes: float) -> list[tuple[str, float]]:
 _FAR_MEMORIES = ("hbm", "cmem", "host_in", "host_out")
 
 
-def _run_collective(core: Core, step: Collective, started: dict[str, simpy.Event]) -> Activity:
+def _run_collective(core: Core, step: Collective) -> Activity:
     """Run a collective on the core, or start it beside the core."""
     if step.is_async:
-        started[step.name] = core.device.launch(_communicate(core, step, "ici"))
+        core.start(step, _communicate(core, step, "ici"), "a collective")
         return
     yield from _communicate(core, step, core.row)
 
@@ -330,10 +337,10 @@ def _communicate(core: Core, step: Collective, row: str) -> Activity:
     )
 
 
-def _run_host(core: Core, step: HostTransfer, started: dict[str, simpy.Event]) -> Activity:
+def _run_host(core: Core, step: HostTransfer) -> Activity:
     """Move bytes over the link to the host."""
     if step.is_async:
-        started[step.name] = core.device.launch(_host_transfer(core, step, "host"))
+        core.start(step, _host_transfer(core, step, "host"), "the host")
         return
     yield from _host_transfer(core, step, core.row)
 
@@ -350,9 +357,9 @@ def _host_transfer(core: Core, step: HostTransfer, row: str) -> Activity:
     core.device.recorder.add(step, row, start_ps, core.now_ps, bound_by="host", units={way: busy_ps})
 
 
-def _run_channel(core: Core, step: ChannelTransfer, started: dict[str, simpy.Event]) -> Activity:
+def _run_channel(core: Core, step: ChannelTransfer) -> Activity:
     """Start a send or a receive; its partner is taken to be ready."""
-    started[step.name] = core.device.launch(_channel(core, step))
+    core.start(step, _channel(core, step), "a channel")
     return
     yield
 
@@ -366,7 +373,7 @@ def _channel(core: Core, step: ChannelTransfer) -> Activity:
     core.device.recorder.add(step, "ici", start_ps, core.now_ps, bound_by="ICI")
 
 
-def _run_loop(core: Core, loop: Loop, started: dict[str, simpy.Event]) -> Activity:
+def _run_loop(core: Core, loop: Loop) -> Activity:
     """Run trips until one repeats the one before it exactly, then let the clock jump over the rest.
 
     A trip repeats if nothing was under way beside the core when it began and when it ended: then nothing tells the next
@@ -396,7 +403,7 @@ def _one_trip(core: Core, loop: Loop) -> Activity:
     yield from core.run(loop.body)
 
 
-def _run_branch(core: Core, branch: Branch, started: dict[str, simpy.Event]) -> Activity:
+def _run_branch(core: Core, branch: Branch) -> Activity:
     """Run the branch that is taken."""
     start_ps = core.now_ps
     yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
@@ -405,17 +412,17 @@ def _run_branch(core: Core, branch: Branch, started: dict[str, simpy.Event]) -> 
         yield from core.run(branch.branches[branch.taken])
 
 
-def _run_call(core: Core, call: Call, started: dict[str, simpy.Event]) -> Activity:
+def _run_call(core: Core, call: Call) -> Activity:
     """Run a called computation here, or beside the core on the sparse cores."""
     if call.is_async:
         # At the costs of this core: how long a sparse core takes for a kernel is published nowhere.
         neighbour = Core(core.device, SPARSECORE)
-        started[call.name] = core.device.launch(neighbour.run(call.body))
+        core.start(call, neighbour.run(call.body), "a call")
         return
     yield from core.run(call.body)
 
 
-_RUN: dict[type, Callable[[Core, Any, dict[str, simpy.Event]], Activity]] = {
+_RUN: dict[type, Callable[[Core, Any], Activity]] = {
     Kernel: _run_kernel,
     Wait: _run_wait,
     Copy: _run_copy,

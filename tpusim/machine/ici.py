@@ -48,21 +48,32 @@ def plan_collective(step: Collective, ici: Ici, topology: Topology | None = None
     """Return what a collective asks of the links; without ``topology`` its group is as compact as the torus allows."""
     if step.group_size <= 1:
         return Sending(0, 0.0, 1)
-    axes = ring_dimensions(step, ici, topology)
-    side = ceil(step.group_size ** (1 / axes))
-    hops = max(1, _ROUNDS.get(step.kind, 1) * axes * (side // 2))
+    sides = group_sides(step, ici, topology)
+    longest = max(sides)
+    hops = max(1, _ROUNDS.get(step.kind, 1) * sum(side // 2 for side in sides))
     return Sending(
         hops_ps=hops * seconds_to_ps(ici.hop_latency_seconds),
-        sent_bytes=step.n_bytes * _VOLUME[step.kind](step.group_size, axes, side),
-        # A ring is run in both directions at once, on every axis; a permute knows one target and one way.
-        ways=1 if step.kind == "collective-permute" else min(ici.links, 2 * axes),
+        sent_bytes=step.n_bytes * _VOLUME[step.kind](step.group_size, len(sides), longest),
+        ways=1 if step.kind == "collective-permute" else sum(links_along(side, ici) for side in sides),
     )
 
 
-def ring_dimensions(step: Collective, ici: Ici, topology: Topology | None) -> int:
-    """Return along how many axes a group's rings run: those of the slice if all its devices take part."""
-    # Two chips span one axis, four span two: a group has no more axes than halvings.
-    compact = min(ici.dimensions, int(log2(step.group_size)))
-    if topology is not None and step.group_count == 1:
-        return max(1, min(compact, topology.extended_axes))
-    return max(1, compact)
+def group_sides(step: Collective, ici: Ici, topology: Topology | None) -> tuple[int, ...]:
+    """Return how many chips a group has along each axis: those of the slice if all its devices take part."""
+    if topology is not None and step.group_count == 1 and topology.extended_axes:
+        return tuple(size for size in topology.sizes if size > 1)
+    axes = max(1, min(ici.dimensions, int(log2(step.group_size))))
+    return (ceil(step.group_size ** (1 / axes)),) * axes
+
+
+def links_along(side: int, ici: Ici) -> int:
+    """Return how many links a chip sends on along an axis: both ways round a ring, one where the axis does not wrap."""
+    return 2 if side > 2 and _WRAPS[ici.wrap](side) else 1
+
+
+# When an axis of so many chips closes to a ring: see ``Ici.wrap``.
+_WRAPS: dict[str, Callable[[int], bool]] = {
+    "always": lambda side: True,
+    "cube4": lambda side: side % 4 == 0,
+    "length16": lambda side: side == 16,
+}

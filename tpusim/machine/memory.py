@@ -53,11 +53,6 @@ class SharedMemory:
         self._reschedule()
         return done
 
-    def signature(self) -> tuple[tuple[str, int], ...]:
-        """Return what distinguishes this memory's state from another's: the flows and their bytes to go."""
-        self._advance()
-        return tuple((flow.name, round(flow.remaining_bytes)) for flow in self.flows)
-
     def _advance(self) -> None:
         """Bring the remaining bytes of all flows up to now."""
         now_ps = int(self._env.now)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpusim.errors import UnsupportedError
-from tpusim.numerics.registry import array_shape, computes, element_type
+from tpusim.numerics.registry import computes, element_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,6 +61,8 @@ def reshaped_sizes(sizes: Sequence[int], source: ArrayShape, target: ArrayShape)
     Raises UnsupportedError where one group of dimensions that are reshaped together would have two dynamic ones.
     """
     result = list(target.dimensions)
+    if 0 in result:
+        return target.dimensions
     for old, new in _groups(source.dimensions, target.dimensions):
         dynamic = [number for number in new if target.dynamic[number]]
         if len(dynamic) > 1:
@@ -98,8 +100,3 @@ def _resized(array: Any, sizes: Sequence[int]) -> Any:
     kept = tuple(slice(min(size, old)) for size, old in zip(sizes, array.shape, strict=True))
     result[kept] = array[kept]
     return result
-
-
-def is_dynamic(instruction: Instruction) -> bool:
-    """Tell whether the array that an instruction returns has a dynamic dimension."""
-    return any(array_shape(instruction.shape).dynamic)

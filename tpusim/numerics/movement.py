@@ -124,11 +124,10 @@ def bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     Most bitcasts of compiled programs only rename dimensions; these move nothing.
     """
     source, target = array_shape(site.operand(instruction, 0).shape), array_shape(instruction.shape)
-    array = operands[0].view(numpy_dtype(source.dtype))
     if not same_order(source, target):
-        return unpack(pack(array, source), target)
+        return unpack(pack(operands[0], source), target)
     back = np.argsort(target.actual_layout.minor_to_major[::-1])
-    in_order = array.transpose(source.actual_layout.minor_to_major[::-1])
+    in_order = operands[0].transpose(source.actual_layout.minor_to_major[::-1])
     moved = in_order.reshape(physical_order_sizes(target)).transpose(back)
     wanted = numpy_dtype(target.dtype)
     return moved if moved.dtype == wanted else np.ascontiguousarray(moved).view(wanted).reshape(target.dimensions)

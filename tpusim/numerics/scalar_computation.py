@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpusim.errors import SimulationError
+from tpusim.ir.module import Computation
 from tpusim.numerics.evaluate import rule_of, run_computation
 from tpusim.numerics.registry import element_type
 from tpusim.numerics.relayout import numpy_dtype
@@ -75,6 +76,17 @@ def lifted_list(site: Site, name: str, arrays: Sequence[Any]) -> list[Any]:
     """Return ``apply_lifted`` as a list, with one array if the computation returns no tuple."""
     value = apply_lifted(site, name, arrays)
     return list(value) if isinstance(value, tuple) else [value]
+
+
+def lifted_part(site: Site, name: str, part: str, arrays: Sequence[Any]) -> Any:
+    """Return the value of one instruction of a scalar computation, named ``part``, lifted as in ``apply_lifted``."""
+    whole = site.module[name]
+    needed = {part}
+    for instruction in reversed(whole.instructions):
+        if instruction.name in needed:
+            needed.update(instruction.operands)
+    kept = tuple(instruction for instruction in whole if instruction.name in needed)
+    return _walk(Site(site.module, Computation(name, kept, part), site.settings, site.device), arrays)
 
 
 def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:

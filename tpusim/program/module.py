@@ -9,7 +9,7 @@ import msgspec
 
 from tpusim.errors import ProgramError
 from tpusim.program.buffers import Buffer
-from tpusim.program.steps import AnyStep, Branch, Call, Loop
+from tpusim.program.steps import AnyStep, Branch, Call, Kernel, Loop
 
 FORMAT = "tpusim-program-1"
 
@@ -22,10 +22,11 @@ class Estimate(msgspec.Struct, frozen=True, gc=False):
     how: str
 
 
-class Program(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
     """What the machine runs. ``chip`` is the name of the chip it was lowered for.
 
     ``argument_bytes`` and ``output_bytes`` are physical: tiles padded, a tuple result's table of addresses included.
+    ``alias_bytes`` are those of outputs that are written over arguments.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     buffers: tuple[Buffer, ...] = ()
     argument_bytes: int = 0
     output_bytes: int = 0
+    alias_bytes: int = 0
     device_count: int = 1
     unsupported: tuple[Estimate, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -80,6 +82,38 @@ def load_program(path: str | Path) -> Program:
     Raises ProgramError with the path inside the object if a field is missing, unknown or of the wrong type.
     """
     try:
-        return msgspec.json.decode(Path(path).read_bytes(), type=Program)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        program = msgspec.json.decode(Path(path).read_bytes(), type=Program)
+        verify_program(program)
+    except (msgspec.DecodeError, UnicodeDecodeError, ProgramError) as error:
         raise ProgramError(f"{path}: not a lowered program ({FORMAT}): {error}") from error
+    return program
+
+
+def verify_program(program: Program) -> None:
+    """Raise ProgramError if a program's steps cannot run: a format, count or branch that does not exist."""
+    if program.format != FORMAT:
+        raise ProgramError(f"expected the format {FORMAT!r}, found {program.format!r}")
+    for step in every_step(program.steps):
+        wrong = _wrong_with(step)
+        if wrong:
+            raise ProgramError(f"{step.name!r}: {wrong}")
+
+
+def every_step(steps: tuple[AnyStep, ...]) -> Iterator[AnyStep]:
+    """Yield every step, those of branches that are not taken included."""
+    for step in steps:
+        yield step
+        inner = step.branches if isinstance(step, Branch) else [listed for listed, _ in children(step)]
+        for listed in inner:
+            yield from every_step(listed)
+
+
+def _wrong_with(step: AnyStep) -> str:
+    """Say what keeps a step from running, or return an empty string."""
+    if isinstance(step, Loop) and step.trips < 0:
+        return f"expected trips from 0, found {step.trips}"
+    if isinstance(step, Branch) and not 0 <= step.taken < max(1, len(step.branches)):
+        return f"expected taken to be one of {len(step.branches)} branches, found {step.taken}"
+    if isinstance(step, Kernel) and (step.tiles < 1 or step.cores < 1):
+        return f"expected at least one tile and one core, found {step.tiles} and {step.cores}"
+    return ""

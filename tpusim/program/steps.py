@@ -13,7 +13,7 @@ import msgspec
 from tpusim.program.work import MemorySpace, Stream, Work
 
 
-class Step(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag=True, kw_only=True):
     """Base of all steps.
 
     ``line`` is where the instruction stands in the source text (0: unknown), ``op_name`` and ``source`` what its

@@ -28,6 +28,7 @@ _BUSY_UNITS = {
     "load": "vector load",
     "store": "vector store",
     "cmem": "CMEM",
+    "scalar": "scalar core",
     "ici": "ICI",
     "host_in": "from host",
     "host_out": "to host",
@@ -158,9 +159,8 @@ def _table(*columns: tuple[str, JustifyMethod]) -> Table:
 
 def _group_table(summary: Summary, groups: Sequence[Group], by: str) -> Table:
     """Return the table of the longest groups."""
-    title = {"op": "op", "category": "category", "source": "source"}[by]
     table = _table(
-        (title, "left"),
+        (by, "left"),
         ("time", "right"),
         ("share", "right"),
         ("count", "right"),

@@ -372,6 +372,7 @@ MODULE_KINDS: dict[str, Kind] = {
     "alias_passthrough_params": _BOOLEAN,
     "allow_spmd_sharding_propagation_to_output": _BOOLEAN_OR_BOOLEANS,
     "allow_spmd_sharding_propagation_to_parameters": _BOOLEAN_OR_BOOLEANS,
+    "backend_config": _raw(raw.take_backend_config),
     "buffer_donor": _plain(structured.take_buffer_donors, structured.show_buffer_donors),
     "debug_attributes": _raw(raw.take_debug_attributes),
     "entry_computation_layout": Kind(

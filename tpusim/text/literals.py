@@ -169,7 +169,7 @@ def _take_array(lexer: Lexer, shape: ArrayShape) -> str:
                 depth -= 1
             else:
                 counts[depth - 1] = 0
-                parts.append("{ ")
+                parts.append("{ " + _place_comment(rank, counts, depth))
                 lexer.advance()
         elif lexer.kind == "}" and depth:
             depth -= 1
@@ -182,6 +182,11 @@ def _take_array(lexer: Lexer, shape: ArrayShape) -> str:
             lexer.advance()
         if not depth:
             return "".join(parts)
+
+
+def _place_comment(rank: int, counts: list[int], depth: int) -> str:
+    """Return the comment that XLA prints in the brace at ``depth``: the element's index, from rank 4 on."""
+    return f"/*i{depth - 2}={counts[depth - 2] - 1}*/ " if rank > 3 and depth > 1 else ""
 
 
 def _count_element(lexer: Lexer, shape: ArrayShape, counts: list[int], dimension: int, parts: list[str]) -> None:
@@ -208,8 +213,8 @@ def _take_row(lexer: Lexer, shape: ArrayShape) -> str:
         lexer.jump(match.end())
     else:
         elements = _take_elements(lexer, shape)
-    # XLA's spelling: {1, 2} alone, { 1, 2 } inside another brace, {} if empty.
-    blank = " " if len(shape.dimensions) > 1 and elements else ""
+    # XLA's spelling: {1, 2} alone, { 1, 2 } inside another brace, but {1} there too, and {} if empty.
+    blank = " " if len(shape.dimensions) > 1 and len(elements) > 1 else ""
     return f"{{{blank}{', '.join(elements)}{blank}}}"
 
 

@@ -28,6 +28,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     end_ps: int
     count: int = 1
     bound_by: str = ""
+    is_kernel: bool = False
     flops: float = 0.0
     flops_type: str = "bf16"
     hbm_bytes: float = 0.0
@@ -46,15 +47,6 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     def total_ps(self) -> int:
         """Length of all executions, in picoseconds."""
         return (self.end_ps - self.start_ps) * self.count
-
-
-# Units that only scalar instructions, collectives and transfers keep busy by themselves.
-_NO_KERNEL = frozenset(("scalar", "ici", "host_in", "host_out"))
-
-
-def is_kernel(record: Record) -> bool:
-    """Tell whether a record is the run of a kernel, not of a scalar instruction, a wait or a transfer."""
-    return bool(record.units) and record.row in (CORE, SPARSECORE) and not _NO_KERNEL & record.units.keys()
 
 
 class Repeat(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,65 @@
+"""Windows from what the document's arguments say: sizes, strides, padding by name or by edge, dilations.
+
+Source: XLA, Operation Semantics, and ``MakePadding`` of its client library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias, Union
+
+from tpusim.errors import ProgramError
+from tpusim.ir.attributes import Window, WindowDimension
+
+Padding: TypeAlias = Union[str, Sequence[Sequence[int]]]
+"""``SAME``, ``VALID``, or (low, high) per dimension."""
+
+Counts: TypeAlias = Union[Sequence[int], None]
+"""One number per dimension; None is 1 for each."""
+
+
+def make_window(
+    base_sizes: Sequence[int],
+    window_sizes: Sequence[int],
+    strides: Counts,
+    padding: Padding,
+    dilations: tuple[Counts, Counts] = (None, None),
+    reversal: Sequence[bool] | None = None,
+) -> Window:
+    """Return a window over a base of ``base_sizes``, all in elements; ``dilations`` are those of base and window.
+
+    Raises ProgramError unless every list has one entry per dimension.
+    """
+    rank = len(window_sizes)
+    steps, lhs_dilate, rhs_dilate = (_ones(counts, rank) for counts in (strides, *dilations))
+    reach = [(size - 1) * dilate + 1 if size else 0 for size, dilate in zip(window_sizes, rhs_dilate, strict=False)]
+    base = [(size - 1) * dilate + 1 if size else 0 for size, dilate in zip(base_sizes, lhs_dilate, strict=False)]
+    edges = _edges(padding, base, reach, steps)
+    turned = list(reversal) if reversal is not None else [False] * rank
+    columns = (window_sizes, steps, edges, lhs_dilate, rhs_dilate, turned)
+    if any(len(column) != rank for column in columns):
+        raise ProgramError(f"expected {rank} numbers each for strides, padding, dilations, found {columns[1:]}")
+    rows = zip(*columns, strict=True)
+    return Window(tuple(WindowDimension(n, s, e[0], e[1], ld, rd, t) for n, s, e, ld, rd, t in rows))
+
+
+def _ones(counts: Counts, rank: int) -> list[int]:
+    """Return one number per dimension, 1 where none are given."""
+    return list(counts) if counts is not None and len(counts) else [1] * rank
+
+
+def _edges(padding: Padding, base: Sequence[int], window: Sequence[int], strides: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return (low, high) per dimension, of base and window as the dilations have left them."""
+    if not isinstance(padding, str):
+        return [tuple(edge) for edge in padding]
+    if padding.upper() not in ("SAME", "VALID"):
+        raise ProgramError(f"expected padding SAME, VALID or (low, high) per dimension, found {padding!r}")
+    if padding.upper() == "VALID":
+        return [(0, 0)] * len(window)
+    return [_same(*sizes) for sizes in zip(base, window, strides, strict=False)]
+
+
+def _same(base: int, window: int, stride: int) -> tuple[int, int]:
+    """Return the edges that make ceil(base / stride) windows fit; the odd element goes to the high edge."""
+    total = max((-(-base // stride) - 1) * stride + window - base, 0)
+    return total // 2, total - total // 2

@@ -1,0 +1,173 @@
+"""Questions about shapes that inference rules ask: agreement of types and sizes, and the wider of two types.
+
+Source: XLA, Shapes and layout, and the notes on dynamic dimensions in its operation semantics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from tpusim.shapes.dtype import DTYPES, DType
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, TupleShape, leaves, shape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+PRED: Final = ArrayShape(DTYPES["pred"])
+S32: Final = ArrayShape(DTYPES["s32"])
+U32: Final = ArrayShape(DTYPES["u32"])
+TOKEN: Final = ArrayShape(DTYPES["token"])
+
+_FLOAT_REACH: Final = {
+    "f64": (1024, 53),
+    "f32": (128, 24),
+    "bf16": (128, 8),
+    "f8e8m0fnu": (128, 1),
+    "f16": (16, 11),
+    "f8e5m2": (16, 3),
+    "f8e5m2fnuz": (16, 3),
+    "f8e4m3fn": (9, 4),
+    "f8e4m3": (8, 4),
+    "f8e4m3fnuz": (8, 4),
+    "f8e4m3b11fnuz": (5, 4),
+    "f8e3m4": (4, 5),
+    "f4e2m1fn": (3, 2),
+}
+"""Of each float type: the exponent of two that overflows, and the bits of the significand, the hidden one included."""
+
+
+def is_array(shape: Shape) -> TypeGuard[ArrayShape]:
+    """Whether a shape is an array that holds data: no tuple, buffer, token or opaque value."""
+    return isinstance(shape, ArrayShape) and shape.dtype.bits > 0
+
+
+def is_scalar(shape: Shape) -> TypeGuard[ArrayShape]:
+    """Whether a shape is an array of rank 0."""
+    return is_array(shape) and not shape.dimensions
+
+
+def is_token(shape: Shape) -> bool:
+    """Whether a shape is ``token[]``."""
+    return isinstance(shape, ArrayShape) and shape.dtype.kind == "token"
+
+
+def plain(shape: Shape) -> str:
+    """Return the notation of a shape without layouts, as messages show it."""
+    return shape_text(shape, layout=False)
+
+
+def dynamic_flags(shape: ArrayShape) -> tuple[bool, ...]:
+    """Return for each dimension whether it is dynamic."""
+    return shape.dynamic or (False,) * len(shape.dimensions)
+
+
+def is_unbounded(shape: Shape) -> bool:
+    """Whether any dimension anywhere in the shape is ``?``."""
+    return any(UNBOUNDED in array.dimensions for array in leaves(shape))
+
+
+def make_array(dtype: DType, sizes: Iterable[int], dynamic: Iterable[bool] = ()) -> ArrayShape:
+    """Return an array with no layout; no dynamic dimension at all is ``()``, as everywhere."""
+    flags = tuple(dynamic)
+    return ArrayShape(dtype, tuple(sizes), flags if any(flags) else ())
+
+
+def retyped(shape: ArrayShape, dtype: DType) -> ArrayShape:
+    """Return the shape with another element type; the layout stays."""
+    return shape if shape.dtype is dtype else ArrayShape(dtype, shape.dimensions, shape.dynamic, shape.layout)
+
+
+def resized(shape: ArrayShape, dimension: int, size: int, dynamic: bool) -> ArrayShape:
+    """Return the shape with another size in one dimension, and no layout."""
+    sizes, flags = list(shape.dimensions), list(dynamic_flags(shape))
+    sizes[dimension], flags[dimension] = size, dynamic
+    return make_array(shape.dtype, sizes, flags)
+
+
+def one_or_tuple(shapes: Sequence[Shape]) -> Shape:
+    """Return the only shape, or a tuple of several: what a variadic operation gives."""
+    return shapes[0] if len(shapes) == 1 else TupleShape(tuple(shapes))
+
+
+def parts(shape: Shape) -> tuple[Shape, ...]:
+    """Return the elements of a tuple; anything else is the only element of itself."""
+    return shape.elements if isinstance(shape, TupleShape) else (shape,)
+
+
+def sizes_agree(one: int, other: int) -> bool:
+    """Whether two sizes are equal, or may be because one is not known."""
+    return one == other or UNBOUNDED in (one, other)
+
+
+def dimensions_agree(one: ArrayShape, other: ArrayShape) -> bool:
+    """Whether two arrays have sizes that are, or may be, equal."""
+    if one.dimensions == other.dimensions:
+        return True
+    return one.rank == other.rank and all(map(sizes_agree, one.dimensions, other.dimensions))
+
+
+def types_agree(one: DType, other: DType) -> bool:
+    """Whether two element types are equal up to floating-point precision."""
+    return one is other or one == other or (one.is_float and other.is_float)
+
+
+def compatible(one: Shape, other: Shape) -> bool:
+    """Whether two shapes agree in everything but layout and in which dimensions are only bounds."""
+    if one is other:
+        return True
+    if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
+        return one.dimensions == other.dimensions and one.dtype == other.dtype
+    if isinstance(one, TupleShape) and isinstance(other, TupleShape):
+        same = len(one.elements) == len(other.elements)
+        return same and all(map(compatible, one.elements, other.elements))
+    return isinstance(one, BufferShape) and isinstance(other, BufferShape) and compatible(one.element, other.element)
+
+
+def alike(one: Shape, other: Shape) -> bool:
+    """Whether two shapes are compatible up to the precision of their floats."""
+    if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
+        return one.dimensions == other.dimensions and types_agree(one.dtype, other.dtype)
+    if isinstance(one, TupleShape) and isinstance(other, TupleShape):
+        return len(one.elements) == len(other.elements) and all(map(alike, one.elements, other.elements))
+    return compatible(one, other)
+
+
+def is_prefix(short: Shape, whole: Shape) -> bool:
+    """Whether a shape is another one of which elements of tuples, from some element on, may be missing."""
+    if compatible(short, whole):
+        return True
+    if not isinstance(short, TupleShape) or not short.elements:
+        return isinstance(short, TupleShape)
+    if not isinstance(whole, TupleShape) or len(short.elements) > len(whole.elements):
+        return False
+    return all(is_prefix(a, b) for a, b in zip(short.elements, whole.elements, strict=False))
+
+
+def wider(one: DType, other: DType) -> DType:
+    """Return the type of the two that holds more: complex, then range, then precision, then bits, then sign."""
+    return one if one is other or _reach(one) >= _reach(other) else other
+
+
+def _reach(dtype: DType) -> tuple[bool, int, int, int, bool]:
+    """Return what decides which of two types holds more."""
+    exponent, significand = _FLOAT_REACH.get(dtype.name, (-1, -1))
+    return dtype.is_complex, exponent, significand, dtype.bits, dtype.is_signed
+
+
+def subshape(shape: Shape, index: Sequence[int]) -> Shape | None:
+    """Return the part of a shape at an index into nested tuples; None if there is none."""
+    for number in index:
+        if not isinstance(shape, TupleShape) or not 0 <= number < len(shape.elements):
+            return None
+        shape = shape.elements[number]
+    return shape
+
+
+def dilated(size: int, factor: int) -> int:
+    """Return the size of ``size`` elements with ``factor - 1`` holes between neighbours; none stays none."""
+    return 0 if size == 0 else (size - 1) * factor + 1
+
+
+def positions(size: int, window: int, stride: int) -> int:
+    """Return how many places a window of ``window`` elements has in ``size`` of them."""
+    return 0 if size == 0 or window > size else (size - window) // stride + 1

@@ -1,0 +1,136 @@
+"""What order a comparator states: read from its instructions, so that sorting can go by keys.
+
+Most comparators say "key of the left element < key of the right one", where both keys are the same expression, or
+chain several of these for ties. JAX's canonicalise floats and compare in total order; the TPU compiler's turn floats
+into integers and break ties by position. All of these are found here; any other comparator is called as it stands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tpusim.ir.ops import COMMON_ATTRIBUTES
+
+if TYPE_CHECKING:
+    from tpusim.ir.module import Computation, Instruction
+
+_ASCENDING = {"LT": True, "LE": True, "GT": False, "GE": False}
+
+
+class Key(NamedTuple):
+    """One key of an order: the instruction that computes it from the left elements, its direction, and how it compares.
+
+    ``is_total`` means that floats compare by their bits.
+    """
+
+    name: str
+    is_ascending: bool
+    is_total: bool
+
+
+def order_of(computation: Computation) -> list[Key] | None:
+    """Return the keys by which a comparator orders elements, the first one counting most; None if it is another one."""
+    return _order(computation, computation.root)
+
+
+def _order(computation: Computation, root: Instruction) -> list[Key] | None:
+    """Return the keys of an expression that says whether left comes before right."""
+    if root.opcode == "compare":
+        return _single_key(computation, root)
+    if root.opcode == "select":
+        return _order_with_ties(computation, root)
+    if root.opcode == "or":
+        return _lexicographic(computation, root)
+    return None
+
+
+def _single_key(computation: Computation, root: Instruction) -> list[Key] | None:
+    """Return the key of ``key(left) < key(right)``, or of any of its mirror images."""
+    direction = root.attributes["direction"]
+    if direction not in _ASCENDING:
+        return None
+    first, second = computation.operands_of(root)
+    is_total = root.attributes.get("type") == "TOTALORDER"
+    if _mirrored(computation, first, second, 0):
+        return [Key(first.name, _ASCENDING[direction], is_total)]
+    if _mirrored(computation, first, second, 1):
+        return [Key(second.name, not _ASCENDING[direction], is_total)]
+    return None
+
+
+def _order_with_ties(computation: Computation, root: Instruction) -> list[Key] | None:
+    """Return the keys of ``before(a, b) == before(b, a) ? tie : before(a, b)``."""
+    test, tie, before = computation.operands_of(root)
+    if test.opcode != "compare" or test.attributes["direction"] != "EQ":
+        return None
+    orders = [_order(computation, side) for side in computation.operands_of(test)]
+    order, rest = _order(computation, before), _order(computation, tie)
+    if order is None or rest is None or sorted(map(str, orders)) != sorted(map(str, (order, _opposite(order)))):
+        return None
+    return order + rest
+
+
+def _opposite(order: list[Key]) -> list[Key]:
+    """Return the keys of the order the other way round."""
+    return [key._replace(is_ascending=not key.is_ascending) for key in order]
+
+
+def _lexicographic(computation: Computation, root: Instruction) -> list[Key] | None:
+    """Return the keys of ``x(a) < x(b) or (x(a) == x(b) and tie)``, in any order of the operands."""
+    for before, both in _either_way(computation, root):
+        order = _order(computation, before)
+        if order is None or len(order) != 1 or both.opcode != "and":
+            continue
+        for same, tie in _either_way(computation, both):
+            rest = _order(computation, tie)
+            if rest is not None and _is_tie_of(computation, same, order[0]):
+                return order + rest
+    return None
+
+
+def _either_way(computation: Computation, root: Instruction) -> tuple[tuple[Instruction, Instruction], ...]:
+    """Return the two operands of a commutative instruction in both orders."""
+    first, second = computation.operands_of(root)
+    return (first, second), (second, first)
+
+
+def _is_tie_of(computation: Computation, same: Instruction, key: Key) -> bool:
+    """Tell whether an expression says that both elements have the same key."""
+    if same.opcode != "compare" or same.attributes["direction"] != "EQ":
+        return False
+    if key.is_total != (same.attributes.get("type") == "TOTALORDER"):
+        return False
+    wanted = computation[key.name]
+    pairs = _either_way(computation, same)
+    return any(_equal(computation, one, wanted) and _mirrored(computation, one, two, 0) for one, two in pairs)
+
+
+def _mirrored(computation: Computation, first: Instruction, second: Instruction, side: int) -> bool:
+    """Tell whether ``second`` is the expression ``first`` with the other element of every pair.
+
+    ``side`` is that of the elements in ``first``: 0 is left, 1 is right.
+    """
+    return _corresponds(computation, first, second, (side, 1 - side))
+
+
+def _equal(computation: Computation, first: Instruction, second: Instruction) -> bool:
+    """Tell whether two expressions on left elements are the same."""
+    return _corresponds(computation, first, second, (0, 0))
+
+
+def _corresponds(computation: Computation, first: Instruction, second: Instruction, sides: tuple[int, int]) -> bool:
+    """Tell whether two expressions differ only in which element of every pair they take."""
+    if first.opcode == second.opcode == "parameter":
+        numbers = (first.immediate, second.immediate)
+        return any(numbers == (pair + sides[0], pair + sides[1]) for pair in range(0, len(computation.parameters), 2))
+    if (first.opcode, first.immediate, first.shape) != (second.opcode, second.immediate, second.shape):
+        return False
+    if len(first.operands) != len(second.operands) or _meaning(first) != _meaning(second):
+        return False
+    pairs = zip(computation.operands_of(first), computation.operands_of(second), strict=True)
+    return all(_corresponds(computation, one, two, sides) for one, two in pairs)
+
+
+def _meaning(instruction: Instruction) -> dict[str, object]:
+    """Return the attributes that an instruction's value depends on."""
+    return {name: value for name, value in instruction.attributes.items() if name not in COMMON_ATTRIBUTES}

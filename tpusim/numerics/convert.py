@@ -1,0 +1,294 @@
+"""Between element types: convert, bitcast-convert, reduce-precision, stochastic-convert, and the ways into and out of f32.
+
+Floats narrower than 32 bits compute in f32 and are rounded once, to nearest even. bf16 is the upper half of f32, so
+that both ways are integer operations; the tiny types go through a table of their 256 values.
+
+Source: XLA, Operation Semantics, ConvertElementType, BitcastConvertType, ReducePrecision.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from tpusim.numerics.registry import array_shape, computes, element_type
+from tpusim.numerics.scalar_computation import compute_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.site import Site
+
+Array = NDArray[Any]
+Type = np.dtype[Any]
+
+BFLOAT16: Type = np.dtype(ml_dtypes.bfloat16)
+FLOAT32: Type = np.dtype(np.float32)
+
+FLOAT32_MANTISSA_BITS = 23
+
+_WORDS = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_MANTISSA_BITS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
+
+
+def to_float32(array: Array) -> Array:
+    """Return an array of floats of at most 32 bits as f32, exactly; f32 itself comes back as it is."""
+    if array.dtype == FLOAT32:
+        return array
+    if array.dtype == BFLOAT16:
+        wide = np.empty(array.shape, FLOAT32)
+        _widen(flat(array).view(np.uint16), wide.reshape(-1).view(np.uint32))
+        return wide
+    if array.dtype.itemsize == 1:
+        return np.asarray(_values_of_bytes(array.dtype)[array.view(np.uint8)])
+    return array.astype(FLOAT32)
+
+
+def from_float32(array: Array, dtype: Type, out: Array | None = None) -> Array:
+    """Return f32 numbers rounded once, to nearest even, to a float type of at most 32 bits.
+
+    ``out``, if given, is a contiguous array of ``dtype`` that the dimensions of ``array`` broadcast to; it takes the
+    result.
+    """
+    if dtype == FLOAT32 and out is None:
+        return array
+    target = np.empty(array.shape, dtype) if out is None else out
+    if dtype == BFLOAT16:
+        _round(flat(np.broadcast_to(array, target.shape)).view(np.uint32), target.reshape(-1).view(np.uint16))
+    else:
+        target[...] = array.astype(dtype, copy=False)
+    return target
+
+
+def flat(array: Array) -> Array:
+    """Return the elements in one contiguous row; no copy if they lie so."""
+    return np.ascontiguousarray(array).reshape(-1)
+
+
+def word_type(dtype: Type) -> Type:
+    """Return the unsigned integers of the same storage; 16-byte complex numbers, which have none, stay as they are."""
+    return _WORDS.get(dtype.itemsize, dtype)
+
+
+def convert_values(array: Array, dtype: Type) -> Array:
+    """Return an array converted to an element type by XLA's rules.
+
+    Floats to integers are cut towards zero, saturate, and NaN becomes 0; integers among each other keep the low bits;
+    anything but zero is true; rounding is to nearest even, from f64 to narrow floats by way of f32.
+    """
+    if array.dtype == dtype:
+        return array
+    wide = _widened(array)
+    kinds = (wide.dtype.kind, compute_type(dtype).kind)
+    with np.errstate(all="ignore"):
+        return _CONVERSIONS.get(kinds, _cast)(wide, dtype)
+
+
+@computes("convert")
+def convert(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operand in another element type."""
+    return convert_values(operands[0], element_type(instruction))
+
+
+@computes("bitcast-convert")
+def bitcast_convert(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operand's bits as another element type.
+
+    A narrower type adds a last dimension, low bits first; a wider one takes the last dimension away.
+    """
+    operand, dtype = operands[0], element_type(instruction)
+    source_bits = array_shape(site.operand(instruction, 0).shape).dtype.bits
+    target_bits = array_shape(instruction.shape).dtype.bits
+    if source_bits == target_bits:
+        return operand.view(dtype)
+    ratio = max(source_bits, target_bits) // min(source_bits, target_bits)
+    data = _split_bytes(_bytes_of(operand, source_bits), target_bits)
+    dimensions = (*operand.shape, ratio) if target_bits < source_bits else operand.shape[:-1]
+    return data.view(dtype).reshape(dimensions)
+
+
+@computes("reduce-precision")
+def reduce_precision(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operand rounded to fewer exponent and mantissa bits, in its own type.
+
+    Nearest even with a carry into the exponent; too large is infinite, below the smallest normal number is zero.
+    """
+    operand, dtype = operands[0], operands[0].dtype
+    if dtype.name not in _MANTISSA_BITS:
+        return from_float32(_reduced(to_float32(operand), instruction), dtype)
+    return _reduced(operand, instruction)
+
+
+@computes("stochastic-convert")
+def stochastic_convert(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operand rounded away from zero where the random number is below the part that is cut off.
+
+    Random numbers count as fractions of 2 to the power of their width, so that the mean result is the operand.
+    """
+    dtype = element_type(instruction)
+    values, random = operands
+    if compute_type(dtype).kind == "f":
+        return _stochastic_float(to_float32(values), random, dtype)
+    return _stochastic_integer(_widened(values), random, dtype)
+
+
+def _widened(array: Array) -> Array:
+    """Return the array in the type in which its elements are computed."""
+    wanted = compute_type(array.dtype)
+    return to_float32(array) if wanted == FLOAT32 else array.astype(wanted, copy=False)
+
+
+@lru_cache(maxsize=32)
+def _values_of_bytes(dtype: Type) -> Array:
+    """Return what each of the 256 bytes means in a float type of one byte, as f32."""
+    return np.arange(256, dtype=np.uint8).view(dtype).astype(FLOAT32)
+
+
+def _cast(wide: Array, dtype: Type) -> Array:
+    """Convert what has no trap: keep low bits, or round once to f32 or wider and once more to a narrow float."""
+    if compute_type(dtype) == FLOAT32:
+        return from_float32(wide.astype(FLOAT32, copy=False), dtype)
+    return wide.astype(dtype)
+
+
+def _to_truth(wide: Array, dtype: Type) -> Array:
+    """Return what is not zero; NaN is not."""
+    return np.asarray(wide != 0)
+
+
+def _to_integer(wide: Array, dtype: Type) -> Array:
+    """Cut towards zero, saturate at the ends of the type, and make NaN zero."""
+    stored, limits = compute_type(dtype), ml_dtypes.iinfo(dtype)
+    whole = np.empty(wide.shape, stored)
+    low, high = int(limits.min), int(limits.max)
+    # One above the highest is a power of two and therefore a float, which the highest itself need not be.
+    bounds = (wide.dtype.type(low), wide.dtype.type(high + 1))
+    _saturate(flat(wide), whole.reshape(-1), bounds, (stored.type(low), stored.type(high)))
+    return whole.astype(dtype, copy=False)
+
+
+def _from_complex(wide: Array, dtype: Type) -> Array:
+    """Drop the imaginary part."""
+    return convert_values(wide.real, dtype)
+
+
+_CONVERSIONS: dict[tuple[str, str], Callable[[Array, Type], Array]] = {
+    **{(kind, "b"): _to_truth for kind in "iufc"},
+    **{("f", kind): _to_integer for kind in "iu"},
+    **{("c", kind): _from_complex for kind in "iuf"},
+}
+
+
+def _bytes_of(array: Array, bits: int) -> NDArray[np.uint8]:
+    """Return the bytes that elements of ``bits`` fill one after another, narrow ones from the low bits up."""
+    data = flat(array).view(np.uint8)
+    if bits >= 8:
+        return data
+    per_byte = 8 // bits
+    parts = data.reshape(-1, per_byte) & ((1 << bits) - 1)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.bitwise_or.reduce(parts << shifts, axis=1)
+
+
+def _split_bytes(data: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """Return the bytes that hold one element each if elements are narrower, else the bytes themselves."""
+    if bits >= 8:
+        return data
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.asarray((data[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)
+
+
+def _reduced(array: Array, instruction: Instruction) -> Array:
+    """Run ``reduce-precision`` on the bits of f16, bf16, f32 or f64 numbers."""
+    exponent_bits, mantissa_bits = (instruction.attributes[name] for name in ("exponent_bits", "mantissa_bits"))
+    word, kept = word_type(array.dtype), _MANTISSA_BITS[array.dtype.name]
+    width = 8 * word.itemsize - 1
+    bias, reduced_bias = (1 << (width - kept - 1)) - 1, (1 << (exponent_bits - 1)) - 1
+    infinite = ((1 << width) - 1) >> kept << kept
+    largest, smallest = infinite, 0
+    if reduced_bias < bias:
+        largest, smallest = (bias + reduced_bias) << kept | ((1 << kept) - 1), (bias - reduced_bias + 1) << kept
+    numbers = np.array([max(0, kept - mantissa_bits), infinite, largest, smallest, 1 << width], word)
+    reduced = np.empty(array.shape, array.dtype)
+    _reduce(flat(array).view(word), reduced.reshape(-1).view(word), numbers)
+    return reduced
+
+
+def _stochastic_integer(values: Array, random: Array, dtype: Type) -> Array:
+    """Round floats to integers by chance; what is too large saturates and NaN becomes 0."""
+    with np.errstate(all="ignore"):
+        whole = np.trunc(values)
+        share = np.ldexp(np.abs(values - whole).astype(np.float64), 8 * random.dtype.itemsize)
+        # A share of nothing at all, or of an infinity, rounds nowhere.
+        up = random < np.where(np.isfinite(share), share, 0.0)
+        return convert_values(np.where(up, whole + np.copysign(values.dtype.type(1), values), whole), dtype)
+
+
+def _stochastic_float(values: Array, random: Array, dtype: Type) -> Array:
+    """Round f32 to a narrow float by chance, up or down from the mantissa bits that the type has."""
+    cut = FLOAT32_MANTISSA_BITS - int(ml_dtypes.finfo(dtype).nmant)
+    bits = values.view(np.uint32)
+    below = bits >> cut << cut
+    up = np.ldexp(random.astype(np.float64), cut - 8 * random.dtype.itemsize) < bits - below
+    chosen = np.where(up, below + (1 << cut), below).view(FLOAT32)
+    return from_float32(np.where(np.isfinite(values), chosen, values), dtype)
+
+
+@njit(cache=True)
+def _widen(halves: Array, words: Array) -> None:
+    """Make f32 of bf16, both as bits."""
+    for i in range(halves.size):
+        words[i] = np.uint32(halves[i]) << np.uint32(16)
+
+
+@njit(cache=True)
+def _round(words: Array, halves: Array) -> None:
+    """Make bf16 of f32, both as bits: to nearest even, NaN stays NaN."""
+    for i in range(words.size):
+        word = words[i]
+        if (word & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
+            halves[i] = (word >> np.uint32(16)) | np.uint32(0x40)
+        else:
+            halves[i] = (word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+
+
+@njit(cache=True)
+def _saturate(values: Array, whole: Array, bounds: tuple[Any, Any], limits: tuple[Any, Any]) -> None:
+    """Make integers of floats. ``bounds`` are the lowest value and the first one that is too high, as floats."""
+    for i in range(values.size):
+        value = values[i]
+        if value != value:
+            whole[i] = 0
+        elif value >= bounds[1]:
+            whole[i] = limits[1]
+        elif value <= bounds[0]:
+            whole[i] = limits[0]
+        else:
+            whole[i] = value
+
+
+@njit(cache=True)
+def _reduce(words: Array, reduced: Array, numbers: Array) -> None:
+    """Round the bits of floats. ``numbers`` are how many bits go, and the bits of what bounds the result."""
+    cut, infinite, largest, smallest, sign = numbers
+    one = numbers[1] // numbers[1]
+    for i in range(words.size):
+        magnitude = words[i] & (sign - one)
+        if magnitude > infinite:
+            reduced[i] = words[i]
+            continue
+        # Half a unit, less one where the last kept bit is even: a tie goes to the even neighbour.
+        last = (magnitude >> cut) & one
+        bias = ((one << cut) >> one) - one + last if cut else cut
+        magnitude = (magnitude + bias) >> cut << cut
+        if magnitude > largest:
+            magnitude = infinite
+        elif magnitude < smallest:
+            magnitude = cut - cut
+        reduced[i] = magnitude | (words[i] & sign)

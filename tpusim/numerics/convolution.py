@@ -1,0 +1,318 @@
+"""Values of convolutions: by matrix products of patches with the kernel.
+
+Every spatial dimension is looked at by itself. Where each kernel position meets a single output position and the other
+way round it is no window but a batch dimension (or, if all meet the same input, a dimension of the kernel alone); the
+TPU compiler writes the batches of dots that way. Elsewhere output positions fall into phases, one per residue of the
+input's dilation, in each of which an evenly spaced part of the kernel slides over an undilated input.
+
+Source: XLA, Operation Semantics, ConvWithGeneralPadding.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from itertools import product
+from math import gcd, prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
+from tpusim.numerics.precision import Arithmetic, choose_arithmetic, in_passes, matmul, sums_type
+from tpusim.numerics.registry import array_shape, computes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.site import Site
+
+    Array = NDArray[Any]
+
+_MOST_PATCH_ELEMENTS = 1 << 22
+"""Patches of more elements are made and multiplied piece by piece: a 7x7 kernel makes 49 copies of the input."""
+
+
+class Phase(NamedTuple):
+    """Outputs ``first, first + period, ...`` of one dimension and what they meet, in elements of the input.
+
+    Tap ``t`` of ``taps`` (kernel positions) meets, at the phase's output ``j``, input ``start + t*spacing + j*step``.
+    """
+
+    first: int
+    period: int
+    count: int
+    taps: slice
+    n_taps: int
+    start: int
+    spacing: int
+    step: int
+
+    @property
+    def reach(self) -> int:
+        """The inputs from the first that is met to the last."""
+        return (self.n_taps - 1) * self.spacing + (self.count - 1) * self.step + 1
+
+
+class Pairing(NamedTuple):
+    """A dimension in which output ``outputs[n]`` meets only input ``inputs[n]`` with kernel position ``taps[n]``."""
+
+    outputs: tuple[int, ...]
+    inputs: tuple[int, ...]
+    taps: tuple[int, ...]
+
+    @property
+    def is_outer(self) -> bool:
+        """Whether all outputs meet the same input, so that the dimension is the kernel's own."""
+        return len(set(self.inputs)) == 1
+
+
+class Sliding(NamedTuple):
+    """A convolution in order: ``lhs[lead.., batch, spatial.., in]``, ``rhs[lead.., spatial.., in, out]``.
+
+    Its result is ``[lead.., batch, sizes.., out]``; leading dimensions are batches of the whole.
+    """
+
+    lhs: Array
+    rhs: Array
+    windows: tuple[WindowDimension, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def n_lead(self) -> int:
+        """How many dimensions come before the batch of the lhs."""
+        return self.lhs.ndim - len(self.windows) - 2
+
+    def without(self, axis: int, lhs: Array, rhs: Array) -> Sliding:
+        """Return the same without one spatial dimension, which ``lhs`` and ``rhs`` have no longer."""
+        windows = self.windows[:axis] + self.windows[axis + 1 :]
+        return Sliding(lhs, rhs, windows, self.sizes[:axis] + self.sizes[axis + 1 :])
+
+
+@computes("convolution")
+def convolution(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
+    """Return the convolution of operand 0 with the kernel in operand 1, holes and padding counting as zeros."""
+    shapes = [array_shape(site.operand(instruction, position).shape) for position in (0, 1)]
+    arithmetic = choose_arithmetic(site.settings, instruction, shapes[0].dtype, shapes[1].dtype)
+    return in_passes(arithmetic, operands[0], operands[1], partial(convolve, instruction=instruction))
+
+
+def convolve(arithmetic: Arithmetic, lhs: Array, rhs: Array, instruction: Instruction) -> Array:
+    """Return the convolution of two operands of the arithmetic's working type, before its result is rounded."""
+    labels: ConvolutionLabels = instruction.attributes["dim_labels"]
+    windows = instruction.attributes.get("window", Window()).dimensions
+    feature_groups = instruction.attributes.get("feature_group_count", 1)
+    batch_groups = instruction.attributes.get("batch_group_count", 1)
+    spatial = [str(number) for number in range(len(windows))]
+    left = _grouped_lhs(_ordered(lhs, labels.lhs, ["b", *spatial, "f"]), feature_groups, batch_groups)
+    right = _grouped_rhs(_ordered(rhs, labels.rhs, [*spatial, "i", "o"]), windows, feature_groups * batch_groups)
+    sizes = tuple(map(output_size, windows, left.shape[2:-1]))
+    result = np.moveaxis(_slide(arithmetic, Sliding(left, right, windows, sizes)), 0, -2)
+    # The output's features are the groups and, in each, its columns.
+    merged = result.reshape((*result.shape[:-2], result.shape[-2] * result.shape[-1]))
+    return _ordered(merged, "".join(["b", *spatial, "f"]), list(labels.output))
+
+
+def output_size(window: WindowDimension, input_size: int) -> int:
+    """Return the positions of a window over ``input_size`` elements; none where the window hangs over."""
+    dilated = (input_size - 1) * window.lhs_dilate + 1 if input_size else 0
+    padded = dilated + window.pad_low + window.pad_high
+    reach = (window.size - 1) * window.rhs_dilate + 1
+    return 0 if window.size == 0 or padded < reach else (padded - reach) // window.stride + 1
+
+
+def _ordered(array: Array, labels: str, wanted: list[str]) -> Array:
+    """Return a view with the labelled dimensions in the wanted order."""
+    return array.transpose([labels.index(label) for label in wanted])
+
+
+def _grouped_lhs(array: Array, feature_groups: int, batch_groups: int) -> Array:
+    """Return ``[batch, spatial.., features]`` as ``[group, batch, spatial.., features]``."""
+    if batch_groups > 1:
+        return array.reshape((batch_groups, array.shape[0] // batch_groups, *array.shape[1:]))
+    split = array.reshape((*array.shape[:-1], feature_groups, array.shape[-1] // feature_groups))
+    return np.moveaxis(split, -2, 0)
+
+
+def _grouped_rhs(array: Array, windows: tuple[WindowDimension, ...], groups: int) -> Array:
+    """Return ``[spatial.., in, out]`` as ``[group, spatial.., in, out]``, reversed where the windows say so."""
+    straight = np.flip(array, [axis for axis, window in enumerate(windows) if window.reversal])
+    split = straight.reshape((*array.shape[:-1], groups, array.shape[-1] // groups))
+    return np.moveaxis(split, -2, 0)
+
+
+def _slide(arithmetic: Arithmetic, problem: Sliding) -> Array:
+    """Take dimensions that are no windows out of the problem, one after the other, and slide what is left."""
+    input_sizes = problem.lhs.shape[problem.n_lead + 1 : -1]
+    dimensions = list(zip(problem.windows, input_sizes, problem.sizes, strict=True))
+    for axis, dimension in enumerate(dimensions):
+        pairing = find_pairing(*dimension)
+        if pairing is not None:
+            solve = _outer_dimension if pairing.is_outer else _batch_dimension
+            place = problem.n_lead + 1 + axis
+            return _spread(solve(arithmetic, problem, axis, pairing), place, pairing.outputs, problem.sizes[axis])
+    return _in_phases(arithmetic, problem, [find_phases(*dimension) for dimension in dimensions])
+
+
+def _outer_dimension(arithmetic: Arithmetic, problem: Sliding, axis: int, pairing: Pairing) -> Array:
+    """Solve a problem one of whose spatial dimensions only the kernel has: its taps become further columns."""
+    n_lead = problem.n_lead
+    lhs = problem.lhs.take(pairing.inputs[0], n_lead + 1 + axis)
+    rhs = np.moveaxis(_taken(problem.rhs, pairing.taps, n_lead + axis), n_lead + axis, -2)
+    flat = rhs.reshape((*rhs.shape[:-2], rhs.shape[-2] * rhs.shape[-1]))
+    part = _slide(arithmetic, problem.without(axis, lhs, flat))
+    return np.moveaxis(part.reshape((*part.shape[:-1], *rhs.shape[-2:])), -2, n_lead + 1 + axis)
+
+
+def _batch_dimension(arithmetic: Arithmetic, problem: Sliding, axis: int, pairing: Pairing) -> Array:
+    """Solve a problem one of whose spatial dimensions is a batch: it becomes a leading one."""
+    n_lead = problem.n_lead
+    lhs = np.moveaxis(_taken(problem.lhs, pairing.inputs, n_lead + 1 + axis), n_lead + 1 + axis, 0)
+    rhs = np.moveaxis(_taken(problem.rhs, pairing.taps, n_lead + axis), n_lead + axis, 0)
+    return np.moveaxis(_slide(arithmetic, problem.without(axis, lhs, rhs)), 0, n_lead + 1 + axis)
+
+
+def _taken(array: Array, numbers: tuple[int, ...], axis: int) -> Array:
+    """Return the numbered positions of one dimension; all of them in order are the array itself."""
+    return array if numbers == tuple(range(array.shape[axis])) else array.take(numbers, axis)
+
+
+def _spread(part: Array, axis: int, outputs: tuple[int, ...], size: int) -> Array:
+    """Return zeros of ``size`` in one dimension with the parts at the positions ``outputs``."""
+    if outputs == tuple(range(size)):
+        return part
+    whole = np.zeros((*part.shape[:axis], size, *part.shape[axis + 1 :]), part.dtype)
+    whole[(slice(None),) * axis + (list(outputs),)] = part
+    return whole
+
+
+def _in_phases(arithmetic: Arithmetic, problem: Sliding, phases: list[tuple[Phase, ...]]) -> Array:
+    """Return the result of a problem all of whose dimensions are windows, phase by phase."""
+    lead = problem.n_lead
+    dimensions = (*problem.lhs.shape[: lead + 1], *problem.sizes, problem.rhs.shape[-1])
+    combinations = list(product(*phases))
+    if len(combinations) == 1 and tuple(phase.count for phase in combinations[0]) == problem.sizes:
+        return _one_phase(arithmetic, problem, combinations[0])
+    whole = np.zeros(dimensions, sums_type(arithmetic, problem.lhs))
+    for combination in combinations:
+        places = tuple(slice(p.first, p.first + p.period * p.count, p.period) for p in combination)
+        whole[(slice(None),) * (lead + 1) + places] = _one_phase(arithmetic, problem, combination)
+    return whole
+
+
+def _one_phase(arithmetic: Arithmetic, problem: Sliding, phases: tuple[Phase, ...]) -> Array:
+    """Return what the outputs of one phase of every dimension sum up: patches times kernel."""
+    lead = problem.n_lead
+    kernel = problem.rhs[(slice(None),) * lead + tuple(phase.taps for phase in phases)]
+    kernel = kernel.reshape((*kernel.shape[:lead], prod(kernel.shape[lead:-1]), kernel.shape[-1]))
+    return _patch_product(arithmetic, _patches(problem.lhs, phases, lead), kernel, lead)
+
+
+def _patches(lhs: Array, phases: tuple[Phase, ...], lead: int) -> Array:
+    """Return a view ``[lead.., batch, outputs.., taps.., in]`` of the (padded) lhs."""
+    padded = _padded(lhs, phases, lead)
+    spatial = padded.strides[lead + 1 : -1]
+    outputs, taps = tuple(phase.count for phase in phases), tuple(phase.n_taps for phase in phases)
+    output_strides = tuple(stride * phase.step for stride, phase in zip(spatial, phases, strict=True))
+    tap_strides = tuple(stride * phase.spacing for stride, phase in zip(spatial, phases, strict=True))
+    sizes = (*padded.shape[: lead + 1], *outputs, *taps, padded.shape[-1])
+    strides = (*padded.strides[: lead + 1], *output_strides, *tap_strides, padded.strides[-1])
+    return as_strided(padded, sizes, strides, writeable=False)
+
+
+def _padded(lhs: Array, phases: tuple[Phase, ...], lead: int) -> Array:
+    """Return the lhs with its spatial dimensions cut to, or filled with zeros up to, what the phases reach."""
+    spans = [(phase.start, phase.start + phase.reach) for phase in phases]
+    sizes = lhs.shape[lead + 1 : -1]
+    inside = tuple(slice(max(0, low), max(0, high)) for low, high in spans)
+    part = lhs[(slice(None),) * (lead + 1) + inside]
+    if all(low >= 0 and high <= size for (low, high), size in zip(spans, sizes, strict=True)):
+        return part
+    whole = np.zeros((*lhs.shape[: lead + 1], *(high - low for low, high in spans), lhs.shape[-1]), lhs.dtype)
+    places = (
+        slice(max(0, -low), max(0, -low) + n) for (low, _), n in zip(spans, part.shape[lead + 1 : -1], strict=True)
+    )
+    whole[(slice(None),) * (lead + 1) + tuple(places)] = part
+    return whole
+
+
+def _patch_product(arithmetic: Arithmetic, patches: Array, kernel: Array, lead: int) -> Array:
+    """Return ``[lead.., batch, outputs.., out]``, from a view of the patches and ``[lead.., taps * in, out]``."""
+    n_rows = (patches.ndim - lead) // 2
+    rows = patches.shape[lead : lead + n_rows]
+    n_pieces = min(max(rows), -(-patches.size // _MOST_PATCH_ELEMENTS))
+    # With a single tap the patches are the input itself, which is there anyway; others are copies.
+    if n_pieces > 1 and prod(patches.shape[lead + n_rows : -1]) > 1:
+        axis = lead + rows.index(max(rows))
+        pieces = np.array_split(patches, n_pieces, axis)
+        return np.concatenate([_patch_product(arithmetic, piece, kernel, lead) for piece in pieces], axis)
+    left = patches.reshape((*patches.shape[:lead], prod(rows), kernel.shape[-2]))
+    return matmul(arithmetic, left, kernel).reshape((*patches.shape[:lead], *rows, kernel.shape[-1]))
+
+
+class _Meetings(NamedTuple):
+    """Per kernel position that may meet an input: itself, its phase, and the span of the phase's outputs that do.
+
+    At output ``j`` of the phase it meets input ``offset + j * step``; inputs exist for ``first <= j <= last``.
+    """
+
+    taps: NDArray[np.int64]
+    phase: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    period: int
+    step: int
+
+
+def _meetings(window: WindowDimension, input_size: int, size: int) -> _Meetings:
+    """Return where the kernel positions of one dimension meet the dilated input.
+
+    Kernel position k meets output o at ``o * stride - pad_low + k * rhs_dilate``, which is an input's place if it is a
+    multiple of ``lhs_dilate``; for each k that is so in one residue class of o, or in none.
+    """
+    divisor = gcd(window.stride, window.lhs_dilate)
+    period, step = window.lhs_dilate // divisor, window.stride // divisor
+    taps = np.arange(window.size, dtype=np.int64)
+    distance = window.pad_low - taps * window.rhs_dilate
+    taps, distance = taps[distance % divisor == 0], distance[distance % divisor == 0]
+    phase = distance // divisor * pow(step, -1, period) % period
+    offset = (phase * window.stride - distance) // window.lhs_dilate
+    count = -((phase - size) // period)
+    first = np.maximum(0, -(offset // step))
+    last = np.minimum(count - 1, (input_size - 1 - offset) // step)
+    return _Meetings(taps, phase, offset, first, last, period, step)
+
+
+@lru_cache(maxsize=1024)
+def find_pairing(window: WindowDimension, input_size: int, size: int) -> Pairing | None:
+    """Return how outputs and kernel positions pair off, each meeting at most one of the other; None if they do not.
+
+    A dimension in which a single pair meets is left to the windows.
+    """
+    found = _meetings(window, input_size, size)
+    meets = found.first <= found.last
+    outputs = (found.phase + found.period * found.first)[meets]
+    if len(outputs) < 2 or (found.last > found.first)[meets].any() or len(np.unique(outputs)) < len(outputs):
+        return None
+    order = np.argsort(outputs)
+    inputs = (found.offset + found.step * found.first)[meets][order]
+    return Pairing(*(tuple(values.tolist()) for values in (outputs[order], inputs, found.taps[meets][order])))
+
+
+@lru_cache(maxsize=1024)
+def find_phases(window: WindowDimension, input_size: int, size: int) -> tuple[Phase, ...]:
+    """Return the phases of one dimension in which any kernel position meets any input."""
+    found = _meetings(window, input_size, size)
+    phases = []
+    for number in np.unique(found.phase[found.first <= found.last]).tolist():
+        own = found.phase == number
+        met = np.flatnonzero((found.first <= found.last)[own])
+        # Between the first and the last that meet anything the spacing is even; beyond them lies only padding.
+        taps, offsets = found.taps[own][met[0] : met[-1] + 1], found.offset[own][met[0] : met[-1] + 1]
+        tap_spacing, spacing = (int(taps[1] - taps[0]), int(offsets[1] - offsets[0])) if len(taps) > 1 else (1, 1)
+        chosen = slice(int(taps[0]), int(taps[-1]) + 1, tap_spacing)
+        count = -((number - size) // found.period)
+        phases.append(Phase(number, found.period, count, chosen, len(taps), int(offsets[0]), spacing, found.step))
+    return tuple(phases)

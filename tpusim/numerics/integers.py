@@ -1,0 +1,88 @@
+"""Element-wise kernels on integers, where NumPy alone does not follow XLA's rules: division, power, bits.
+
+They take arrays of whole-byte integers that broadcast, of one dimension or more, and wrap like the machine. Kernels
+that ask for ``bits`` get unsigned numbers of that many bits in arrays that may be wider.
+
+Source: XLA, Operation Semantics, element-wise functions; division by zero as every backend of XLA has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def divide(left: Array, right: Array) -> Array:
+    """Divide towards zero; anything by zero is all ones, and the lowest number by -1 is itself."""
+    # What the remainder leaves divides evenly, so that rounding down or towards zero is the same.
+    quotient = np.floor_divide(left - np.fmod(left, right), right)
+    return np.where(right == 0, ~np.zeros_like(quotient), quotient)
+
+
+def remainder(left: Array, right: Array) -> Array:
+    """Return the remainder with the sign of the dividend; by zero it is the dividend."""
+    return np.where(right == 0, left, np.fmod(left, right))
+
+
+def power(base: Array, exponent: Array) -> Array:
+    """Raise to a power, wrapping; with a negative exponent only 1 and -1 do not become 0."""
+    result = np.ones(np.broadcast_shapes(base.shape, exponent.shape), base.dtype)
+    squared, left = base, np.maximum(exponent, 0)
+    while left.any():
+        result = result * np.where(left & 1, squared, 1)
+        squared, left = squared * squared, left >> 1
+    return np.where(exponent < 0, _reciprocal(base, exponent), result).astype(base.dtype, copy=False)
+
+
+def _reciprocal(base: Array, exponent: Array) -> Array:
+    """Return the power with a negative exponent, cut to an integer."""
+    is_odd = (exponent & 1).astype(bool)
+    return np.where(np.abs(base) == 1, np.where(is_odd, base, 1), 0)
+
+
+def clamp(low: Array, value: Array, high: Array) -> Array:
+    """Return ``minimum(maximum(low, value), high)``."""
+    return np.asarray(np.minimum(np.maximum(low, value), high))
+
+
+def multiply_high(left: Array, right: Array, bits: int) -> Array:
+    """Return the upper half of the product of two numbers of ``bits`` bits, signed or unsigned by their type."""
+    if bits < 64:
+        wide = np.int64 if left.dtype.kind == "i" else np.uint64
+        return np.asarray((left.astype(wide) * right.astype(wide)) >> bits)
+    high = _unsigned_high(left.view(np.uint64), right.view(np.uint64))
+    if left.dtype.kind == "u":
+        return high
+    # A negative factor counts 2 ** 64 too much as an unsigned one.
+    return high.view(np.int64) - np.where(left < 0, right, 0) - np.where(right < 0, left, 0)
+
+
+def _unsigned_high(left: Array, right: Array) -> Array:
+    """Return the upper 64 bits of the product of unsigned numbers, from the products of their halves."""
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    middle = (left >> half) * (right & low) + (((left & low) * (right & low)) >> half)
+    other = (left & low) * (right >> half) + (middle & low)
+    return (left >> half) * (right >> half) + (middle >> half) + (other >> half)
+
+
+def count_leading_zeros(value: Array, bits: int) -> Array:
+    """Return how many zeros stand above the highest one; of zero that is ``bits``."""
+    smeared = value.copy()
+    for shift in (1, 2, 4, 8, 16, 32):
+        if shift < bits:
+            smeared |= smeared >> shift
+    return np.asarray(bits - np.bitwise_count(smeared))
+
+
+def shift_right_logical(value: Array, amount: Array, bits: int) -> Array:
+    """Shift zeros in from above; NumPy gives 0 for amounts of the type's width or more, as XLA does."""
+    return np.asarray(value >> amount)
+
+
+def count_ones(value: Array, bits: int) -> Array:
+    """Return how many bits are set."""
+    return np.asarray(np.bitwise_count(value))
