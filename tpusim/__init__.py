@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tpusim.errors import ConfigError, ProgramError, SimulationError, TpusimError, UnsupportedError
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.load import load_chip
-    from tpusim.pipeline import Result, load, simulate
+    from tpusim.pipeline import Result, check, execute, load, simulate
     from tpusim.shapes.notation import parse_shape
 
 __version__ = "0.1.0"
@@ -50,6 +50,8 @@ __all__ = [
     "TpusimError",
     "UnsupportedError",
     "__version__",
+    "check",
+    "execute",
     "load",
     "load_chip",
     "parse_shape",
@@ -64,6 +66,8 @@ _HOMES = {
     "SimulationError": "tpusim.errors",
     "TpusimError": "tpusim.errors",
     "UnsupportedError": "tpusim.errors",
+    "check": "tpusim.pipeline",
+    "execute": "tpusim.pipeline",
     "load": "tpusim.pipeline",
     "load_chip": "tpusim.hardware.load",
     "parse_shape": "tpusim.shapes.notation",

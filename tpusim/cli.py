@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tpusim import __version__
-from tpusim.errors import ConfigError, TpusimError
+from tpusim.errors import ConfigError, ProgramError, TpusimError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_add_run, _add_fmt, _add_layout, _add_chips, _add_ops):
+    for add in (_add_run, _add_exec, _add_check, _add_fmt, _add_layout, _add_chips, _add_ops):
         add(commands)
     return parser
 
@@ -82,12 +82,35 @@ def _add_run(commands: Any) -> None:
         "-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip"
     )
     run.add_argument("--by", choices=("op", "category", "source"), default="op", help="what a line of the table is")
-    run.add_argument("--default-trip-count", metavar="N", type=_trips, default=1, help="for loops that do not tell")
+    run.add_argument("--default-trip-count", metavar="N", type=_number, default=1, help="for loops that do not tell")
     run.add_argument("--trace", metavar="FILE", help="write a time line for Perfetto (.json or .json.gz)")
     run.add_argument("--stop-after", choices=("text", "lowering", "machine"), help="print what that stage made instead")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     run.add_argument("--quiet", action="store_true", help="no progress line")
     run.set_defaults(run=_run)
+
+
+def _add_exec(commands: Any) -> None:
+    """Add ``tpusim exec``."""
+    execute = commands.add_parser("exec", help="compute a program's results as a TPU would")
+    execute.add_argument("program", metavar="PROGRAM", help="HLO text, scheduled or not")
+    execute.add_argument("--inputs", metavar="IN.npz", help="arrays in0, in1, ... in the order of the parameters")
+    execute.add_argument("--random", metavar="SEED", type=_number, help="make the inputs instead")
+    execute.add_argument("--outputs", metavar="OUT.npz", help="write arrays out0, out1, ... (default: describe them)")
+    execute.add_argument("--precision", choices=("tpu", "exact"), default="tpu", help="bf16 passes, or IEEE")
+    execute.add_argument("--replicas", metavar="N", type=_number, default=1, help="devices that run it together")
+    execute.add_argument("--infeed", metavar="F.npz", help="arrays in0, in1, ... that infeeds read")
+    execute.add_argument("--seed", metavar="N", type=_number, default=0, help="of rng instructions")
+    execute.add_argument("--max-iterations", metavar="N", type=_number, help="stop a while that runs longer")
+    execute.set_defaults(run=_exec)
+
+
+def _add_check(commands: Any) -> None:
+    """Add ``tpusim check``."""
+    check = commands.add_parser("check", help="verify a program: shapes, schedules, channels, aliases, groups")
+    check.add_argument("program", metavar="PROGRAM")
+    check.add_argument("--json", action="store_true", help="print a list of messages as JSON")
+    check.set_defaults(run=_check)
 
 
 def _add_fmt(commands: Any) -> None:
@@ -122,7 +145,7 @@ def _add_ops(commands: Any) -> None:
     ops.set_defaults(run=_ops)
 
 
-def _trips(text: str) -> int:
+def _number(text: str) -> int:
     """Return a whole number from 0; argparse reports anything else."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a whole number from 0, found {text!r}")
@@ -205,6 +228,43 @@ def _print_lowered(options: argparse.Namespace) -> None:
         default_trip_count=options.default_trip_count,
     )
     _print(encode_program(program))
+
+
+def _exec(options: argparse.Namespace) -> None:
+    """Compute a program's results."""
+    from tpusim.numerics.files import describe, name_outputs, read_arrays, write_arrays
+    from tpusim.pipeline import execute, load, random_arrays
+
+    module = load(options.program)
+    arrays = read_arrays(options.inputs) if options.inputs else {}
+    inputs = arrays if options.random is None else random_arrays(module, options.random)
+    infeed = read_arrays(options.infeed).values() if options.infeed else None
+    result = execute(
+        module,
+        inputs,
+        replicas=options.replicas,
+        precision=options.precision,
+        seed=options.seed,
+        max_iterations=options.max_iterations,
+        infeed=infeed,
+    )
+    outputs = name_outputs(tuple(result) if isinstance(result, list) else result)
+    if options.outputs:
+        write_arrays(options.outputs, outputs)
+    else:
+        _print(describe(outputs))
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Verify a program; whatever is wrong is printed, and makes the command fail."""
+    from tpusim.pipeline import check
+
+    problems = check(options.program)
+    if options.json:
+        _print(json.dumps(problems, indent=1))
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ProgramError("\n".join(problems) if not options.json else problems[0] + more)
 
 
 def _fmt(options: argparse.Namespace) -> None:

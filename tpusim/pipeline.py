@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,18 +20,23 @@ from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, parse_topology
-from tpusim.ir.module import Module
+from tpusim.ir.module import Literal, Module
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.program.module import Program, load_program
+from tpusim.shapes.shape import ArrayShape, Shape
+from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
 from tpusim.text.reader import read_source
 from tpusim.timeline.records import Timeline
 from tpusim.units import ps_to_us
 
 if TYPE_CHECKING:
+    from tpusim.numerics.site import Settings
     from tpusim.timeline.records import Record
 
 Progress = Callable[["Record"], None]
+
+PRECISIONS = ("tpu", "exact")
 
 _NAME_PART = re.compile(r"[._]")
 # v4 is programmed as one core or as two; only the kernels of a program tell for which it was compiled.
@@ -110,6 +116,73 @@ def run_program(
     from tpusim.machine.core import simulate_program
 
     return simulate_program(program, chip, topology, progress)
+
+
+def execute(
+    program: Module | str | Path,
+    inputs: Sequence[Any] | Mapping[str, Any] = (),
+    *,
+    replicas: int = 1,
+    precision: str = "tpu",
+    seed: int = 0,
+    max_iterations: int | None = None,
+    infeed: Iterable[Any] | None = None,
+) -> Any:
+    """Compute a module's result, as a TPU would (``precision="tpu"``) or in IEEE arithmetic (``"exact"``).
+
+    ``inputs`` are arrays in the order of the parameters, or a mapping of ``in0, in1, ...``; for several devices
+    (``replicas`` times the module's partitions) also a list of such lists, and the result is then a list with each
+    device's. ``seed`` starts ``rng``; ``max_iterations`` stops a runaway ``while``; ``infeed`` is what infeeds read.
+    Arrays come back as NumPy arrays (bf16 and other narrow types from ml_dtypes), tuples as tuples.
+    """
+    # NumPy, Numba and the kernels load for who computes values only.
+    from tpusim.numerics.execute import execute_module
+    from tpusim.numerics.files import take_inputs
+
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, found {precision!r}")
+    module = program if isinstance(program, Module) else load(program)
+    shapes = [parameter.shape for parameter in module.entry.parameters]
+    values = take_inputs(inputs, shapes) if isinstance(inputs, Mapping) else inputs
+    settings = numeric_settings(precision, seed, max_iterations)
+    results = execute_module(module, values, settings, replicas, infeed)
+    return results[0] if len(results) == 1 else results
+
+
+def numeric_settings(precision: str, seed: int = 0, max_iterations: int | None = None) -> Settings:
+    """Return the settings of a computation of values; text reads the constants."""
+    from tpusim.numerics.site import Settings
+
+    return Settings(read_literal=read_constant, precision=precision, seed=seed, max_iterations=max_iterations)
+
+
+def read_constant(literal: Literal, shape: Shape) -> Any:
+    """Return a constant's value.
+
+    The compiler's text leaves large constants out. Of those a predicate is taken to be true everywhere, with a warning:
+    it masks what lies beyond an array's edge, which nobody reads. Any other is an UnsupportedError.
+    """
+    if not (literal.elided and isinstance(shape, ArrayShape) and shape.dtype.is_pred):
+        return literal_values(literal, shape)
+    import numpy as np
+
+    warnings.warn(f"a constant {shape} is left out of the text: taken to be true everywhere", stacklevel=2)
+    return np.ones(shape.dimensions, bool)
+
+
+def random_arrays(module: Module, seed: int) -> list[Any]:
+    """Return random values for a module's parameters."""
+    from tpusim.numerics.files import random_inputs
+
+    return random_inputs([parameter.shape for parameter in module.entry.parameters], seed)
+
+
+def check(program: Module | str | Path) -> list[str]:
+    """Return what is wrong with a module, one message each: shapes, arities, schedules, channels, aliases, groups."""
+    from tpusim.ir.verify import problems
+
+    module = program if isinstance(program, Module) else load(program)
+    return [str(problem) for problem in problems(module)]
 
 
 def opcode_rules() -> dict[str, frozenset[str]]:

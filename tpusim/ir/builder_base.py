@@ -174,7 +174,7 @@ class BuilderBase:
 
     def _traced(self, function: Callable[..., Any], parameters: Iterable[Shape]) -> Module:
         """Return what a Python function does to ops, as a module."""
-        builder: Self = type(self)(getattr(function, "__name__", "computation"))
+        builder: Self = type(self)(getattr(function, "__name__", "computation").strip("<>"))
         ops = [builder.parameter(number, shape) for number, shape in enumerate(parameters)]
         result = function(*ops)
         return builder.build(result if isinstance(result, Op) else builder.emit("tuple", list(result)))

@@ -95,7 +95,8 @@ def _float_texts(flat: Any, dtype: DType) -> list[str]:
     with np.errstate(over="ignore"):
         rounded = flat.astype(np.dtype(getattr(ml_dtypes, name, name)))
         wide = rounded.astype(np.float64 if dtype.name == "f64" else np.float32)
-    texts = [text.removesuffix(".0") for text in wide.astype(str).tolist()]
+    # The zero below zero keeps its fraction: XLA reads "-0" as an integer, which has no such zero.
+    texts = [text if text == "-0.0" else text.removesuffix(".0") for text in wide.astype(str).tolist()]
     for place in np.flatnonzero(np.isnan(wide)).tolist():
         texts[place] = _nan_text(rounded[place : place + 1], dtype)
     return texts

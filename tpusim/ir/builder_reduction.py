@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tpusim.ir.builder_base import Callee, Op, Sizes, array_of, listed, scalars
 from tpusim.ir.builder_contraction import ContractionMethods
 from tpusim.ir.builder_windows import Padding, make_window
-from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 
 class ReductionMethods(ContractionMethods):
@@ -148,7 +148,7 @@ class ReductionMethods(ContractionMethods):
         computation: Callee,
         scan_dimension: int,
         is_reverse: bool = False,
-        is_associative: bool | None = None,
+        is_associative: bool = False,
     ) -> Op:
         """Return a tuple: stacked outputs, then the last carries, of a computation run along ``scan_dimension``.
 
@@ -156,16 +156,28 @@ class ReductionMethods(ContractionMethods):
         """
         ops, carries = listed(inputs), listed(inits)
         slices = [_without_dimension(array_of(op), scan_dimension) for op in ops]
+        name = self.called(computation, [*slices, *(op.shape for op in carries)])
         attributes = {
             "dimensions": (scan_dimension,),
             "num_carries": len(carries),
             "is_reverse": is_reverse or None,
             "is_associative": is_associative,
-            "to_apply": self.called(computation, [*slices, *(op.shape for op in carries)]),
+            "to_apply": name,
         }
-        return self.emit("scan", [*ops, *carries], attributes)
+        root = self.computation_shape(name)
+        results = root.elements if isinstance(root, TupleShape) else (root,)
+        length = array_of(ops[0]).dimensions[scan_dimension]
+        outputs = [_with_dimension(shape, scan_dimension, length) for shape in results[: len(results) - len(carries)]]
+        shape = TupleShape((*outputs, *(op.shape for op in carries)))
+        return self.emit("scan", [*ops, *carries], attributes, shape)
 
 
 def _without_dimension(shape: ArrayShape, number: int) -> ArrayShape:
     """Return the shape of one slice along a dimension."""
     return ArrayShape(shape.dtype, shape.dimensions[:number] + shape.dimensions[number + 1 :])
+
+
+def _with_dimension(shape: Shape, number: int, size: int) -> ArrayShape:
+    """Return the shape of slices stacked along a new dimension."""
+    assert isinstance(shape, ArrayShape)
+    return ArrayShape(shape.dtype, (*shape.dimensions[:number], size, *shape.dimensions[number:]))

@@ -27,9 +27,14 @@ def _short_start(site: Site) -> Shape:
     operands, result = async_state(site.stated())
     pair = async_parts(site.opcode)
     assert pair is not None
-    inner = Instruction("wrapped", result, pair[0], site.instruction.operands, site.attributes)
-    given = RULES[pair[0]](Site(inner, site.operands, site.module))
-    _check_start(site, operands, result, Signature(tuple(site.operands), given))
+    if pair[0] == "call":
+        # Operands may come later, by updates, so that the call cannot be judged yet.
+        signature = site.signature("to_apply") or Signature(tuple(site.operands), result)
+    else:
+        inner = Instruction("wrapped", result, pair[0], site.instruction.operands, site.attributes)
+        given = RULES[pair[0]](Site(inner, site.operands, site.module))
+        signature = Signature(tuple(site.operands), given)
+    _check_start(site, operands, result, signature)
     return site.stated()
 
 

@@ -58,7 +58,7 @@ def _broadcast(site: Site) -> ArrayShape:
     if len(dimensions) != shape.rank:
         raise broken("broadcast_c1", f"{dimensions} for {plain(shape)}")
     result = site.stated_array()
-    if result.dtype != shape.dtype:
+    if not types_agree(result.dtype, shape.dtype):
         raise broken("broadcast_c2", f"{plain(shape)} and {plain(result)}")
     rank, sizes = len(result.dimensions), result.dimensions
     for size, dimension in zip(shape.dimensions, dimensions, strict=True):
@@ -66,20 +66,20 @@ def _broadcast(site: Site) -> ArrayShape:
             raise broken("broadcast_c3", f"{dimension} in {plain(result)}")
         if sizes[dimension] != size:
             raise broken("broadcast_c4", f"{size} in {plain(shape)} and {sizes[dimension]} in {plain(result)}")
-    return result
+    return retyped(result, shape.dtype)
 
 
 @infers("reshape", "dynamic-reshape")
 def _reshape(site: Site) -> ArrayShape:
     """Give the stated shape, which must have as many elements."""
     shape, result = site.array(), site.stated_array()
-    if result.dtype != shape.dtype:
+    if not types_agree(result.dtype, shape.dtype):
         raise broken("reshape_c1", f"{plain(shape)} and {plain(result)}")
     if prod(shape.dimensions) != prod(result.dimensions) and UNBOUNDED not in shape.dimensions:
         raise broken("reshape_c2", f"{shape.element_count} in {plain(shape)}, {result.element_count} in {plain(result)}")
     if site.opcode == "dynamic-reshape":
         _check_dynamic_sizes(site, result)
-    return result
+    return retyped(result, shape.dtype)
 
 
 def _check_dynamic_sizes(site: Site, result: ArrayShape) -> None:

@@ -9,6 +9,7 @@ from tpusim.ir.infer_types import (
     is_scalar,
     make_array,
     plain,
+    retyped,
     sizes_agree,
     types_agree,
 )
@@ -106,13 +107,13 @@ def _rng(site: Site) -> ArrayShape:
     if len(site.operands) != 2 or not all(map(is_scalar, site.operands)):
         raise broken("rng_c1", ", ".join(map(plain, site.operands)))
     low, high, result = site.array(0), site.array(1), site.stated_array()
-    if low.dtype != high.dtype or low.dtype != result.dtype:
+    if low.dtype != high.dtype or not types_agree(low.dtype, result.dtype):
         raise broken("rng_c2", f"{low.dtype}, {high.dtype} and {result.dtype}")
     if low.dtype.is_complex:
         raise broken("rng_c3", low.dtype)
     if site.attributes["distribution"] == "rng_normal" and not low.dtype.is_float:
         raise broken("rng_c4", low.dtype)
-    return result
+    return retyped(result, low.dtype)
 
 
 @infers("rng-bit-generator")

@@ -72,6 +72,8 @@ def window_result(shape: ArrayShape, window: Window, dtype: DType) -> ArrayShape
         if dimension.rhs_dilate < 1:
             raise broken("window_c5", dimension.rhs_dilate)
         base = dimension.pad_low + dilated(size, dimension.lhs_dilate) + dimension.pad_high
+        if base < 0 and size != UNBOUNDED:
+            raise broken("window_c6", base)
         places = positions(base, dilated(dimension.size, dimension.rhs_dilate), dimension.stride)
         sizes.append(UNBOUNDED if size == UNBOUNDED else places)
     return make_array(dtype, sizes, shape.dynamic)

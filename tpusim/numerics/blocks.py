@@ -6,6 +6,7 @@ narrow floats are widened and rounded there, once per instruction.
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,10 @@ BLOCK_ELEMENTS = 1 << 16
 """Elements per block: a few temporaries of this many f32 fit the second level of cache of current processors."""
 
 
+# Asked several times per instruction, and slow to tell by names.
+_wide_type = cache(compute_type)
+
+
 def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, *, flush: bool = False) -> Array:
     """Return what ``kernel`` gives for operands that broadcast to each other, as an array of ``dtype``.
 
@@ -34,15 +39,18 @@ def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, 
     for what is the same everywhere. With ``flush``, f32 results too small to be normal become zeros of their sign.
     """
     with np.errstate(all="ignore"):
-        if not flush and _is_one_call(kernel, operands, dtype):
+        if not _is_one_call(kernel, operands, dtype):
+            return _in_blocks(kernel, operands, dtype, flush)
+        if not flush or dtype != FLOAT32:
             return np.asarray(kernel(*operands)).astype(dtype, copy=False)
-        return _in_blocks(kernel, operands, dtype, flush)
+        is_one_block = all(operand.size <= BLOCK_ELEMENTS for operand in operands)
+        return _flushed(kernel(*operands)) if is_one_block else _in_blocks(kernel, operands, dtype, flush)
 
 
 def _is_one_call(kernel: Any, operands: Sequence[Array], dtype: Type) -> bool:
     """Tell whether NumPy does all of it in one pass."""
     types = [dtype, *(operand.dtype for operand in operands)]
-    return isinstance(kernel, np.ufunc) and all(compute_type(each) == each for each in types)
+    return isinstance(kernel, np.ufunc) and all(_wide_type(each) == each for each in types)
 
 
 def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, flush: bool) -> Array:
@@ -54,11 +62,7 @@ def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Typ
     for index in _cuts(shape):
         block = [_wide(part if part.size == 1 else part[index]) for part in parts]
         value = kernel(*block)
-        if flush and value.dtype == FLOAT32:
-            # NumPy's result lies in memory like its operands do; the row to flush must not be a copy of it.
-            value = np.ascontiguousarray(value)
-            _flush(value.reshape(-1).view(np.uint32))
-        _store(value, rows[index])
+        _store(_flushed(value) if flush and value.dtype == FLOAT32 else value, rows[index])
     return result
 
 
@@ -98,18 +102,26 @@ def _cuts(shape: tuple[int, ...]) -> Iterator[Index]:
 
 def _wide(block: Array) -> Array:
     """Return a block in the type in which its elements are computed."""
-    wanted = compute_type(block.dtype)
+    wanted = _wide_type(block.dtype)
     return to_float32(block) if wanted == FLOAT32 else block.astype(wanted, copy=False)
 
 
 def _store(value: Array, target: Array) -> None:
     """Put a block's values where they belong, rounded or cut to their type."""
-    if value.dtype == FLOAT32 and target.dtype != FLOAT32 and compute_type(target.dtype) == FLOAT32:
+    if value.dtype == FLOAT32 and target.dtype != FLOAT32 and _wide_type(target.dtype) == FLOAT32:
         from_float32(value, target.dtype, target)
     elif value.dtype == target.dtype:
         target[...] = value
     else:
         target[...] = convert_values(value, target.dtype)
+
+
+def _flushed(value: Any) -> Array:
+    """Return an f32 result, which nobody else has, without numbers too small to be normal."""
+    # NumPy's result lies in memory like its operands do; the row to flush must not be a copy of it.
+    result = np.asarray(value, order="C")
+    _flush(result.reshape(-1).view(np.uint32))
+    return result
 
 
 @njit(cache=True)

@@ -41,7 +41,7 @@ class DotDimensions(NamedTuple):
 def dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
     """Return the sum of products over the contracted dimensions: dimensions batch, lhs free, rhs free."""
     arithmetic = _arithmetic(site, instruction, 0, 1)
-    return in_passes(arithmetic, *operands, partial(general_dot, dimensions=dot_dimensions(instruction)))
+    return in_passes(arithmetic, operands[0], operands[1], partial(general_dot, dimensions=dot_dimensions(instruction)))
 
 
 @computes("scaled-dot")

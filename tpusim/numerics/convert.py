@@ -1,4 +1,4 @@
-"""Between element types: convert, bitcast-convert, reduce-precision, stochastic-convert, and the ways into and out of f32.
+"""Values in other element types: convert, bitcast-convert, reduce-precision, stochastic-convert, into and out of f32.
 
 Floats narrower than 32 bits compute in f32 and are rounded once, to nearest even. bf16 is the upper half of f32, so
 that both ways are integer operations; the tiny types go through a table of their 256 values.
@@ -33,7 +33,7 @@ FLOAT32: Type = np.dtype(np.float32)
 
 FLOAT32_MANTISSA_BITS = 23
 
-_WORDS = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_WORDS: dict[int, Type] = {n_bytes: np.dtype(f"uint{8 * n_bytes}") for n_bytes in (1, 2, 4, 8)}
 _MANTISSA_BITS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 
 
@@ -62,7 +62,8 @@ def from_float32(array: Array, dtype: Type, out: Array | None = None) -> Array:
     if dtype == BFLOAT16:
         _round(flat(np.broadcast_to(array, target.shape)).view(np.uint32), target.reshape(-1).view(np.uint16))
     else:
-        target[...] = array.astype(dtype, copy=False)
+        with np.errstate(over="ignore"):
+            target[...] = array.astype(dtype, copy=False)
     return target
 
 

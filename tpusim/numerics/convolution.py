@@ -1,24 +1,23 @@
 """Values of convolutions: by matrix products of patches with the kernel.
 
-Every spatial dimension is looked at by itself. Where each kernel position meets a single output position and the other
-way round it is no window but a batch dimension (or, if all meet the same input, a dimension of the kernel alone); the
-TPU compiler writes the batches of dots that way. Elsewhere output positions fall into phases, one per residue of the
-input's dilation, in each of which an evenly spaced part of the kernel slides over an undilated input.
+Batches and groups become leading dimensions, dimensions that are no windows are taken out (``convolution_windows`` says
+which), and what is left is one product per phase of the windows.
 
 Source: XLA, Operation Semantics, ConvWithGeneralPadding.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from itertools import product
-from math import gcd, prod
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
+from tpusim.numerics.convolution_windows import Pairing, Phase, find_pairing, find_phases, output_size
 from tpusim.numerics.precision import Arithmetic, choose_arithmetic, in_passes, matmul, sums_type
 from tpusim.numerics.registry import array_shape, computes
 
@@ -32,40 +31,6 @@ if TYPE_CHECKING:
 
 _MOST_PATCH_ELEMENTS = 1 << 22
 """Patches of more elements are made and multiplied piece by piece: a 7x7 kernel makes 49 copies of the input."""
-
-
-class Phase(NamedTuple):
-    """Outputs ``first, first + period, ...`` of one dimension and what they meet, in elements of the input.
-
-    Tap ``t`` of ``taps`` (kernel positions) meets, at the phase's output ``j``, input ``start + t*spacing + j*step``.
-    """
-
-    first: int
-    period: int
-    count: int
-    taps: slice
-    n_taps: int
-    start: int
-    spacing: int
-    step: int
-
-    @property
-    def reach(self) -> int:
-        """The inputs from the first that is met to the last."""
-        return (self.n_taps - 1) * self.spacing + (self.count - 1) * self.step + 1
-
-
-class Pairing(NamedTuple):
-    """A dimension in which output ``outputs[n]`` meets only input ``inputs[n]`` with kernel position ``taps[n]``."""
-
-    outputs: tuple[int, ...]
-    inputs: tuple[int, ...]
-    taps: tuple[int, ...]
-
-    @property
-    def is_outer(self) -> bool:
-        """Whether all outputs meet the same input, so that the dimension is the kernel's own."""
-        return len(set(self.inputs)) == 1
 
 
 class Sliding(NamedTuple):
@@ -114,14 +79,6 @@ def convolve(arithmetic: Arithmetic, lhs: Array, rhs: Array, instruction: Instru
     return _ordered(merged, "".join(["b", *spatial, "f"]), list(labels.output))
 
 
-def output_size(window: WindowDimension, input_size: int) -> int:
-    """Return the positions of a window over ``input_size`` elements; none where the window hangs over."""
-    dilated = (input_size - 1) * window.lhs_dilate + 1 if input_size else 0
-    padded = dilated + window.pad_low + window.pad_high
-    reach = (window.size - 1) * window.rhs_dilate + 1
-    return 0 if window.size == 0 or padded < reach else (padded - reach) // window.stride + 1
-
-
 def _ordered(array: Array, labels: str, wanted: list[str]) -> Array:
     """Return a view with the labelled dimensions in the wanted order."""
     return array.transpose([labels.index(label) for label in wanted])
@@ -137,7 +94,7 @@ def _grouped_lhs(array: Array, feature_groups: int, batch_groups: int) -> Array:
 
 def _grouped_rhs(array: Array, windows: tuple[WindowDimension, ...], groups: int) -> Array:
     """Return ``[spatial.., in, out]`` as ``[group, spatial.., in, out]``, reversed where the windows say so."""
-    straight = np.flip(array, [axis for axis, window in enumerate(windows) if window.reversal])
+    straight = np.flip(array, tuple(axis for axis, window in enumerate(windows) if window.reversal))
     split = straight.reshape((*array.shape[:-1], groups, array.shape[-1] // groups))
     return np.moveaxis(split, -2, 0)
 
@@ -192,11 +149,11 @@ def _in_phases(arithmetic: Arithmetic, problem: Sliding, phases: list[tuple[Phas
     lead = problem.n_lead
     dimensions = (*problem.lhs.shape[: lead + 1], *problem.sizes, problem.rhs.shape[-1])
     combinations = list(product(*phases))
-    if len(combinations) == 1 and tuple(phase.count for phase in combinations[0]) == problem.sizes:
+    if len(combinations) == 1 and tuple(phase.n_outputs for phase in combinations[0]) == problem.sizes:
         return _one_phase(arithmetic, problem, combinations[0])
     whole = np.zeros(dimensions, sums_type(arithmetic, problem.lhs))
     for combination in combinations:
-        places = tuple(slice(p.first, p.first + p.period * p.count, p.period) for p in combination)
+        places = tuple(slice(p.first, p.first + p.period * p.n_outputs, p.period) for p in combination)
         whole[(slice(None),) * (lead + 1) + places] = _one_phase(arithmetic, problem, combination)
     return whole
 
@@ -213,7 +170,7 @@ def _patches(lhs: Array, phases: tuple[Phase, ...], lead: int) -> Array:
     """Return a view ``[lead.., batch, outputs.., taps.., in]`` of the (padded) lhs."""
     padded = _padded(lhs, phases, lead)
     spatial = padded.strides[lead + 1 : -1]
-    outputs, taps = tuple(phase.count for phase in phases), tuple(phase.n_taps for phase in phases)
+    outputs, taps = tuple(phase.n_outputs for phase in phases), tuple(phase.n_taps for phase in phases)
     output_strides = tuple(stride * phase.step for stride, phase in zip(spatial, phases, strict=True))
     tap_strides = tuple(stride * phase.spacing for stride, phase in zip(spatial, phases, strict=True))
     sizes = (*padded.shape[: lead + 1], *outputs, *taps, padded.shape[-1])
@@ -249,70 +206,3 @@ def _patch_product(arithmetic: Arithmetic, patches: Array, kernel: Array, lead: 
         return np.concatenate([_patch_product(arithmetic, piece, kernel, lead) for piece in pieces], axis)
     left = patches.reshape((*patches.shape[:lead], prod(rows), kernel.shape[-2]))
     return matmul(arithmetic, left, kernel).reshape((*patches.shape[:lead], *rows, kernel.shape[-1]))
-
-
-class _Meetings(NamedTuple):
-    """Per kernel position that may meet an input: itself, its phase, and the span of the phase's outputs that do.
-
-    At output ``j`` of the phase it meets input ``offset + j * step``; inputs exist for ``first <= j <= last``.
-    """
-
-    taps: NDArray[np.int64]
-    phase: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    period: int
-    step: int
-
-
-def _meetings(window: WindowDimension, input_size: int, size: int) -> _Meetings:
-    """Return where the kernel positions of one dimension meet the dilated input.
-
-    Kernel position k meets output o at ``o * stride - pad_low + k * rhs_dilate``, which is an input's place if it is a
-    multiple of ``lhs_dilate``; for each k that is so in one residue class of o, or in none.
-    """
-    divisor = gcd(window.stride, window.lhs_dilate)
-    period, step = window.lhs_dilate // divisor, window.stride // divisor
-    taps = np.arange(window.size, dtype=np.int64)
-    distance = window.pad_low - taps * window.rhs_dilate
-    taps, distance = taps[distance % divisor == 0], distance[distance % divisor == 0]
-    phase = distance // divisor * pow(step, -1, period) % period
-    offset = (phase * window.stride - distance) // window.lhs_dilate
-    count = -((phase - size) // period)
-    first = np.maximum(0, -(offset // step))
-    last = np.minimum(count - 1, (input_size - 1 - offset) // step)
-    return _Meetings(taps, phase, offset, first, last, period, step)
-
-
-@lru_cache(maxsize=1024)
-def find_pairing(window: WindowDimension, input_size: int, size: int) -> Pairing | None:
-    """Return how outputs and kernel positions pair off, each meeting at most one of the other; None if they do not.
-
-    A dimension in which a single pair meets is left to the windows.
-    """
-    found = _meetings(window, input_size, size)
-    meets = found.first <= found.last
-    outputs = (found.phase + found.period * found.first)[meets]
-    if len(outputs) < 2 or (found.last > found.first)[meets].any() or len(np.unique(outputs)) < len(outputs):
-        return None
-    order = np.argsort(outputs)
-    inputs = (found.offset + found.step * found.first)[meets][order]
-    return Pairing(*(tuple(values.tolist()) for values in (outputs[order], inputs, found.taps[meets][order])))
-
-
-@lru_cache(maxsize=1024)
-def find_phases(window: WindowDimension, input_size: int, size: int) -> tuple[Phase, ...]:
-    """Return the phases of one dimension in which any kernel position meets any input."""
-    found = _meetings(window, input_size, size)
-    phases = []
-    for number in np.unique(found.phase[found.first <= found.last]).tolist():
-        own = found.phase == number
-        met = np.flatnonzero((found.first <= found.last)[own])
-        # Between the first and the last that meet anything the spacing is even; beyond them lies only padding.
-        taps, offsets = found.taps[own][met[0] : met[-1] + 1], found.offset[own][met[0] : met[-1] + 1]
-        tap_spacing, spacing = (int(taps[1] - taps[0]), int(offsets[1] - offsets[0])) if len(taps) > 1 else (1, 1)
-        chosen = slice(int(taps[0]), int(taps[-1]) + 1, tap_spacing)
-        count = -((number - size) // found.period)
-        phases.append(Phase(number, found.period, count, chosen, len(taps), int(offsets[0]), spacing, found.step))
-    return tuple(phases)

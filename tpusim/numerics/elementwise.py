@@ -79,7 +79,6 @@ _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("round-nearest-even", "f", np.rint),
     ("rsqrt", "fc", floats.rsqrt),
     ("shift-left", "iu", np.left_shift),
-    ("shift-right-arithmetic", "i", np.right_shift),
     ("sign", "iuc", np.sign),
     ("sign", "f", floats.sign),
     ("sine", "fc", np.sin),
@@ -94,10 +93,12 @@ _KERNELS = {(opcode, kind): kernel for opcode, kinds, kernel in _ROWS for kind i
 # Only these make numbers below the normal ones of numbers that are not; the others need no look at their results.
 _MAKES_SUBNORMALS = frozenset({"add", "divide", "exponential", "multiply", "power", "remainder", "subtract"})
 
-_ON_BITS: dict[str, Callable[..., Any]] = {
-    "count-leading-zeros": integers.count_leading_zeros,
-    "popcnt": integers.count_ones,
-    "shift-right-logical": integers.shift_right_logical,
+# What looks at bits takes all integers for signed or all for unsigned ones.
+_ON_BITS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "count-leading-zeros": ("u", integers.count_leading_zeros),
+    "popcnt": ("u", integers.count_ones),
+    "shift-right-arithmetic": ("s", integers.shift_right),
+    "shift-right-logical": ("u", integers.shift_right),
 }
 _COMPARISONS = {
     "EQ": np.equal,
@@ -128,17 +129,17 @@ def _kernel(instruction: Instruction, kind: str) -> Callable[..., Any]:
 
 @computes(*_ON_BITS)
 def on_bits(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Count or shift the bits of integers, whose sign is a bit like any other."""
-    declared = array_shape(instruction.shape).dtype
-    unsigned = numpy_dtype(DTYPES[f"u{declared.bits}"])
-    values = [_bits(operand, unsigned) for operand in operands]
-    kernel = partial(_ON_BITS[instruction.opcode], bits=declared.bits)
-    return compute(kernel, values, unsigned).view(element_type(instruction))
+    """Count or shift the bits of integers, whatever their own type makes of the uppermost one."""
+    sign, kernel = _ON_BITS[instruction.opcode]
+    bits = array_shape(instruction.shape).dtype.bits
+    dtype = numpy_dtype(DTYPES[f"{sign}{bits}"])
+    values = [_bits(operand, dtype) for operand in operands]
+    return compute(partial(kernel, bits=bits), values, dtype).view(element_type(instruction))
 
 
-def _bits(values: Array, unsigned: Type) -> Array:
-    """Return integers as unsigned ones of their width, wherever a lifted computation keeps them."""
-    return values.view(unsigned) if values.dtype.itemsize == unsigned.itemsize else values.astype(unsigned)
+def _bits(values: Array, dtype: Type) -> Array:
+    """Return integers as others of their width, wherever a lifted computation keeps them."""
+    return values.view(dtype) if values.dtype.itemsize == dtype.itemsize else values.astype(dtype)
 
 
 @computes("mulhi")
@@ -184,8 +185,8 @@ def _choose(predicate: Array, chosen: Array, other: Array) -> Array:
     """Return the elements of ``chosen`` where the predicate holds, else of ``other``."""
     dimensions = np.broadcast_shapes(predicate.shape, chosen.shape, other.shape)
     result = np.empty(dimensions, chosen.dtype)
-    rows = [flat(np.broadcast_to(values, dimensions)) for values in (predicate, chosen, other)]
-    _choose_each(*rows, result.reshape(-1))
+    one, two, three = (flat(np.broadcast_to(values, dimensions)) for values in (predicate, chosen, other))
+    _choose_each(one, two, three, result.reshape(-1))
     return result
 
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tpusim.errors import SimulationError, UnsupportedError
 from tpusim.ir.ops import async_parts
 from tpusim.numerics.registry import RULES
+from tpusim.numerics.relayout import numpy_dtype
 from tpusim.numerics.site import Device, Meet, Run, Settings, Site
+from tpusim.shapes.shape import ArrayShape
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.shapes.shape import Shape
 
     Activity = Generator[Any, Any, Any]
 
@@ -45,7 +50,8 @@ def run_computation(
         else:
             operands = [values[name] for name in instruction.operands]
             value = rule_of(instruction)(site, instruction, operands)
-            values[instruction.name] = (yield from _finish(site, value)) if _is_activity(value) else value
+            done = (yield from _finish(site, value)) if _is_activity(value) else value
+            values[instruction.name] = _as_declared(done, instruction.shape)
         for name in last_used:
             del values[name]
     return values[computation.root_name]
@@ -60,6 +66,17 @@ def rule_of(instruction: Instruction) -> Any:
             f"{instruction.name}: no numeric rule for {instruction.opcode!r}: its value is not computed"
         )
     return RULES[opcode]
+
+
+def _as_declared(value: Any, shape: Shape) -> Any:
+    """Return an array in the element type that its instruction declares.
+
+    Compiled code mixes widths: it pads or selects between bf16 and f32, and the result's type decides.
+    """
+    if not isinstance(shape, ArrayShape) or not isinstance(value, np.ndarray):
+        return value
+    wanted = numpy_dtype(shape.dtype)
+    return value if value.dtype == wanted else value.astype(wanted)
 
 
 def _is_activity(value: Any) -> bool:

@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 # Between these, erf is x * P(x * x) / Q(x * x), beyond them it is 1 to within half a unit. Highest power first.
-_ERF_END = 3.832506856900711
-_ERF_NUMERATOR = (2.2905065861350646e-4, 3.4082910107109506e-3, 5.0955695062380861e-2, 1.8520832239976145e-1)
-_ERF_NUMERATOR = (*_ERF_NUMERATOR, 1.128379143519084)
-_ERF_DENOMINATOR = (-1.1791602954361697e-7, 2.3547966471313185e-5, 1.0179625278914885e-3, 1.4070470171167667e-2)
-_ERF_DENOMINATOR = (*_ERF_DENOMINATOR, 1.1098505178285362e-1, 4.9746925110067538e-1, 1.0)
+_ERF_END = np.float32(3.832506856900711)
+_P = tuple(map(np.float32, (2.2905065861350646e-4, 3.4082910107109506e-3, 5.0955695062380861e-2)))
+_P += tuple(map(np.float32, (1.8520832239976145e-1, 1.128379143519084)))
+_Q = tuple(map(np.float32, (-1.1791602954361697e-7, 2.3547966471313185e-5, 1.0179625278914885e-3)))
+_Q += tuple(map(np.float32, (1.4070470171167667e-2, 1.1098505178285362e-1, 4.9746925110067538e-1, 1.0)))
 
 
 def maximum(left: Array, right: Array) -> Array:
     """Return the larger; NaN wins, and +0 is larger than -0."""
     result = np.maximum(left, right)
     # Zeros that differ in sign are equal to NumPy: their sum is -0 only if both are.
-    ties = (left == 0) & (right == 0)
+    ties = _both_are_zero(left, right)
     if ties.any():
         np.add(left, right, out=result, where=ties)
     return result
@@ -38,10 +38,18 @@ def maximum(left: Array, right: Array) -> Array:
 def minimum(left: Array, right: Array) -> Array:
     """Return the smaller; NaN wins, and -0 is smaller than +0."""
     result = np.minimum(left, right)
-    ties = (left == 0) & (right == 0)
+    ties = _both_are_zero(left, right)
     if ties.any():
         np.negative(-left - right, out=result, where=ties)
     return result
+
+
+def _both_are_zero(left: Array, right: Array) -> Array:
+    """Return where both are zero, with a single look at the larger one if the other is a single number."""
+    small, large = sorted((left, right), key=np.size)
+    if small.size > 1:
+        return np.asarray((small == 0) & (large == 0))
+    return np.asarray(large == 0) if small.item() == 0 else np.zeros(1, bool)
 
 
 def clamp(low: Array, value: Array, high: Array) -> Array:
@@ -57,10 +65,11 @@ def sign(value: Array) -> Array:
 
 def round_away(value: Array) -> Array:
     """Round to the nearest integer, a half away from zero; zeros keep their sign."""
-    whole = np.trunc(value)
-    # The difference is exact, which value + 0.5 is not just below a half.
-    whole += np.copysign(np.abs(value - whole) >= 0.5, value)
-    return np.copysign(whole, value, out=whole)
+    # The number below a half: with the half itself, what lies just below one would be rounded up to it by the sum.
+    below_half = np.nextafter(value.dtype.type(0.5), value.dtype.type(0))
+    result = np.copysign(below_half, value)
+    result += value
+    return np.trunc(result, out=result)
 
 
 def logistic(value: Array) -> Array:
@@ -84,24 +93,25 @@ def complex_atan2(left: Array, right: Array) -> Array:
 
 def erf(value: Array) -> Array:
     """Return the error function of f32, to about 2 units in the last place, or of f64."""
-    if value.dtype == np.float64:
-        result = np.empty(value.shape, np.float64)
-        _erf64(np.ascontiguousarray(value).reshape(-1), result.reshape(-1))
-        return result
-    result = np.clip(value, -_ERF_END, _ERF_END)
-    square = result * result
-    result *= _polynomial(square, _ERF_NUMERATOR)
-    result /= _polynomial(square, _ERF_DENOMINATOR)
+    result = np.empty(value.shape, value.dtype)
+    kernel = _erf64 if value.dtype == np.float64 else _erf32
+    kernel(np.ascontiguousarray(value).reshape(-1), result.reshape(-1))
     return result
 
 
-def _polynomial(value: Array, coefficients: tuple[float, ...]) -> Array:
-    """Evaluate a polynomial, highest power first, by Horner's rule."""
-    total = np.full_like(value, coefficients[0])
-    for coefficient in coefficients[1:]:
-        total *= value
-        total += value.dtype.type(coefficient)
-    return total
+# Python's check for division by zero would keep the loop out of the vector registers.
+@njit(cache=True, error_model="numpy")
+def _erf32(values: Array, results: Array) -> None:
+    """Fill in the error function of f32 numbers."""
+    for i in range(values.size):
+        x = values[i]
+        # Comparisons written so that NaN passes through.
+        x = _ERF_END if x > _ERF_END else x
+        x = -_ERF_END if x < -_ERF_END else x
+        y = x * x
+        p = (((_P[0] * y + _P[1]) * y + _P[2]) * y + _P[3]) * y + _P[4]
+        q = (((((_Q[0] * y + _Q[1]) * y + _Q[2]) * y + _Q[3]) * y + _Q[4]) * y + _Q[5]) * y + _Q[6]
+        results[i] = x * p / q
 
 
 @njit(cache=True)

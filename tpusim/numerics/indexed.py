@@ -118,7 +118,7 @@ def gather(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     values = take_windows(np.ravel(operand), windows.clamped_bases(), windows.offsets)
     dropped = {*attributes["collapsed_slice_dims"], *own}
     kept = [size for dimension, size in enumerate(sizes) if dimension not in dropped]
-    whole = values.reshape(*outer, *kept)
+    whole = values.reshape((*outer, *kept))
     return np.moveaxis(whole, range(len(outer), whole.ndim), attributes["offset_dims"])
 
 

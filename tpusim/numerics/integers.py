@@ -1,7 +1,7 @@
 """Element-wise kernels on integers, where NumPy alone does not follow XLA's rules: division, power, bits.
 
 They take arrays of whole-byte integers that broadcast, of one dimension or more, and wrap like the machine. Kernels
-that ask for ``bits`` get unsigned numbers of that many bits in arrays that may be wider.
+that ask for ``bits`` get numbers of that many bits in arrays that may be wider.
 
 Source: XLA, Operation Semantics, element-wise functions; division by zero as every backend of XLA has it.
 """
@@ -78,8 +78,8 @@ def count_leading_zeros(value: Array, bits: int) -> Array:
     return np.asarray(bits - np.bitwise_count(smeared))
 
 
-def shift_right_logical(value: Array, amount: Array, bits: int) -> Array:
-    """Shift zeros in from above; NumPy gives 0 for amounts of the type's width or more, as XLA does."""
+def shift_right(value: Array, amount: Array, bits: int) -> Array:
+    """Shift in zeros, or signs if the type has them; like XLA, NumPy takes an amount of the width or more as that."""
     return np.asarray(value >> amount)
 
 

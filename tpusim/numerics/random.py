@@ -146,8 +146,9 @@ def philox(state: Array, dimensions: tuple[int, ...], width: int) -> Produced:
     count = prod(dimensions)
     per_block = 2 if width == 64 else 4
     words = np.empty((-(-count // per_block), 2), np.uint64)
+    lower, upper = _halves(counter, 2)
     with np.errstate(over="ignore"):
-        _philox(_words(key, 2), *_halves(counter, 2), words)
+        _philox(_words(key, 2), lower, upper, words)
     after = np.concatenate([_halves(key, 1), _halves(counter + len(words), len(state) - 1)])
     flat = words.reshape(-1).view(np.uint64 if width == 64 else np.uint32)
     return after, flat[:count].reshape(dimensions).astype(f"u{width // 8}", copy=False)

@@ -1,9 +1,9 @@
-"""Values of reductions: reduce, reduce-window, select-and-scatter; and of map and scan.
+"""Values of reductions: reduce, reduce-window, select-and-scatter; and of scan.
 
 The usual computations are one call of NumPy, in f32 for narrower floats and rounded once at the end; any other
 computation is lifted and folds an array in halves, so that n elements take log n calls.
 
-Source: XLA, Operation Semantics (Reduce, ReduceWindow, SelectAndScatter, Map).
+Source: XLA, Operation Semantics (Reduce, ReduceWindow, SelectAndScatter).
 """
 
 from __future__ import annotations
@@ -241,13 +241,6 @@ def _selected(
         best[seen] = np.where(keeps, best[seen], candidate)
         chosen[seen] = np.where(keeps, chosen[seen], position)
     return chosen
-
-
-@computes("map")
-def run_map(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return what the computation gives for every element of the operands."""
-    sizes = operands[0].shape if operands else array_shape(instruction.shape).dimensions
-    return np.broadcast_to(apply_lifted(site, instruction.attributes["to_apply"], operands), sizes)
 
 
 @computes("scan")

@@ -141,6 +141,6 @@ def _first_indices(keys: Array, k: int) -> Indices:
     if keys.dtype.itemsize > 4 or not 0 < k < keys.shape[-1]:
         return np.argsort(keys, -1, kind="stable")[..., :k]
     # Key and index in one number make all of them differ: a partition then selects as a stable sort would.
-    lowest = np.iinfo(keys.dtype).min
-    numbered = (keys.astype(np.int64) - lowest << 32) + np.arange(keys.shape[-1])
+    signed = keys.astype(np.int64) - (2**31 if keys.dtype.kind == "u" else 0)
+    numbered = (signed << 32) + np.arange(keys.shape[-1])
     return np.sort(np.partition(numbered, k - 1, -1)[..., :k], -1) & 0xFFFFFFFF

@@ -1,0 +1,107 @@
+"""Dynamic dimensions: the document's example, sizes that travel through operations, reshapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.numerics.one_instruction import computation, numbered
+from tests.numerics.oracle import run_ours
+from tpusim.errors import UnsupportedError
+from tpusim.numerics.dynamic import fit_together, reshaped_sizes
+from tpusim.shapes.notation import parse_shape
+from tpusim.shapes.shape import ArrayShape
+
+SET = "d = s32[<=10] set-dimension-size(p0, p1), dimensions={0}"
+
+
+def run(result: str, *lines: str, size: int = 5) -> Any:
+    """Return the result of lines of HLO on 1..10 of dynamic size."""
+    entry = [
+        "ENTRY e {",
+        "p0 = s32[10] parameter(0)",
+        "p1 = s32[] parameter(1)",
+        "zero = s32[] constant(0)",
+        "one = s32[] constant(1)",
+        SET,
+        *lines[:-1],
+        f"ROOT r = {result} {lines[-1]}",
+        "}",
+    ]
+    text = "\n\n".join(["HloModule m", computation("add"), computation("multiply", name="g"), "\n".join(entry)])
+    return run_ours(text, [numbered((10,)), np.array(size, np.int32)])[0]
+
+
+@pytest.mark.parametrize(("size", "total", "product"), [(5, 15, 120), (6, 21, 720), (0, 0, 1)])
+def test_the_example_of_set_dimension_size(size: int, total: int, product: int) -> None:
+    """XLA, Operation Semantics, SetDimensionSize: what lies past the size does not count."""
+    assert run("s32[]", "reduce(d, zero), dimensions={0}, to_apply=f", size=size) == total
+    assert run("s32[]", "reduce(d, one), dimensions={0}, to_apply=g", size=size) == product
+
+
+def test_get_dimension_size_returns_the_true_size() -> None:
+    """Not the bound."""
+    assert run("s32[]", "get-dimension-size(d), dimensions={0}", size=7) == 7
+
+
+def test_concatenation_compacts() -> None:
+    """No padding is left between the operands."""
+    assert run("s32[<=20]", "concatenate(d, d), dimensions={0}", size=2).tolist() == [1, 2, 1, 2]
+
+
+def test_a_size_may_grow_back() -> None:
+    """What fills the array up is unspecified in XLA, and zero here."""
+    grown = run("s32[10]", "ten = s32[] constant(10)", "set-dimension-size(d, ten), dimensions={0}", size=3)
+    assert grown.tolist() == [1, 2, 3] + [0] * 7
+
+
+def test_a_dynamic_reshape_takes_its_sizes_from_operands() -> None:
+    """Six elements as 3 by 2."""
+    lines = ("three = s32[] constant(3)", "two = s32[] constant(2)", "dynamic-reshape(d, three, two)")
+    assert run("s32[<=5,<=2]", *lines, size=6).tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+def test_a_reshape_finds_the_one_dynamic_size() -> None:
+    """The static dimension stays as it is."""
+    assert run("s32[<=5,2]", "reshape(d)", size=6).tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+def shape(text: str) -> ArrayShape:
+    """Return the array that a text states."""
+    found = parse_shape(text)
+    assert isinstance(found, ArrayShape)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "source", "target", "expected"),
+    [
+        ((3, 4), "f32[<=5,4]", "f32[<=20]", (12,)),
+        ((3, 2), "f32[<=4,<=6]", "f32[<=4,1,<=6]", (3, 1, 2)),
+        ((12,), "f32[<=20]", "f32[<=5,4]", (3, 4)),
+        ((1, 3, 1), "f32[1,<=5,1]", "f32[<=5]", (3,)),
+        ((0, 4), "f32[<=5,4]", "f32[4,<=5]", (4, 0)),
+    ],
+)
+def test_sizes_travel_through_reshapes(sizes: Any, source: str, target: str, expected: Any) -> None:
+    """Dimensions that are reshaped together share their elements."""
+    assert reshaped_sizes(sizes, shape(source), shape(target)) == expected
+
+
+def test_two_dynamic_sizes_out_of_one_are_refused() -> None:
+    """Nobody knows how to share the elements out."""
+    with pytest.raises(UnsupportedError, match="at most one dynamic dimension"):
+        reshaped_sizes((6,), shape("f32[<=20]"), shape("f32[<=5,<=4]"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=3))
+def test_operands_are_cut_to_the_least_size(sizes: list[tuple[int, int]]) -> None:
+    """Scalars stay."""
+    arrays = [numbered(size) for size in sizes]
+    fitted = fit_together([*arrays, np.array(7)])
+    least = tuple(map(min, zip(*sizes, strict=True)))
+    assert [array.shape for array in fitted] == [least] * len(sizes) + [()]

@@ -1,0 +1,104 @@
+"""Whether sends and receives agree with each other and can all happen.
+
+On a channel, recv comes before send, send and recv before recv-done, and send before send-done. Schedules that order
+them otherwise, together, wait for ever.
+
+Source: XLA, Operation Semantics, Scheduling of channel instructions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from tpusim.ir.infer_control import frontend_attributes
+from tpusim.ir.infer_site import broken
+from tpusim.ir.infer_types import compatible
+from tpusim.ir.verify_view import Call, Finding, View, at, checks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_TRANSFERS = frozenset({"recv", "recv-done", "send", "send-done"})
+_ORDER = (("recv", "send"), ("send", "recv-done"), ("recv", "recv-done"), ("send", "send-done"))
+_PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
+
+
+@checks
+def _check_pairs(view: View) -> Iterator[Finding]:
+    """Check that a done is on the channel of its start, and to the host if that is."""
+    for call in view.all_of(frozenset({"recv-done", "send-done"})):
+        start = call.computation.by_name[call.instruction.operands[0]]
+        if start.opcode not in ("recv", "send"):
+            continue
+        for label, name in (("channel_c1", "channel_id"), ("channel_c2", "is_host_transfer")):
+            own, other = (one.attributes.get(name, False) for one in (call.instruction, start))
+            if own != other:
+                yield at(call, label, f"{own} and {other}")
+
+
+@checks
+def _check_host_channels(view: View) -> Iterator[Finding]:
+    """Check that transfers to or from the host on one channel differ in nothing but their operands."""
+    first: dict[int, Call] = {}
+    for call in view.all_of(frozenset({"recv", "send"})):
+        attributes = call.instruction.attributes
+        if not attributes.get("is_host_transfer") or "channel_id" not in attributes:
+            continue
+        other = first.setdefault(attributes["channel_id"], call).instruction
+        same = other.opcode == call.instruction.opcode and compatible(other.shape, call.instruction.shape)
+        if not same or _told(other.attributes) != _told(attributes):
+            yield at(call, "channel_c3", f"{other.opcode!r} {other.name!r} on channel {attributes['channel_id']}")
+
+
+def _told(attributes: dict[str, object]) -> dict[str, object]:
+    """Return the attributes that say what a transfer does, not where it came from."""
+    return {name: value for name, value in attributes.items() if name not in ("metadata", "backend_config", "origin")}
+
+
+@checks
+def _check_order(view: View) -> Iterator[Finding]:
+    """Look for a cycle of instructions that wait for each other through schedules and channels.
+
+    Only schedules say in which order a device comes to its instructions. Transfers with source and target pairs are
+    left out: every device runs both ends, but takes part in one.
+    """
+    if not view.module.is_scheduled:
+        return
+    calls = [call for call in view.all_of(_TRANSFERS) if _has_two_ends(call)]
+    waits = _waits(calls)
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        cycle: Sequence[tuple[str, str]] = error.args[1]
+        shown = " before ".join(f"{name!r} in {computation!r}" for computation, name in cycle)
+        computation = view.module.by_name[cycle[0][0]]
+        yield Finding(broken("channel_c4", shown), computation, computation.by_name[cycle[0][1]])
+
+
+def _has_two_ends(call: Call) -> bool:
+    """Whether a transfer goes from one program to another."""
+    attributes = call.instruction.attributes
+    if attributes.get("is_host_transfer") or "channel_id" not in attributes:
+        return False
+    return _PAIRS_ATTRIBUTE not in frontend_attributes(attributes)
+
+
+def _waits(calls: Iterable[Call]) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """Return for each transfer those that must come before it: the one before in its schedule, others by channel."""
+    waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    last: dict[str, tuple[str, str]] = {}
+    channels: dict[int, dict[str, list[tuple[str, str]]]] = defaultdict(lambda: defaultdict(list))
+    for computation, instruction in calls:
+        key = (computation.name, instruction.name)
+        waits[key] = [last[computation.name]] if computation.name in last else []
+        last[computation.name] = key
+        channels[instruction.attributes["channel_id"]][instruction.opcode].append(key)
+    for ends in channels.values():
+        # With several sends or receives on one channel, which meets which is only known at run time.
+        if all(len(keys) == 1 for keys in ends.values()):
+            for earlier, later in _ORDER:
+                if ends[earlier] and ends[later]:
+                    waits[ends[later][0]].append(ends[earlier][0])
+    return waits

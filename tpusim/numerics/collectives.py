@@ -1,0 +1,329 @@
+"""Values of collectives: devices meet at an instruction, see what everybody brought, and compute their own part.
+
+Device numbers are places in the list of a run: replica times partitions plus partition. How many there are is what the
+module's first line says in ``replica_count`` and ``num_partitions``; ``with_devices`` writes other counts there.
+
+Source: XLA, Operation Semantics, and the modes of replica groups in its ``CollectiveOpGroupMode``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpusim.errors import ProgramError
+from tpusim.ir import infer_groups
+from tpusim.ir.infer_site import Site as InferenceSite
+from tpusim.numerics.reduction import UFUNCS
+from tpusim.numerics.registry import computes, zeros
+from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type
+from tpusim.numerics.site import Device, Meet
+from tpusim.shapes.shape import TupleShape
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from tpusim.ir.module import Instruction, Module
+    from tpusim.numerics.site import Site
+
+    Meeting = Generator[Meet, dict[int, Any], Any]
+
+
+def with_devices(module: Module, replicas: int = 1, partitions: int = 1) -> Module:
+    """Return the module for so many devices; a count that its first line states already must be the same.
+
+    Raises ProgramError if it states another one.
+    """
+    wanted = {"replica_count": replicas, "num_partitions": partitions}
+    for name, count in wanted.items():
+        stated = module.attributes.get(name, count)
+        if stated != count:
+            raise ProgramError(f"expected {name}={stated}, as {module.name!r} says, found {count}; run it on as many")
+    counts = {name: count for name, count in wanted.items() if count != 1}
+    return replace(module, attributes=module.attributes | counts)
+
+
+def device_number(module: Module, device: Device) -> int:
+    """Return a device's place in the list of a run."""
+    return device.replica * _count(module, "num_partitions") + device.partition
+
+
+def group_of(site: Site, instruction: Instruction) -> tuple[int, ...]:
+    """Return the numbers of the devices that this one works with, in the order of the group; none if it is in none."""
+    opcode = instruction.opcode.removesuffix("-start")
+    mode = _mode(instruction, opcode)
+    own, members = _MODES[mode]
+    stated = instruction.attributes.get("replica_groups")
+    groups = stated.groups if stated is not None else ()
+    rank = own(site)
+    if groups and not any(rank in group for group in groups):
+        return ()
+    chosen = next(group for group in groups if rank in group) if groups else range(_id_count(site, mode))
+    return tuple(number for member in chosen for number in members(site, member))
+
+
+def _count(module: Module, name: str) -> int:
+    """Return ``replica_count`` or ``num_partitions``."""
+    return int(module.attributes.get(name, 1))
+
+
+def _mode(instruction: Instruction, opcode: str) -> str:
+    """Return what the numbers in the groups of an instruction count."""
+    asked = InferenceSite(instruction, (), None)
+    # A start belongs to the same mode as what it starts.
+    asked.opcode = opcode
+    return infer_groups.group_mode(asked)
+
+
+def _id_count(site: Site, mode: str) -> int:
+    """Return how many ids there are in a mode."""
+    replicas, partitions = (_count(site.module, name) for name in ("replica_count", "num_partitions"))
+    by_mode = {infer_groups.CROSS_PARTITION: partitions, infer_groups.FLATTENED_ID: replicas * partitions}
+    return by_mode.get(mode, replicas)
+
+
+def _same_partition(site: Site, replica: int) -> Iterable[int]:
+    """Return the device of another replica and our own partition."""
+    return (replica * _count(site.module, "num_partitions") + site.device.partition,)
+
+
+def _same_replica(site: Site, partition: int) -> Iterable[int]:
+    """Return the device of our own replica and another partition."""
+    return (site.device.replica * _count(site.module, "num_partitions") + partition,)
+
+
+def _whole_replica(site: Site, replica: int) -> Iterable[int]:
+    """Return the devices of all partitions of a replica."""
+    partitions = _count(site.module, "num_partitions")
+    return range(replica * partitions, (replica + 1) * partitions)
+
+
+# By mode: the id that stands for a device in the groups, and the devices that an id stands for.
+_MODES: dict[str, tuple[Any, Any]] = {
+    infer_groups.CROSS_REPLICA: (lambda site: site.device.replica, _same_partition),
+    infer_groups.CROSS_PARTITION: (lambda site: site.device.partition, _same_replica),
+    infer_groups.CROSS_REPLICA_AND_PARTITION: (lambda site: site.device.replica, _whole_replica),
+    infer_groups.FLATTENED_ID: (lambda site: device_number(site.module, site.device), lambda site, number: (number,)),
+}
+
+
+@computes("replica-id")
+def replica_id(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the number of the replica."""
+    return np.array(site.device.replica, np.uint32)
+
+
+@computes("partition-id")
+def partition_id(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the number of the partition."""
+    return np.array(site.device.partition, np.uint32)
+
+
+@computes("all-reduce", "all-reduce-start")
+def all_reduce(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
+    """Return the operands of the group folded in its order, each on its own."""
+    brought = yield from _gathered(site, instruction, operands)
+    return _one_or_tuple(instruction, _folded(site, instruction, brought))
+
+
+@computes("all-reduce-done")
+def all_reduce_done(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return what the start has computed already."""
+    return operands[0]
+
+
+@computes("all-gather", "all-gather-start")
+def all_gather(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
+    """Return the operands of the group one after the other; a start has its operands beside that."""
+    axis = instruction.attributes["dimensions"][0]
+    brought = yield from _gathered(site, instruction, operands)
+    joined = tuple(np.concatenate(parts, axis) for parts in zip(*brought, strict=True))
+    value = joined[0] if len(joined) == 1 else joined
+    if instruction.opcode == "all-gather":
+        return _one_or_tuple(instruction, joined)
+    return (operands[0] if len(operands) == 1 else tuple(operands), value)
+
+
+@computes("all-gather-done", "collective-permute-done")
+def second_element(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the result, which the start has beside its operands."""
+    return operands[0][1]
+
+
+@computes("reduce-scatter")
+def reduce_scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
+    """Return our own block of the fold of the group's operands."""
+    axis = instruction.attributes["dimensions"][0]
+    group = group_of(site, instruction)
+    brought = yield from _gathered(site, instruction, operands)
+    place = group.index(device_number(site.module, site.device))
+    whole = _folded(site, instruction, brought)
+    return _one_or_tuple(instruction, [np.split(array, len(group), axis)[place].copy() for array in whole])
+
+
+@computes("all-to-all")
+def all_to_all(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
+    """Return what every member had for us: a block of its array, or one of its operands."""
+    group = group_of(site, instruction)
+    brought = yield from _gathered(site, instruction, operands)
+    place = group.index(device_number(site.module, site.device))
+    if "dimensions" not in instruction.attributes:
+        return _one_or_tuple(instruction, [arrays[place] for arrays in brought])
+    axis = instruction.attributes["dimensions"][0]
+    return np.concatenate([np.split(arrays[0], len(group), axis)[place] for arrays in brought], axis)
+
+
+@computes("ragged-all-to-all")
+def ragged_all_to_all(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
+    """Return the second operand with the rows written into it that the members sent here.
+
+    Operands are input, output, where rows begin in the sender's input, how many they are, where they begin in the
+    receiver's output, and how many are received: vectors with as many entries for each member of the group.
+    """
+    place = group_of(site, instruction).index(device_number(site.module, site.device))
+    brought = yield from _gathered(site, instruction, operands)
+    result = operands[1].copy()
+    for source, _, *counts in brought:
+        mine = [vector.reshape(len(brought), -1)[place].tolist() for vector in counts[:3]]
+        for begin, size, target in zip(*mine, strict=True):
+            result[target : target + size] = source[begin : begin + size]
+    return result
+
+
+@computes("collective-broadcast")
+def collective_broadcast(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
+    """Return what the first member of the group has, or the one that the last operand names; zeros outside of groups."""
+    group = group_of(site, instruction)
+    if not group:
+        return zeros(instruction.shape)
+    brought = yield from _gathered(site, instruction, operands)
+    if not instruction.attributes.get("has_dynamic_root"):
+        return _one_or_tuple(instruction, brought[0])
+    roots = operands[-1].tolist()
+    return _one_or_tuple(instruction, [brought[root][number] for number, root in enumerate(roots)])
+
+
+@computes("collective-permute", "collective-permute-start")
+def collective_permute(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
+    """Return what the source of our pair has; zeros if we are nobody's target.
+
+    With ``slice_sizes`` slices of it are written into our second operand.
+    """
+    own = device_number(site.module, site.device)
+    pairs = _device_pairs(site, instruction)
+    company = _connected(own, pairs)
+    brought: dict[int, Any] = {own: operands}
+    if len(company) > 1:
+        brought = yield Meet(_place(site, instruction), company, operands)
+    is_start = instruction.opcode.endswith("-start")
+    if "slice_sizes" in instruction.attributes:
+        operands, value = operands[:1], _with_slices(instruction, pairs, own, brought)
+    else:
+        shape = instruction.shape.elements[1] if is_start else instruction.shape  # type: ignore[attr-defined]
+        source = next((source for source, target in pairs if target == own), None)
+        value = zeros(shape) if source is None else _part_or_tuple(shape, brought[source])
+    if not is_start:
+        return value
+    assert isinstance(instruction.shape, TupleShape)
+    sent = operands[0] if len(operands) == 1 else tuple(operands)
+    return (sent, value, *map(zeros, instruction.shape.elements[2:]))
+
+
+def _gathered(site: Site, instruction: Instruction, operands: list[Any]) -> Generator[Meet, dict[int, Any], list[Any]]:
+    """Wait for the group and return its operands in its order."""
+    group = group_of(site, instruction)
+    if not group:
+        raise ProgramError(
+            f"expected replica_groups of {instruction.name!r} to have every device, found none with replica"
+            f" {site.device.replica}, partition {site.device.partition}"
+        )
+    met = yield Meet(_place(site, instruction), group, operands)
+    return [met[number] for number in group]
+
+
+def _place(site: Site, instruction: Instruction) -> str:
+    """Return what devices must have in common to meet; errors show it."""
+    return f"{instruction.opcode} {instruction.name!r} of {site.computation.name!r}"
+
+
+def _folded(site: Site, instruction: Instruction, brought: Sequence[list[Any]]) -> list[Any]:
+    """Return operands of several devices folded by the computation of the instruction."""
+    name = instruction.attributes["to_apply"]
+    opcode = binary_opcode(site.module, name)
+    if opcode in UFUNCS:
+        return [_folded_by(UFUNCS[opcode], arrays) for arrays in zip(*brought, strict=True)]
+    folded = list(brought[0])
+    for operands in brought[1:]:
+        folded = [apply_lifted(site, name, list(pair)) for pair in zip(folded, operands, strict=True)]
+    return folded
+
+
+def _folded_by(ufunc: np.ufunc, arrays: Sequence[Any]) -> Any:
+    """Return arrays folded by one of NumPy's functions; narrow floats are rounded once, at the end."""
+    wide = compute_type(arrays[0].dtype)
+    total = arrays[0].astype(wide)
+    for array in arrays[1:]:
+        total = np.asarray(ufunc(total, array.astype(wide, copy=False)), wide)
+    return total.astype(arrays[0].dtype, copy=False)
+
+
+def _one_or_tuple(instruction: Instruction, arrays: Sequence[Any]) -> Any:
+    """Return one array or several as the shape of the instruction says."""
+    return _part_or_tuple(instruction.shape, arrays)
+
+
+def _part_or_tuple(shape: Any, arrays: Sequence[Any]) -> Any:
+    """Return one array or several as a shape says."""
+    return tuple(arrays) if isinstance(shape, TupleShape) else arrays[0]
+
+
+def _device_pairs(site: Site, instruction: Instruction) -> list[tuple[int, int]]:
+    """Return source and target of every pair as device numbers; pairs are of our own partition, or of our replica."""
+    members = _MODES[_mode(instruction, "collective-permute")][1]
+    pairs = instruction.attributes["source_target_pairs"]
+    return [(*members(site, source), *members(site, target)) for source, target in pairs]
+
+
+def _connected(own: int, pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Return the devices that pairs join, directly or through others, with our own: only they need to wait."""
+    company = {own}
+    grown = True
+    while grown:
+        joined = {number for pair in pairs if company & set(pair) for number in pair} | company
+        grown = joined != company
+        company = joined
+    return tuple(sorted(company))
+
+
+def _with_slices(instruction: Instruction, pairs: Sequence[tuple[int, int]], own: int, brought: dict[int, Any]) -> Any:
+    """Return our second operand with the slices written into it that others sent, to where they say."""
+    source_of_own, results = brought[own][0], brought[own][1]
+    is_tuple = isinstance(source_of_own, tuple)
+    buffers = [array.copy() for array in (results if is_tuple else (results,))]
+    for number, (source, target) in enumerate(pairs):
+        if target != own:
+            continue
+        turn = sum(1 for pair in pairs[:number] if pair[0] == source)
+        sent, _, begins, targets = brought[source] if is_tuple else ([part] for part in brought[source])
+        for buffer, array, begin, end in zip(buffers, sent, begins, targets, strict=True):
+            sizes = _slice_sizes(instruction, turn)
+            buffer[_box(end, turn, sizes, buffer.shape)] = array[_box(begin, turn, sizes, array.shape)]
+    return tuple(buffers) if is_tuple else buffers[0]
+
+
+def _slice_sizes(instruction: Instruction, turn: int) -> tuple[int, ...]:
+    """Return the sizes of one of the slices that a device sends."""
+    sizes = instruction.attributes["slice_sizes"]
+    return tuple(sizes[min(turn, len(sizes) - 1)])
+
+
+def _box(starts: Any, turn: int, sizes: Sequence[int], bounds: Sequence[int]) -> tuple[slice, ...]:
+    """Return the slices that begin at ``starts``, one scalar per dimension or a tuple of them per slice."""
+    if isinstance(starts[0], tuple):
+        starts = starts[turn]
+    rows = zip(starts, sizes, bounds, strict=True)
+    # Clamped as a dynamic slice is, so that all of it lies inside.
+    begins = [min(max(int(start), 0), max(bound - size, 0)) for start, size, bound in rows]
+    return tuple(slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=True))

@@ -1,0 +1,241 @@
+"""Values of custom calls, by their target: those that the TPU compiler makes, and any that a user registers.
+
+Source: XLA, Custom calls; XLA's triangular-solve, QR and Cholesky expanders for what their blocks compute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpusim.errors import ProgramError, UnsupportedError, did_you_mean
+from tpusim.numerics.linear_algebra import (
+    adjoint,
+    cholesky_factor,
+    householder_product,
+    invert_triangle,
+    lu_factor,
+    qr_factor,
+    solvable,
+)
+from tpusim.numerics.registry import TOKEN, array_shape, computes, zeros
+from tpusim.numerics.relayout import numpy_dtype, pack, unpack
+from tpusim.numerics.sorting import top_k
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.registry import Rule
+    from tpusim.numerics.site import Site
+
+
+@dataclass(frozen=True)
+class CustomCall:
+    """What a user said of a target: its values, ``numerics(instruction, *operands)``, and its ``cost``, or neither."""
+
+    numerics: Callable[..., Any] | None = None
+    cost: Callable[..., Any] | None = None
+
+
+REGISTERED: dict[str, CustomCall] = {}
+"""What users registered, by target; it comes before what is built in."""
+
+_BUILT_IN: dict[str, Rule] = {}
+
+
+def register_custom_call(
+    name: str, *, numerics: Callable[..., Any] | None = None, cost: Callable[..., Any] | None = None
+) -> None:
+    """Say what custom calls with the target ``name`` compute and cost; a second call replaces the first.
+
+    ``numerics(instruction, *operands)`` returns an array of the element type and dimensions of ``instruction.shape``,
+    or a tuple of such; the operands are NumPy arrays that must not be written to. ``cost`` is what lowering asks.
+    """
+    REGISTERED[name] = CustomCall(numerics, cost)
+
+
+def target(*names: str) -> Callable[[Rule], Rule]:
+    """Register the decorated function as what custom calls with these targets compute."""
+
+    def register(function: Rule) -> Rule:
+        _BUILT_IN.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+@computes("custom-call")
+def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return what the target computes.
+
+    Raises UnsupportedError for a target of which nobody said what it computes, ProgramError for a registered function
+    that returned something else than the instruction's shape.
+    """
+    name = instruction.attributes.get("custom_call_target", "")
+    registered = REGISTERED.get(name)
+    if registered is not None and registered.numerics is not None:
+        value = registered.numerics(instruction, *operands)
+        return _checked(value, instruction.shape, name)
+    if name not in _BUILT_IN:
+        raise UnsupportedError(
+            f"{instruction.name}: nothing says what the custom call {name!r} computes"
+            f"{did_you_mean(name, _BUILT_IN.keys() | REGISTERED.keys())}; register it with"
+            f" tpusim.register_custom_call({name!r}, numerics=lambda instruction, *operands: ...)"
+        )
+    return _BUILT_IN[name](site, instruction, operands)
+
+
+def _checked(value: Any, shape: Shape, name: str) -> Any:
+    """Return what a registered function returned, if it has the shape that the program says."""
+    if isinstance(shape, TupleShape) and isinstance(value, (tuple, list)) and len(value) == len(shape.elements):
+        return tuple(_checked(part, element, name) for part, element in zip(value, shape.elements, strict=True))
+    if isinstance(shape, ArrayShape) and not shape.dtype.is_array_type:
+        return TOKEN
+    if isinstance(value, (tuple, list)) or not isinstance(shape, ArrayShape):
+        raise _wrong_value(name, shape, f"a {type(value).__name__}")
+    array = np.asarray(value)
+    if array.dtype != numpy_dtype(shape.dtype) or array.shape != shape.dimensions:
+        raise _wrong_value(name, shape, f"{array.dtype}{list(array.shape)}")
+    return array
+
+
+def _wrong_value(name: str, shape: Shape, found: str) -> ProgramError:
+    """Return the error about a registered function that returned something else than the shape asks for."""
+    wanted = shape_text(shape, layout=False)
+    return ProgramError(f"expected the function registered for {name!r} to return {wanted}, found {found}")
+
+
+@target(
+    "AssumeGatherIndicesInBound",
+    "GatherScatterIndicesBitpacked",
+    "LayoutConstraint",
+    "MoveToDevice",
+    "MoveToHost",
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "annotate_device_placement",
+    "xla.sdy.FuncResultSharding",
+)
+def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operand: the target promises something of it, or marks where it is."""
+    wanted = [leaf.dimensions for leaf in leaves(instruction.shape)]
+    if wanted != [leaf.dimensions for leaf in leaves(site.operand(instruction, 0).shape)]:
+        name = instruction.attributes["custom_call_target"]
+        raise UnsupportedError(
+            f"{instruction.name}: {name!r} changes the shape to {instruction.shape}, which depends on the partitioning;"
+            " partition the program first"
+        )
+    return operands[0]
+
+
+@target("AllocateBuffer", "PrepareAsyncCallStart")
+def _unwritten(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return zeros: nobody reads a buffer, or a handle, before it is written."""
+    return zeros(instruction.shape)
+
+
+@target("PrepareAsyncCallDone")
+def _token(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return a token."""
+    return TOKEN
+
+
+@target("ConcatBitcast")
+def _concat_bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the array whose buffer is the operands' buffers one after the other."""
+    shapes = [array_shape(site.operand(instruction, position).shape) for position in range(len(operands))]
+    buffers = [pack(array, shape) for array, shape in zip(operands, shapes, strict=True)]
+    return unpack(np.concatenate(buffers), array_shape(instruction.shape))
+
+
+@target("TopK")
+def _top_k(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the largest elements of the last dimension in order, and where they were."""
+    assert isinstance(instruction.shape, TupleShape)
+    count = array_shape(instruction.shape.elements[0]).dimensions[-1]
+    values, indices = top_k(operands[0], count)
+    return values, indices.astype(numpy_dtype(array_shape(instruction.shape.elements[1]).dtype))
+
+
+@target("Cholesky")
+def _cholesky(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the lower factor of a matrix whose lower triangle is read."""
+    return _rounded(instruction, cholesky_factor(solvable(operands[0])))
+
+
+@target("InvertDiagBlocksLowerTriangular")
+def _invert_lower(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the inverses of lower triangular blocks."""
+    return _rounded(instruction, invert_triangle(solvable(operands[0]), is_lower=True))
+
+
+@target("InvertDiagBlocksUpperTriangular")
+def _invert_upper(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the inverses of upper triangular blocks."""
+    return _rounded(instruction, invert_triangle(solvable(operands[0]), is_lower=False))
+
+
+@target("Qr", "QrDecompositionBlock")
+def _qr(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return R over the Householder vectors, and the vectors' factors."""
+    return _rounded(instruction, *qr_factor(solvable(operands[0])))
+
+
+@target("ProductOfElementaryHouseholderReflectors")
+def _householder_product(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the orthogonal matrix whose Householder vectors and factors are given."""
+    return _rounded(instruction, householder_product(solvable(operands[0]), solvable(operands[1])))
+
+
+@target("LuDecomposition", "LuDecompositionBlock")
+def _lu(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return L under U, the row exchanges, and the permutation of the rows that they amount to."""
+    assert isinstance(instruction.shape, TupleShape)
+    return _rounded(instruction, *lu_factor(solvable(operands[0]))[: len(instruction.shape.elements)])
+
+
+@target("X64Combine")
+def _combine(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return 64-bit numbers from their low and high halves; a double is the sum of two f32."""
+    low, high = operands
+    if array_shape(instruction.shape).dtype.is_float:
+        return high.astype(np.float64) + low.astype(np.float64)
+    bits = low.view(np.uint32).astype(np.uint64) | high.view(np.uint32).astype(np.uint64) << np.uint64(32)
+    return bits.view(numpy_dtype(array_shape(instruction.shape).dtype))
+
+
+@target("X64SplitHigh")
+def _split_high(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the high halves of 64-bit numbers; of a double, its rounding to f32."""
+    if operands[0].dtype.kind == "f":
+        return operands[0].astype(np.float32)
+    high = (operands[0].view(np.uint64) >> np.uint64(32)).astype(np.uint32)
+    return high.view(numpy_dtype(array_shape(instruction.shape).dtype))
+
+
+@target("X64SplitLow")
+def _split_low(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the low halves of 64-bit numbers; of a double, what its rounding to f32 left."""
+    if operands[0].dtype.kind == "f":
+        return (operands[0] - operands[0].astype(np.float32)).astype(np.float32)
+    return operands[0].view(np.uint64).astype(np.uint32).view(numpy_dtype(array_shape(instruction.shape).dtype))
+
+
+@target("Eigh")
+def _eigh(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the eigenvectors, as columns, and the eigenvalues of Hermitian matrices, ascending; signs are free."""
+    matrices = solvable(operands[0])
+    values, vectors = np.linalg.eigh((matrices + adjoint(matrices)) / 2)
+    return _rounded(instruction, vectors, values)
+
+
+def _rounded(instruction: Instruction, *values: Any) -> Any:
+    """Return values in the element types of the instruction's shape."""
+    shapes = list(leaves(instruction.shape))
+    cast = [v.astype(numpy_dtype(s.dtype), copy=False) for v, s in zip(values, shapes, strict=True)]
+    return tuple(cast) if isinstance(instruction.shape, TupleShape) else cast[0]

@@ -1,0 +1,94 @@
+"""Runs a whole module for its values: fills the table of rules, sets devices up, and drives them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+# Importing the modules of rules fills the table.
+from tpusim.numerics import (
+    collectives,
+    contraction,
+    control,
+    convert,
+    convolution,
+    custom_calls,
+    dynamic,
+    elementwise,
+    fft,
+    host,
+    indexed,
+    linear_algebra,
+    movement,
+    normalisation,
+    random,
+    reduction,
+    sorting,
+)
+from tpusim.numerics.evaluate import evaluate
+from tpusim.numerics.files import check_inputs, in_types_of
+from tpusim.numerics.registry import RULES
+from tpusim.numerics.site import Device, Settings
+from tpusim.numerics.widen import widen_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tpusim.ir.module import Module
+
+__all__ = [
+    "RULES",
+    "collectives",
+    "contraction",
+    "control",
+    "convert",
+    "convolution",
+    "custom_calls",
+    "dynamic",
+    "elementwise",
+    "execute_module",
+    "fft",
+    "host",
+    "indexed",
+    "linear_algebra",
+    "movement",
+    "normalisation",
+    "random",
+    "reduction",
+    "sorting",
+]
+
+
+def execute_module(
+    module: Module,
+    inputs: Sequence[Any],
+    settings: Settings,
+    replicas: int = 1,
+    infeed: Iterable[Any] | None = None,
+) -> list[Any]:
+    """Return what each device's run of ``module`` returns, replicas outermost, partitions within.
+
+    ``inputs`` are the parameters' values: one list for all devices, or a list of such lists, one per device. ``infeed``
+    is what every device's infeeds read, in order.
+    """
+    partitions = int(module.attributes.get("num_partitions", 1))
+    devices = [
+        Device(replica=replica, partition=partition, infeed=iter(infeed) if infeed is not None else None)
+        for replica in range(replicas)
+        for partition in range(partitions)
+    ]
+    shapes = [parameter.shape for parameter in module.entry.parameters]
+    per_device = _per_device(inputs, len(devices), len(shapes))
+    arguments = [check_inputs(values, shapes) for values in per_device]
+    if settings.precision == "tpu":
+        return evaluate(module, arguments, settings, devices)
+    wide = widen_module(module)
+    entered = [check_inputs(values, [p.shape for p in wide.entry.parameters]) for values in arguments]
+    results = evaluate(wide, entered, settings, devices)
+    return [in_types_of(result, module.entry.root.shape) for result in results]
+
+
+def _per_device(inputs: Sequence[Any], devices: int, parameters: int) -> list[Sequence[Any]]:
+    """Return the inputs of each device: the same for all, unless there is a list for each."""
+    are_lists = len(inputs) == devices and all(isinstance(i, list) and len(i) == parameters for i in inputs)
+    # With one device and one parameter a list could be either; the plain reading comes first.
+    return list(inputs) if are_lists and devices > 1 else [inputs] * devices

@@ -1,0 +1,243 @@
+"""Values that come from the host or go to it, and values that devices send to each other on channels.
+
+A receive lays out a slot on its channel, a send waits for one and fills it, and the second half of the receive waits
+until its slot is full: so a schedule in which each waits for another is a deadlock here as it is on the machine.
+
+A channel of the host holds plain values in ``Device.mailbox``: what the host put there before the run, what the program
+sent after it.
+
+Source: XLA, Operation Semantics (Infeed, Outfeed, Send, Recv, scheduling of channel instructions).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpusim.errors import ProgramError, SimulationError
+from tpusim.numerics.collectives import device_number
+from tpusim.numerics.registry import TOKEN, computes, zeros
+from tpusim.numerics.relayout import numpy_dtype
+from tpusim.numerics.site import Device
+from tpusim.shapes.shape import TupleShape, shape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from tpusim.ir.module import Instruction, Module
+    from tpusim.numerics.site import Site
+    from tpusim.shapes.shape import Shape
+
+    Waiting = Generator[Any, Any, Any]
+
+_PAIRS = "_xla_send_recv_source_target_pairs"
+_PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+_REQUEST = np.zeros((), np.uint32)
+
+
+@dataclass(eq=False)
+class Slot:
+    """Where a receive waits for its value: by which device, and the values that have come, at most one."""
+
+    receiver: int
+    values: list[Any]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A wish like ``Meet`` that is granted once something holds; until then it has ``peers`` whom it waits for.
+
+    ``key`` is no other device's, so that the peers cannot meet it; errors show it.
+    """
+
+    key: str
+    holds: Callable[[], bool]
+    peers: tuple[int, ...]
+    value: Any = None
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Nobody, once there is nothing more to wait for."""
+        return () if self.holds() else self.peers
+
+
+def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), replicas: int = 1) -> list[Device]:
+    """Return the devices of a run of ``replicas`` times the partitions of the module.
+
+    Each has an infeed of its own, in the order of device numbers; all share the channels between devices.
+    """
+    partitions = int(module.attributes.get("num_partitions", 1))
+    between = {channel: deque[Any]() for channel in _channels_between_devices(module)}
+    feeds = [*infeeds, *[None] * (replicas * partitions - len(infeeds))]
+    return [
+        Device(*divmod(number, partitions), infeed=None if feed is None else iter(feed), mailbox=dict(between))
+        for number, feed in enumerate(feeds)
+    ]
+
+
+def _channels_between_devices(module: Module) -> set[int]:
+    """Return the channels on which devices send to devices."""
+    transfers = (i for computation in module.computations for i in computation if i.opcode in ("send", "recv"))
+    return {i.attributes.get("channel_id", 0) for i in transfers if not i.attributes.get("is_host_transfer")}
+
+
+@computes("infeed")
+def infeed(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the next value of the device's infeed and a token; an empty tuple takes nothing from it."""
+    wanted = instruction.shape.elements[0]  # type: ignore[attr-defined]
+    if isinstance(wanted, TupleShape) and not wanted.elements:
+        return ((), TOKEN)
+    if site.device.infeed is None:
+        raise SimulationError(f"{instruction.name!r} reads the infeed, but the run was given none")
+    try:
+        value = next(site.device.infeed)
+    except StopIteration:
+        raise SimulationError(f"{instruction.name!r} waits for a value of the infeed, which has ended") from None
+    return (as_value(value, wanted), TOKEN)
+
+
+@computes("outfeed")
+def outfeed(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Append the value to the device's outfeed; return a token."""
+    site.device.outfeed.append(operands[0])
+    return TOKEN
+
+
+@computes("recv")
+def recv(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Lay out a slot for the value that will come; return the context of the receive."""
+    waiting = zeros(instruction.shape.elements[0])  # type: ignore[attr-defined]
+    if not _is_host_transfer(instruction) and _peer(site, instruction, to=True) != ():
+        _channel(site, instruction).append(Slot(_own(site), []))
+    return (waiting, _REQUEST, TOKEN)
+
+
+@computes("recv-done")
+def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
+    """Return the value that came, and a token; zeros if the pairs of the channel send us nothing."""
+    wanted = instruction.shape.elements[0]  # type: ignore[attr-defined]
+    start = _start_of(site, instruction)
+    channel, own = _channel(site, start), _own(site)
+    if _is_host_transfer(start):
+        if not channel:
+            raise SimulationError(f"{instruction.name!r} waits for the host, which put nothing into {_named(start)}")
+        return (as_value(channel.popleft(), wanted), TOKEN)
+    peers = _peer(site, start, to=True)
+    if peers == ():
+        return (operands[0][0], TOKEN)
+    slot = next(slot for slot in channel if slot.receiver == own)
+    yield from _until(site, instruction, start, lambda: bool(slot.values), peers)
+    channel.remove(slot)
+    return (slot.values[0], TOKEN)
+
+
+@computes("send")
+def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
+    """Put the value where a receive of the channel waits for it; return the context of the send."""
+    context = (operands[0], _REQUEST, TOKEN)
+    channel, peers = _channel(site, instruction), _peer(site, instruction, to=False)
+    if _is_host_transfer(instruction):
+        channel.append(operands[0])
+        return context
+    if peers == ():
+        return context
+
+    def open_slots() -> list[Slot]:
+        return [slot for slot in channel if not slot.values and (peers is None or slot.receiver in peers)]
+
+    yield from _until(site, instruction, instruction, lambda: bool(open_slots()), peers)
+    open_slots()[0].values.append(operands[0])
+    return context
+
+
+@computes("send-done")
+def send_done(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return a token: the value went where it should when the send found its slot."""
+    return TOKEN
+
+
+def as_value(value: Any, shape: Shape) -> Any:
+    """Return what the host gave, a NumPy array or anything like one, as a value of ``shape``.
+
+    Raises ProgramError if its sizes are others.
+    """
+    if isinstance(shape, TupleShape):
+        if not isinstance(value, (tuple, list)) or len(value) != len(shape.elements):
+            raise ProgramError(f"expected a value of shape {shape_text(shape)} from the host, found {value!r:.80}")
+        return tuple(as_value(part, element) for part, element in zip(value, shape.elements, strict=True))
+    array = np.asarray(value)
+    sizes = shape.dimensions  # type: ignore[attr-defined]
+    if array.shape != sizes:
+        raise ProgramError(f"expected a value of shape {shape_text(shape)} from the host, found {array.shape}")
+    return array.astype(numpy_dtype(shape.dtype), copy=False)  # type: ignore[attr-defined]
+
+
+def _until(
+    site: Site,
+    instruction: Instruction,
+    start: Instruction,
+    holds: Callable[[], bool],
+    peers: tuple[int, ...] | None,
+) -> Waiting:
+    """Wait for something that another device has to do; a device that is alone would wait for ever."""
+    own = _own(site)
+    key = f"{instruction.opcode} {instruction.name!r} on {_named(start)} (device {own})"
+    others = tuple(number for number in range(_device_count(site)) if number != own) if peers is None else peers
+    if holds():
+        return
+    if not others or own in others:
+        raise SimulationError(f"{key} waits for a device that comes later: itself")
+    yield Wait(key, holds, others)
+
+
+def _is_host_transfer(instruction: Instruction) -> bool:
+    """Whether the other side is the host."""
+    return bool(instruction.attributes.get("is_host_transfer"))
+
+
+def _named(instruction: Instruction) -> str:
+    """Return how errors call the channel."""
+    return f"channel {instruction.attributes.get('channel_id', 0)}"
+
+
+def _channel(site: Site, instruction: Instruction) -> deque[Any]:
+    """Return what lies on the channel."""
+    return site.device.mailbox.setdefault(instruction.attributes.get("channel_id", 0), deque())
+
+
+def _start_of(site: Site, instruction: Instruction) -> Instruction:
+    """Return the instruction that states channel and pairs: the start, unless it lies outside of this computation."""
+    start = site.operand(instruction, 0)
+    return start if start.opcode in ("send", "recv") else instruction
+
+
+def _own(site: Site) -> int:
+    """Return the number of this device."""
+    return device_number(site.module, site.device)
+
+
+def _device_count(site: Site) -> int:
+    """Return how many devices run the module."""
+    attributes = site.module.attributes
+    return int(attributes.get("replica_count", 1)) * int(attributes.get("num_partitions", 1))
+
+
+def _peer(site: Site, instruction: Instruction, to: bool) -> tuple[int, ...] | None:
+    """Return the device at the other end, as the frontend's pairs say: whence to us, or whither from us.
+
+    None if there are no pairs, so that it may be anyone; ``()`` if no pair has us at this end.
+    """
+    raw = instruction.attributes.get("frontend_attributes", "")
+    if _PAIRS not in raw:
+        return None
+    pairs = [(int(s), int(t)) for s, t in _PAIR.findall(raw.split(_PAIRS, 1)[1].split('"')[1])]
+    partitions = int(site.module.attributes.get("num_partitions", 1))
+    # With partitions the pairs are of partitions, as those of a permute with a channel are.
+    own = site.device.partition if partitions > 1 else site.device.replica
+    base = site.device.replica * partitions if partitions > 1 else 0
+    ends = [source if to else target for source, target in pairs if (target if to else source) == own]
+    return tuple(base + end for end in ends)

@@ -1,0 +1,60 @@
+"""bf16 intermediates held in f32: what exact arithmetic means for a program that the TPU compiler has already narrowed.
+
+A compiled module rounds the operands of its products to bf16 of its own accord. Where exact values are asked for, these
+roundings are left out, as XLA's ``xla_allow_excess_precision`` permits; only what the module takes and returns keeps its
+type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
+
+if TYPE_CHECKING:
+    from tpusim.ir.module import Computation, Instruction, Module
+
+_NARROW, _WIDE = DTYPES["bf16"], DTYPES["f32"]
+
+
+def widen_module(module: Module) -> Module:
+    """Return a scheduled module with f32 in place of bf16; any other module, and one that looks at bits, as it is."""
+    looks_at_bits = any(_looks_at_bits(computation) for computation in module.computations)
+    if not module.is_scheduled or looks_at_bits:
+        return module
+    return replace(module, computations=tuple(_wide_computation(c) for c in module.computations))
+
+
+def _looks_at_bits(computation: Computation) -> bool:
+    """Tell whether an instruction gives the bits of a bf16 array another meaning."""
+    return any(
+        any(leaf.dtype == _NARROW for leaf in leaves(shape))
+        for instruction in computation.instructions
+        if instruction.opcode in ("bitcast-convert", "reduce-precision")
+        for shape in (instruction.shape, *(operand.shape for operand in computation.operands_of(instruction)))
+    )
+
+
+def _wide_computation(computation: Computation) -> Computation:
+    """Return a computation with wide shapes."""
+    return replace(computation, instructions=tuple(_wide_instruction(i) for i in computation.instructions))
+
+
+def _wide_instruction(instruction: Instruction) -> Instruction:
+    """Return an instruction with a wide shape; a constant keeps its own, since its text stands for a narrow number."""
+    if instruction.opcode == "constant":
+        return instruction
+    return msgspec.structs.replace(instruction, shape=_wide_shape(instruction.shape))
+
+
+def _wide_shape(shape: Shape) -> Shape:
+    """Return a shape with f32 for bf16, layouts as they are: positions count elements, so they stay right."""
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(_wide_shape(element) for element in shape.elements))
+    if isinstance(shape, ArrayShape) and shape.dtype == _NARROW:
+        return msgspec.structs.replace(shape, dtype=_WIDE)
+    return shape
