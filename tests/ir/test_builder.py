@@ -104,7 +104,9 @@ def test_broadcast_in_dim_stretches_dimensions_of_size_1() -> None:
     assert (shape_of(result), opcodes(b)) == ("f32[3,4,5]", ["broadcast", "reshape", "broadcast"])
 
 
-@pytest.mark.parametrize(("dimensions", "sizes"), [((0, 1, 2), "24"), ((0, 1), "8,3"), ((1, 2), "4,6"), ((1,), "4,2,3")])
+@pytest.mark.parametrize(
+    ("dimensions", "sizes"), [((0, 1, 2), "24"), ((0, 1), "8,3"), ((1, 2), "4,6"), ((1,), "4,2,3")]
+)
 def test_collapse_joins_consecutive_dimensions(dimensions: tuple[int, ...], sizes: str) -> None:
     """The document's examples on [4,2,3]: the new dimension stands where the old ones stood."""
     b = Builder("m")

@@ -9,7 +9,6 @@ import pytest
 
 from tests.ir.builder_cases import CASES
 from tpusim.ir.builder import Builder
-from tpusim.ir.builder_base import BuilderBase
 from tpusim.ir.module import Literal
 from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape
 from tpusim.source import SourceText

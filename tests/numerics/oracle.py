@@ -32,6 +32,7 @@ def run_xla(text: str, inputs: Iterable[Any], **options: Any) -> list[Array]:
     ``options`` are XLA's debug options by name. Raises ``Exception`` for what XLA refuses.
     """
     jax = pytest.importorskip("jax")
+    # Without it JAX would make f32 of the f64 inputs.
     with jax.enable_x64(True):
         executable = _compiled(text, tuple(options.items()))
         buffers = [jax.device_put(np.asarray(value)) for value in inputs]
@@ -67,6 +68,8 @@ def _compiled(text: str, options: tuple[tuple[str, Any], ...]) -> Any:
     device = pytest.importorskip("jax").devices("cpu")[0]
     proto = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
     wanted = client.CompileOptions()
+    # Inside a fusion XLA may otherwise keep more bits than the text says.
     wanted.env_option_overrides = [("xla_allow_excess_precision", False), *options]
+    # The client compiles StableHLO only. On this way rng-bit-generator turns unsigned; its bits stay.
     code = client._xla.mlir.hlo_to_stablehlo(proto)
     return device.client.compile_and_load(code, client.DeviceList((device,)), wanted)

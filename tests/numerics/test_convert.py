@@ -73,6 +73,7 @@ def test_integers_convert_as_in_xla(source: str, target: str) -> None:
 @pytest.mark.parametrize("target", FLOATS)
 def test_floats_convert_as_in_xla(source: str, target: str) -> None:
     """Nearest even, overflow to infinity, ties and values next to them."""
+    # Halves of the last place of bf16 and of f16, and their neighbours.
     ties = [1 + k * 2.0**-9 for k in range(9)] + [1 + k * 2.0**-12 for k in range(9)]
     values = typed([*FLOAT_VALUES, *ties], source)
     assert_same(*both(module(source, target, len(values)), values))

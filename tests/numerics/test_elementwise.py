@@ -132,6 +132,7 @@ def test_integer_powers_wrap(name: str) -> None:
     """Against Python's integers, for exponents of any size (XLA's CPU backend reads 6 bits of them)."""
     dtype, bits = numpy_dtype(DTYPES[name]), DTYPES[name].bits
     values = [0, 1, 2, 3, 5, 7, 100, 127]
+    # Exponents past 63 are where XLA's CPU backend stops being the oracle.
     base, exponent = np.meshgrid(np.array(values, dtype), np.array(values, dtype))
     found = ours("power", base.reshape(-1), exponent.reshape(-1))
     assert [int(v) % 2**bits for v in found] == [pow(b, e, 2**bits) for e in values for b in values]
@@ -216,7 +217,6 @@ def test_compare_agrees_with_xla_in_both_orders(direction: str, kind: str, name:
     """NaN of both signs, zeros of both signs, infinities."""
     values = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, -math.nan]
     left, right = pairs(values, numpy_dtype(DTYPES[name]))
-    left[values.index(math.inf)] = -right[-1]
     assert_matches_xla("compare", left, right, result="pred", attributes=f", direction={direction}, type={kind}")
 
 

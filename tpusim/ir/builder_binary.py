@@ -154,7 +154,7 @@ class BinaryMethods(UnaryMethods):
         attributes = {"direction": Symbol(direction), "type": None if compare_type is None else Symbol(compare_type)}
         return self.emit("compare", self._aligned(lhs, rhs, broadcast_dimensions), attributes)
 
-    def clamp(self, min: Op, operand: Op, max: Op) -> Op:  # noqa: A002 (the document's names)
+    def clamp(self, min: Op, operand: Op, max: Op) -> Op:
         """Return the operand kept between ``min`` and ``max``, each an array like it or a scalar."""
         return self.emit("clamp", self._scalars_stretched([min, operand, max]))
 
@@ -210,5 +210,7 @@ class BinaryMethods(UnaryMethods):
     def _select_tuple(self, pred: Op, on_true: Op, on_false: Op) -> Op:
         """Return a tuple of choices between the elements of two."""
         count = len(elements_of(on_true))
-        parts = [[self.emit("get-tuple-element", [op], {"index": i}) for op in (on_true, on_false)] for i in range(count)]
+        parts = [
+            [self.emit("get-tuple-element", [op], {"index": i}) for op in (on_true, on_false)] for i in range(count)
+        ]
         return self.emit("tuple", [self.select(pred, *pair) for pair in parts])

@@ -8,7 +8,7 @@ Source: XLA, Operation Semantics, and ``XlaBuilder``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ReplicaGroups
@@ -16,7 +16,7 @@ from tpusim.ir.builder_base import Callee, Op, Sizes, array_of, listed, scalars
 from tpusim.ir.builder_host import HostMethods
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
-Groups: TypeAlias = Union[ReplicaGroups, Sequence[Sequence[int]]]
+Groups: TypeAlias = ReplicaGroups | Sequence[Sequence[int]]
 """Groups of device numbers."""
 
 
@@ -69,7 +69,7 @@ class CollectiveMethods(HostMethods):
         """Return the sum over a group; of truth values whether any holds."""
         is_pred = array_of(self._parts(operand)[0]).dtype.is_pred
 
-        def sum(x: Op, y: Op) -> Op:  # noqa: A001 (the name that the computation has in the text)
+        def sum(x: Op, y: Op) -> Op:
             return x.builder.logical_or(x, y) if is_pred else x.builder.add(x, y)
 
         return self.all_reduce(operand, sum, replica_groups)
@@ -103,8 +103,8 @@ class CollectiveMethods(HostMethods):
     ) -> Op:
         """Return what member i of a group got: block i of everybody's operand, one after the other.
 
-        Blocks are cut along ``split_dimension`` and joined along ``concat_dimension``. HLO knows one dimension for both:
-        where they differ a reshape and a transpose follow.
+        Blocks are cut along ``split_dimension`` and joined along ``concat_dimension``. HLO knows one dimension for
+        both: where they differ a reshape and a transpose follow.
         """
         sizes = array_of(operand).dimensions
         if not 0 <= split_dimension < len(sizes) or sizes[split_dimension] % split_count:
@@ -115,14 +115,16 @@ class CollectiveMethods(HostMethods):
             return sent
         return self._rejoined(sent, split_dimension, concat_dimension, split_count)
 
-    def all_to_all_tuple(self, operands: Sequence[Op], replica_groups: Groups = (), channel_id: int | None = None) -> Op:
+    def all_to_all_tuple(
+        self, operands: Sequence[Op], replica_groups: Groups = (), channel_id: int | None = None
+    ) -> Op:
         """Return a tuple of what each member of a group sent here: operand i goes to member i."""
         shapes = TupleShape(tuple(op.shape for op in operands))
         return self.emit("all-to-all", list(operands), _devices(replica_groups, channel_id, False), shapes)
 
     def ragged_all_to_all(
         self,
-        input: Op,  # noqa: A002 (XLA's name)
+        input: Op,
         output: Op,
         offsets_and_sizes: Sequence[Op],
         replica_groups: Groups = (),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,7 @@ from tpusim.ir.builder_windows import Padding, make_window
 if TYPE_CHECKING:
     from tpusim.shapes.dtype import DType
 
-Precision: TypeAlias = Union[str, tuple[str, str]]
+Precision: TypeAlias = str | tuple[str, str]
 """``default``, ``high`` or ``highest``, for both operands or for each."""
 
 _LABELS = re.compile(r"([0-9bf?]{2,})_([0-9io?]{2,})->([0-9bf?]{2,})")

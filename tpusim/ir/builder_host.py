@@ -1,7 +1,7 @@
 """Builder methods for what enters and leaves a device: infeed, outfeed, send and receive.
 
-The document's Send and Recv are one operation each; in HLO each is a pair, of which the second part waits for the first,
-ordered by tokens. The forms with a token of the caller's own are XlaBuilder's too.
+The document's Send and Recv are one operation each; in HLO each is a pair, of which the second part waits for the
+first, ordered by tokens. The forms with a token of the caller's own are XlaBuilder's too.
 
 Source: XLA, Operation Semantics, and ``XlaBuilder``.
 """

@@ -48,10 +48,7 @@ def _as_array(value: Any, wanted: DType | None) -> tuple[Any, DType]:
     if own is None:
         raise ProgramError(f"expected numbers as the value of a constant, found {str(value)[:60]!r}")
     dtype = wanted or DTYPES[own]
-    if dtype.is_integer and dtype.name != own:
-        _check_range(array, dtype)
-    # Python's integers are unlimited, those of s32 are not.
-    elif dtype.is_integer and not is_typed:
+    if (dtype.is_integer and dtype.name != own) or (dtype.is_integer and not is_typed):
         _check_range(array, dtype)
     return array, dtype
 

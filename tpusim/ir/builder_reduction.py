@@ -121,9 +121,7 @@ class ReductionMethods(ContractionMethods):
         }
         return self.emit("scatter", [*ops, scatter_indices, *changes], attributes)
 
-    def sort(
-        self, operands: Op | Sequence[Op], comparator: Callee, dimension: int = -1, is_stable: bool = False
-    ) -> Op:
+    def sort(self, operands: Op | Sequence[Op], comparator: Callee, dimension: int = -1, is_stable: bool = False) -> Op:
         """Return the operands sorted together along ``dimension`` (-1 is the last) by ``comparator``.
 
         It gets two elements of the first operand, then two of the second, and so on. Several operands give a tuple.

@@ -6,15 +6,15 @@ Source: XLA, Operation Semantics, and ``MakePadding`` of its client library.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import Window, WindowDimension
 
-Padding: TypeAlias = Union[str, Sequence[Sequence[int]]]
+Padding: TypeAlias = str | Sequence[Sequence[int]]
 """``SAME``, ``VALID``, or (low, high) per dimension."""
 
-Counts: TypeAlias = Union[Sequence[int], None]
+Counts: TypeAlias = Sequence[int] | None
 """One number per dimension; None is 1 for each."""
 
 
@@ -48,7 +48,9 @@ def _ones(counts: Counts, rank: int) -> list[int]:
     return list(counts) if counts is not None and len(counts) else [1] * rank
 
 
-def _edges(padding: Padding, base: Sequence[int], window: Sequence[int], strides: Sequence[int]) -> list[tuple[int, ...]]:
+def _edges(
+    padding: Padding, base: Sequence[int], window: Sequence[int], strides: Sequence[int]
+) -> list[tuple[int, ...]]:
     """Return (low, high) per dimension, of base and window as the dilations have left them."""
     if not isinstance(padding, str):
         return [tuple(edge) for edge in padding]

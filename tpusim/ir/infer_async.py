@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tpusim.ir.infer_site import RULES, Signature, Site, broken, infers
 from tpusim.ir.infer_types import TOKEN, U32, compatible, is_prefix, is_token, plain
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import async_parts
+from tpusim.ir.ops import OPERATIONS, async_parts
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def _short_start(site: Site) -> Shape:
     if pair[0] == "call":
         # Operands may come later, by updates, so that the call cannot be judged yet.
         signature = site.signature("to_apply") or Signature(tuple(site.operands), result)
+    elif not OPERATIONS[pair[0]].accepts_count(len(site.operands)):
+        raise broken("instruction_c2", f"{len(site.operands)} for {site.opcode!r}")
     else:
         inner = Instruction("wrapped", result, pair[0], site.instruction.operands, site.attributes)
         given = RULES[pair[0]](Site(inner, site.operands, site.module))

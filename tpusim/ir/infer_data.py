@@ -115,10 +115,8 @@ def _reverse(site: Site) -> ArrayShape:
 @infers("concatenate")
 def _concatenate(site: Site) -> ArrayShape:
     """Give the operands' dimensions, added up in one of them."""
-    if not site.operands:
-        raise broken("concatenate_c1", "none")
     if len(site.attributes["dimensions"]) != 1:
-        raise broken("concatenate_c6", site.attributes["dimensions"])
+        raise broken("concatenate_c1", site.attributes["dimensions"])
     shapes, dimension = site.arrays(), site.attributes["dimensions"][0]
     first = shapes[0]
     if not 0 <= dimension < first.rank:
@@ -232,13 +230,13 @@ def _one_dimension(site: Site, label: str) -> tuple[ArrayShape, int]:
 @infers("sort")
 def _sort(site: Site) -> Shape:
     """Give the operands' shapes."""
-    if not site.operands:
-        raise broken("sort_c1", "none")
     shapes, dimensions = site.arrays(), site.attributes["dimensions"]
     for shape in shapes[1:]:
         if shape.dimensions != shapes[0].dimensions:
             raise broken("sort_c2", f"{plain(shapes[0])} and {plain(shape)}")
-    if len(dimensions) != 1 or not 0 <= dimensions[0] < max(shapes[0].rank, 1):
+    if len(dimensions) != 1:
+        raise broken("sort_c1", dimensions)
+    if not 0 <= dimensions[0] < max(shapes[0].rank, 1):
         raise broken("sort_c3", f"{dimensions} for {plain(shapes[0])}")
     signature = site.signature("to_apply")
     if signature is not None:

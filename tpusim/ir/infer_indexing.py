@@ -141,6 +141,8 @@ def _check_gather_batching(site: Site, shape: ArrayShape, index_rank: int) -> No
         raise broken("gather_c11", f"{own} for {plain(shape)}")
     if not _within(other, index_rank) or len(set(other)) != len(other):
         raise broken("gather_c12", other)
+    if not set(own).isdisjoint(site.attributes["collapsed_slice_dims"]):
+        raise broken("gather_c17", f"{own} and {site.attributes['collapsed_slice_dims']}")
 
 
 def _check_gather_slices(site: Site, shape: ArrayShape) -> None:
@@ -245,6 +247,8 @@ def _check_scatter_dimensions(site: Site, shape: ArrayShape, index_sizes: list[i
         raise broken("scatter_c15", f"{batching} for {plain(shape)}")
     if not _within(other, len(index_sizes)) or len(set(other)) != len(other):
         raise broken("scatter_c16", other)
+    if not set(batching).isdisjoint(inserted):
+        raise broken("scatter_c17", f"{batching} and {inserted}")
 
 
 def _ascends(numbers: Sequence[int]) -> bool:

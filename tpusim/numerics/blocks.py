@@ -68,6 +68,7 @@ def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Typ
 
 def _spread(operands: Sequence[Array], dimensions: tuple[int, ...]) -> tuple[tuple[int, ...], list[Array]]:
     """Return the dimensions to walk and the operands broadcast to them, those of one value with sizes of 1."""
+    # What is the same everywhere is widened once, and needs no place in the cache.
     parts = [_single(operand) if _is_uniform(operand) else operand for operand in operands]
     is_flat = all(p.size == 1 or (p.shape == dimensions and p.flags.c_contiguous) for p in parts)
     shape = (prod(dimensions),) if is_flat else dimensions
@@ -93,6 +94,7 @@ def _cuts(shape: tuple[int, ...]) -> Iterator[Index]:
     """Return the indices that cut an array into blocks: whole trailing dimensions, and a stretch of the one before."""
     if 0 in shape:
         return
+    # Leading dimensions one index at a time, so that each block is one stretch of the result.
     axis = next(k for k in range(len(shape)) if prod(shape[k + 1 :]) <= BLOCK_ELEMENTS)
     step = BLOCK_ELEMENTS // prod(shape[axis + 1 :])
     for leading in np.ndindex(shape[:axis]):

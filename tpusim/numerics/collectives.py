@@ -194,7 +194,7 @@ def ragged_all_to_all(site: Site, instruction: Instruction, operands: list[Any])
 
 @computes("collective-broadcast")
 def collective_broadcast(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
-    """Return what the first member of the group has, or the one that the last operand names; zeros outside of groups."""
+    """Return what the first member of the group has, or the one that the last operand says; zeros if in no group."""
     group = group_of(site, instruction)
     if not group:
         return zeros(instruction.shape)

@@ -14,6 +14,7 @@ from tpusim.ir.ops import COMMON_ATTRIBUTES
 if TYPE_CHECKING:
     from tpusim.ir.module import Computation, Instruction
 
+# LE and GE are no strict orders; where elements are alike XLA leaves the result open.
 _ASCENDING = {"LT": True, "LE": True, "GT": False, "GE": False}
 
 
@@ -65,6 +66,7 @@ def _order_with_ties(computation: Computation, root: Instruction) -> list[Key] |
         return None
     orders = [_order(computation, side) for side in computation.operands_of(test)]
     order, rest = _order(computation, before), _order(computation, tie)
+    # The test may compare the two directions either way round.
     if order is None or rest is None or sorted(map(str, orders)) != sorted(map(str, (order, _opposite(order)))):
         return None
     return order + rest
@@ -78,6 +80,7 @@ def _opposite(order: list[Key]) -> list[Key]:
 def _lexicographic(computation: Computation, root: Instruction) -> list[Key] | None:
     """Return the keys of ``x(a) < x(b) or (x(a) == x(b) and tie)``, in any order of the operands."""
     for before, both in _either_way(computation, root):
+        # Only a single key can be compared for equality by one instruction.
         order = _order(computation, before)
         if order is None or len(order) != 1 or both.opcode != "and":
             continue
@@ -120,6 +123,7 @@ def _equal(computation: Computation, first: Instruction, second: Instruction) ->
 
 def _corresponds(computation: Computation, first: Instruction, second: Instruction, sides: tuple[int, int]) -> bool:
     """Tell whether two expressions differ only in which element of every pair they take."""
+    # Parameters 2k and 2k + 1 are the left and the right element of operand k.
     if first.opcode == second.opcode == "parameter":
         numbers = (first.immediate, second.immediate)
         return any(numbers == (pair + sides[0], pair + sides[1]) for pair in range(0, len(computation.parameters), 2))
@@ -133,4 +137,5 @@ def _corresponds(computation: Computation, first: Instruction, second: Instructi
 
 def _meaning(instruction: Instruction) -> dict[str, object]:
     """Return the attributes that an instruction's value depends on."""
+    # Two instructions that compute the same may come from different lines of a user's program.
     return {name: value for name, value in instruction.attributes.items() if name not in COMMON_ATTRIBUTES}

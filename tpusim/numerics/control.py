@@ -92,7 +92,11 @@ def async_start(site: Site, instruction: Instruction, operands: list[Any]) -> An
     """Return operands, result and a flag: what runs beside the core is computed when it starts."""
     short = async_parts(instruction.opcode)
     if short is None:
-        value = yield Run(instruction.attributes["calls"], operands)
+        name = instruction.attributes["calls"]
+        if len(operands) < len(site.module[name].parameters):
+            # The operands come with an update: what runs waits for them.
+            return (tuple(operands), (), TOKEN)
+        value = yield Run(name, operands)
     else:
         value = RULES[short[0]](site, instruction, operands)
         if hasattr(value, "send"):
@@ -102,8 +106,14 @@ def async_start(site: Site, instruction: Instruction, operands: list[Any]) -> An
 
 @computes("async-update")
 def async_update(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return what was started, unchanged."""
-    return operands[0]
+    """Return what was started, unchanged, or run what has waited for the operands that come now."""
+    if len(operands) == 1:
+        return operands[0]
+    start = site.operand(instruction, 0)
+    while start.opcode == "async-update":
+        start = site.operand(start, 0)
+    value = yield Run(start.attributes["calls"], operands[1:])
+    return (tuple(operands[1:]), value, TOKEN)
 
 
 @computes("async-done")

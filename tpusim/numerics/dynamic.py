@@ -60,6 +60,7 @@ def reshaped_sizes(sizes: Sequence[int], source: ArrayShape, target: ArrayShape)
 
     Raises UnsupportedError where one group of dimensions that are reshaped together would have two dynamic ones.
     """
+    # An empty array has no groups: any sizes multiply to nothing.
     result = list(target.dimensions)
     if 0 in result:
         return target.dimensions

@@ -93,12 +93,14 @@ def _starts(indices: Array, vector_dimension: int, indexed: Sequence[int], batch
     ``indexed`` are the dimensions that the index vectors speak of, in order; ``batching`` maps further dimensions to
     those of ``indices`` whose own coordinate is the start.
     """
+    # No index above the largest signed number can lie inside, and none may wrap to a negative one.
     wide = np.minimum(indices, np.iinfo(np.int64).max) if indices.dtype == np.uint64 else indices
     # An index vector dimension past the last one means that every element is a vector of one.
     vectors = wide[..., None] if vector_dimension == indices.ndim else np.moveaxis(wide, vector_dimension, -1)
     starts = {dimension: vectors[..., k].astype(np.int64) for k, dimension in enumerate(indexed)}
     shape = vectors.shape[:-1]
     for dimension, along in batching.items():
+        # Without the dimension of the index vectors, those after it move down by one.
         axis = along - (along > vector_dimension)
         coordinate = np.arange(shape[axis]).reshape([-1 if d == axis else 1 for d in range(len(shape))])
         starts[dimension] = np.broadcast_to(coordinate, shape)
@@ -112,10 +114,12 @@ def gather(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     own = attributes.get("operand_batching_dims", ())
     batching = dict(zip(own, attributes.get("start_indices_batching_dims", ()), strict=True))
     starts = _starts(indices, attributes["index_vector_dim"], attributes["start_index_map"], batching)
-    sizes = attributes["slice_sizes"]
+    # A dynamic dimension may be smaller than its bound, and so than the slice.
+    sizes = tuple(map(min, attributes["slice_sizes"], operand.shape))
     outer = _without(indices.shape, attributes["index_vector_dim"])
     windows = Windows(operand.shape, sizes, starts, outer)
     values = take_windows(np.ravel(operand), windows.clamped_bases(), windows.offsets)
+    # Collapsed and batching dimensions have size 1 in a window and no dimension in the result.
     dropped = {*attributes["collapsed_slice_dims"], *own}
     kept = [size for dimension, size in enumerate(sizes) if dimension not in dropped]
     whole = values.reshape((*outer, *kept))
@@ -145,6 +149,7 @@ def scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     in_rows = [_update_rows(update, attributes["update_window_dims"]) for update in updates]
     if not inside.all():
         bases, in_rows = bases[inside], [rows[inside] for rows in in_rows]
+    # flatten always copies: the operands belong to others.
     flat = [target.flatten() for target in targets]
     flat = combine_at(site, attributes["to_apply"], flat, in_rows, (bases, windows.offsets))
     results = tuple(one.reshape(target.shape) for one, target in zip(flat, targets, strict=True))
@@ -183,6 +188,7 @@ def combine_at(
     opcode = binary_opcode(site.module, name) if len(targets) == 1 else None
     target, update = targets[0], updates[0]
     if opcode == REPLACE:
+        # Bits move as words, so that one compiled kernel serves all types of a width.
         word = _WORDS[target.dtype.itemsize]
         _replace(target.view(word), bases, offsets, np.ascontiguousarray(update).view(word))
         return [target]
@@ -201,6 +207,7 @@ def _combine_in_rounds(
 ) -> list[Array]:
     """Combine by any computation: first the first update of every place, then the second ones, and so on."""
     flat = [np.ravel(update) for update in updates]
+    # Within one round no place occurs twice, so that one lifted call computes the whole round.
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     number = np.arange(places.size)

@@ -31,6 +31,7 @@ def remainder(left: Array, right: Array) -> Array:
 def power(base: Array, exponent: Array) -> Array:
     """Raise to a power, wrapping; with a negative exponent only 1 and -1 do not become 0."""
     result = np.ones(np.broadcast_shapes(base.shape, exponent.shape), base.dtype)
+    # One turn per bit of the largest exponent, for all elements at once.
     squared, left = base, np.maximum(exponent, 0)
     while left.any():
         result = result * np.where(left & 1, squared, 1)

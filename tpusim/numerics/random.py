@@ -40,14 +40,18 @@ _INITIAL_STATE = 0x7012395
 def rng_bit_generator(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the state after, and the bits; ``rng_default`` is Philox, as on XLA's CPU.
 
-    The state is u64: a key and a counter of one word, for Philox of one or two.
+    The state is u64: a key and a counter of one word, for Philox of one or two. TPU-compiled text has a form with a
+    state of u32 words that returns the bits alone.
     """
-    assert isinstance(instruction.shape, TupleShape)
-    bits = array_shape(instruction.shape.elements[1])
+    shape = instruction.shape
+    is_pair = isinstance(shape, TupleShape)
+    bits = array_shape(shape.elements[1] if isinstance(shape, TupleShape) else shape)
     generate = _GENERATORS[instruction.attributes["algorithm"]]
     width = max(8, bits.dtype.bits)
-    state, values = generate(np.asarray(operands[0]), bits.dimensions, width)
-    return state, _typed(values, numpy_dtype(bits.dtype))
+    words = np.ascontiguousarray(operands[0]).reshape(-1)
+    state, values = generate(words.view(np.uint64), bits.dimensions, width)
+    typed = _typed(values, numpy_dtype(bits.dtype))
+    return (state, typed) if is_pair else typed
 
 
 @computes("rng")
@@ -113,6 +117,7 @@ def three_fry(state: Array, dimensions: tuple[int, ...], width: int) -> Produced
     key, counter = (int(word) for word in state)
     halved, axis = _halved(dimensions) if width < 64 else (dimensions, 0)
     pairs = np.empty(prod(halved), np.uint64)
+    # Wrapping is what the generator means; only NumPy's scalars, with compilation off, would warn of it.
     with np.errstate(over="ignore"):
         _three_fry(_words(key, 2), np.uint64(counter), pairs)
     after = np.array([key, (counter + pairs.size) % (1 << 64)], np.uint64)
@@ -144,6 +149,7 @@ def philox(state: Array, dimensions: tuple[int, ...], width: int) -> Produced:
     key, low, *rest = (int(word) for word in state)
     counter = low | (rest[0] if rest else key) << 64
     count = prod(dimensions)
+    # A block is four words of 32 bits or two of 64; narrower numbers take a word each.
     per_block = 2 if width == 64 else 4
     words = np.empty((-(-count // per_block), 2), np.uint64)
     lower, upper = _halves(counter, 2)
@@ -211,6 +217,7 @@ def _three_fry(key: Words, counter: np.uint64, pairs: NDArray[np.uint64]) -> Non
     """Fill in the block of ``counter`` and its number: two words in one of 64 bits, the first one low."""
     first, second = key[0], key[1]
     third = np.uint32(np.uint32(first ^ second) ^ np.uint32(0x1BD11BDA))
+    # Rotations and key words repeat with periods 8 and 3: written out, as a table would cost the vector registers.
     for block in range(pairs.size):
         number = counter + np.uint64(block)
         one = _add(np.uint32(number & np.uint64(0xFFFFFFFF)), first, 0)

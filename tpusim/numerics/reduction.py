@@ -67,6 +67,7 @@ def reduce_arrays(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tu
     opcode = binary_opcode(site.module, name) if len(arrays) == 1 else None
     if opcode in UFUNCS:
         return [_reduced(site, UFUNCS[opcode], arrays[0], inits[0], axes)]
+    # With the reduced dimensions first, rows are what the computation combines, and the rest goes along.
     rest = [size for axis, size in enumerate(arrays[0].shape) if axis not in axes]
     count = prod(arrays[0].shape[axis] for axis in axes)
     rows = [np.moveaxis(array, sorted(axes), range(len(axes))).reshape(count, *rest) for array in arrays]
@@ -74,6 +75,7 @@ def reduce_arrays(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tu
     def combine(left: Pieces, right: Pieces) -> Pieces:
         return [np.broadcast_to(v, left[0].shape) for v in lifted_list(site, name, [*left, *right])]
 
+    # XLA may use the initial value any number of times; once, on the left, is what the definition shows.
     starts = [np.broadcast_to(init, rest) for init in inits]
     return combine(starts, [row[0] for row in _folded(rows, combine)]) if count else starts
 
@@ -92,6 +94,7 @@ def _reduced(site: Site, ufunc: np.ufunc, array: Array, init: Array, axes: tuple
 def _folded(rows: Pieces, combine: Combine) -> Pieces:
     """Combine neighbours along the first axis until one row is left; no row changes its place in the order."""
     while (count := len(rows[0])) > 1:
+        # Neighbours, not halves: a computation need not commute.
         even = count - count % 2
         pairs = combine([row[0:even:2] for row in rows], [row[1:even:2] for row in rows])
         rows = [np.concatenate([p, row[even:]]) for p, row in zip(pairs, rows, strict=True)] if count % 2 else pairs
@@ -122,6 +125,7 @@ def _usual_windows(ufunc: np.ufunc, array: Array, init: Array, window: Sequence[
     pieces, neutral = [array.astype(wide, copy=False)], _neutral(ufunc, wide)
     # The minor dimension first keeps the elements of a window in row-major order.
     for axis in reversed(range(array.ndim)):
+        # Compiled softmaxes write "the maximum of the row, everywhere" as such a window.
         if _sees_everything(pieces[0].shape[axis], window[axis]):
             whole = ufunc.reduce(pieces[0], axis=axis, dtype=wide, initial=neutral, keepdims=True)
             pieces = [np.repeat(whole, _window_count(array.shape[axis], window[axis]), axis)]
@@ -150,6 +154,7 @@ def _any_windows(site: Site, name: str, arrays: Pieces, inits: Pieces, window: S
         found = left[-1] & right[-1]
         return [*select_values(found, tuple(both), tuple(either)), left[-1] | right[-1]]
 
+    # The mask travels with the values: padding it says that nothing is there.
     pieces = [*arrays, np.ones(arrays[0].shape, np.bool_)]
     for axis in reversed(range(arrays[0].ndim)):
         pieces = _slide(pieces, [*inits, False], axis, window[axis], combine)
@@ -160,6 +165,7 @@ def _any_windows(site: Site, name: str, arrays: Pieces, inits: Pieces, window: S
 def _sees_everything(size: int, dimension: WindowDimension) -> bool:
     """Tell whether every position of the window covers all ``size`` elements, as in a compiled softmax."""
     last = (_window_count(size, dimension) - 1) * dimension.stride - dimension.pad_low
+    # The first position ends no earlier than the last element, the last one begins no later than the first.
     is_plain = dimension.rhs_dilate == 1 and dimension.lhs_dilate == 1
     return is_plain and dimension.pad_low >= 0 and last <= 0 and dimension.size - dimension.pad_low >= size
 
@@ -182,6 +188,7 @@ def _slide(pieces: Pieces, fills: Sequence[Any], axis: int, dimension: WindowDim
     edges = [(0, 0, 0)] * pieces[0].ndim
     edges[axis] = (dimension.pad_low, dimension.pad_high, dimension.lhs_dilate - 1)
     runs = [padded(piece, fill, edges) for piece, fill in zip(pieces, fills, strict=True)]
+    # ``begin`` is what of the window is done, ``reach`` how far apart two neighbouring runs begin.
     result: Pieces = []
     begin, reach, left = 0, dimension.rhs_dilate, dimension.size
     while True:
@@ -201,6 +208,7 @@ def _slide(pieces: Pieces, fills: Sequence[Any], axis: int, dimension: WindowDim
 
 def _from(array: Array, axis: int, begin: int, count: int, stride: int) -> Array:
     """Return ``count`` elements along an axis, ``stride`` apart, as a view."""
+    # No further than the last one: a stride may lead past the end of the array.
     end = begin + max(0, count - 1) * stride + min(1, count)
     return array[(slice(None),) * axis + (slice(begin, end, stride),)]
 
@@ -228,19 +236,30 @@ def _selected(
     """
     best = np.zeros(counts, operand.dtype)
     chosen = np.full(counts, -1, np.int64)
+    strides = element_strides(operand.shape)
+    # One step per element of the window, not per position: windows are small and positions many.
     for offset in np.ndindex(*(dimension.size for dimension in window)):
-        indices = [
-            np.arange(count) * dimension.stride - dimension.pad_low + place
-            for count, dimension, place in zip(counts, window, offset, strict=True)
-        ]
-        inside = [np.flatnonzero((i >= 0) & (i < n)) for i, n in zip(indices, operand.shape, strict=True)]
-        seen, there = np.ix_(*inside), np.ix_(*(i[kept] for i, kept in zip(indices, inside, strict=True)))
+        parts = zip(counts, operand.shape, window, offset, strict=True)
+        spans = [_seen_by(count, size, dimension, place) for count, size, dimension, place in parts]
+        # The ellipsis makes a view of an array of rank 0 as well.
+        seen, there = (*(span[0] for span in spans), ...), (*(span[1] for span in spans), ...)
         candidate = operand[there]
         keeps = apply_lifted(site, name, [best[seen], candidate]) & (chosen[seen] >= 0)
-        position = sum(i * stride for i, stride in zip(there, element_strides(operand.shape), strict=True))
-        best[seen] = np.where(keeps, best[seen], candidate)
-        chosen[seen] = np.where(keeps, chosen[seen], position)
+        axes = [
+            np.arange(size)[span] * stride for size, span, stride in zip(operand.shape, there, strides, strict=True)
+        ]
+        np.copyto(best[seen], candidate, where=~keeps)
+        np.copyto(chosen[seen], sum(np.ix_(*axes)), where=~keeps)
     return chosen
+
+
+def _seen_by(count: int, size: int, dimension: WindowDimension, place: int) -> tuple[slice, slice]:
+    """Return the positions whose window has its element ``place`` inside the operand, and which elements these are."""
+    begin, stride = place - dimension.pad_low, dimension.stride
+    first = max(0, -(begin // stride))
+    end = max(first, min(count, -((begin - size) // stride)))
+    at = begin + first * stride
+    return slice(first, end), slice(at, at + (end - first) * stride, stride)
 
 
 @computes("scan")

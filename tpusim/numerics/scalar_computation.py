@@ -48,6 +48,7 @@ def binary_opcode(module: Module, name: str) -> str | None:
     computation = module[name]
     if len(computation.parameters) != 2:
         return None
+    # A fusion or call around the opcode is not looked into: lifting treats it well enough.
     root, names = computation.root, [parameter.name for parameter in computation.parameters]
     if root.name == names[1]:
         return REPLACE
@@ -66,6 +67,7 @@ def apply_lifted(site: Site, name: str, arrays: Sequence[Any]) -> Any:
     these.
     """
     computation = site.module[name]
+    # Broadcasts and slices of scalars change nothing; those of arrays would meet one dimension too many.
     inner = Site(site.module, computation, site.settings, site.device)
     if any(shape.rank for instruction in computation for shape in leaves(instruction.shape)):
         return _one_by_one(inner, arrays)
@@ -81,6 +83,7 @@ def lifted_list(site: Site, name: str, arrays: Sequence[Any]) -> list[Any]:
 def lifted_part(site: Site, name: str, part: str, arrays: Sequence[Any]) -> Any:
     """Return the value of one instruction of a scalar computation, named ``part``, lifted as in ``apply_lifted``."""
     whole = site.module[name]
+    # Instructions stand after their operands, so one way back finds all that are needed.
     needed = {part}
     for instruction in reversed(whole.instructions):
         if instruction.name in needed:
@@ -161,6 +164,7 @@ def _conditional(site: Site, instruction: Instruction, operands: list[Any]) -> A
     else:
         names = (attributes["true_computation"], attributes["false_computation"])
         chosen = np.where(chosen, 0, 1)
+    # A branch that nobody asks for must not run: it may never end.
     value: Any = None
     for number, name in enumerate(names):
         asked = chosen == number
@@ -177,6 +181,7 @@ def _while(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     while (alive := np.asarray(apply_lifted(site, condition, [state]))).any():
         if trips == site.settings.max_iterations:
             raise SimulationError(f"{instruction.name!r} has not ended after {trips:,} iterations (--max-iterations)")
+        # All elements run on until the last one ends, so its work on the others is thrown away.
         state = select_values(alive, apply_lifted(site, body, [state]), state)
         trips += 1
     return state

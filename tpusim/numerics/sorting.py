@@ -52,10 +52,12 @@ def _keys(site: Site, name: str, operands: list[Array]) -> list[Array] | None:
     order = order_of(site.module[name])
     if order is None:
         return None
+    # The left one of each pair of parameters is what keys are computed from; the right one is not looked at.
     pairs = [operand for operand in operands for _ in range(2)]
     values = [np.broadcast_to(lifted_part(site, name, key.name, pairs), operands[0].shape) for key in order]
     if any(value.dtype.kind == "c" for value in values):
         return None
+    # Inverted rather than negated: the least integer has no negative.
     keys = [as_ordered(value, is_total=key.is_total) for value, key in zip(values, order, strict=True)]
     return [key if way.is_ascending else ~key for key, way in zip(keys, order, strict=True)]
 

@@ -35,6 +35,10 @@ _FLOAT8 = re.compile(r"f8e(\d)m(\d)(\w*)")
 _BRACES = str.maketrans("", "", "{}() \t\r\n")
 
 
+# From rank 4 on XLA writes an element's place before it.
+_PLACES = re.compile(r"/\*[^*]*\*/")
+
+
 def numpy_dtype(name: str) -> Any:
     """Return the NumPy type, from ml_dtypes where NumPy has none, of an element type of XLA."""
     import ml_dtypes
@@ -51,7 +55,8 @@ def array_values(text: str, shape: ArrayShape) -> Any:
 
     name = shape.dtype.name
     # Payloads have parentheses too; only a complex number's may go.
-    elements = [e for e in (text.replace("0x", "").translate(_BRACES)).split(",") if e]
+    plain = _PLACES.sub("", text).replace("0x", "")
+    elements = [e for e in plain.translate(_BRACES).split(",") if e]
     dtype = numpy_dtype(name)
     if shape.dtype.is_complex:
         parts = _floats(elements, "f32" if name == "c64" else "f64")

@@ -1,0 +1,183 @@
+"""Infeed, outfeed, and what is sent and received on channels."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.numerics.devices import devices_of, module_of, run, run_on
+from tpusim.errors import ProgramError, SimulationError
+from tpusim.ir.builder import Builder
+
+X = np.array([1.0, 2.0], np.float32)
+PAIRS = 'frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,2}}"}'
+SHIFT = (
+    "x = f32[2] parameter(0)",
+    "t = token[] after-all()",
+    f"r = (f32[2], u32[], token[]) recv(t), channel_id=1, {PAIRS}",
+    f"s = (f32[2], u32[], token[]) send(x, t), channel_id=1, {PAIRS}",
+    "d = (f32[2], token[]) recv-done(r), channel_id=1",
+    "e = token[] send-done(s), channel_id=1",
+    "ROOT g = f32[2] get-tuple-element(d), index=0",
+)
+
+
+def fed_twice() -> Builder:
+    """Return a program that returns two values of its infeed."""
+    b = Builder("m")
+    b.tuple([b.infeed("f32[2]"), b.infeed("(s32[], f32[2])")])
+    return b
+
+
+def test_infeeds_come_in_the_order_of_the_program() -> None:
+    """Each replica reads its own iterator, and lists stand for tuples."""
+    feeds = [iter([X + replica, (replica, X)]) for replica in range(2)]
+    results = run(fed_twice(), [[], []], infeeds=feeds)
+    for replica, (first, (number, _)) in enumerate(results):
+        np.testing.assert_array_equal(first, X + replica)
+        assert number == replica
+
+
+def test_an_infeed_of_nothing_reads_nothing() -> None:
+    """An empty tuple is there without any feed."""
+    b = Builder("m")
+    b.infeed("()")
+    assert run(b, [[]]) == [()]
+
+
+@pytest.mark.parametrize(("feeds", "said"), [([], "was given none"), ([[X]], "has ended")])
+def test_an_infeed_that_is_empty_is_an_error(feeds: list[Any], said: str) -> None:
+    """No infeed at all, or one value too few."""
+    with pytest.raises(SimulationError, match=said):
+        run(fed_twice(), [[]], infeeds=feeds)
+
+
+def test_an_infeed_of_other_sizes_is_refused() -> None:
+    """Three elements where two are wanted."""
+    with pytest.raises(ProgramError, match=r"f32\[2\] from the host, found \(3,\)"):
+        run(fed_twice(), [[]], infeeds=[[np.zeros(3)]])
+
+
+def test_a_loop_may_depend_on_the_infeed() -> None:
+    """One replica is fed more turns than the other: their all-reduce is a deadlock, which the error names."""
+    b = Builder("m")
+    init = b.parameter(0, "f32[]")
+    b.while_(
+        lambda x: x.builder.infeed("pred[]"),
+        lambda x: x.builder.cross_replica_sum(x),
+        init,
+    )
+    one = np.array(1, np.float32)
+    assert run(b, [[one], [one]], infeeds=[[True, True, False]] * 2) == [4.0, 4.0]
+    with pytest.raises(SimulationError, match=r"device 0 waits at all-reduce .* for 1 \(ended\)"):
+        run(b, [[one], [one]], infeeds=[[True, True, False], [True, False]])
+
+
+def test_outfeeds_pile_up_in_order() -> None:
+    """What a program hands to the host stays on its device's list."""
+    b = Builder("m")
+    x = b.parameter(0, "f32[2]")
+    b.outfeed(x)
+    b.outfeed(b.neg(x))
+    module, devices = devices_of(b, 2)
+    run_on(module, devices, [[X], [X + 1]])
+    assert [[value.tolist() for value in device.outfeed] for device in devices] == [
+        [[1, 2], [-1, -2]],
+        [[2, 3], [-2, -3]],
+    ]
+
+
+def test_values_go_to_the_host_and_come_from_it() -> None:
+    """Channels of the host hold plain values in the mailbox."""
+    b = Builder("m")
+    x = b.parameter(0, "f32[2]")
+    token = b.send_to_host(x, b.after_all(), "f32[2]", 3)
+    b.get_tuple_element(b.recv_from_host(token, "f32[2]", 4), 0)
+    module, (device,) = devices_of(b, 1)
+    device.mailbox[4] = deque([[7, 8]])
+    (result,) = run_on(module, [device], [[X]])
+    assert (result.tolist(), device.mailbox[3][0].tolist()) == ([7, 8], [1, 2])
+
+
+def test_a_receive_from_a_silent_host_is_an_error() -> None:
+    """The error names the channel."""
+    b = Builder("m")
+    b.recv_from_host(b.after_all(), "f32[2]", 4)
+    with pytest.raises(SimulationError, match="nothing into channel 4"):
+        run(b, [[]])
+
+
+def test_send_and_receive_shift_values_along_the_pairs() -> None:
+    """0 to 1 and 1 to 2; device 0 receives nothing, device 2 sends nothing."""
+    results = run(module_of(*SHIFT), [[X + device] for device in range(3)])
+    np.testing.assert_array_equal(results, [0 * X, X, X + 1])
+
+
+def test_a_channel_without_pairs_joins_one_sender_and_one_receiver() -> None:
+    """Replica 0 sends, replica 1 receives, as a branch on the replica decides."""
+    b = Builder("m")
+    x = b.parameter(0, "f32[2]")
+
+    def sending(v: Any) -> Any:
+        v.builder.send(v, 1)
+        return v.builder.neg(v)
+
+    is_first = b.eq(b.replica_id(), b.constant(0, "u32"))
+    b.conditional(is_first, x, sending, x, lambda v: v.builder.recv("f32[2]", 1))
+    np.testing.assert_array_equal(run(b, [[X], [X + 1]]), [-X, X])
+
+
+def exchange(first: str, second: str, is_send_first: bool) -> list[str]:
+    """Return the lines of a branch that sends on one channel and receives on another, in either order."""
+    send = [
+        f"s = (f32[2], u32[], token[]) send(x, t), channel_id={first}",
+        f"e = token[] send-done(s), channel_id={first}",
+    ]
+    receive = [
+        f"r = (f32[2], u32[], token[]) recv(t), channel_id={second}",
+        f"d = (f32[2], token[]) recv-done(r), channel_id={second}",
+    ]
+    body = [*send, *receive] if is_send_first else [receive[0], *send, receive[1]]
+    return [
+        "x = f32[2] parameter(0)",
+        "t = token[] after-all()",
+        *body,
+        "ROOT g = f32[2] get-tuple-element(d), index=0",
+    ]
+
+
+def exchanging(is_send_first: bool) -> Any:
+    """Return a module in which two replicas swap values on channels 1 and 2."""
+    lines = [exchange("1", "2", is_send_first), exchange("2", "1", is_send_first)]
+    branches = [f"b{number} {{\n  " + "\n  ".join(body) + "\n}\n" for number, body in enumerate(lines)]
+    return module_of(
+        "x = f32[2] parameter(0)",
+        "i = u32[] replica-id()",
+        "n = s32[] convert(i)",
+        "ROOT c = f32[2] conditional(n, x, x), branch_computations={b0, b1}",
+        before="\n".join(branches),
+    )
+
+
+def test_two_devices_swap_values() -> None:
+    """Receives are laid out first, as the document's order has it: recv before send before recv-done."""
+    np.testing.assert_array_equal(run(exchanging(False), [[X], [X + 1]]), [X + 1, X])
+
+
+def test_a_cyclic_schedule_is_a_deadlock() -> None:
+    """Both send before they lay out their receives: each send waits for the other's receive for ever."""
+    with pytest.raises(
+        SimulationError, match=r"device 0 waits at send 's' on channel 1 .* for 1 \(send 's' on channel 2"
+    ):
+        run(exchanging(True), [[X], [X + 1]])
+
+
+def test_a_device_alone_cannot_send_to_nobody() -> None:
+    """There is no other device that could receive."""
+    b = Builder("m")
+    b.send(b.parameter(0, "f32[2]"), 1)
+    with pytest.raises(SimulationError, match="channel 1"):
+        run(b, [[X]])
