@@ -56,7 +56,7 @@ def one(text: str, header: str = "") -> str:
     shapes = split(found["operands"])
     lines = [f"p{number} = {shape} parameter({number})" for number, shape in enumerate(shapes)]
     names = ", ".join(f"p{number}" for number in range(len(shapes)))
-    lines.append(f"ROOT r = {found['shape'] or ''}{found['opcode']}({names}){found['rest']}")
+    lines.append(f"ROOT result = {found['shape'] or ''}{found['opcode']}({names}){found['rest']}")
     return f"HloModule m{header}\n{COMPUTATIONS}\nENTRY e {{\n" + "\n".join(lines) + "\n}\n"
 
 
@@ -94,4 +94,4 @@ def inferred(text: str, header: str = "") -> str:
 
 def labels_in(path: Path) -> list[str]:
     """Return the labels that stand in a file of the package."""
-    return re.findall(r'"([a-z][a-z_]*_c[0-9]+)"', path.read_text())
+    return re.findall(r'"([a-z][a-z0-9_]*_c[0-9]+)"', path.read_text())

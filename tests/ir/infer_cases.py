@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tpusim.ir.attributes import SliceDimension
+from tpusim.ir.attributes import ConvolutionLabels, PaddingDimension, SliceDimension
 from tpusim.shapes.notation import parse_shape
 
 _GATHER = "gather(f32[4,5], s32[3,1]), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,5}"
@@ -278,7 +278,14 @@ COMPUTING: dict[str, tuple[str, str]] = {
 
 INFERRED_BY_XLA: dict[str, tuple[str, str]] = {**ELEMENTWISE, **DATA, **COMPUTING}
 """Cases in which XLA's parser infers the shape, or refuses as we do."""
-for _label in ("broadcast_c1",):
+_NOT_INFERRED_BY_XLA = (
+    "broadcast_c1",
+    "reduce_precision_c1",
+    "reduce_precision_c2",
+    "reduce_precision_c3",
+    "reduce_window_c2",
+)
+for _label in _NOT_INFERRED_BY_XLA:
     del INFERRED_BY_XLA[_label]
 
 OURS: dict[str, tuple[str, str]] = {
@@ -297,7 +304,7 @@ OURS: dict[str, tuple[str, str]] = {
     "iota_c1": ("f32[3] iota(), iota_dimension=0", "f32[] iota(), iota_dimension=0"),
     "iota_c2": ("f32[3,4] iota(), iota_dimension=1", "f32[3,4] iota(), iota_dimension=2"),
     "iota_c3": ("c64[3] iota(), iota_dimension=0", "pred[3] iota(), iota_dimension=0"),
-    "broadcast_c1": DATA["broadcast_c1"],
+    **{_label: {**ELEMENTWISE, **DATA, **COMPUTING}[_label] for _label in _NOT_INFERRED_BY_XLA},
     "broadcast_c2": ("f32[2,3] broadcast(f32[3]), dimensions={1}", "s32[2,3] broadcast(f32[3]), dimensions={1}"),
     "broadcast_c3": ("f32[3,2] broadcast(f32[3]), dimensions={0}", "f32[3,2] broadcast(f32[3]), dimensions={2}"),
     "broadcast_c4": ("f32[3,2] broadcast(f32[2,3]), dimensions={1,0}", "f32[3,2] broadcast(f32[1]), dimensions={0}"),
@@ -305,7 +312,6 @@ OURS: dict[str, tuple[str, str]] = {
     "reshape_c2": ("f32[2,12] reshape(f32[4,2,3])", "f32[2,11] reshape(f32[4,2,3])"),
     "dynamic_reshape_c1": ("f32[2,3] dynamic-reshape(f32[6], s32[], s32[])", "f32[2,3] dynamic-reshape(f32[6], s32[])"),
     "dynamic_reshape_c2": ("f32[6] dynamic-reshape(f32[2,3], s32[])", "f32[6] dynamic-reshape(f32[2,3], u32[])"),
-    "pad_c4": ("pad(f32[3], f32[]), padding=0_0_1", "pad(f32[3], f32[]), padding=0_0_-1"),
     "slice_c1": ("slice(f32[5,6]), slice={[1:5:2], [0:6]}", "slice(f32[5,6]), slice={[1:5]}"),
     "slice_c2": ("slice(f32[5]), slice={[0:5]}", "slice(f32[5]), slice={[-1:5]}"),
     "slice_c3": ("slice(f32[5]), slice={[2:4]}", "slice(f32[5]), slice={[2:6]}"),
@@ -362,9 +368,8 @@ OURS: dict[str, tuple[str, str]] = {
     "scaled_dot_c3": (_SCALED, _SCALED.replace("f8e8m0fnu[4,2]", "f8e8m0fnu[4,3]")),
     "scaled_dot_c4": (
         _SCALED,
-        "f32[] scaled-dot(f32[1], f32[1], f32[], f32[]), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+        "f32[] scaled-dot(bf16[4], bf16[4], bf16[], bf16[]), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
     ),
-    "convolution_c3": (_CONVOLUTION, _CONVOLUTION.replace("->b01f", "->b02f")),
     "convolution_c11": (
         _CONVOLUTION,
         _CONVOLUTION.replace("f32[3,3,4,2])", "(f32[3,3,4,2], f32[2], f32[2]))"),
@@ -481,6 +486,13 @@ BY_HAND: dict[str, tuple[str, str, list[str], dict[str, Any]]] = {
     "computation_c1": ("f32[2]", "call", ["f32[2]"], {"to_apply": "nobody"}),
     "groups_c1": ("f32[4]", "all-reduce", ["f32[4]"], {"use_global_device_ids": True, "to_apply": "add"}),
     "concatenate_c1": ("f32[2]", "concatenate", ["f32[2]"], {"dimensions": (0, 1)}),
+    "pad_c4": ("f32[2]", "pad", ["f32[2]", "f32[]"], {"padding": (PaddingDimension(0, 0, -1),)}),
+    "convolution_c3": (
+        "f32[3,3]",
+        "convolution",
+        ["f32[3,3]", "f32[3,3]"],
+        {"dim_labels": ConvolutionLabels("bf", "io", "bb")},
+    ),
     "sort_c1": ("f32[2]", "sort", ["f32[2]"], {"dimensions": (0, 1), "to_apply": "less"}),
     "scatter_c1": ("f32[2]", "scatter", ["f32[2]", "s32[1]", "f32[1]", "f32[1]"], _SCATTER_DIMENSIONS),
     "reduce_c1": ("f32[]", "reduce", ["f32[2]", "f32[]", "f32[]"], {"dimensions": (0,), "to_apply": "add"}),

@@ -22,6 +22,8 @@ _hlo = pytest.importorskip("jaxlib._hlo")
 _LAYOUT = re.compile(r"\{[0-9,]*\}")
 IR = Path(tpusim.ir.__file__).parent
 FLOATS = [name for name, dtype in DTYPES.items() if dtype.is_float]
+EQUALS = ({"f8e4m3", "f8e4m3fnuz"}, {"f8e5m2", "f8e5m2fnuz"})
+"""Types of equal range and precision, which XLA gives up on altogether when they meet."""
 _BOTH = {**cases.INFERRED_BY_XLA, **cases.OURS}
 
 
@@ -33,7 +35,7 @@ def by_label(table: dict[str, object]) -> pytest.MarkDecorator:
 def xla_shape(text: str) -> str:
     """Return the shape that XLA infers; raises ``Exception`` if it refuses."""
     printed = _hlo.hlo_module_from_text(one(text)).to_string()
-    found = re.search(r"ROOT %r = (.*?) [a-z][a-z0-9-]*\(", printed)
+    found = re.search(r"ROOT %result = (.*?) [a-z][a-z0-9-]*\(", printed)
     assert found is not None
     return _LAYOUT.sub("", found[1])
 
@@ -106,7 +108,7 @@ def test_without_a_module_what_depends_on_it_is_taken_as_stated() -> None:
     assert infer_shape(None, instruction, shapes) == parse_shape("f32[3]")
 
 
-@pytest.mark.parametrize(("one_name", "other_name"), list(combinations(FLOATS, 2)))
+@pytest.mark.parametrize(("one_name", "other_name"), [pair for pair in combinations(FLOATS, 2) if {*pair} not in EQUALS])
 def test_the_wider_of_two_floats_is_xlas(one_name: str, other_name: str) -> None:
     """Of two floats that meet, XLA takes the one with more range, then with more precision."""
     text = f"add({one_name}[3], {other_name}[3])"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -163,8 +164,7 @@ def test_all_reduce_with_a_computation_that_has_no_name() -> None:
 def test_a_sum_in_bf16_is_rounded_once() -> None:
     """256 + 1 + 1 is 258; rounded after every addition it would be 256."""
     program = on_array("bf16[]", lambda b, x: b.all_reduce(x, add))
-    bf16 = np.dtype("bfloat16") if "bfloat16" in np.sctypeDict else __import__("ml_dtypes").bfloat16
-    inputs = [[np.array(value).astype(bf16)] for value in (256, 1, 1)]
+    inputs = [[np.array(value, ml_dtypes.bfloat16)] for value in (256, 1, 1)]
     assert [float(result) for result in run(program, inputs)] == [258.0] * 3
 
 
@@ -312,7 +312,7 @@ def test_replicas_at_different_collectives_wait_for_ever() -> None:
     branches = [lambda v: v.builder.all_reduce(v, add), lambda v: v.builder.all_reduce(-v, add)]
     b.conditional(first, x, branches[0], x, branches[1])
     inputs = [[np.array(replica == 0), np.ones(2, np.float32)] for replica in range(2)]
-    with pytest.raises(SimulationError, match="device 0 waits at .* for 1 .*; device 1 waits at .* for 0"):
+    with pytest.raises(SimulationError, match=r"device 0 waits at .* for 1 .*; device 1 waits at .* for 0"):
         run(b, inputs)
 
 
@@ -326,5 +326,5 @@ def test_a_device_in_no_group_is_told_so() -> None:
 def test_a_module_says_how_many_devices_it_wants() -> None:
     """Running it on another number is refused."""
     module = with_devices(on_array("f32[2]", lambda b, x: b.neg(x)).build(), 2)
-    with pytest.raises(ProgramError, match="replica_count=2.*found 4"):
+    with pytest.raises(ProgramError, match=r"replica_count=2.*found 4"):
         with_devices(module, 4)

@@ -119,6 +119,26 @@ def test_bf16_is_summed_in_f32_and_rounded_once() -> None:
     assert float(run_ours(text, [ones, zero])[0]) == 512
 
 
+def test_the_initial_value_says_in_which_type_to_sum() -> None:
+    """Compiled programs sum bf16 into f32: 257 is no bf16."""
+    text = program(
+        "f32[]", "reduce(p0, p1), dimensions={0}, to_apply=f", ["bf16[257]", "f32[]"], computation("add", "f32")
+    )
+    assert float(run_ours(text, [np.ones(257, ml_dtypes.bfloat16), np.float32(0)])[0]) == 257
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+def test_a_sum_overflows_to_infinity(dtype: str) -> None:
+    """In silence, as IEEE has it."""
+    wanted = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}[dtype]
+    largest = np.full(4, ml_dtypes.finfo(wanted).max, wanted)
+    shapes, body = [f"{dtype}[4]", f"{dtype}[]"], computation("add", dtype)
+    text = program(f"{dtype}[]", "reduce(p0, p1), dimensions={0}, to_apply=f", shapes, body)
+    assert float(run_ours(text, [largest, np.zeros((), wanted)])[0]) == np.inf
+    text = program(f"{dtype}[1]", "reduce-window(p0, p1), window={size=4}, to_apply=f", shapes, body)
+    assert float(run_ours(text, [largest, np.zeros((), wanted)])[0][0]) == np.inf
+
+
 def test_a_long_column_keeps_its_digits() -> None:
     """100,000 rows of 0.1 in f32 within 1e-6 of the exact sum, where adding row by row would lose five digits."""
     text = program(

@@ -34,6 +34,7 @@ Sizes: TypeAlias = Sequence[int]
 """Sizes, or dimension numbers."""
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+# The text format keeps these words to itself; without "%" they would not read back as names.
 _RESERVED = frozenset(
     "true false nan inf HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated"
     " manual last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
@@ -52,6 +53,7 @@ class Op:
     name: str
     shape: Shape
 
+    # No __eq__: ops are keys of dictionaries and compare as Python objects; ``eq`` compares values.
     def __add__(self, other: Op | complex) -> Op:
         return self.builder.add(self, self._beside(other))
 
@@ -94,6 +96,7 @@ class BuilderBase:
         """Begin a computation; ``name`` becomes the module's too, if it is the one that is built."""
         self.name = _clean(name)
         self._instructions: dict[str, Instruction] = {}
+        # Insertion order is text order: what is called stands before who calls it.
         self._computations: dict[str, Computation] = {}
         self._serial = 0
 
@@ -125,7 +128,9 @@ class BuilderBase:
         names = tuple(operand.name for operand in operands)
         draft = Instruction(self._numbered(opcode), declared, opcode, names, present)
         called = self._called_module() if draft.called_computations else None
+        # Inferred even where a shape is stated, since inference is also what checks the operands.
         inferred = infer_shape(called, draft, [operand.shape for operand in operands])
+        # A stated shape may have a layout, of which inference knows nothing: it stays as it is.
         if shape is None:
             wanted = inferred if element_type is None else _retyped(inferred, as_dtype(element_type))
             draft = msgspec.structs.replace(draft, shape=wanted)
@@ -144,6 +149,7 @@ class BuilderBase:
         if root is not None:
             self._check_is_own(root)
         root_name = root.name if root is not None else next(reversed(self._instructions))
+        # Callers know the others by name, nobody calls the entry: so it is the one to give way.
         name = unused_name(self.name, self._computations)
         entry = Computation(name, tuple(self._instructions.values()), root_name)
         return Module(self.name, (*self._computations.values(), entry), name)
@@ -153,6 +159,7 @@ class BuilderBase:
 
         A Python function is run once on parameters of these shapes. A computation that is already here is shared.
         """
+        # A computation on its own can call nothing, so it is a module already.
         if isinstance(callee, Computation):
             callee = Module(callee.name, (callee,), callee.name)
         elif isinstance(callee, BuilderBase):
@@ -174,6 +181,7 @@ class BuilderBase:
 
     def _traced(self, function: Callable[..., Any], parameters: Iterable[Shape]) -> Module:
         """Return what a Python function does to ops, as a module."""
+        # The class of this object, for it has all families of methods, which this file does not know.
         builder: Self = type(self)(getattr(function, "__name__", "computation").strip("<>"))
         ops = [builder.parameter(number, shape) for number, shape in enumerate(parameters)]
         result = function(*ops)
@@ -191,6 +199,7 @@ class BuilderBase:
 
     def _called_module(self) -> Module:
         """Return the computations taken in so far, for whoever looks up one of them."""
+        # Nobody asks for the entry, but a module has one.
         last = next(reversed(self._computations))
         return Module(self.name, tuple(self._computations.values()), last)
 
@@ -201,6 +210,7 @@ class BuilderBase:
 
     def _numbered(self, opcode: str) -> str:
         """Return a name for a new instruction: the opcode and a serial number, as in XLA."""
+        # Parameters with names of their own may have taken the number.
         self._serial += 1
         return unused_name(f"{opcode}.{self._serial}", self._instructions)
 
@@ -256,6 +266,7 @@ def unused_name(base: str, taken: Mapping[str, Any]) -> str:
 def _clean(name: str) -> str:
     """Return a name that HLO text can hold, changed as XLA changes it."""
     clean = _NOT_IN_NAMES.sub("_", name) or "_"
+    # XLA puts the underscore behind, too.
     if clean in DTYPES or clean in _RESERVED or clean.startswith("__"):
         clean = clean.lstrip("_") + "_"
     return clean if clean[0].isalpha() or clean[0] == "_" else f"_{clean}"

@@ -175,6 +175,7 @@ class BinaryMethods(UnaryMethods):
 
     def _aligned(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes) -> list[Op]:
         """Return both operands copied to the dimensions of the result."""
+        # First the ranks, then the sizes: a raised operand may still have dimensions of size 1.
         ranks = array_of(lhs).rank, array_of(rhs).rank
         if ranks[0] < ranks[1]:
             lhs = self._raised(lhs, array_of(rhs), broadcast_dimensions)
@@ -190,6 +191,7 @@ class BinaryMethods(UnaryMethods):
     def _raised(self, operand: Op, larger: ArrayShape, broadcast_dimensions: Sizes) -> Op:
         """Return the operand with the rank of the other one; its own sizes stay as they are."""
         self._check_broadcast_dimensions(array_of(operand), larger.rank, broadcast_dimensions)
+        # Its own sizes, for what is 1 is stretched only after the other operand has had its say.
         sizes = list(larger.dimensions)
         for size, number in zip(array_of(operand).dimensions, broadcast_dimensions, strict=True):
             sizes[number] = size
@@ -197,6 +199,7 @@ class BinaryMethods(UnaryMethods):
 
     def _grown(self, operand: Op, sizes: tuple[int, ...], other: Op) -> Op:
         """Return the operand with its dimensions of size 1 stretched; no other may differ."""
+        # The wider of two sizes was chosen blindly; here it shows whether the other could give way.
         own = array_of(operand).dimensions
         if any(size not in (1, wanted) for size, wanted in zip(own, sizes, strict=True)):
             raise ProgramError(f"expected dimensions that are equal or 1, found {operand.shape} and {other.shape}")
@@ -204,11 +207,13 @@ class BinaryMethods(UnaryMethods):
 
     def _scalars_stretched(self, operands: list[Op]) -> list[Op]:
         """Return the operands, scalars among them copied to the dimensions of the arrays."""
+        # Only scalars give way here: XLA stretches no dimensions of size 1 of three operands.
         sizes = next((array_of(op).dimensions for op in operands if array_of(op).rank), ())
         return [op if array_of(op).rank else self._stretched(op, sizes) for op in operands]
 
     def _select_tuple(self, pred: Op, on_true: Op, on_false: Op) -> Op:
         """Return a tuple of choices between the elements of two."""
+        # Nested tuples come back to this method through ``select``.
         count = len(elements_of(on_true))
         parts = [
             [self.emit("get-tuple-element", [op], {"index": i}) for op in (on_true, on_false)] for i in range(count)

@@ -14,7 +14,7 @@ from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ReplicaGroups
 from tpusim.ir.builder_base import Callee, Op, Sizes, array_of, listed, scalars
 from tpusim.ir.builder_host import HostMethods
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
 
 Groups: TypeAlias = ReplicaGroups | Sequence[Sequence[int]]
 """Groups of device numbers."""
@@ -44,6 +44,7 @@ class CollectiveMethods(HostMethods):
 
         ``shard_count`` is how many there are.
         """
+        # With no groups the text does not say how many there are; only the shape of the result does.
         ops = self._parts(operand)
         shapes = [_scaled(array_of(op), all_gather_dim, shard_count, 1) for op in ops]
         attributes = _devices(replica_groups, channel_id, use_global_device_ids)
@@ -67,7 +68,9 @@ class CollectiveMethods(HostMethods):
 
     def cross_replica_sum(self, operand: Op, replica_groups: Groups = ()) -> Op:
         """Return the sum over a group; of truth values whether any holds."""
-        is_pred = array_of(self._parts(operand)[0]).dtype.is_pred
+        first = next(leaves(operand.shape))
+        # XlaBuilder says outright what an addition of truth values would come to.
+        is_pred = first.dtype.is_pred
 
         def sum(x: Op, y: Op) -> Op:
             return x.builder.logical_or(x, y) if is_pred else x.builder.add(x, y)
@@ -109,6 +112,7 @@ class CollectiveMethods(HostMethods):
         sizes = array_of(operand).dimensions
         if not 0 <= split_dimension < len(sizes) or sizes[split_dimension] % split_count:
             raise ProgramError(f"expected a dimension of {operand.shape} to split by {split_count}: {split_dimension}")
+        # No groups would be all devices, of which there may be more than blocks.
         attributes = _devices(replica_groups or [range(split_count)], channel_id, False)
         sent = self.emit("all-to-all", [operand], attributes | {"dimensions": (split_dimension,)}, operand.shape)
         if split_dimension == concat_dimension:
@@ -168,6 +172,7 @@ class CollectiveMethods(HostMethods):
 
     def _rejoined(self, sent: Op, split_dimension: int, concat_dimension: int, split_count: int) -> Op:
         """Return the blocks that lie along one dimension joined along another."""
+        # The blocks get a dimension of their own, which then moves in front of the one to join along.
         sizes = list(array_of(sent).dimensions)
         before, after = sizes[:split_dimension], sizes[split_dimension + 1 :]
         block = sizes[split_dimension] // split_count

@@ -42,6 +42,7 @@ class ContractionMethods(BinaryMethods):
 
     def dot(self, lhs: Op, rhs: Op, precision_config: Precision | None = None) -> Op:
         """Return the product of vectors [n]·[n], of matrix and vector [m,k]·[k], or of matrices [m,k]·[k,n]."""
+        # A vector times a matrix is not in the table of the document, but XlaBuilder takes it.
         ranks = array_of(lhs).rank, array_of(rhs).rank
         if ranks not in ((1, 1), (2, 1), (2, 2), (1, 2)):
             raise ProgramError(f"expected vectors or matrices, found {lhs.shape} and {rhs.shape}; use dot_general")
@@ -57,6 +58,7 @@ class ContractionMethods(BinaryMethods):
     ) -> Op:
         """Return sums of products: the batch dimensions, then what is free on the left, then on the right."""
         attributes = {
+            # XLA prints no empty batch, but empty contracting dimensions.
             "lhs_batch_dims": dimension_numbers.lhs_batch_dimensions or None,
             "lhs_contracting_dims": dimension_numbers.lhs_contracting_dimensions,
             "rhs_batch_dims": dimension_numbers.rhs_batch_dimensions or None,
@@ -112,8 +114,10 @@ class ContractionMethods(BinaryMethods):
         """
         labels = _labels(dimension_numbers, array_of(lhs).rank - 2)
         sizes = _spatial_sizes(lhs, labels.lhs), _spatial_sizes(rhs, labels.rhs)
+        # Sizes in the order of the labels' numbers, which need not be that of the dimensions.
         window = make_window(*sizes, window_strides, padding, (lhs_dilation, rhs_dilation), window_reversal)
         attributes = {
+            # Without spatial dimensions the text has no window at all.
             "window": window if window.dimensions else None,
             "dim_labels": labels,
             "feature_group_count": feature_group_count if feature_group_count != 1 else None,
@@ -172,6 +176,7 @@ def _norm(epsilon: float, feature_index: int) -> dict[str, Any]:
 def _precisions(precision: Precision | None) -> tuple[Symbol, ...] | None:
     """Return the precision of either operand; None where both are the default."""
     words = (precision, precision) if isinstance(precision, str) else precision
+    # What is the default anyway XLA leaves out, and so do we, to be equal after reading.
     if words is None or set(words) == {"default"}:
         return None
     return tuple(Symbol(word) for word in words)

@@ -87,8 +87,10 @@ class ControlMethods(ReductionMethods):
 
         ``opaque`` is handed to it as it is. ``computations`` come with the shapes of their parameters.
         """
+        # XLA refuses to build them, since its own passes make them and know their arguments.
         if target_name.startswith("$"):
             raise ProgramError(f"expected a target that does not begin with '$', XLA's own sign, found {target_name!r}")
+        # No operand need be what they take, so their shapes have to be told.
         names = tuple(self.called(callee, shapes) for callee, shapes in computations)
         attributes = {
             "custom_call_target": target_name,
@@ -111,6 +113,7 @@ class ControlMethods(ReductionMethods):
 
         ``algorithm`` is ``rng_default``, ``rng_three_fry`` or ``rng_philox``.
         """
+        # Bits have no sign and no exponent, whatever they are wanted for.
         wanted = full_shape(shape)
         bits = ArrayShape(DTYPES[f"u{wanted.dtype.bits}"], wanted.dimensions, wanted.dynamic, wanted.layout)
         result = TupleShape((array_of(initial_state), bits))

@@ -29,6 +29,7 @@ class DataMethods(BuilderBase):
         Python's numbers become ``pred``, ``s32``, ``f32`` or ``c64`` unless ``dtype`` says otherwise. An array of equal
         elements becomes the broadcast of one, as XlaBuilder has it.
         """
+        # A weight of zeros is a line of text this way, and not a million numbers.
         literal, shape, broadcast_sizes = literal_of(value, None if dtype is None else as_dtype(dtype))
         op = self._constant(literal, shape)
         return self.broadcast(op, broadcast_sizes) if broadcast_sizes else op
@@ -50,6 +51,7 @@ class DataMethods(BuilderBase):
         """
         shape, sizes = array_of(operand), list(out_dim_size)
         self._check_broadcast_dimensions(shape, len(sizes), broadcast_dimensions)
+        # First into place with its own sizes, then the dimensions of size 1 stretch: XlaBuilder's two steps.
         for size, number in zip(shape.dimensions, broadcast_dimensions, strict=True):
             sizes[number] = size
         in_place = self._in_dim(operand, sizes, tuple(broadcast_dimensions))
@@ -68,6 +70,7 @@ class DataMethods(BuilderBase):
     def collapse(self, operand: Op, dimensions: Sizes) -> Op:
         """Return the operand with consecutive ascending ``dimensions`` made one, in their place."""
         shape, numbers = array_of(operand), tuple(dimensions)
+        # XlaBuilder takes fewer than two for nothing to do, even where they are no dimensions.
         if len(numbers) < 2:
             return operand
         first, end = numbers[0], numbers[0] + len(numbers)
@@ -139,6 +142,7 @@ class DataMethods(BuilderBase):
             "offset_dims": tuple(offset_dims),
             "collapsed_slice_dims": tuple(collapsed_slice_dims),
             "start_index_map": tuple(start_index_map),
+            # Newer than the rest: text without them reads everywhere.
             "operand_batching_dims": tuple(operand_batching_dims) or None,
             "start_indices_batching_dims": tuple(start_indices_batching_dims) or None,
             "index_vector_dim": index_vector_dim,
@@ -163,6 +167,7 @@ class DataMethods(BuilderBase):
     def convert_element_type(self, operand: Op, new_element_type: DType | str) -> Op:
         """Return every element converted, as C++'s ``static_cast`` would; of complex numbers the real part."""
         dtype = as_dtype(new_element_type)
+        # HLO converts complex numbers to complex numbers only.
         if array_of(operand).dtype.is_complex and not dtype.is_complex:
             operand = self.emit("real", [operand])
         shape = array_of(operand)
@@ -175,6 +180,7 @@ class DataMethods(BuilderBase):
         """
         shape, dtype = array_of(operand), as_dtype(new_element_type)
         sizes = shape.dimensions
+        # The bits stay: what an element loses in width the array gains in elements.
         if dtype.bits < shape.dtype.bits:
             sizes = (*sizes, shape.dtype.bits // dtype.bits)
         elif dtype.bits > shape.dtype.bits:

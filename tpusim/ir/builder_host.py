@@ -43,6 +43,7 @@ class HostMethods(ControlMethods):
 
     def infeed_with_token(self, token: Op, shape: Shape | str, config: str = "") -> Op:
         """Return a tuple: the next value that the host feeds in, and a token."""
+        # The layout that the caller states is that of the transfer, so it is kept.
         wanted = TupleShape((as_shape(shape), TOKEN))
         return self.emit("infeed", [token], {"infeed_config": config or None}, wanted)
 
@@ -88,6 +89,7 @@ class HostMethods(ControlMethods):
 
     def _send(self, operand: Op, token: Op, attributes: Mapping[str, Any], shape: Shape | None = None) -> Op:
         """Return the token of a send and of the wait for it."""
+        # What the host gets may have another layout than the operand on the device.
         context = TupleShape((operand.shape if shape is None else shape, _REQUEST, TOKEN))
         started = self.emit("send", [operand, token], attributes, context)
         return self.emit("send-done", [started], attributes, TOKEN)
@@ -103,4 +105,5 @@ def _with_layouts(shape: Shape) -> Shape:
     if isinstance(shape, TupleShape):
         return TupleShape(tuple(map(_with_layouts, shape.elements)))
     assert isinstance(shape, ArrayShape)
+    # The layout of a scalar prints as nothing and would not read back.
     return shape.with_layout(shape.actual_layout) if shape.rank else shape

@@ -31,6 +31,7 @@ def literal_of(value: Any, wanted: DType | None) -> tuple[Literal, ArrayShape, t
     Python's numbers become ``pred``, ``s32``, ``f32`` or ``c64``. Raises ProgramError for a value that does not fit.
     """
     array, dtype = _as_array(value, wanted)
+    # Comparing texts tells zeros of either sign apart, and takes NaNs of the same bits for equal.
     texts = _element_texts(array.reshape(-1), dtype)
     is_splat = len(texts) > 1 and len(set(texts)) == 1
     if not array.shape or is_splat:
@@ -91,6 +92,7 @@ def _float_texts(flat: Any, dtype: DType) -> list[str]:
     name = numpy_name(dtype)
     with np.errstate(over="ignore"):
         rounded = flat.astype(np.dtype(getattr(ml_dtypes, name, name)))
+        # NumPy's shortest text of an f32 also reads back as the narrower number that it holds.
         wide = rounded.astype(np.float64 if dtype.name == "f64" else np.float32)
     # The zero below zero keeps its fraction: XLA reads "-0" as an integer, which has no such zero.
     texts = [text if text == "-0.0" else text.removesuffix(".0") for text in wide.astype(str).tolist()]
@@ -110,11 +112,13 @@ def numpy_name(dtype: DType) -> str:
 def _nan_text(value: Any, dtype: DType) -> str:
     """Return one NaN with its sign and, unless it is the ordinary one, its payload."""
     mantissa = _MANTISSA_BITS.get(dtype.name)
+    # These types have one NaN only, or two that nothing tells apart.
     if mantissa is None:
         return "nan"
     bits = int(value.view(f"uint{dtype.bits}")[0])
     sign = "-" if bits >> dtype.bits - 1 else ""
     payload = bits & (1 << mantissa) - 1
+    # The quiet bit alone is the ordinary NaN, which text writes without a payload.
     return f"{sign}nan" if payload == 1 << mantissa - 1 else f"{sign}nan({payload:#x})"
 
 

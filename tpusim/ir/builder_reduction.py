@@ -23,6 +23,7 @@ class ReductionMethods(ContractionMethods):
 
         Scalars among the operands are broadcast.
         """
+        # HLO's map wants equal dimensions; XlaBuilder broadcasts what is not.
         ops = self._scalars_stretched(listed(operands))
         numbers = range(array_of(ops[0]).rank) if dimensions is None else dimensions
         name = self.called(computation, scalars(ops))
@@ -36,6 +37,7 @@ class ReductionMethods(ContractionMethods):
         Several operands give a tuple.
         """
         ops, inits = listed(operands), listed(init_values)
+        # Accumulators have the types of the initial values, which may be wider than the elements'.
         name = self.called(computation, scalars([*inits, *ops]))
         return self.emit("reduce", [*ops, *inits], {"dimensions": tuple(dimensions), "to_apply": name})
 
@@ -82,6 +84,7 @@ class ReductionMethods(ContractionMethods):
         window = make_window(array_of(operand).dimensions, window_dimensions, window_strides, padding)
         attributes = {
             "window": window,
+            # The two computations see different values: two elements of the operand, or result and source.
             "select": self.called(select, scalars([operand, operand])),
             "scatter": self.called(scatter, scalars([init_value, source])),
         }
@@ -127,6 +130,7 @@ class ReductionMethods(ContractionMethods):
         It gets two elements of the first operand, then two of the second, and so on. Several operands give a tuple.
         """
         ops = listed(operands)
+        # Two elements of one operand stand next to each other, unlike the accumulators of a reduction.
         pairs = [op for op in ops for _ in range(2)]
         attributes = {
             "dimensions": (dimension if dimension != -1 else array_of(ops[0]).rank - 1,),
@@ -162,6 +166,7 @@ class ReductionMethods(ContractionMethods):
             "is_associative": is_associative,
             "to_apply": name,
         }
+        # What comes before the carries in the computation's result is stacked, one slice per step.
         root = self.computation_shape(name)
         results = root.elements if isinstance(root, TupleShape) else (root,)
         length = array_of(ops[0]).dimensions[scan_dimension]

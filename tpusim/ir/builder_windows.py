@@ -32,10 +32,12 @@ def make_window(
     """
     rank = len(window_sizes)
     steps, lhs_dilate, rhs_dilate = (_ones(counts, rank) for counts in (strides, *dilations))
+    # SAME pads for what a window reaches over, holes between its elements included.
     reach = [(size - 1) * dilate + 1 if size else 0 for size, dilate in zip(window_sizes, rhs_dilate, strict=False)]
     base = [(size - 1) * dilate + 1 if size else 0 for size, dilate in zip(base_sizes, lhs_dilate, strict=False)]
     edges = _edges(padding, base, reach, steps)
     turned = list(reversal) if reversal is not None else [False] * rank
+    # Lengths are compared last, so that one message says which list is short.
     columns = (window_sizes, steps, edges, lhs_dilate, rhs_dilate, turned)
     if any(len(column) != rank for column in columns):
         raise ProgramError(f"expected {rank} numbers each for strides, padding, dilations, found {columns[1:]}")
@@ -63,5 +65,6 @@ def _edges(
 
 def _same(base: int, window: int, stride: int) -> tuple[int, int]:
     """Return the edges that make ceil(base / stride) windows fit; the odd element goes to the high edge."""
+    # Never negative: with large strides the last elements are simply left over.
     total = max((-(-base // stride) - 1) * stride + window - base, 0)
     return total // 2, total - total // 2

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tpusim.ir.module import Instruction, Module
     from tpusim.numerics.site import Site
+    from tpusim.shapes.shape import Shape
 
     Meeting = Generator[Meet, dict[int, Any], Any]
 
@@ -41,6 +42,7 @@ def with_devices(module: Module, replicas: int = 1, partitions: int = 1) -> Modu
         stated = module.attributes.get(name, count)
         if stated != count:
             raise ProgramError(f"expected {name}={stated}, as {module.name!r} says, found {count}; run it on as many")
+    # A count of 1 is what no count means; writing it out would change the module's text.
     counts = {name: count for name, count in wanted.items() if count != 1}
     return replace(module, attributes=module.attributes | counts)
 
@@ -57,6 +59,7 @@ def group_of(site: Site, instruction: Instruction) -> tuple[int, ...]:
     own, members = _MODES[mode]
     stated = instruction.attributes.get("replica_groups")
     groups = stated.groups if stated is not None else ()
+    # The id under which groups of this mode know us; without groups everyone of the mode is one.
     rank = own(site)
     if groups and not any(rank in group for group in groups):
         return ()
@@ -139,11 +142,9 @@ def all_gather(site: Site, instruction: Instruction, operands: list[Any]) -> Mee
     """Return the operands of the group one after the other; a start has its operands beside that."""
     axis = instruction.attributes["dimensions"][0]
     brought = yield from _gathered(site, instruction, operands)
-    joined = tuple(np.concatenate(parts, axis) for parts in zip(*brought, strict=True))
-    value = joined[0] if len(joined) == 1 else joined
-    if instruction.opcode == "all-gather":
-        return _one_or_tuple(instruction, joined)
-    return (operands[0] if len(operands) == 1 else tuple(operands), value)
+    value = _one_or_tuple(instruction, [np.concatenate(parts, axis) for parts in zip(*brought, strict=True)])
+    is_start = instruction.opcode == "all-gather-start"
+    return (operands[0] if len(operands) == 1 else tuple(operands), value) if is_start else value
 
 
 @computes("all-gather-done", "collective-permute-done")
@@ -158,6 +159,7 @@ def reduce_scatter(site: Site, instruction: Instruction, operands: list[Any]) ->
     axis = instruction.attributes["dimensions"][0]
     group = group_of(site, instruction)
     brought = yield from _gathered(site, instruction, operands)
+    # Every member folds the whole: in one process that is cheaper than to send around parts.
     place = group.index(device_number(site.module, site.device))
     whole = _folded(site, instruction, brought)
     return _one_or_tuple(instruction, [np.split(array, len(group), axis)[place].copy() for array in whole])
@@ -184,6 +186,7 @@ def ragged_all_to_all(site: Site, instruction: Instruction, operands: list[Any])
     """
     place = group_of(site, instruction).index(device_number(site.module, site.device))
     brought = yield from _gathered(site, instruction, operands)
+    # The buffer is given as an operand, but whoever else holds it must not see it change.
     result = operands[1].copy()
     for source, _, *counts in brought:
         mine = [vector.reshape(len(brought), -1)[place].tolist() for vector in counts[:3]]
@@ -197,7 +200,7 @@ def collective_broadcast(site: Site, instruction: Instruction, operands: list[An
     """Return what the first member of the group has, or the one that the last operand says; zeros if in no group."""
     group = group_of(site, instruction)
     if not group:
-        return zeros(instruction.shape)
+        return zeros(_result_shape(instruction))
     brought = yield from _gathered(site, instruction, operands)
     if not instruction.attributes.get("has_dynamic_root"):
         return _one_or_tuple(instruction, brought[0])
@@ -214,17 +217,16 @@ def collective_permute(site: Site, instruction: Instruction, operands: list[Any]
     own = device_number(site.module, site.device)
     pairs = _device_pairs(site, instruction)
     company = _connected(own, pairs)
+    # Who has no partner goes on at once, as it would on the machine.
     brought: dict[int, Any] = {own: operands}
     if len(company) > 1:
         brought = yield Meet(_place(site, instruction), company, operands)
-    is_start = instruction.opcode.endswith("-start")
     if "slice_sizes" in instruction.attributes:
         operands, value = operands[:1], _with_slices(instruction, pairs, own, brought)
     else:
-        shape = instruction.shape.elements[1] if is_start else instruction.shape  # type: ignore[attr-defined]
         source = next((source for source, target in pairs if target == own), None)
-        value = zeros(shape) if source is None else _part_or_tuple(shape, brought[source])
-    if not is_start:
+        value = zeros(_result_shape(instruction)) if source is None else _one_or_tuple(instruction, brought[source])
+    if instruction.opcode == "collective-permute":
         return value
     assert isinstance(instruction.shape, TupleShape)
     sent = operands[0] if len(operands) == 1 else tuple(operands)
@@ -254,6 +256,7 @@ def _folded(site: Site, instruction: Instruction, brought: Sequence[list[Any]]) 
     opcode = binary_opcode(site.module, name)
     if opcode in UFUNCS:
         return [_folded_by(UFUNCS[opcode], arrays) for arrays in zip(*brought, strict=True)]
+    # In the order of the group: nothing says that an unknown computation may be reordered.
     folded = list(brought[0])
     for operands in brought[1:]:
         folded = [apply_lifted(site, name, list(pair)) for pair in zip(folded, operands, strict=True)]
@@ -270,13 +273,16 @@ def _folded_by(ufunc: np.ufunc, arrays: Sequence[Any]) -> Any:
 
 
 def _one_or_tuple(instruction: Instruction, arrays: Sequence[Any]) -> Any:
-    """Return one array or several as the shape of the instruction says."""
-    return _part_or_tuple(instruction.shape, arrays)
+    """Return one array or several as the shape of the result says."""
+    return tuple(arrays) if isinstance(_result_shape(instruction), TupleShape) else arrays[0]
 
 
-def _part_or_tuple(shape: Any, arrays: Sequence[Any]) -> Any:
-    """Return one array or several as a shape says."""
-    return tuple(arrays) if isinstance(shape, TupleShape) else arrays[0]
+def _result_shape(instruction: Instruction) -> Shape:
+    """Return the shape of what the operation gives: a start, except that of all-reduce, has it behind its operands."""
+    if not instruction.opcode.endswith("-start") or instruction.opcode == "all-reduce-start":
+        return instruction.shape
+    assert isinstance(instruction.shape, TupleShape)
+    return instruction.shape.elements[1]
 
 
 def _device_pairs(site: Site, instruction: Instruction) -> list[tuple[int, int]]:
@@ -288,6 +294,7 @@ def _device_pairs(site: Site, instruction: Instruction) -> list[tuple[int, int]]
 
 def _connected(own: int, pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Return the devices that pairs join, directly or through others, with our own: only they need to wait."""
+    # Pairs 0 to 1 and 1 to 2 join three devices: 1 must have come before either of the others can go on.
     company = {own}
     grown = True
     while grown:
@@ -305,6 +312,7 @@ def _with_slices(instruction: Instruction, pairs: Sequence[tuple[int, int]], own
     for number, (source, target) in enumerate(pairs):
         if target != own:
             continue
+        # A device that is the source of several pairs sends its slices in their order.
         turn = sum(1 for pair in pairs[:number] if pair[0] == source)
         sent, _, begins, targets = brought[source] if is_tuple else ([part] for part in brought[source])
         for buffer, array, begin, end in zip(buffers, sent, begins, targets, strict=True):

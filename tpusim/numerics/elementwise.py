@@ -241,4 +241,6 @@ def broadcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     operand, wanted = operands[0], array_shape(instruction.shape).dimensions
     named = instruction.attributes.get("dimensions", ())
     sizes = dict(zip(named, operand.shape, strict=True))
-    return np.broadcast_to(operand.reshape([sizes.get(axis, 1) for axis in range(len(wanted))]), wanted)
+    # A dynamic size is the operand's own, which the shape only bounds.
+    whole = [sizes.get(axis, size) for axis, size in enumerate(wanted)]
+    return np.broadcast_to(operand.reshape([sizes.get(axis, 1) for axis in range(len(wanted))]), whole)

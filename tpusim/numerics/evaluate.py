@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpusim.errors import SimulationError, UnsupportedError
-from tpusim.ir.ops import async_parts
+from tpusim.ir.ops import OPERATIONS, Category, async_parts
+from tpusim.numerics.dynamic import fit_together
 from tpusim.numerics.registry import RULES
 from tpusim.numerics.relayout import numpy_dtype
 from tpusim.numerics.site import Device, Meet, Run, Settings, Site
@@ -48,13 +49,21 @@ def run_computation(
         if instruction.opcode == "parameter":
             values[instruction.name] = arguments[instruction.immediate]  # type: ignore[index]
         else:
-            operands = [values[name] for name in instruction.operands]
+            operands = _cut_to_size(instruction, [values[name] for name in instruction.operands])
             value = rule_of(instruction)(site, instruction, operands)
             done = (yield from _finish(site, value)) if _is_activity(value) else value
             values[instruction.name] = _as_declared(done, instruction.shape)
         for name in last_used:
             del values[name]
     return values[computation.root_name]
+
+
+def _cut_to_size(instruction: Instruction, operands: list[Any]) -> list[Any]:
+    """Return the operands of an element-wise operation on dynamic sizes cut to the least of them."""
+    shape = instruction.shape
+    is_dynamic = isinstance(shape, ArrayShape) and any(shape.dynamic)
+    row = OPERATIONS.get(instruction.opcode) if is_dynamic else None
+    return fit_together(operands) if row is not None and row.category is Category.ELEMENTWISE else operands
 
 
 def rule_of(instruction: Instruction) -> Any:

@@ -71,6 +71,7 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
     Each has an infeed of its own, in the order of device numbers; all share the channels between devices.
     """
     partitions = int(module.attributes.get("num_partitions", 1))
+    # Only these are shared: what the host exchanges with one device is nobody else's.
     between = {channel: deque[Any]() for channel in _channels_between_devices(module)}
     feeds = [*infeeds, *[None] * (replicas * partitions - len(infeeds))]
     return [
@@ -110,6 +111,7 @@ def outfeed(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 @computes("recv")
 def recv(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Lay out a slot for the value that will come; return the context of the receive."""
+    # XLA leaves the value of a receive that no pair sends to undefined; zeros are what a permute would give.
     waiting = zeros(instruction.shape.elements[0])  # type: ignore[attr-defined]
     if not _is_host_transfer(instruction) and _peer(site, instruction, to=True) != ():
         _channel(site, instruction).append(Slot(_own(site), []))
@@ -129,6 +131,7 @@ def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Wait
     peers = _peer(site, start, to=True)
     if peers == ():
         return (operands[0][0], TOKEN)
+    # The first of our own: receives of one channel end in the order in which they began.
     slot = next(slot for slot in channel if slot.receiver == own)
     yield from _until(site, instruction, start, lambda: bool(slot.values), peers)
     channel.remove(slot)
@@ -149,6 +152,7 @@ def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
     def open_slots() -> list[Slot]:
         return [slot for slot in channel if not slot.values and (peers is None or slot.receiver in peers)]
 
+    # The receive comes before the send: without a slot there is no memory that the value could go to.
     yield from _until(site, instruction, instruction, lambda: bool(open_slots()), peers)
     open_slots()[0].values.append(operands[0])
     return context
@@ -185,10 +189,12 @@ def _until(
 ) -> Waiting:
     """Wait for something that another device has to do; a device that is alone would wait for ever."""
     own = _own(site)
+    # The number of the device keeps peers at the same instruction from looking as if they had met us.
     key = f"{instruction.opcode} {instruction.name!r} on {_named(start)} (device {own})"
     others = tuple(number for number in range(_device_count(site)) if number != own) if peers is None else peers
     if holds():
         return
+    # A device runs its instructions one after the other, so it cannot wait for one of its own.
     if not others or own in others:
         raise SimulationError(f"{key} waits for a device that comes later: itself")
     yield Wait(key, holds, others)
@@ -231,6 +237,7 @@ def _peer(site: Site, instruction: Instruction, to: bool) -> tuple[int, ...] | N
 
     None if there are no pairs, so that it may be anyone; ``()`` if no pair has us at this end.
     """
+    # The text of the attribute is kept raw, and this is the only field that means something here.
     raw = instruction.attributes.get("frontend_attributes", "")
     if _PAIRS not in raw:
         return None

@@ -76,9 +76,9 @@ def _along(values: Array, x: Array, feature: int) -> Array:
 
 
 def _inverse_deviation(variance: Array, epsilon: float) -> Array:
-    """Return the reciprocal of the standard deviation, kept finite by ``epsilon``."""
+    """Return the reciprocal of the standard deviation, kept finite by ``epsilon``, which XLA holds as f32."""
     with np.errstate(all="ignore"):
-        return np.asarray(1 / np.sqrt(variance + variance.dtype.type(epsilon)))
+        return np.asarray(1 / np.sqrt(variance + variance.dtype.type(np.float32(epsilon))))
 
 
 def _normalised(x: Array, moments: tuple[Array, ...], epsilon: float, feature: int) -> Array:

@@ -80,15 +80,16 @@ def reduce_arrays(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tu
     return combine(starts, [row[0] for row in _folded(rows, combine)]) if count else starts
 
 
+@np.errstate(all="ignore")
 def _reduced(site: Site, ufunc: np.ufunc, array: Array, init: Array, axes: tuple[int, ...]) -> Array:
-    """Reduce by one of NumPy's functions, in a type wide enough to round only once."""
-    wide = compute_type(array.dtype)
+    """Reduce by one of NumPy's functions, in a type wide enough to round only once, to that of the initial value."""
+    wide = compute_type(init.dtype)
     # NumPy adds the rows of a matrix one after the other; in f32 a long column would lose five digits.
-    if ufunc is np.add and wide == np.float32 == array.dtype and site.settings.precision == "exact":
+    if ufunc is np.add and wide == np.float32 == init.dtype and site.settings.precision == "exact":
         wide = np.dtype(np.float64)
     start = init.astype(wide)[()]
     result = ufunc.reduce(array.astype(wide, copy=False), axis=axes, dtype=wide, initial=start)
-    return np.asarray(result).astype(array.dtype, copy=False)
+    return np.asarray(result).astype(init.dtype, copy=False)
 
 
 def _folded(rows: Pieces, combine: Combine) -> Pieces:
@@ -115,9 +116,10 @@ def reduce_window(site: Site, instruction: Instruction, operands: list[Any]) -> 
     return tuple(results) if isinstance(instruction.shape, TupleShape) else results[0]
 
 
+@np.errstate(all="ignore")
 def _usual_windows(ufunc: np.ufunc, array: Array, init: Array, window: Sequence[WindowDimension]) -> Array:
     """Reduce windows by one of NumPy's functions; padding is what that function leaves alone."""
-    wide = compute_type(array.dtype)
+    wide = compute_type(init.dtype)
 
     def combine(left: Pieces, right: Pieces) -> Pieces:
         return [ufunc(left[0], right[0], dtype=wide)]
@@ -131,7 +133,7 @@ def _usual_windows(ufunc: np.ufunc, array: Array, init: Array, window: Sequence[
             pieces = [np.repeat(whole, _window_count(array.shape[axis], window[axis]), axis)]
         else:
             pieces = _slide(pieces, [neutral], axis, window[axis], combine)
-    return ufunc(init.astype(wide), pieces[0], dtype=wide).astype(array.dtype, copy=False)
+    return np.asarray(ufunc(init.astype(wide), pieces[0], dtype=wide)).astype(init.dtype, copy=False)
 
 
 def _neutral(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
@@ -242,12 +244,11 @@ def _selected(
         parts = zip(counts, operand.shape, window, offset, strict=True)
         spans = [_seen_by(count, size, dimension, place) for count, size, dimension, place in parts]
         # The ellipsis makes a view of an array of rank 0 as well.
-        seen, there = (*(span[0] for span in spans), ...), (*(span[1] for span in spans), ...)
+        seen: Any = (*(span[0] for span in spans), ...)
+        there: Any = (*(span[1] for span in spans), ...)
         candidate = operand[there]
         keeps = apply_lifted(site, name, [best[seen], candidate]) & (chosen[seen] >= 0)
-        axes = [
-            np.arange(size)[span] * stride for size, span, stride in zip(operand.shape, there, strides, strict=True)
-        ]
+        axes = [np.arange(n)[span[1]] * stride for n, span, stride in zip(operand.shape, spans, strides, strict=True)]
         np.copyto(best[seen], candidate, where=~keeps)
         np.copyto(chosen[seen], sum(np.ix_(*axes)), where=~keeps)
     return chosen
