@@ -36,12 +36,15 @@ if TYPE_CHECKING:
     from tpusim.errors import ConfigError, ProgramError, SimulationError, TpusimError, UnsupportedError
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.load import load_chip
+    from tpusim.ir.builder import Builder
+    from tpusim.numerics.custom_calls import register_custom_call
     from tpusim.pipeline import Result, check, execute, load, simulate
     from tpusim.shapes.notation import parse_shape
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Builder",
     "Chip",
     "ConfigError",
     "ProgramError",
@@ -55,10 +58,12 @@ __all__ = [
     "load",
     "load_chip",
     "parse_shape",
+    "register_custom_call",
     "simulate",
 ]
 
 _HOMES = {
+    "Builder": "tpusim.ir.builder",
     "Chip": "tpusim.hardware.chip",
     "ConfigError": "tpusim.errors",
     "ProgramError": "tpusim.errors",
@@ -71,6 +76,7 @@ _HOMES = {
     "load": "tpusim.pipeline",
     "load_chip": "tpusim.hardware.load",
     "parse_shape": "tpusim.shapes.notation",
+    "register_custom_call": "tpusim.numerics.custom_calls",
     "simulate": "tpusim.pipeline",
 }
 

@@ -10,12 +10,30 @@ from __future__ import annotations
 EXCEPTIONS: list[tuple[str, str, str]] = [
     (
         "functions do not import the package",
-        "tpusim/pipeline.py::run_program",
-        "SimPy and Numba load only for who simulates; reading and lowering a program stay quick",
+        "tpusim/pipeline.py",
+        "SimPy, NumPy and Numba load only for who simulates or computes; reading and lowering a program stay quick",
     ),
     (
         "functions do not import the package",
         "tpusim/cli.py",
         "a command loads its rooms when it is called, so that --help answers in under 0.3 s",
+    ),
+    (
+        "functions take at most 6 arguments, kernels 10",
+        "tpusim/pipeline.py::execute",
+        "one call for the user, whose keyword-only options each stand alone",
+    ),
+    *(
+        (
+            "functions take at most 6 arguments, kernels 10",
+            f"tpusim/ir/{place}",
+            "the arguments are those of XLA's operation",
+        )
+        for place in (
+            "builder_collectives.py",
+            "builder_contraction.py",
+            "builder_data.py",
+            "builder_reduction.py",
+        )
     ),
 ]

@@ -43,7 +43,9 @@ step_s32 { x = f32[] parameter(0) c = f32[] parameter(1) y = s32[] constant(1) R
 """
 """Computations that a text may call."""
 
-_INSTRUCTION = re.compile(r"(?P<shape>.+ )?(?P<opcode>[a-z][a-z0-9-]*)\((?P<operands>.*?)\)(?P<rest>(?:, [a-z_]+=.*)?)\Z")
+_INSTRUCTION = re.compile(
+    r"(?P<shape>.+ )?(?P<opcode>[a-z][a-z0-9-]*)\((?P<operands>.*?)\)(?P<rest>(?:, [a-z_]+=.*)?)\Z"
+)
 
 
 def one(text: str, header: str = "") -> str:

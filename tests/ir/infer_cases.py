@@ -10,7 +10,10 @@ from typing import Any
 from tpusim.ir.attributes import ConvolutionLabels, PaddingDimension, SliceDimension
 from tpusim.shapes.notation import parse_shape
 
-_GATHER = "gather(f32[4,5], s32[3,1]), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,5}"
+_GATHER = (
+    "gather(f32[4,5], s32[3,1]), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},"
+    " index_vector_dim=1, slice_sizes={1,5}"
+)
 _BATCHED_GATHER = (
     "gather(f32[3,4,5], s32[3,2]), offset_dims={2}, collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=2,"
     " slice_sizes={1,1,5}, operand_batching_dims={0}, start_indices_batching_dims={0}"
@@ -24,10 +27,21 @@ _BATCHED_SCATTER = (
     " scatter_dims_to_operand_dims={1}, index_vector_dim=2, to_apply=add, input_batching_dims={0},"
     " scatter_indices_batching_dims={0}"
 )
-_DOT = "dot(f32[7,2,3], bf16[7,3,4]), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}"
-_RAGGED = "ragged-dot(f32[8,3], f32[2,3,4], s32[2]), lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
-_RAGGED_CONTRACTING = "ragged-dot(f32[8,3], f32[8,4], s32[2]), lhs_contracting_dims={0}, rhs_contracting_dims={0}, lhs_ragged_dims={0}"
-_SCALED = "f32[4,8] scaled-dot(f8e4m3fn[4,64], f8e4m3fn[64,8], f8e8m0fnu[4,2], f8e8m0fnu[2,8]), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+_DOT = (
+    "dot(f32[7,2,3], bf16[7,3,4]), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0},"
+    " rhs_contracting_dims={1}"
+)
+_RAGGED = (
+    "ragged-dot(f32[8,3], f32[2,3,4], s32[2]), lhs_contracting_dims={1}, rhs_contracting_dims={1},"
+    " lhs_ragged_dims={0}, rhs_group_dims={0}"
+)
+_RAGGED_CONTRACTING = (
+    "ragged-dot(f32[8,3], f32[8,4], s32[2]), lhs_contracting_dims={0}, rhs_contracting_dims={0}, lhs_ragged_dims={0}"
+)
+_SCALED = (
+    "f32[4,8] scaled-dot(f8e4m3fn[4,64], f8e4m3fn[64,8], f8e8m0fnu[4,2], f8e8m0fnu[2,8]),"
+    " lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+)
 _CONVOLUTION = "convolution(f32[8,6,6,4], f32[3,3,4,2]), window={size=3x3}, dim_labels=b01f_01io->b01f"
 _GROUPED = "convolution(f32[8,6,4], f32[3,2,4]), window={size=3}, dim_labels=b0f_0io->b0f, feature_group_count=2"
 _WINDOW = "reduce-window(f32[5,6], f32[]), window={size=2x3 stride=2x1}, to_apply=add"
@@ -96,8 +110,14 @@ ELEMENTWISE: dict[str, tuple[str, str]] = {
         "reduce-precision(f32[3]), exponent_bits=20, mantissa_bits=60",
         "reduce-precision(f32[3]), exponent_bits=5, mantissa_bits=-1",
     ),
-    "map_c2": ("map(f32[2,3], f32[2,3]), dimensions={0,1}, to_apply=add", "map(f32[2,3], f32[2,4]), dimensions={0,1}, to_apply=add"),
-    "map_c3": ("map(f32[2,3]), dimensions={0,1}, to_apply=negated", "map(f32[2,3]), dimensions={1,0}, to_apply=negated"),
+    "map_c2": (
+        "map(f32[2,3], f32[2,3]), dimensions={0,1}, to_apply=add",
+        "map(f32[2,3], f32[2,4]), dimensions={0,1}, to_apply=add",
+    ),
+    "map_c3": (
+        "map(f32[2,3]), dimensions={0,1}, to_apply=negated",
+        "map(f32[2,3]), dimensions={1,0}, to_apply=negated",
+    ),
     "map_c4": ("map(f32[2], f32[2]), dimensions={0}, to_apply=less", "map(f32[2]), dimensions={0}, to_apply=less"),
     "map_c5": ("map(f32[2]), dimensions={0}, to_apply=negated", "map(f32[2]), dimensions={0}, to_apply=to_vector"),
     "map_c6": ("map(bf16[2]), dimensions={0}, to_apply=negated", "map(s32[2]), dimensions={0}, to_apply=negated"),
@@ -152,11 +172,19 @@ DATA: dict[str, tuple[str, str]] = {
         _GATHER.replace("vector_dim=1", "vector_dim=3"),
     ),
     "gather_c3": (
-        "gather(f32[4,5], s32[3,1]), offset_dims={0,2}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,5}",
-        "gather(f32[4,5], s32[3,1]), offset_dims={2,0}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,5}",
+        "gather(f32[4,5], s32[3,1]), offset_dims={0,2}, collapsed_slice_dims={},"
+        " start_index_map={0}, index_vector_dim=1, slice_sizes={1,5}",
+        "gather(f32[4,5], s32[3,1]), offset_dims={2,0}, collapsed_slice_dims={},"
+        " start_index_map={0}, index_vector_dim=1, slice_sizes={1,5}",
     ),
-    "gather_c4": (_GATHER.replace("offset_dims={1}", "offset_dims={0}"), _GATHER.replace("offset_dims={1}", "offset_dims={2}")),
-    "gather_c5": (_GATHER.replace("[3,1]", "[1,3]").replace("vector_dim=1", "vector_dim=0"), _GATHER.replace("map={0}", "map={0,1}")),
+    "gather_c4": (
+        _GATHER.replace("offset_dims={1}", "offset_dims={0}"),
+        _GATHER.replace("offset_dims={1}", "offset_dims={2}"),
+    ),
+    "gather_c5": (
+        _GATHER.replace("[3,1]", "[1,3]").replace("vector_dim=1", "vector_dim=0"),
+        _GATHER.replace("map={0}", "map={0,1}"),
+    ),
     "gather_c6": (_GATHER.replace("map={0}", "map={1}"), _GATHER.replace("map={0}", "map={2}")),
     "gather_c7": (
         _GATHER.replace("[3,1]", "[3,2]").replace("map={0}", "map={1,0}"),
@@ -164,8 +192,12 @@ DATA: dict[str, tuple[str, str]] = {
     ),
     "gather_c8": (_GATHER, _GATHER.replace("collapsed_slice_dims={0}", "collapsed_slice_dims={2}")),
     "gather_c9": (
-        _GATHER.replace("offset_dims={1}", "offset_dims={}").replace("dims={0}", "dims={0,1}").replace("{1,5}", "{1,1}"),
-        _GATHER.replace("offset_dims={1}", "offset_dims={}").replace("dims={0}", "dims={1,0}").replace("{1,5}", "{1,1}"),
+        _GATHER.replace("offset_dims={1}", "offset_dims={}")
+        .replace("dims={0}", "dims={0,1}")
+        .replace("{1,5}", "{1,1}"),
+        _GATHER.replace("offset_dims={1}", "offset_dims={}")
+        .replace("dims={0}", "dims={1,0}")
+        .replace("{1,5}", "{1,1}"),
     ),
     "gather_c10": (_BATCHED_GATHER, _BATCHED_GATHER.replace("indices_batching_dims={0}", "indices_batching_dims={}")),
     "gather_c11": (_BATCHED_GATHER, _BATCHED_GATHER.replace("operand_batching_dims={0}", "operand_batching_dims={3}")),
@@ -183,14 +215,23 @@ DATA: dict[str, tuple[str, str]] = {
     "scatter_c9": (_SCATTER, _SCATTER.replace("inserted_window_dims={0}", "inserted_window_dims={2}")),
     "scatter_c10": (_SCATTER, _SCATTER.replace("inserted_window_dims={0}", "inserted_window_dims={}")),
     "scatter_c11": (_SCATTER, _SCATTER.replace("operand_dims={0}", "operand_dims={0,1}")),
-    "scatter_c12": (_SCATTER.replace("operand_dims={0}", "operand_dims={1}"), _SCATTER.replace("operand_dims={0}", "operand_dims={2}")),
+    "scatter_c12": (
+        _SCATTER.replace("operand_dims={0}", "operand_dims={1}"),
+        _SCATTER.replace("operand_dims={0}", "operand_dims={2}"),
+    ),
     "scatter_c13": (
         _SCATTER.replace("[3,1]", "[3,2]").replace("operand_dims={0}", "operand_dims={1,0}"),
         _SCATTER.replace("[3,1]", "[3,2]").replace("operand_dims={0}", "operand_dims={0,0}"),
     ),
-    "scatter_c14": (_BATCHED_SCATTER, _BATCHED_SCATTER.replace("indices_batching_dims={0}", "indices_batching_dims={}")),
+    "scatter_c14": (
+        _BATCHED_SCATTER,
+        _BATCHED_SCATTER.replace("indices_batching_dims={0}", "indices_batching_dims={}"),
+    ),
     "scatter_c15": (_BATCHED_SCATTER, _BATCHED_SCATTER.replace("input_batching_dims={0}", "input_batching_dims={3}")),
-    "scatter_c16": (_BATCHED_SCATTER, _BATCHED_SCATTER.replace("indices_batching_dims={0}", "indices_batching_dims={3}")),
+    "scatter_c16": (
+        _BATCHED_SCATTER,
+        _BATCHED_SCATTER.replace("indices_batching_dims={0}", "indices_batching_dims={3}"),
+    ),
 }
 
 COMPUTING: dict[str, tuple[str, str]] = {
@@ -293,13 +334,25 @@ OURS: dict[str, tuple[str, str]] = {
     "array_c2": ("f32[3] convert(s32[3])", "token[] convert(s32[3])"),
     "token_c1": ("add-dependency(f32[3], token[])", "add-dependency(f32[3], f32[3])"),
     "shape_c1": ("f32[6] reshape(f32[2,3])", "reshape(f32[2,3])"),
-    "compare_c1": ("compare(f32[3], f32[3]), direction=LT, type=TOTALORDER", "compare(f32[3], f32[3]), direction=LT, type=SIGNED"),
+    "compare_c1": (
+        "compare(f32[3], f32[3]), direction=LT, type=TOTALORDER",
+        "compare(f32[3], f32[3]), direction=LT, type=SIGNED",
+    ),
     "bitcast_convert_c1": ("c64[3] bitcast-convert(c64[3])", "s64[3] bitcast-convert(c64[3])"),
     "bitcast_convert_c2": ("f32[10] bitcast-convert(f16[10,2])", "f32[10] bitcast-convert(f16[10,3])"),
-    "stochastic_convert_c1": ("bf16[3] stochastic-convert(f32[3], u32[3])", "bf16[3] stochastic-convert(f32[3], s32[3])"),
-    "stochastic_convert_c2": ("bf16[3] stochastic-convert(f32[3], u32[3])", "bf16[3] stochastic-convert(s32[3], u32[3])"),
+    "stochastic_convert_c1": (
+        "bf16[3] stochastic-convert(f32[3], u32[3])",
+        "bf16[3] stochastic-convert(f32[3], s32[3])",
+    ),
+    "stochastic_convert_c2": (
+        "bf16[3] stochastic-convert(f32[3], u32[3])",
+        "bf16[3] stochastic-convert(s32[3], u32[3])",
+    ),
     "stochastic_convert_c3": ("s8[3] stochastic-convert(bf16[3], u16[3])", "s8[3] stochastic-convert(bf16[3], u32[3])"),
-    "stochastic_convert_c4": ("bf16[3] stochastic-convert(f32[3], u32[3])", "bf16[3] stochastic-convert(f32[3], u32[4])"),
+    "stochastic_convert_c4": (
+        "bf16[3] stochastic-convert(f32[3], u32[3])",
+        "bf16[3] stochastic-convert(f32[3], u32[4])",
+    ),
     "map_c1": ("map(f32[2]), dimensions={0}, to_apply=negated", "f32[2] map(), dimensions={0}, to_apply=negated"),
     "iota_c1": ("f32[3] iota(), iota_dimension=0", "f32[] iota(), iota_dimension=0"),
     "iota_c2": ("f32[3,4] iota(), iota_dimension=1", "f32[3,4] iota(), iota_dimension=2"),
@@ -388,10 +441,22 @@ OURS: dict[str, tuple[str, str]] = {
     "scan_c4": (_SCAN, _SCAN.replace("(f32[5], f32[]) scan", "(f32[6], f32[]) scan")),
     "scan_c5": (_SCAN, _SCAN.replace("(f32[5], f32[]) scan", "(s32[5], f32[]) scan")),
     "scan_c6": (_SCAN, _SCAN.replace("f32[]) scan", "s32[]) scan").replace("=step", "=step_s32")),
-    "rng_c1": ("f32[3] rng(f32[], f32[]), distribution=rng_uniform", "f32[3] rng(f32[1], f32[]), distribution=rng_uniform"),
-    "rng_c2": ("s32[3] rng(s32[], s32[]), distribution=rng_uniform", "s32[3] rng(f32[], f32[]), distribution=rng_uniform"),
-    "rng_c3": ("pred[3] rng(pred[], pred[]), distribution=rng_uniform", "c64[3] rng(c64[], c64[]), distribution=rng_uniform"),
-    "rng_c4": ("f32[3] rng(f32[], f32[]), distribution=rng_normal", "s32[3] rng(s32[], s32[]), distribution=rng_normal"),
+    "rng_c1": (
+        "f32[3] rng(f32[], f32[]), distribution=rng_uniform",
+        "f32[3] rng(f32[1], f32[]), distribution=rng_uniform",
+    ),
+    "rng_c2": (
+        "s32[3] rng(s32[], s32[]), distribution=rng_uniform",
+        "s32[3] rng(f32[], f32[]), distribution=rng_uniform",
+    ),
+    "rng_c3": (
+        "pred[3] rng(pred[], pred[]), distribution=rng_uniform",
+        "c64[3] rng(c64[], c64[]), distribution=rng_uniform",
+    ),
+    "rng_c4": (
+        "f32[3] rng(f32[], f32[]), distribution=rng_normal",
+        "s32[3] rng(s32[], s32[]), distribution=rng_normal",
+    ),
     "rng_bit_generator_c1": (
         "(u64[2], u32[5]) rng-bit-generator(u64[2]), algorithm=rng_philox",
         "(u64[2], u32[5], u32[5]) rng-bit-generator(u64[2]), algorithm=rng_philox",
@@ -401,12 +466,21 @@ OURS: dict[str, tuple[str, str]] = {
         "(u64[2], u32[5]) rng-bit-generator(u64[3]), algorithm=rng_philox",
     ),
     "get_tuple_element_c1": ("get-tuple-element((f32[2], s32[])), index=1", "get-tuple-element(f32[2]), index=0"),
-    "get_tuple_element_c2": ("get-tuple-element((f32[2], s32[])), index=0", "get-tuple-element((f32[2], s32[])), index=2"),
+    "get_tuple_element_c2": (
+        "get-tuple-element((f32[2], s32[])), index=0",
+        "get-tuple-element((f32[2], s32[])), index=2",
+    ),
     "call_c3": (_COMPOSITE, _COMPOSITE.replace("composite.name", "name")),
     "call_c4": (_COMPOSITE, _COMPOSITE.replace('"a.b"', '"a.b",composite.attributes=""')),
-    "call_c5": (_COMPOSITE.replace('"a.b"', '"a.b",composite.version="3"'), _COMPOSITE.replace('"a.b"', '"a.b",composite.version="-1"')),
+    "call_c5": (
+        _COMPOSITE.replace('"a.b"', '"a.b",composite.version="3"'),
+        _COMPOSITE.replace('"a.b"', '"a.b",composite.version="-1"'),
+    ),
     "fusion_c1": ("f32[2] fusion(f32[2]), kind=kLoop, calls=body", "f32[2] fusion(), kind=kLoop, calls=body"),
-    "fusion_c2": ("f32[2] fusion(f32[2], f32[2]), kind=kLoop, calls=body2", "f32[2] fusion(f32[3]), kind=kLoop, calls=body"),
+    "fusion_c2": (
+        "f32[2] fusion(f32[2], f32[2]), kind=kLoop, calls=body2",
+        "f32[2] fusion(f32[3]), kind=kLoop, calls=body",
+    ),
     "custom_call_c3": (
         'u64[] custom-call(), custom_call_target="GetRngSeed"',
         'u32[] custom-call(), custom_call_target="GetRngSeed"',

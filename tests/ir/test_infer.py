@@ -108,7 +108,9 @@ def test_without_a_module_what_depends_on_it_is_taken_as_stated() -> None:
     assert infer_shape(None, instruction, shapes) == parse_shape("f32[3]")
 
 
-@pytest.mark.parametrize(("one_name", "other_name"), [pair for pair in combinations(FLOATS, 2) if {*pair} not in EQUALS])
+@pytest.mark.parametrize(
+    ("one_name", "other_name"), [pair for pair in combinations(FLOATS, 2) if {*pair} not in EQUALS]
+)
 def test_the_wider_of_two_floats_is_xlas(one_name: str, other_name: str) -> None:
     """Of two floats that meet, XLA takes the one with more range, then with more precision."""
     text = f"add({one_name}[3], {other_name}[3])"

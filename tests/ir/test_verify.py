@@ -11,17 +11,20 @@ import pytest
 import tpusim.ir
 from tests.ir.hlo import labels_in, one, parse
 from tests.ir.verify_cases import CASES
-from tests.text.programs import COMPILED, GRAMMAR, name_of
+from tests.text.programs import COMPILED, name_of
 from tpusim.errors import ProgramError
 from tpusim.ir.infer import LABELS
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.verify import problems, verify_module
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.layout import Layout
+from tpusim.shapes.shape import ArrayShape
 from tpusim.text import parse_module, read_source
 
 IR = Path(tpusim.ir.__file__).parent
 _BY_HAND = (
     "instruction_c5 schedule_c1 schedule_c2 parameter_c1 computation_c1 computation_c2 computation_c3 async_c9"
-    " channel_c1"
+    " channel_c1 module_c1 shape_c4"
 ).split()
 
 
@@ -48,7 +51,9 @@ def test_every_label_of_verification_has_a_case() -> None:
 
 def test_every_label_is_explained_and_used() -> None:
     """No label stands in the code without a statement, and none is stated for nothing."""
-    paths = [path for pattern in ("infer*.py", "verify*.py") for path in IR.glob(pattern) if path.stem != "infer_labels"]
+    paths = [
+        path for pattern in ("infer*.py", "verify*.py") for path in IR.glob(pattern) if path.stem != "infer_labels"
+    ]
     assert {label for path in paths for label in labels_in(path)} == LABELS.keys()
 
 
@@ -63,7 +68,8 @@ def test_the_error_names_file_line_and_column() -> None:
 
 def test_all_problems_are_reported() -> None:
     """One wrong instruction does not hide another."""
-    text = "HloModule m\n\nENTRY e {\n  p = f32[2] parameter(0)\n  q = f32[3] negate(p)\n  ROOT r = s32[3] exponential(q)\n}\n"
+    lines = "p = f32[2] parameter(0) q = f32[3] negate(p) ROOT r = s32[3] exponential(q)"
+    text = f"HloModule m\n\nENTRY e {{ {lines} }}\n"
     assert len(problems(parse(text))) == 2
 
 
@@ -132,6 +138,20 @@ def test_computation_c1_computation_c2_callees_exist_and_come_first() -> None:
 def test_computation_c3_the_root_is_one_of_the_instructions() -> None:
     """A root that is not there gives no result."""
     assert "[computation_c3]" in _labels(_module(replace(_negate(), root_name="nobody")))
+
+
+def test_module_c1_the_entry_is_not_fused() -> None:
+    """What a fusion calls is no program."""
+    module = parse(one("f32[2] fusion(f32[2]), kind=kLoop, calls=body"))
+    assert "[module_c1]" in _labels(replace(module, entry_name="body"))
+
+
+def test_shape_c4_a_layout_orders_all_dimensions() -> None:
+    """The parser refuses another; a module that is built may have it."""
+    entry = _negate()
+    shape = ArrayShape(DTYPES["f32"], (2,), layout=Layout((1,)))
+    wrong = msgspec.structs.replace(entry.root, shape=shape)
+    assert "[shape_c4]" in _labels(_module(replace(entry, instructions=(entry.instructions[0], wrong), offsets=())))
 
 
 def test_async_c9_a_done_takes_a_start() -> None:

@@ -47,12 +47,14 @@ _COPY = _entry(
     "b = f32[2] copy-done(a)",
     "ROOT r = f32[2] negate(b)",
 )
+_SEND = "s = (f32[2], u32[], token[]) send(p, k), channel_id=1"
+_WAIT = "vd = (f32[2], token[]) recv-done(v), channel_id=1"
 _CHANNEL = _entry(
     "p = f32[2] parameter(0)",
     "k = token[] after-all()",
     "v = (f32[2], u32[], token[]) recv(k), channel_id=1",
-    "s = (f32[2], u32[], token[]) send(p, k), channel_id=1",
-    "vd = (f32[2], token[]) recv-done(v), channel_id=1",
+    _SEND,
+    _WAIT,
     "sd = token[] send-done(s), channel_id=1",
     "ROOT r = f32[2] get-tuple-element(vd), index=0",
     header=", is_scheduled=true",
@@ -72,7 +74,7 @@ _REDUCED = _entry(
 )
 _BUFFERS = _entry(
     "p = f32[2] parameter(0)",
-    's = s32[] constant(0)',
+    "s = s32[1] constant({0})",
     'b = b(f32[2]) custom-call(p), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}',
     "c = b(f32[2]) dynamic-update-slice(b, p, s)",
     'd = b(f32[2]) custom-call(c), custom_call_target="own", output_to_operand_aliasing={{}: (0, {})}',
@@ -94,16 +96,18 @@ _THREADS = _entry(
 CASES: dict[str, tuple[str, str, str]] = {
     "shape_c2": (_ADD, "r = f32[2]", "r = f32[3]"),
     "shape_c3": (_ADD, "f32[2]", "f32[?]"),
-    "shape_c4": (_LAYOUT, "ROOT r = f32[2]{0}", "ROOT r = f32[2]{1}"),
     "precision_c1": (_ADD, "q = f32[2]", "q = bf16[2]"),
     "precision_c2": (
-        _entry("p = f32[2] parameter(0)", "z = f32[] constant(0)", "ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=add"),
+        _entry(
+            "p = f32[2] parameter(0)",
+            "z = f32[] constant(0)",
+            "ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=add",
+        ),
         "p = f32[2]",
         "p = bf16[2]",
     ),
-    "module_c1": (_FUSION, "ENTRY e", "e"),
     "fusion_c3": (_FUSION, "g = f32[2] negate(f)", "g = f32[2] fusion(f, f), kind=kLoop, calls=fused"),
-    "fusion_c4": (_FUSION, "ROOT m = f32[2] add(n, b)", "m = f32[2] add(n, b) ROOT o = f32[2] negate(m)  "),
+    "fusion_c4": (_FUSION, "ROOT m = f32[2] add(n, b)", "ROOT m = f32[2] add(n, b) o = f32[2] negate(m)"),
     "fusion_c5": (_FUSION, "add(n, b)", "add(b, b)"),
     "layout_c1": (_LAYOUT, "{(f32[2]{0})", "{(f32[2]{0}, f32[2]{0})"),
     "layout_c2": (_LAYOUT, "{(f32[2]{0})", "{(f32[3]{0})"),
@@ -115,9 +119,13 @@ CASES: dict[str, tuple[str, str, str]] = {
     "alias_c5": (_FUSION, "{{}: (1, {})}", "{{}: (2, {})}"),
     "alias_c6": (_FUSION, "{{}: (1, {})}", "{{0}: (1, {})}"),
     "alias_c7": (
-        _FUSION.replace("p = f32[2]", "p = f32[2]"),
-        "output_to_operand_aliasing={{}: (1, {})}",
-        "output_to_operand_aliasing={{}: (1, {})}, metadata={}",
+        _entry(
+            "p = f32[2] parameter(0)",
+            "q = f32[3] parameter(1)",
+            'ROOT r = f32[2] custom-call(p, q), custom_call_target="a", output_to_operand_aliasing={{}: (0, {})}',
+        ),
+        "{{}: (0, {})}",
+        "{{}: (1, {})}",
     ),
     "donor_c1": (_ALIASES, "(0, {1})", "(0, {2})"),
     "donor_c2": (_ALIASES, "(0, {1})", "(0, {0})"),
@@ -131,22 +139,36 @@ CASES: dict[str, tuple[str, str, str]] = {
     "async_c11": (_ASYNC, ', async_execution_thread="t"', ""),
     "async_c12": (_ASYNC_ON_MAIN, "ROOT n = f32[2] negate(x)", "y = f32[2] negate(x) ROOT n = f32[2] negate(y)"),
     "async_c13": (
-        _ASYNC.replace("b = ((f32[2]), f32[2], u32[]) async-update(a)", "b = ((f32[2]), f32[2], u32[]) async-update(a)"),
-        "a = ((f32[2]), f32[2], u32[]) async-start(p), calls=wrapped",
-        "a = ((f32[2]), f32[2], u32[]) async-start(p), calls=wrapped2",
+        _entry(
+            "p = f32[2] parameter(0)",
+            "a = ((f32[2]), f32[2], u32[]) async-start(p), calls=wrapped",
+            "b = ((f32[2], f32[2]), f32[2], u32[]) async-update(a, p)",
+            "ROOT c = f32[2] async-done(b)",
+            before="wrapped { x = f32[2] parameter(0) y = f32[2] parameter(1) ROOT n = f32[2] add(x, y) }\n",
+        ),
+        "((f32[2], f32[2]), f32[2], u32[]) async-update(a, p)",
+        "((f32[2]), f32[2], u32[]) async-update(a)",
     ),
     "pair_c1": (_COPY, "ROOT r = f32[2] negate(b)", "x = f32[2] copy-done(a)\n  ROOT r = f32[2] negate(b)"),
-    "pair_c2": (_COPY, "a = (f32[2], f32[2], u32[]) copy-start(p)", "u = u32[] constant(0)\n  a = (f32[2], f32[2], u32[]) tuple(p, p, u)"),
+    "pair_c2": (
+        _COPY,
+        "a = (f32[2], f32[2], u32[]) copy-start(p)",
+        "u = u32[] constant(0)\n  a = (f32[2], f32[2], u32[]) tuple(p, p, u)",
+    ),
     "channel_c2": (_HOST, "send-done(s), channel_id=1, is_host_transfer=true", "send-done(s), channel_id=1"),
     "channel_c3": (_HOST, "sd), channel_id=1, is", 'sd), channel_id=1, frontend_attributes={a="b"}, is'),
     "channel_c4": (
         _CHANNEL,
-        "  s = (f32[2], u32[], token[]) send(p, k), channel_id=1\n  vd = (f32[2], token[]) recv-done(v), channel_id=1\n",
-        "  vd = (f32[2], token[]) recv-done(v), channel_id=1\n  s = (f32[2], u32[], token[]) send(p, k), channel_id=1\n",
+        f"{_SEND}\n  {_WAIT}\n",
+        f"{_WAIT}\n  {_SEND}\n",
     ),
     "all_reduce_c2": (_REDUCED, "all-reduce(a), to_apply=add, constrain_layout=true", "all-reduce(a), to_apply=add"),
     "buffer_c1": (_BUFFERS, "c = b(f32[2]) dynamic-update-slice(b, p, s)", "c = b(f32[2]) copy(b)"),
-    "buffer_c2": (_BUFFERS, 'custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}', 'custom_call_target="Pin"'),
+    "buffer_c2": (
+        _BUFFERS,
+        'custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}',
+        'custom_call_target="Pin"',
+    ),
     "buffer_c3": (_BUFFERS, 'target="own", output_to_operand_aliasing={{}: (0, {})}', 'target="own"'),
     "buffer_c4": (
         _BUFFERS,
@@ -158,7 +180,10 @@ CASES: dict[str, tuple[str, str, str]] = {
     "sharding_c2": (_SHARDED, "[2,1]0,1", "[2,1]1,1"),
     "sharding_c3": (_LOOP, "body=body, sharding={replicated}", "body=body, sharding={maximal device=0}"),
     "origin_c1": (
-        _entry('p = (f32[2], f32[2]) parameter(0), origin={({"a"}, {"b" {1}})}', "ROOT r = f32[2] get-tuple-element(p), index=0"),
+        _entry(
+            'p = (f32[2], f32[2]) parameter(0), origin={({"a"}, {"b" {1}})}',
+            "ROOT r = f32[2] get-tuple-element(p), index=0",
+        ),
         ', {"b" {1}})',
         ")",
     ),

@@ -122,7 +122,11 @@ def _scaled_dot(site: Site) -> ArrayShape:
 
 def _check_scale(site: Site, shape: ArrayShape, scale: ArrayShape, side: str) -> None:
     """Require a scale per block of the operand, all blocks alike; a bf16 operand may have one of size 1 for none."""
-    if scale.dtype == shape.dtype and shape.dtype.name == "bf16" and set(scale.dimensions) <= {1} != set(shape.dimensions):
+    if (
+        scale.dtype == shape.dtype
+        and shape.dtype.name == "bf16"
+        and set(scale.dimensions) <= {1} != set(shape.dimensions)
+    ):
         return
     if scale.rank != shape.rank:
         raise broken("scaled_dot_c1", f"{plain(scale)} for {plain(shape)}")

@@ -37,7 +37,8 @@ def _get_tuple_element(site: Site) -> Shape:
         raise broken("get_tuple_element_c1", plain(shape))
     if not 0 <= index < len(shape.elements):
         raise broken("get_tuple_element_c2", f"{index} of {len(shape.elements)}")
-    return shape.elements[index]
+    element: Shape = shape.elements[index]
+    return element
 
 
 @infers("call")

@@ -76,7 +76,9 @@ def _reshape(site: Site) -> ArrayShape:
     if not types_agree(result.dtype, shape.dtype):
         raise broken("reshape_c1", f"{plain(shape)} and {plain(result)}")
     if prod(shape.dimensions) != prod(result.dimensions) and UNBOUNDED not in shape.dimensions:
-        raise broken("reshape_c2", f"{shape.element_count} in {plain(shape)}, {result.element_count} in {plain(result)}")
+        raise broken(
+            "reshape_c2", f"{shape.element_count} in {plain(shape)}, {result.element_count} in {plain(result)}"
+        )
     if site.opcode == "dynamic-reshape":
         _check_dynamic_sizes(site, result)
     return retyped(result, shape.dtype)

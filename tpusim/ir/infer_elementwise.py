@@ -61,7 +61,9 @@ def _has_bits(dtype: DType) -> bool:
 
 
 _UNARY: dict[str, tuple[str, Callable[[DType], bool]]] = {
-    **dict.fromkeys("cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even".split(), ("unary_c1", _is_float)),
+    **dict.fromkeys(
+        "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even".split(), ("unary_c1", _is_float)
+    ),
     **dict.fromkeys(
         (
             "acos acosh asin asinh atanh cosh cosine exponential exponential-minus-one imag log log-plus-one logistic"
@@ -142,7 +144,9 @@ def _dynamic_of_both(size: int, dynamic: bool, other_size: int, other_dynamic: b
     return dynamic if other_size == UNBOUNDED else dynamic or other_dynamic
 
 
-@infers("atan2", "divide", "power", "remainder", "shift-left", "shift-right-arithmetic", "shift-right-logical", "subtract")
+@infers(
+    "atan2", "divide", "power", "remainder", "shift-left", "shift-right-arithmetic", "shift-right-logical", "subtract"
+)
 def _arithmetic(site: Site) -> ArrayShape:
     """Infer what numbers have and truth values have not."""
     lhs, rhs = site.array(0), site.array(1)

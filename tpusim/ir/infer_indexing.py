@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tpusim.ir.infer_reduction import check_reducer
@@ -78,7 +79,7 @@ def _dynamic_update_slice(site: Site) -> Shape:
 
 @infers("gather")
 def _gather(site: Site) -> ArrayShape:
-    """Give the slices, one per index vector: offset dimensions where ``offset_dims`` says, the rest from the indices."""
+    """Give one slice per index vector: offset dimensions where ``offset_dims`` says, the rest from the indices."""
     shape, indices = site.array(0), site.array(1)
     vector_dimension = site.attributes["index_vector_dim"]
     if not indices.dtype.is_integer:
@@ -253,7 +254,7 @@ def _check_scatter_dimensions(site: Site, shape: ArrayShape, index_sizes: list[i
 
 def _ascends(numbers: Sequence[int]) -> bool:
     """Whether each number is larger than the one before."""
-    return all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
+    return all(a < b for a, b in pairwise(numbers))
 
 
 def _within(numbers: Sequence[int], rank: int) -> bool:

@@ -198,5 +198,3 @@ def _check_scan(signature: Signature, operands: Sequence[Shape], results: Sequen
     for expected, found in ((operands, signature.parameters), (results, parts(signature.result))):
         if len(expected) != len(found) or not all(map(compatible, expected, found)):
             raise broken("scan_c5", f"{', '.join(map(plain, found))} for {', '.join(map(plain, expected))}")
-
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tpusim.errors import ProgramError
 from tpusim.ir.infer_labels import LABELS
@@ -102,15 +102,16 @@ class Site:
 
 
 Rule: TypeAlias = "Callable[[Site], Shape]"
+_Rule = TypeVar("_Rule", bound="Rule")
 
 RULES: Final[dict[str, Rule]] = {}
 """The inference rule of each opcode."""
 
 
-def infers(*opcodes: str) -> Callable[[Rule], Rule]:
+def infers(*opcodes: str) -> Callable[[_Rule], _Rule]:
     """Enter a function from a site to the result's shape as the rule of these opcodes."""
 
-    def enter(rule: Rule) -> Rule:
+    def enter(rule: _Rule) -> _Rule:
         RULES.update(dict.fromkeys(opcodes, rule))
         return rule
 

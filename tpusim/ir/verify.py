@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.errors import ProgramError
-from tpusim.ir import verify_annotations, verify_async, verify_buffers, verify_channels, verify_module, verify_shapes
+from tpusim.ir import verify_annotations, verify_async, verify_buffers, verify_channels, verify_parts, verify_shapes
 from tpusim.ir.verify_structure import check_structure
 from tpusim.ir.verify_view import CHECKS, Finding, View
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tpusim.ir.module import Module
 
-FAMILIES = (verify_annotations, verify_async, verify_buffers, verify_channels, verify_module, verify_shapes)
+FAMILIES = (verify_annotations, verify_async, verify_buffers, verify_channels, verify_parts, verify_shapes)
 """The files that fill ``CHECKS`` by being imported."""
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _TILES = re.compile(r"devices=\[([\d,]+)\](<=)?([\d,]*)")
 _LAST_DIMENSIONS = re.compile(r"last_tile_dims=\{([^}]*)\}")
-_ORIGIN_TOKEN = re.compile(r'[(),]|\{[^{}]*(?:\{[^{}]*\})?[^{}]*\}')
+_ORIGIN_TOKEN = re.compile(r"[(),]|\{[^{}]*(?:\{[^{}]*\})?[^{}]*\}")
 _SPACE = re.compile(r"\s+")
 
 

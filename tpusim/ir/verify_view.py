@@ -19,9 +19,7 @@ _CALLING_ATTRIBUTES = frozenset(
     " true_computation".split()
 )
 CALLERS: Final = frozenset(
-    name
-    for name, operation in OPERATIONS.items()
-    if _CALLING_ATTRIBUTES & (operation.required | operation.optional)
+    name for name, operation in OPERATIONS.items() if _CALLING_ATTRIBUTES & (operation.required | operation.optional)
 )
 """Opcodes that may call computations; the short forms of asynchronous operations may too."""
 

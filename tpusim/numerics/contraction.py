@@ -89,6 +89,7 @@ def general_dot(arithmetic: Arithmetic, lhs: Array, rhs: Array, dimensions: DotD
     batch_sizes = tuple(lhs.shape[d] for d in batch)
     rows = tuple(lhs.shape[d] for d in lhs_free)
     columns = tuple(rhs.shape[d] for d in rhs_free)
+    # Sizes come from the values: a dynamic dimension is smaller than its shape says.
     depth = prod(lhs.shape[d] for d in lhs_contracting)
     # Batch dimensions stay apart: merging them could force a copy, and matmul takes any number.
     left = lhs.transpose(batch + lhs_free + lhs_contracting).reshape((*batch_sizes, prod(rows), depth))
@@ -113,7 +114,9 @@ def _scaled(array: Array, scale: Array) -> Array:
     if scale.ndim == 0:
         return array
     for axis, size in enumerate(array.shape):
+        # Blocks are all of one size, so the ratio of the sizes says how often each scale counts.
         scale = np.repeat(scale, size // scale.shape[axis], axis)
+    # Two narrow operands multiply to bf16, which the matrix unit takes as it is.
     narrow = max(array.dtype.itemsize, scale.dtype.itemsize) == 1
     product = array.astype(np.float32) * scale.astype(np.float32)
     return product.astype(ml_dtypes.bfloat16) if narrow else product
@@ -129,6 +132,7 @@ def _ragged_rows(
         rhs_batch=_without(dimensions.rhs_batch, group_dimension),
         rhs_contracting=_without(dimensions.rhs_contracting, group_dimension),
     )
+    # The result has its batch dimensions first, then those of the lhs in order.
     free = _others(lhs.ndim, dimensions.lhs_batch + dimensions.lhs_contracting)
     at = len(dimensions.lhs_batch) + free.index(ragged)
     contract = partial(general_dot, dimensions=inner)
@@ -175,6 +179,7 @@ def _groups(lhs: Array, sizes: Array, ragged: int) -> list[_Group]:
     starts = np.concatenate([np.zeros_like(ends[..., :1]), ends[..., :-1]], -1)
     groups = []
     for group in range(sizes.shape[-1]):
+        # Only the stretch that any entry of the batch needs is multiplied.
         low, high = starts[..., group], ends[..., group]
         span = slice(int(low.min()), int(high.max()))
         mask = None if sizes.ndim == 1 else _mask(lhs.ndim, (low, high), span, ragged)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tpusim.errors import SimulationError
 from tpusim.ir.ops import async_parts
 from tpusim.numerics.registry import RULES, TOKEN, computes
 from tpusim.numerics.site import Run
+from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -98,10 +101,17 @@ def async_start(site: Site, instruction: Instruction, operands: list[Any]) -> An
             return (tuple(operands), (), TOKEN)
         value = yield Run(name, operands)
     else:
-        value = RULES[short[0]](site, instruction, operands)
+        value = RULES[short[0]](site, _wrapped(instruction, short[0]), operands)
         if hasattr(value, "send"):
             value = yield from value
     return (tuple(operands), value, TOKEN)
+
+
+def _wrapped(instruction: Instruction, opcode: str) -> Instruction:
+    """Return the operation that a start in its short form is: its own result is the second of the start's."""
+    shape = instruction.shape
+    inner = shape.elements[1] if isinstance(shape, TupleShape) and len(shape.elements) > 1 else shape
+    return msgspec.structs.replace(instruction, opcode=opcode, shape=inner)
 
 
 @computes("async-update")

@@ -70,6 +70,7 @@ def convolve(arithmetic: Arithmetic, lhs: Array, rhs: Array, instruction: Instru
     feature_groups = instruction.attributes.get("feature_group_count", 1)
     batch_groups = instruction.attributes.get("batch_group_count", 1)
     spatial = [str(number) for number in range(len(windows))]
+    # All of these are views; what must be copied is decided where the products are made.
     left = _grouped_lhs(_ordered(lhs, labels.lhs, ["b", *spatial, "f"]), feature_groups, batch_groups)
     right = _grouped_rhs(_ordered(rhs, labels.rhs, [*spatial, "i", "o"]), windows, feature_groups * batch_groups)
     sizes = tuple(map(output_size, windows, left.shape[2:-1]))
@@ -115,6 +116,7 @@ def _slide(arithmetic: Arithmetic, problem: Sliding) -> Array:
 def _outer_dimension(arithmetic: Arithmetic, problem: Sliding, axis: int, pairing: Pairing) -> Array:
     """Solve a problem one of whose spatial dimensions only the kernel has: its taps become further columns."""
     n_lead = problem.n_lead
+    # One product with more columns keeps BLAS busier than many with few.
     lhs = problem.lhs.take(pairing.inputs[0], n_lead + 1 + axis)
     rhs = np.moveaxis(_taken(problem.rhs, pairing.taps, n_lead + axis), n_lead + axis, -2)
     flat = rhs.reshape((*rhs.shape[:-2], rhs.shape[-2] * rhs.shape[-1]))
@@ -149,8 +151,10 @@ def _in_phases(arithmetic: Arithmetic, problem: Sliding, phases: list[tuple[Phas
     lead = problem.n_lead
     dimensions = (*problem.lhs.shape[: lead + 1], *problem.sizes, problem.rhs.shape[-1])
     combinations = list(product(*phases))
+    # Undilated inputs, nearly all there are, have one phase and need no second array for the result.
     if len(combinations) == 1 and tuple(phase.n_outputs for phase in combinations[0]) == problem.sizes:
         return _one_phase(arithmetic, problem, combinations[0])
+    # Outputs that no phase reaches see only padding and holes.
     whole = np.zeros(dimensions, sums_type(arithmetic, problem.lhs))
     for combination in combinations:
         places = tuple(slice(p.first, p.first + p.period * p.n_outputs, p.period) for p in combination)
@@ -175,6 +179,7 @@ def _patches(lhs: Array, phases: tuple[Phase, ...], lead: int) -> Array:
     tap_strides = tuple(stride * phase.spacing for stride, phase in zip(spatial, phases, strict=True))
     sizes = (*padded.shape[: lead + 1], *outputs, *taps, padded.shape[-1])
     strides = (*padded.strides[: lead + 1], *output_strides, *tap_strides, padded.strides[-1])
+    # Overlapping patches cost no memory until they are multiplied.
     return as_strided(padded, sizes, strides, writeable=False)
 
 
@@ -184,6 +189,7 @@ def _padded(lhs: Array, phases: tuple[Phase, ...], lead: int) -> Array:
     sizes = lhs.shape[lead + 1 : -1]
     inside = tuple(slice(max(0, low), max(0, high)) for low, high in spans)
     part = lhs[(slice(None),) * (lead + 1) + inside]
+    # Without padding the patches can be views of the operand itself.
     if all(low >= 0 and high <= size for (low, high), size in zip(spans, sizes, strict=True)):
         return part
     whole = np.zeros((*lhs.shape[: lead + 1], *(high - low for low, high in spans), lhs.shape[-1]), lhs.dtype)

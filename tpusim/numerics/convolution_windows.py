@@ -92,6 +92,7 @@ def _meetings(window: WindowDimension, input_size: int, size: int) -> _Meetings:
     taps = np.arange(window.size, dtype=np.int64)
     distance = window.pad_low - taps * window.rhs_dilate
     taps, distance = taps[distance % divisor == 0], distance[distance % divisor == 0]
+    # stride / divisor and the period have no common factor, so exactly one residue solves it.
     phase = distance // divisor * pow(step, -1, period) % period
     offset = (phase * window.stride - distance) // window.lhs_dilate
     count = -((phase - size) // period)
@@ -109,8 +110,10 @@ def find_pairing(window: WindowDimension, input_size: int, size: int) -> Pairing
     found = _meetings(window, input_size, size)
     meets = found.first <= found.last
     outputs = (found.phase + found.period * found.first)[meets]
+    # A pair alone says nothing of what the dimension is, and a window of one tap costs nothing more.
     if len(outputs) < 2 or (found.last > found.first)[meets].any() or len(np.unique(outputs)) < len(outputs):
         return None
+    # In the order of outputs the result needs no further sorting.
     order = np.argsort(outputs)
     inputs = (found.offset + found.step * found.first)[meets][order]
     return Pairing(*(tuple(values.tolist()) for values in (outputs[order], inputs, found.taps[meets][order])))
@@ -122,6 +125,7 @@ def find_phases(window: WindowDimension, input_size: int, size: int) -> tuple[Ph
     found = _meetings(window, input_size, size)
     phases = []
     for number in np.unique(found.phase[found.first <= found.last]).tolist():
+        # Windows over whole inputs have many taps, but few phases.
         own = found.phase == number
         met = np.flatnonzero((found.first <= found.last)[own])
         # Between the first and the last that meet anything the spacing is even; beyond them lies only padding.

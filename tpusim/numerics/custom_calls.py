@@ -76,6 +76,7 @@ def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> An
     that returned something else than the instruction's shape.
     """
     name = instruction.attributes.get("custom_call_target", "")
+    # A cost alone says nothing about values, so an entry may be there without them.
     registered = REGISTERED.get(name)
     if registered is not None and registered.numerics is not None:
         value = registered.numerics(instruction, *operands)
@@ -93,6 +94,7 @@ def _checked(value: Any, shape: Shape, name: str) -> Any:
     """Return what a registered function returned, if it has the shape that the program says."""
     if isinstance(shape, TupleShape) and isinstance(value, (tuple, list)) and len(value) == len(shape.elements):
         return tuple(_checked(part, element, name) for part, element in zip(value, shape.elements, strict=True))
+    # Whatever a function returns for a token, that it returned is all that counts.
     if isinstance(shape, ArrayShape) and not shape.dtype.is_array_type:
         return TOKEN
     if isinstance(value, (tuple, list)) or not isinstance(shape, ArrayShape):
@@ -123,6 +125,7 @@ def _wrong_value(name: str, shape: Shape, found: str) -> ProgramError:
 )
 def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the operand: the target promises something of it, or marks where it is."""
+    # Layout and memory space may differ: that is what some of these calls are for.
     wanted = [leaf.dimensions for leaf in leaves(instruction.shape)]
     if wanted != [leaf.dimensions for leaf in leaves(site.operand(instruction, 0).shape)]:
         name = instruction.attributes["custom_call_target"]
@@ -136,6 +139,7 @@ def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 @target("AllocateBuffer", "PrepareAsyncCallStart")
 def _unwritten(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return zeros: nobody reads a buffer, or a handle, before it is written."""
+    # Zeros rather than whatever memory holds: a run must give the same values every time.
     return zeros(instruction.shape)
 
 
@@ -148,6 +152,7 @@ def _token(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 @target("ConcatBitcast")
 def _concat_bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the array whose buffer is the operands' buffers one after the other."""
+    # Pieces may have another element type and rank than the whole; only their bytes are known to fit.
     shapes = [array_shape(site.operand(instruction, position).shape) for position in range(len(operands))]
     buffers = [pack(array, shape) for array, shape in zip(operands, shapes, strict=True)]
     return unpack(np.concatenate(buffers), array_shape(instruction.shape))
@@ -157,6 +162,7 @@ def _concat_bitcast(site: Site, instruction: Instruction, operands: list[Any]) -
 def _top_k(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the largest elements of the last dimension in order, and where they were."""
     assert isinstance(instruction.shape, TupleShape)
+    # The call has no attribute k.
     count = array_shape(instruction.shape.elements[0]).dimensions[-1]
     values, indices = top_k(operands[0], count)
     return values, indices.astype(numpy_dtype(array_shape(instruction.shape.elements[1]).dtype))
@@ -165,12 +171,14 @@ def _top_k(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 @target("Cholesky")
 def _cholesky(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the lower factor of a matrix whose lower triangle is read."""
+    # The compiler calls this on the diagonal blocks of a factorisation that it does itself.
     return _rounded(instruction, cholesky_factor(solvable(operands[0])))
 
 
 @target("InvertDiagBlocksLowerTriangular")
 def _invert_lower(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the inverses of lower triangular blocks."""
+    # With these inverses the compiler turns a triangular solve into products.
     return _rounded(instruction, invert_triangle(solvable(operands[0]), is_lower=True))
 
 
@@ -183,6 +191,7 @@ def _invert_upper(site: Site, instruction: Instruction, operands: list[Any]) -> 
 @target("Qr", "QrDecompositionBlock")
 def _qr(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return R over the Householder vectors, and the vectors' factors."""
+    # Q stays in factored form; another call multiplies it out where it is wanted.
     return _rounded(instruction, *qr_factor(solvable(operands[0])))
 
 
@@ -196,6 +205,7 @@ def _householder_product(site: Site, instruction: Instruction, operands: list[An
 def _lu(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return L under U, the row exchanges, and the permutation of the rows that they amount to."""
     assert isinstance(instruction.shape, TupleShape)
+    # Some programs leave out the permutation, which follows from the exchanges.
     return _rounded(instruction, *lu_factor(solvable(operands[0]))[: len(instruction.shape.elements)])
 
 
@@ -203,6 +213,7 @@ def _lu(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 def _combine(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return 64-bit numbers from their low and high halves; a double is the sum of two f32."""
     low, high = operands
+    # TPUs have no 64-bit registers: the compiler splits every such value and works on the halves.
     if array_shape(instruction.shape).dtype.is_float:
         return high.astype(np.float64) + low.astype(np.float64)
     bits = low.view(np.uint32).astype(np.uint64) | high.view(np.uint32).astype(np.uint64) << np.uint64(32)
@@ -230,6 +241,7 @@ def _split_low(site: Site, instruction: Instruction, operands: list[Any]) -> Any
 def _eigh(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the eigenvectors, as columns, and the eigenvalues of Hermitian matrices, ascending; signs are free."""
     matrices = solvable(operands[0])
+    # NumPy reads one triangle; the mean makes it not matter which one was meant.
     values, vectors = np.linalg.eigh((matrices + adjoint(matrices)) / 2)
     return _rounded(instruction, vectors, values)
 

@@ -24,16 +24,18 @@ from tpusim.numerics import (
     reduction,
     sorting,
 )
+from tpusim.numerics.collectives import with_devices
 from tpusim.numerics.evaluate import evaluate
 from tpusim.numerics.files import check_inputs, in_types_of
+from tpusim.numerics.host import make_devices
 from tpusim.numerics.registry import RULES
-from tpusim.numerics.site import Device, Settings
 from tpusim.numerics.widen import widen_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tpusim.ir.module import Module
+    from tpusim.numerics.site import Settings
 
 __all__ = [
     "RULES",
@@ -71,11 +73,12 @@ def execute_module(
     is what every device's infeeds read, in order.
     """
     partitions = int(module.attributes.get("num_partitions", 1))
-    devices = [
-        Device(replica=replica, partition=partition, infeed=iter(infeed) if infeed is not None else None)
-        for replica in range(replicas)
-        for partition in range(partitions)
-    ]
+    # One replica is what nobody asked otherwise for: then the module's own count holds.
+    wanted = replicas if replicas > 1 else int(module.attributes.get("replica_count", 1))
+    module = with_devices(module, wanted, partitions)
+    # Each device reads the whole infeed: what one takes is not gone for the others.
+    feeds = [list(infeed)] * (wanted * partitions) if infeed is not None else []
+    devices = make_devices(module, feeds, wanted)
     shapes = [parameter.shape for parameter in module.entry.parameters]
     per_device = _per_device(inputs, len(devices), len(shapes))
     arguments = [check_inputs(values, shapes) for values in per_device]

@@ -36,6 +36,7 @@ def fft(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     if operands[0].size == 0 or array_shape(instruction.shape).element_count == 0:
         return zeros(instruction.shape)
     transform = _TRANSFORMS[instruction.attributes["fft_type"]]
+    # NumPy takes the real dimension to be the last of these, as XLA does.
     axes = tuple(range(-len(lengths), 0))
     with np.errstate(all="ignore"):
         return transform(operands[0], lengths, axes).astype(element_type(instruction), copy=False)

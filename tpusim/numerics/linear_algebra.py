@@ -33,6 +33,7 @@ def cholesky(site: Site, instruction: Instruction, operands: list[Any]) -> Array
     """
     is_lower = instruction.attributes.get("lower", False)
     matrices = solvable(operands[0])
+    # The upper factor is the adjoint of the lower one of the adjoint, which reads the upper triangle.
     factor = cholesky_factor(matrices if is_lower else adjoint(matrices))
     return (factor if is_lower else adjoint(factor)).astype(element_type(instruction), copy=False)
 
@@ -48,11 +49,13 @@ def triangular_solve(site: Site, instruction: Instruction, operands: list[Any]) 
     is_lower = attributes.get("lower", False)
     transposition = attributes.get("transpose_a", "NO_TRANSPOSE")
     if transposition == "ADJOINT":
+        # The adjoint is the transpose of the conjugate.
         a = a.conj()
     is_left = attributes.get("left_side", False)
     # Transposing the whole equation exchanges the sides; transposing the matrix, its triangles.
     if (transposition == "NO_TRANSPOSE") != is_left:
         a, is_lower = np.swapaxes(a, -1, -2), not is_lower
+    # Everything is now a lower or upper solve from the left.
     right = b if is_left else np.swapaxes(b, -1, -2)
     solved = solve_triangle(a, right, is_lower=is_lower, is_unit=attributes.get("unit_diagonal", False))
     return (solved if is_left else np.swapaxes(solved, -1, -2)).astype(element_type(instruction), copy=False)
@@ -86,6 +89,7 @@ def solve_triangle(a: Array, b: Array, *, is_lower: bool, is_unit: bool = False)
         # Read from the last row and column back, an upper triangle is a lower one.
         reversed_x = solve_triangle(a[..., ::-1, ::-1], b[..., ::-1, :], is_lower=True, is_unit=is_unit)
         return reversed_x[..., ::-1, :]
+    # A copy: it is solved in place, and operands are shared.
     x = np.array(b, order="C")
     size = a.shape[-1]
     with np.errstate(all="ignore"):
@@ -155,6 +159,7 @@ def householder_product(packed: Array, factors: Array) -> Array:
     result[..., range(min(rows, columns)), range(min(rows, columns))] = 1
     for k in reversed(range(factors.shape[-1])):
         vector = packed[..., k:, k : k + 1].copy()
+        # The leading 1 is implied; its place in the packed form holds R.
         vector[..., 0, 0] = 1
         projection = adjoint(vector) @ result[..., k:, :]
         result[..., k:, :] -= factors[..., k, None, None] * vector @ projection

@@ -30,6 +30,7 @@ def batch_norm_training(site: Site, instruction: Instruction, operands: list[Any
     x, scale, offset = map(_wide, operands)
     epsilon, feature = instruction.attributes["epsilon"], instruction.attributes["feature_index"]
     mean = _mean(x, feature)
+    # Squares of differences, not the difference of squares, which cancels.
     variance = _mean(np.square(x - _along(mean, x, feature)), feature)
     result = _normalised(x, (scale, offset, mean, variance), epsilon, feature)
     return _rounded(instruction.shape, result, mean, variance)
@@ -52,6 +53,7 @@ def batch_norm_grad(site: Site, instruction: Instruction, operands: list[Any]) -
     inverse = _inverse_deviation(variance, epsilon)
     centred = (x - _along(mean, x, feature)) * _along(inverse, x, feature)
     mean_gradient, mean_product = _mean(gradient, feature), _mean(gradient * centred, feature)
+    # The means above, times the count, are the sums that the other two gradients are.
     count = x.dtype.type(x.size // max(1, x.shape[feature]))
     inner = gradient - _along(mean_gradient, x, feature) - centred * _along(mean_product, x, feature)
     grad_x = _along(scale * inverse, x, feature) * inner
@@ -60,12 +62,14 @@ def batch_norm_grad(site: Site, instruction: Instruction, operands: list[Any]) -
 
 def _wide(array: Array) -> Array:
     """Return the array in a type that can be computed in: f32, unless it is wider."""
+    # Without this NumPy would compute bf16 in bf16, rounding at every step.
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
 
 
 def _mean(x: Array, feature: int) -> Array:
     """Return the mean over all dimensions but one."""
     with np.errstate(all="ignore"):
+        # NumPy adds along leading dimensions one by one, which in f32 would lose digits.
         total = np.sum(x, tuple(axis for axis in range(x.ndim) if axis != feature), np.float64)
         return np.asarray((total / (x.size // max(1, x.shape[feature]))).astype(x.dtype))
 

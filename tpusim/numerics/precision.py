@@ -73,6 +73,7 @@ def choose_arithmetic(settings: Settings, instruction: Instruction, lhs: DType, 
     """Return how ``instruction``, whose shape is an array's, multiplies operands of the given element types."""
     result_type: DType = instruction.shape.dtype  # type: ignore[attr-defined]
     result, types = numpy_dtype(result_type), (lhs, rhs, result_type)
+    # Integers never go through bf16: the matrix unit has paths of their own for them.
     if not any(t.is_float or t.is_complex for t in types):
         return _integer_arithmetic(lhs, rhs, result)
     is_double = any(t.name in ("f64", "c128") for t in types)
@@ -80,6 +81,7 @@ def choose_arithmetic(settings: Settings, instruction: Instruction, lhs: DType, 
     working = np.result_type(np.float64 if is_double else np.float32, np.complex64 if is_complex else np.float32)
     if settings.precision != "tpu" or is_double:
         return Arithmetic(working, working, result)
+    # Parts that are zeros need no pass: bf16 at the highest precision is one pass, as on the machine.
     limits = (_part_count(lhs), _part_count(rhs))
     passes = tuple(p for p in PASSES[asked_precision(instruction)] if p[0] < limits[0] and p[1] < limits[1])
     return Arithmetic(working, working, result, settings.array_depth, passes)
@@ -87,6 +89,7 @@ def choose_arithmetic(settings: Settings, instruction: Instruction, lhs: DType, 
 
 def asked_precision(instruction: Instruction) -> str:
     """Return the highest precision that an instruction asks for: ``default``, ``high`` or ``highest``."""
+    # An algorithm is a promise; a precision only a wish.
     algorithm = instruction.attributes.get("algorithm", "unset")
     if algorithm != "unset":
         return _PRECISION_OF_ALGORITHM.get(algorithm, "default")
@@ -127,6 +130,7 @@ def in_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract
 def _complex_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract) -> Array:
     """Return a complex product as the four real ones that the matrix unit can make."""
     real, imaginary = (lhs.real, rhs.real), (lhs.imag, rhs.imag)
+    # (a + bi)(c + di) = ac - bd + (ad + bc)i
     total = _real_passes(arithmetic, real[0], real[1], contract).astype(arithmetic.working)
     total -= _real_passes(arithmetic, imaginary[0], imaginary[1], contract)
     total += 1j * _real_passes(arithmetic, real[0], imaginary[1], contract)
@@ -141,6 +145,7 @@ def _real_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contr
     (i, j), *corrections = arithmetic.passes
     total = contract(arithmetic, lhs_parts[i], rhs_parts[j])
     if corrections:
+        # Small terms first, so that they are not lost one by one beside the large one.
         small = sum(contract(arithmetic, lhs_parts[i], rhs_parts[j]) for i, j in reversed(corrections))
         # An infinity times a part that is zero must not make a NaN of a product that is infinite.
         total += np.where(np.isfinite(small), small, 0)
@@ -186,6 +191,7 @@ def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
     sums = sums_type(arithmetic, lhs)
     block = np.matmul(lhs[..., :depth], rhs[..., :depth, :])
     total = block.astype(sums, copy=False)
+    # One array for all further blocks: fresh memory for each would cost more than the sums.
     scratch = np.empty_like(block) if contracted > depth else block
     for start in range(depth, contracted, depth):
         np.matmul(lhs[..., start : start + depth], rhs[..., start : start + depth, :], out=scratch)
