@@ -182,7 +182,7 @@ class BuilderBase:
     def _traced(self, function: Callable[..., Any], parameters: Iterable[Shape]) -> Module:
         """Return what a Python function does to ops, as a module."""
         # The class of this object, for it has all families of methods, which this file does not know.
-        builder: Self = type(self)(getattr(function, "__name__", "computation").strip("<>"))
+        builder = type(self)(getattr(function, "__name__", "computation").strip("<>"))
         ops = [builder.parameter(number, shape) for number, shape in enumerate(parameters)]
         result = function(*ops)
         return builder.build(result if isinstance(result, Op) else builder.emit("tuple", list(result)))

@@ -1,7 +1,8 @@
 """Inputs and outputs of a program as arrays and as ``.npz`` files.
 
-Arrays are called ``in0, in1, ...`` in the order of the parameters' leaves and ``out0, out1, ...`` in that of the result's.
-NumPy's files know no narrow floats: a bf16 array is stored as float32 under ``in0_bf16``, others likewise by their name.
+Arrays are called ``in0, in1, ...`` in the order of the parameters' leaves and ``out0, out1, ...`` in that of the
+result's. NumPy's files know no narrow floats: a bf16 array is stored as float32 under ``in0_bf16``, others likewise by
+their name.
 """
 
 from __future__ import annotations
