@@ -1,6 +1,6 @@
 """Computing values: our evaluator in TPU arithmetic beside the same function jitted by JAX on this CPU, in one run.
 
-    python benchmarks/numerics.py [gpt2] [resnet50] [--rounds N]
+    python -m benchmarks.numerics [gpt2] [resnet50] [--rounds N]
 
 Rounds alternate between the two, so that a busy machine slows both; the median counts. Memory is that of a run: the
 arguments, and what the process holds at its peak beyond what it held before (Linux only). Needs ``jax``.

@@ -21,6 +21,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Literal, Module
+from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.program.module import Program, load_program
 from tpusim.shapes.shape import ArrayShape, Shape
@@ -186,8 +187,20 @@ def check(program: Module | str | Path) -> list[str]:
 
 
 def opcode_rules() -> dict[str, frozenset[str]]:
-    """Return, by room, the opcodes that it has a rule for."""
-    return {"lowering": frozenset(RULES)}
+    """Return, by what can be done with an operation, the opcodes that it can be done with."""
+    from tpusim.ir.builder import method_of
+    from tpusim.ir.infer import RULES as INFERENCE
+    from tpusim.numerics.execute import RULES as NUMERICS
+
+    return {
+        "built": frozenset(opcode for opcode in OPERATIONS if method_of(opcode)),
+        "parsed": frozenset(OPERATIONS),
+        "inferred": frozenset(INFERENCE),
+        "verified": frozenset(INFERENCE),
+        # The walk over a module takes parameters itself.
+        "computed": frozenset(NUMERICS) | {"parameter"},
+        "timed": frozenset(RULES),
+    }
 
 
 def find_chip_name(path: str | Path, text: str = "") -> str:

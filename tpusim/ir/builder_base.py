@@ -23,7 +23,6 @@ from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Self
 
     from tpusim.ir.builder import Builder
 

@@ -51,9 +51,17 @@ def _start(site: Site) -> Shape:
 
 def async_state(shape: Shape) -> tuple[TupleShape, Shape]:
     """Return operands and result of the shape ``((operands), result, ...)``."""
+    state = find_async_state(shape)
+    if state is None:
+        raise broken("async_c1", plain(shape))
+    return state
+
+
+def find_async_state(shape: Shape) -> tuple[TupleShape, Shape] | None:
+    """Return the same, or None if the shape is another."""
     if isinstance(shape, TupleShape) and len(shape.elements) > 1 and isinstance(shape.elements[0], TupleShape):
         return shape.elements[0], shape.elements[1]
-    raise broken("async_c1", plain(shape))
+    return None
 
 
 def _check_start(site: Site, operands: TupleShape, result: Shape, signature: Signature) -> None:

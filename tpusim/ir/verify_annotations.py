@@ -81,7 +81,7 @@ def _leaf_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[i
 
 
 @checks
-def _check_shared_shardings(view: View) -> Iterator[Finding]:
+def _check_agreeing_shardings(view: View) -> Iterator[Finding]:
     """Check that a loop and its computations, or a conditional and its branches, do not disagree on a sharding."""
     for call in view.all_of(frozenset({"conditional", "while"})):
         involved = [call.instruction, *_involved(view, call)]

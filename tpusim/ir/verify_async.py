@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpusim.ir.infer_async import async_state
+from tpusim.ir.infer_async import find_async_state
 from tpusim.ir.infer_control import frontend_attributes
 from tpusim.ir.infer_types import compatible, plain
 from tpusim.ir.ops import OWN_ASYNC_OPCODES, async_parts
@@ -112,9 +112,11 @@ def _check_done(view: View, call: Call, before: Instruction, start: Instruction)
         return
     if not compatible(call.instruction.shape, wrapped.root.shape):
         yield at(call, "async_c10", f"{plain(call.instruction.shape)} for {plain(wrapped.root.shape)}")
-    operands, _ = async_state(before.shape)
-    if not compatible(operands, TupleShape(tuple(parameter.shape for parameter in wrapped.parameters))):
-        yield at(call, "async_c13", f"{plain(operands)} of {len(wrapped.parameters)} parameters")
+    state = find_async_state(before.shape)
+    bound = TupleShape(tuple(parameter.shape for parameter in wrapped.parameters))
+    # Where there is no such state, the rule of the operation before has said so.
+    if state is not None and not compatible(state[0], bound):
+        yield at(call, "async_c13", f"{plain(state[0])} of {len(wrapped.parameters)} parameters")
 
 
 def _check_thread(view: View, call: Call, name: str) -> Iterator[Finding]:

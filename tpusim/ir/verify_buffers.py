@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tpusim.ir.infer_async import async_state
+from tpusim.ir.infer_async import find_async_state
 from tpusim.ir.infer_control import frontend_attributes
 from tpusim.ir.infer_types import compatible, is_array, plain
 from tpusim.ir.verify_async import phase_of
@@ -50,8 +50,9 @@ def _check_use(view: View, call: Call) -> Iterator[Finding]:
     """Check one instruction that takes or gives a buffer."""
     instruction, computation = call.instruction, call.computation
     if phase_of(instruction):
-        if instruction.opcode == "custom-call-start":
-            yield from _check_custom_call(call, async_state(instruction.shape)[1])
+        state = find_async_state(instruction.shape)
+        if instruction.opcode == "custom-call-start" and state is not None:
+            yield from _check_custom_call(call, state[1])
         return
     if instruction.opcode == "call" and "_xla_stream_annotation" in frontend_attributes(instruction.attributes):
         return

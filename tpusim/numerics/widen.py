@@ -1,8 +1,8 @@
 """bf16 intermediates held in f32: what exact arithmetic means for a program that the TPU compiler has already narrowed.
 
 A compiled module rounds the operands of its products to bf16 of its own accord. Where exact values are asked for, these
-roundings are left out, as XLA's ``xla_allow_excess_precision`` permits; only what the module takes and returns keeps its
-type.
+roundings are left out, as XLA's ``xla_allow_excess_precision`` permits; only what the module takes and returns keeps
+its type.
 """
 
 from __future__ import annotations
