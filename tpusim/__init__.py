@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.load import load_chip
     from tpusim.ir.builder import Builder
-    from tpusim.numerics.custom_calls import register_custom_call
+    from tpusim.ir.custom_calls import register_custom_call
     from tpusim.pipeline import Result, check, execute, load, simulate
     from tpusim.shapes.notation import parse_shape
 
@@ -76,7 +76,7 @@ _HOMES = {
     "load": "tpusim.pipeline",
     "load_chip": "tpusim.hardware.load",
     "parse_shape": "tpusim.shapes.notation",
-    "register_custom_call": "tpusim.numerics.custom_calls",
+    "register_custom_call": "tpusim.ir.custom_calls",
     "simulate": "tpusim.pipeline",
 }
 

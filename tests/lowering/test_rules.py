@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_module_text, lower_text
+from tpusim.ir.custom_calls import REGISTERED, register_custom_call
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.scope import RULES
 from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
+from tpusim.program.work import Work
 
 BIG = "f32[1024,1024]{1,0:T(8,128)}"
 VMEM = "f32[1024,1024]{1,0:T(8,128)S(1)}"
@@ -294,3 +296,32 @@ ENTRY e {{
 }}
 """
     assert lower_module_text(text).alias_bytes == 4 * MIB
+
+
+@pytest.fixture
+def registered():
+    """Give the function that registers custom calls, and forget what a test registered."""
+    before = dict(REGISTERED)
+    yield register_custom_call
+    REGISTERED.clear()
+    REGISTERED.update(before)
+
+
+def test_registered_cost_is_taken(registered):
+    """A user's target costs what its cost says, beside its bytes, and counts as known."""
+    registered("Mystery", cost=lambda instruction, chip: Work(valu=1e6))
+    text = f'%x = {BIG} parameter(0)\nROOT %z = {BIG} custom-call(%x), custom_call_target="Mystery"'
+    program = lower_text(text)
+    assert program.unsupported == ()
+    assert program.steps[0].work.valu * program.steps[0].tiles == pytest.approx(1e6)
+
+
+def test_scaled_dot_multiplies_its_first_and_third_operand():
+    """The scales of each side stand behind it."""
+    text = """
+        %x = f32[64,128]{1,0:T(8,128)} parameter(0)
+        %s = f32[64,4]{1,0:T(8,128)} parameter(1)
+        %w = f32[128,32]{1,0:T(8,128)} parameter(2)
+        %t = f32[4,32]{1,0:T(8,128)} parameter(3)
+        ROOT %z = f32[64,32]{1,0:T(8,128)} scaled-dot(%x, %s, %w, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+    assert kernel_named(lower_text(text), "z").flops == 2 * 64 * 128 * 32

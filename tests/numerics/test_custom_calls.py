@@ -8,7 +8,7 @@ import pytest
 from tests.numerics.one_instruction import numbered, program
 from tests.numerics.oracle import run_ours, run_xla
 from tpusim.errors import ProgramError, UnsupportedError
-from tpusim.numerics.custom_calls import REGISTERED, register_custom_call
+from tpusim.ir.custom_calls import REGISTERED, register_custom_call
 
 
 def call(target, result, *parameters):

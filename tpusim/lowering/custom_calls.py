@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.ir.custom_calls import REGISTERED
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import make_kernel, scalar_kernel
 from tpusim.lowering.scope import rule
@@ -38,6 +39,9 @@ FREE_TARGETS = frozenset(
 def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a custom call by its target; of one that nobody knows only the operands and results are costed."""
     target = instruction.attributes.get("custom_call_target", "")
+    registered = REGISTERED.get(target)
+    if registered is not None and registered.cost is not None:
+        return (make_kernel(scope, instruction, "custom-call", registered.cost(instruction, scope.chip)),)
     if target in FREE_TARGETS:
         return ()
     called = instruction.called_computations

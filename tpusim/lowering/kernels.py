@@ -108,9 +108,15 @@ def _array(computation: Computation, name: str) -> ArrayShape:
     return shape
 
 
+def product_operands(instruction: Instruction) -> tuple[str, str]:
+    """Return the names of a product's two sides; a scaled dot has the scales of each side behind it."""
+    right = 2 if instruction.opcode == "scaled-dot" else 1
+    return instruction.operands[0], instruction.operands[right]
+
+
 def _product(item: Inner) -> Product:
     """Return the size of a dot or convolution."""
-    lhs, rhs = (_array(item.computation, name) for name in item.instruction.operands[:2])
+    lhs, rhs = (_array(item.computation, name) for name in product_operands(item.instruction))
     return PRODUCTS[item.instruction.opcode](item.instruction, lhs, rhs)
 
 
@@ -167,8 +173,8 @@ def _vector_tiles(scope: Scope, touched: list[Access], config: BackendConfig) ->
 
 def _nest(scope: Scope, item: Inner, touched: list[Access], config: BackendConfig) -> Nest:
     """Return the loop nest of a kernel around a product."""
-    shapes = {LHS: _array(item.computation, item.instruction.operands[0])}
-    shapes[RHS] = _array(item.computation, item.instruction.operands[1])
+    left, right = product_operands(item.instruction)
+    shapes = {LHS: _array(item.computation, left), RHS: _array(item.computation, right)}
     shapes[OUT] = _array(item.computation, item.instruction.name)
     window = config.window_config
     # Without bounds for the kernel operand a tiling says nothing about the sides of a product.
@@ -211,7 +217,8 @@ def _sides(module: Module, computation: Computation, item: Inner) -> dict[str, s
         return _sides_of_nested(module, computation, item)
     found: dict[str, str] = {}
     # The right side first: a value that feeds both is then taken for what streams past the weights.
-    for side, name in ((RHS, item.instruction.operands[1]), (LHS, item.instruction.operands[0])):
+    left, right = product_operands(item.instruction)
+    for side, name in ((RHS, right), (LHS, left)):
         todo = [name]
         while todo:
             value = computation[todo.pop()]

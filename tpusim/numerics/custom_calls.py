@@ -5,12 +5,12 @@ Source: XLA, Custom calls; XLA's triangular-solve, QR and Cholesky expanders for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, UnsupportedError, did_you_mean
+from tpusim.ir.custom_calls import REGISTERED
 from tpusim.numerics.linear_algebra import (
     adjoint,
     cholesky_factor,
@@ -22,6 +22,7 @@ from tpusim.numerics.linear_algebra import (
 )
 from tpusim.numerics.registry import TOKEN, array_shape, computes, zeros
 from tpusim.numerics.relayout import numpy_dtype, pack, unpack
+from tpusim.numerics.site import Run
 from tpusim.numerics.sorting import top_k
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
@@ -33,29 +34,7 @@ if TYPE_CHECKING:
     from tpusim.numerics.site import Site
 
 
-@dataclass(frozen=True)
-class CustomCall:
-    """What a user said of a target: its values, ``numerics(instruction, *operands)``, and its ``cost``, or neither."""
-
-    numerics: Callable[..., Any] | None = None
-    cost: Callable[..., Any] | None = None
-
-
-REGISTERED: dict[str, CustomCall] = {}
-"""What users registered, by target; it comes before what is built in."""
-
 _BUILT_IN: dict[str, Rule] = {}
-
-
-def register_custom_call(
-    name: str, *, numerics: Callable[..., Any] | None = None, cost: Callable[..., Any] | None = None
-) -> None:
-    """Say what custom calls with the target ``name`` compute and cost; a second call replaces the first.
-
-    ``numerics(instruction, *operands)`` returns an array of the element type and dimensions of ``instruction.shape``,
-    or a tuple of such; the operands are NumPy arrays that must not be written to. ``cost`` is what lowering asks.
-    """
-    REGISTERED[name] = CustomCall(numerics, cost)
 
 
 def target(*names: str) -> Callable[[Rule], Rule]:
@@ -81,6 +60,8 @@ def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> An
     if registered is not None and registered.numerics is not None:
         value = registered.numerics(instruction, *operands)
         return _checked(value, instruction.shape, name)
+    if name not in _BUILT_IN and instruction.called_computations:
+        return _offloaded(instruction, operands)
     if name not in _BUILT_IN:
         raise UnsupportedError(
             f"{instruction.name}: nothing says what the custom call {name!r} computes"
@@ -88,6 +69,11 @@ def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> An
             f" tpusim.register_custom_call({name!r}, numerics=lambda instruction, *operands: ...)"
         )
     return _BUILT_IN[name](site, instruction, operands)
+
+
+def _offloaded(instruction: Instruction, operands: list[Any]) -> Any:
+    """Run the computation that a wrapper hands to the sparse cores."""
+    return (yield Run(instruction.called_computations[0], operands))
 
 
 def _checked(value: Any, shape: Shape, name: str) -> Any:
