@@ -100,6 +100,7 @@ def _add_exec(commands: Any) -> None:
     execute.add_argument("--precision", choices=("tpu", "exact"), default="tpu", help="bf16 passes, or IEEE")
     execute.add_argument("--replicas", metavar="N", type=_number, default=1, help="devices that run it together")
     execute.add_argument("--infeed", metavar="F.npz", help="arrays in0, in1, ... that infeeds read")
+    execute.add_argument("--outfeed", metavar="F.npz", help="write what outfeeds send, as out0, out1, ...")
     execute.add_argument("--seed", metavar="N", type=_number, default=0, help="of rng instructions")
     execute.add_argument("--max-iterations", metavar="N", type=_number, help="stop a while that runs longer")
     execute.set_defaults(run=_exec)
@@ -239,6 +240,7 @@ def _exec(options: argparse.Namespace) -> None:
     arrays = read_arrays(options.inputs) if options.inputs else {}
     inputs = arrays if options.random is None else random_arrays(module, options.random)
     infeed = read_arrays(options.infeed).values() if options.infeed else None
+    fed_out: list[Any] = []
     result = execute(
         module,
         inputs,
@@ -247,7 +249,10 @@ def _exec(options: argparse.Namespace) -> None:
         seed=options.seed,
         max_iterations=options.max_iterations,
         infeed=infeed,
+        outfeed=fed_out,
     )
+    if options.outfeed:
+        write_arrays(options.outfeed, name_outputs(tuple(fed_out)))
     outputs = name_outputs(tuple(result) if isinstance(result, list) else result)
     if options.outputs:
         write_arrays(options.outputs, outputs)

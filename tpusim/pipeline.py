@@ -128,12 +128,14 @@ def execute(
     seed: int = 0,
     max_iterations: int | None = None,
     infeed: Iterable[Any] | None = None,
+    outfeed: list[Any] | None = None,
 ) -> Any:
     """Compute a module's result, as a TPU would (``precision="tpu"``) or in IEEE arithmetic (``"exact"``).
 
     ``inputs`` are arrays in the order of the parameters, or a mapping of ``in0, in1, ...``; for several devices
     (``replicas`` times the module's partitions) also a list of such lists, and the result is then a list with each
-    device's. ``seed`` starts ``rng``; ``max_iterations`` stops a runaway ``while``; ``infeed`` is what infeeds read.
+    device's. ``seed`` starts ``rng``; ``max_iterations`` stops a runaway ``while``; ``infeed`` is what infeeds read,
+    and what outfeeds write is appended to ``outfeed``.
     Arrays come back as NumPy arrays (bf16 and other narrow types from ml_dtypes), tuples as tuples.
     """
     # NumPy, Numba and the kernels load for who computes values only.
@@ -146,7 +148,7 @@ def execute(
     shapes = [parameter.shape for parameter in module.entry.parameters]
     values = take_inputs(inputs, shapes) if isinstance(inputs, Mapping) else inputs
     settings = numeric_settings(precision, seed, max_iterations)
-    results = execute_module(module, values, settings, replicas, infeed)
+    results = execute_module(module, values, settings, replicas, infeed, outfeed)
     return results[0] if len(results) == 1 else results
 
 

@@ -323,5 +323,5 @@ def test_scaled_dot_multiplies_its_first_and_third_operand():
         %s = f32[64,4]{1,0:T(8,128)} parameter(1)
         %w = f32[128,32]{1,0:T(8,128)} parameter(2)
         %t = f32[4,32]{1,0:T(8,128)} parameter(3)
-        ROOT %z = f32[64,32]{1,0:T(8,128)} scaled-dot(%x, %s, %w, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+        ROOT %z = f32[64,32] scaled-dot(%x, %s, %w, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
     assert kernel_named(lower_text(text), "z").flops == 2 * 64 * 128 * 32

@@ -66,11 +66,12 @@ def execute_module(
     settings: Settings,
     replicas: int = 1,
     infeed: Iterable[Any] | None = None,
+    outfeed: list[Any] | None = None,
 ) -> list[Any]:
     """Return what each device's run of ``module`` returns, replicas outermost, partitions within.
 
     ``inputs`` are the parameters' values: one list for all devices, or a list of such lists, one per device. ``infeed``
-    is what every device's infeeds read, in order.
+    is what every device's infeeds read, in order; what devices feed out is appended to ``outfeed``, device by device.
     """
     partitions = int(module.attributes.get("num_partitions", 1))
     # One replica is what nobody asked otherwise for: then the module's own count holds.
@@ -82,11 +83,13 @@ def execute_module(
     shapes = [parameter.shape for parameter in module.entry.parameters]
     per_device = _per_device(inputs, len(devices), len(shapes))
     arguments = [check_inputs(values, shapes) for values in per_device]
-    if settings.precision == "tpu":
-        return evaluate(module, arguments, settings, devices)
-    wide = widen_module(module)
-    entered = [check_inputs(values, [p.shape for p in wide.entry.parameters]) for values in arguments]
-    results = evaluate(wide, entered, settings, devices)
+    # The TPU's own roundings stay where the compiler put them; exact values leave them out.
+    computed = module if settings.precision == "tpu" else widen_module(module)
+    wide_shapes = [parameter.shape for parameter in computed.entry.parameters]
+    entered = [check_inputs(values, wide_shapes) for values in arguments]
+    results = evaluate(computed, entered, settings, devices)
+    if outfeed is not None:
+        outfeed.extend(value for device in devices for value in device.outfeed)
     return [in_types_of(result, module.entry.root.shape) for result in results]
 
 
