@@ -155,7 +155,7 @@ def assert_same(case: Case, found: Any, text: str, shape: Any) -> None:
     expected = array_of(text, shape)
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     moved = {instruction.opcode for computation in case.module.computations for instruction in computation} <= MOVING
-    if moved or not shape.dtype.is_floating and not shape.dtype.is_complex:
+    if moved or not shape.dtype.is_float and not shape.dtype.is_complex:
         np.testing.assert_array_equal(found, expected)
     else:
         wide = np.complex128 if shape.dtype.is_complex else np.float64

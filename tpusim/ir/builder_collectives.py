@@ -141,6 +141,7 @@ class CollectiveMethods(HostMethods):
         """
         operands = [input, output, *offsets_and_sizes]
         attributes = _devices(replica_groups, channel_id, False)
+        # output gives the shape: what arrives is written into it, what is not reached stays.
         return self.emit("ragged-all-to-all", operands, attributes, output.shape)
 
     def collective_broadcast(

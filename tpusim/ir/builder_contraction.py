@@ -132,6 +132,7 @@ class ContractionMethods(BinaryMethods):
 
     def cholesky(self, a: Op, lower: bool = True) -> Op:
         """Return the triangular factor of positive definite matrices, read from and put into one triangle."""
+        # None leaves the attribute out, as XLA's text does with what is false anyway.
         return self.emit("cholesky", [a], {"lower": lower or None})
 
     def triangular_solve(

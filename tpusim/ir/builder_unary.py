@@ -9,6 +9,7 @@ from tpusim.ir.builder_base import Op
 from tpusim.ir.builder_data import DataMethods
 
 
+# Methods are called as in XlaBuilder (clz, expm1), opcodes as in HLO text: the two lists differ.
 class UnaryMethods(DataMethods):
     """Functions of one array, element by element; the result has its dimensions."""
 

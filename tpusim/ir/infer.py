@@ -49,6 +49,7 @@ FAMILIES = (
 """The files that fill ``RULES`` by being imported, beside ``infer_async``."""
 
 
+# The form is checked before the rule, since rules index operands and required attributes without asking.
 def infer_shape(module: Surroundings | None, instruction: Instruction, operands: Sequence[Shape]) -> Shape:
     """Return the shape of an instruction's result.
 
@@ -69,6 +70,7 @@ def infer_shape(module: Surroundings | None, instruction: Instruction, operands:
 
 def find_rule(opcode: str) -> Rule:
     """Return the rule of an opcode, the short forms of asynchronous operations included."""
+    # Every opcode X may have an X-start, so that the short forms have no rows of their own.
     rule = RULES.get(opcode) or infer_short_form(opcode)
     if rule is None:
         raise broken("instruction_c1", f"{opcode!r}{did_you_mean(opcode, OPERATIONS)}")

@@ -33,6 +33,7 @@ def _short_start(site: Site) -> Shape:
     elif not OPERATIONS[pair[0]].accepts_count(len(site.operands)):
         raise broken("instruction_c2", f"{len(site.operands)} for {site.opcode!r}")
     else:
+        # The operation inside is judged as if it stood alone, with the result that the start states for it.
         inner = Instruction("wrapped", result, pair[0], site.instruction.operands, site.attributes)
         given = RULES[pair[0]](Site(inner, site.operands, site.module))
         signature = Signature(tuple(site.operands), given)
@@ -44,6 +45,7 @@ def _short_start(site: Site) -> Shape:
 def _start(site: Site) -> Shape:
     """Give the stated shape: operands so far, result so far, and the state of the operation."""
     operands, result = async_state(site.stated())
+    # Without a module the stated shape is taken at its word.
     signature = site.signature("calls")
     _check_start(site, operands, result, signature or Signature(tuple(site.operands), result))
     return site.stated()
@@ -69,6 +71,7 @@ def _check_start(site: Site, operands: TupleShape, result: Shape, signature: Sig
     if len(operands.elements) != len(site.operands):
         raise broken("async_c2", f"{len(site.operands)} for {plain(operands)}")
     _check_bound("async_c3", operands.elements, site.operands)
+    # A prefix is enough: operands and parts of the result may come with updates.
     if not is_prefix(operands, TupleShape(signature.parameters)):
         raise broken("async_c4", f"{plain(operands)} for {plain(TupleShape(signature.parameters))}")
     if not is_prefix(result, signature.result):
@@ -85,6 +88,7 @@ def _check_bound(label: str, expected: Sequence[Shape], operands: Sequence[Shape
 @infers("async-update")
 def _update(site: Site) -> Shape:
     """Give the stated shape, which must go on from that of the operand: more operands may have come."""
+    # An update that adds nothing has the shape of what it goes on with.
     if site.declared is None:
         return site.operands[0]
     before, result_before = async_state(site.operands[0])
@@ -110,6 +114,7 @@ def _done(site: Site) -> Shape:
 def _copy_start(site: Site) -> TupleShape:
     """Give target, source and a context."""
     shape = site.operands[0]
+    # Target before source: the opposite of async-start, which has its operands first (XLA, CopyStart).
     return TupleShape((shape, shape, U32))
 
 
@@ -119,6 +124,7 @@ def _copy_done(site: Site) -> Shape:
     start = site.operands[0]
     if not isinstance(start, TupleShape) or len(start.elements) < 2:
         raise broken("start_c1", plain(start))
+    # Up to layout and memory space: to change these is what copies are for.
     if not compatible(start.elements[0], start.elements[1]):
         raise broken("copy_done_c1", plain(start))
     return start.elements[0]

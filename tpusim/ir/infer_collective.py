@@ -43,11 +43,13 @@ def _all_gather(site: Site) -> Shape:
     size = group_size(site, mode)
     if declared is not None:
         count = _ratio(parts(declared)[0], shapes[0], dimension, "all_gather_c4")
+        # 1 may mean that neither groups nor module say how many there are; the stated shape then does.
         if size not in (1, count):
             raise broken("all_gather_c5", f"{count} times for groups of {size}")
         size = count
     results = [_enlarged(shape, dimension, size) for shape in shapes]
     result = one_or_tuple(results)
+    # A start keeps its operands alive until its done, and so lists them before the results.
     return TupleShape((one_or_tuple(shapes), result)) if is_start else result
 
 
@@ -71,6 +73,7 @@ def _ratio(larger: Shape, smaller: Shape, dimension: int, label: str) -> int:
     if not is_array(larger) or not is_array(smaller) or dimension >= min(larger.rank, smaller.rank):
         raise broken(label, f"{plain(larger)} and {plain(smaller)}")
     divisor = smaller.dimensions[dimension]
+    # Rounded up as XLA's verifier does; a ratio that is not whole shows when shapes are compared.
     return -(-larger.dimensions[dimension] // divisor) if divisor else 1
 
 
@@ -92,8 +95,10 @@ def _second_element(site: Site) -> Shape:
 @infers("all-reduce", "all-reduce-start")
 def _all_reduce(site: Site) -> Shape:
     """Give the operands' shapes."""
+    # Channel 0 is how the protocol buffer says that there is no channel.
     if "channel_id" in site.attributes and site.attributes["channel_id"] <= 0:
         raise broken("all_reduce_c1", site.attributes["channel_id"])
+    # No size depends on the groups here, and XLA lets them differ.
     check_groups(site, uniform=False)
     shapes = site.arrays()
     _check_reduction(site, shapes)
@@ -112,6 +117,7 @@ def _check_reduction(site: Site, shapes: Sequence[ArrayShape]) -> None:
     check_reducer(signature, results, [result.dtype for result in results])
 
 
+# all-reduce-start alone gives just its result, so that its done has nothing to pick out.
 @infers("all-reduce-done")
 def _all_reduce_done(site: Site) -> Shape:
     """Give the start's shape."""
@@ -132,6 +138,7 @@ def _reduce_scatter(site: Site) -> Shape:
     return one_or_tuple([_divided(shape, dimension, size) for shape in shapes])
 
 
+# A part of a dynamic dimension has no bound: XLA infers it so.
 def _divided(shape: ArrayShape, dimension: int, parts_count: int) -> ArrayShape:
     """Return the shape of one of so many equal parts."""
     size = shape.dimensions[dimension]
@@ -153,6 +160,7 @@ def _all_to_all(site: Site) -> Shape:
     if len(site.operands) != 1:
         raise broken("all_to_all_c1", len(site.operands))
     shape, dimension = site.array(), _dimension(site, "all_to_all_c2")
+    # XLA, InferAllToAllShape: sizes without any bound may pass, bounded ones may not.
     if shape.dynamic and UNBOUNDED not in shape.dimensions:
         raise broken("all_to_all_c3", plain(shape))
     length = shape.dimensions[dimension]
@@ -227,6 +235,7 @@ def _check_pairs(site: Site, most: int) -> None:
 
 def _check_in_place(site: Site) -> int:
     """Require source, target and a tuple of starts for each; return how many slices are sent."""
+    # Two buffers and where slices begin in each: the sizes alone are an attribute.
     if len(site.operands) != 4:
         raise broken("collective_permute_c5", len(site.operands))
     source, target, source_starts, target_starts = site.operands

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def result_type(site: Site, lhs: ArrayShape, rhs: ArrayShape) -> DType:
     """Return the type that a product is stated to have, or the wider one of its operands."""
+    # preferred_element_type is no attribute in the text: only the stated shape tells of it.
     declared = site.declared
     return declared.dtype if declared is not None and is_array(declared) else wider(lhs.dtype, rhs.dtype)
 
@@ -66,6 +67,7 @@ def _product(site: Site, lhs: ArrayShape, rhs: ArrayShape, gone: Collection[int]
     sizes = [*(lhs.dimensions[i] for i in left), *(rhs.dimensions[i] for i in right)]
     lhs_flags, rhs_flags = dynamic_flags(lhs), dynamic_flags(rhs)
     flags = [*(lhs_flags[i] for i in left), *(rhs_flags[i] for i in right)]
+    # A ragged contracting dimension gives a product per group, stacked in front (XLA, RaggedDot).
     if first >= 0:
         sizes, flags = [first, *sizes], [False, *flags]
     return make_array(result_type(site, lhs, rhs), sizes, flags)
@@ -84,6 +86,7 @@ def _ragged_dot(site: Site) -> ArrayShape:
     if not all(0 <= i < rhs.rank and i not in _used(site, "rhs") for i in group_dimensions):
         raise broken("ragged_dot_c3", f"{group_dimensions} for {plain(rhs)}")
     count = groups.dimensions[-1]
+    # Only where the ragged dimension is free does each group have a right side of its own.
     if ragged[0] in _used(site, "lhs"):
         if group_dimensions:
             raise broken("ragged_dot_c4", group_dimensions)
@@ -123,6 +126,7 @@ def _scaled_dot(site: Site) -> ArrayShape:
 def _check_scale(site: Site, shape: ArrayShape, scale: ArrayShape, side: str) -> None:
     """Require a scale per block of the operand, all blocks alike; a bf16 operand may have one of size 1 for none."""
     if (
+        # XLA, ScaledDot: a bf16 operand beside a scaled one needs no scale, but the operand must be there.
         scale.dtype == shape.dtype
         and shape.dtype.name == "bf16"
         and set(scale.dimensions) <= {1} != set(shape.dimensions)

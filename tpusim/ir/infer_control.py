@@ -14,6 +14,7 @@ from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# The parser keeps the attribute as text; the few who want a value of it decode it themselves.
 _FRONTEND = re.compile(r'([\w.\-]+|"(?:[^"\\]|\\.)*")\s*=\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -68,6 +69,7 @@ def _check_composite(known: dict[str, str]) -> None:
 def _check_arguments(label: str, signature: Signature, operands: Sequence[Shape]) -> None:
     """Require operands to be what the first parameters are."""
     for number, (parameter, operand) in enumerate(zip(signature.parameters, operands, strict=False)):
+        # The parser keeps one object per shape's text, so that identity answers most of the time.
         if parameter is not operand and not compatible(parameter, operand):
             raise broken(label, f"{plain(operand)} for parameter {number} of shape {plain(parameter)}")
 
@@ -78,6 +80,7 @@ def _fusion(site: Site) -> Shape:
     signature = site.signature("calls")
     if signature is None:
         return site.stated()
+    # XLA only asks that every parameter has an operand; more operands than parameters pass.
     if len(signature.parameters) > len(site.operands):
         raise broken("fusion_c1", f"{len(site.operands)} for {len(signature.parameters)}")
     _check_arguments("fusion_c2", signature, site.operands)
@@ -93,6 +96,7 @@ def _while(site: Site) -> Shape:
         return state
     if len(condition.parameters) != 1 or len(body.parameters) != 1:
         raise broken("while_c1", f"{len(condition.parameters)} and {len(body.parameters)}")
+    # Layouts may differ between caller and callee, as nothing has assigned them before compilation.
     if not compatible(condition.parameters[0], state):
         raise broken("while_c2", f"{plain(condition.parameters[0])} for {plain(state)}")
     if not compatible(body.parameters[0], state):
@@ -129,6 +133,7 @@ def branches(attributes: dict[str, object]) -> tuple[str, ...]:
     listed = attributes.get("branch_computations")
     if isinstance(listed, tuple):
         return listed
+    # True comes first: of two listed branches, too, pred runs number 0 where it holds.
     return tuple(str(attributes[key]) for key in ("true_computation", "false_computation") if key in attributes)
 
 

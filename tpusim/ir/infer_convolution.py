@@ -15,6 +15,7 @@ from tpusim.shapes.shape import UNBOUNDED, ArrayShape, TupleShape
 if TYPE_CHECKING:
     from tpusim.ir.attributes import ConvolutionLabels
 
+# The attribute is too rare to be more than text after parsing.
 _SPARSITY = re.compile(r"rhs=\{[^}]*sparsity=(\d+)x(\d+)")
 
 
@@ -62,6 +63,7 @@ def _check_features(site: Site, lhs: ArrayShape, rhs: ArrayShape, groups: int, b
     labels, window = site.attributes["dim_labels"], site.attributes.get("window", Window())
     features, batch = lhs.dimensions[labels.lhs.index("f")], lhs.dimensions[labels.lhs.index("b")]
     inputs, outputs = rhs.dimensions[labels.rhs.index("i")], rhs.dimensions[labels.rhs.index("o")]
+    # A sparse kernel stores one of each block of input features; the left operand has them all.
     inputs *= _sparse_block(site)
     if outputs % batches or outputs % groups:
         raise broken("convolution_c6", f"{outputs} for {groups} feature and {batches} batch groups")
@@ -88,9 +90,11 @@ def _convolved(site: Site, lhs: ArrayShape, rhs: ArrayShape, window: Window) -> 
     """Return the result's shape; what is dynamic in a spatial dimension of either side is dynamic in the result."""
     labels = site.attributes["dim_labels"]
     lhs_flags, rhs_flags = dynamic_flags(lhs), dynamic_flags(rhs)
+    # They would make the result's features dynamic, which XLA does not infer.
     if rhs_flags[labels.rhs.index("o")]:
         raise broken("convolution_c10", plain(rhs))
     order = [labels.lhs.index(str(i)) for i in range(len(window.dimensions))]
+    # In the order of the window, which goes by the labels' numbers and not by dimensions.
     base = ArrayShape(lhs.dtype, tuple(lhs.dimensions[i] for i in order))
     batch = lhs.dimensions[labels.lhs.index("b")]
     sizes = {str(i): size for i, size in enumerate(window_result(base, window, lhs.dtype).dimensions)}

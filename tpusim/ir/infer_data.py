@@ -28,6 +28,7 @@ from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# XLA counts the elements of a dimension in s32, whatever its bound.
 _MOST_INT32 = (1 << 31) - 1
 
 
@@ -44,6 +45,7 @@ def _iota(site: Site) -> ArrayShape:
     return shape
 
 
+# A bitcast reads the same bytes under another layout: padding may change the number of elements.
 @infers("parameter", "constant", "bitcast")
 def _stated(site: Site) -> Shape:
     """Give the stated shape: nothing else says it."""
@@ -66,6 +68,7 @@ def _broadcast(site: Site) -> ArrayShape:
             raise broken("broadcast_c3", f"{dimension} in {plain(result)}")
         if sizes[dimension] != size:
             raise broken("broadcast_c4", f"{size} in {plain(shape)} and {sizes[dimension]} in {plain(result)}")
+    # The operand's type: XLA infers it so, and may be told to compare loosely afterwards.
     return retyped(result, shape.dtype)
 
 
@@ -148,6 +151,7 @@ def _joined(shapes: Sequence[ArrayShape], dimension: int, adds: bool) -> tuple[i
     sizes = [shape.dimensions[dimension] for shape in shapes]
     dynamic = any(shape.dynamic and shape.dynamic[dimension] for shape in shapes if shape.dimensions[dimension] >= 0)
     if not adds:
+        # UNBOUNDED is negative: any size that is known beats it.
         known = max(sizes)
         return known, dynamic or known == UNBOUNDED
     return (UNBOUNDED, True) if UNBOUNDED in sizes else (sum(sizes), dynamic)
@@ -166,6 +170,7 @@ def _pad(site: Site) -> ArrayShape:
     if any(p.interior < 0 for p in padding):
         raise broken("pad_c4", min(p.interior for p in padding))
     sizes = [
+        # Without max, an empty dimension would lose the hole after its element that is not there.
         size if size == UNBOUNDED else size + p.low + p.high + max(size - 1, 0) * p.interior
         for size, p in zip(shape.dimensions, padding, strict=True)
     ]
@@ -184,6 +189,7 @@ def _slice(site: Site) -> ArrayShape:
     for size, part in zip(shape.dimensions, slices, strict=True):
         if part.start < 0:
             raise broken("slice_c2", part.start)
+        # A limit in a dimension without a known size can only be trusted.
         if part.limit > size != UNBOUNDED:
             raise broken("slice_c3", f"{part.limit} of {size} in {plain(shape)}")
         if part.start > part.limit:
@@ -194,6 +200,7 @@ def _slice(site: Site) -> ArrayShape:
     if not shape.dynamic:
         return ArrayShape(shape.dtype, tuple(sizes))
     dynamic = [
+        # As XLA infers it: one element, or a part of what has no bound, is static.
         flag and size != 1 and before != UNBOUNDED
         for flag, size, before in zip(shape.dynamic, sizes, shape.dimensions, strict=True)
     ]
@@ -238,6 +245,7 @@ def _sort(site: Site) -> Shape:
             raise broken("sort_c2", f"{plain(shapes[0])} and {plain(shape)}")
     if len(dimensions) != 1:
         raise broken("sort_c1", dimensions)
+    # A scalar counts as sorted along dimension 0.
     if not 0 <= dimensions[0] < max(shapes[0].rank, 1):
         raise broken("sort_c3", f"{dimensions} for {plain(shapes[0])}")
     signature = site.signature("to_apply")
@@ -266,5 +274,6 @@ def _topk(site: Site) -> TupleShape:
         raise broken("topk_c1", plain(shape))
     if not 0 <= k <= shape.dimensions[-1]:
         raise broken("topk_c2", f"{k} for {plain(shape)}")
+    # k is a number of the text, so that the last dimension is static even where the operand's was not.
     values = make_array(shape.dtype, (*shape.dimensions[:-1], k), (*dynamic_flags(shape)[:-1], False))
     return TupleShape((values, retyped(values, DTYPES["s32"])))

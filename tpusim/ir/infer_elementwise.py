@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _COMPONENTS = {"c64": "f32", "c128": "f64"}
 _COMPLEX = {"f32": "c64", "f64": "c128"}
+# XLA, Comparison::DefaultComparisonType; pred, which is missing here, compares as unsigned.
 _KINDS_OF_COMPARISON = {"float": "FLOAT", "complex": "FLOAT", "signed": "SIGNED", "unsigned": "UNSIGNED"}
 
 
@@ -78,6 +79,7 @@ _UNARY: dict[str, tuple[str, Callable[[DType], bool]]] = {
     "negate": ("unary_c5", _is_number),
     "not": ("unary_c6", _has_bits),
 }
+# They take real numbers as well, whose real part is the number itself.
 _UNARY_TO_COMPONENT = ("abs", "imag", "real")
 
 
@@ -104,6 +106,7 @@ def _is_finite(site: Site) -> ArrayShape:
     return retyped(_unary(site), DTYPES["pred"])
 
 
+# Tuples pass through these too, so that they must not ask for an array.
 @infers("copy", "domain", "opt-barrier")
 def _same(site: Site) -> Shape:
     """Give the operand's shape, whatever it is."""
@@ -119,6 +122,7 @@ def _binary(site: Site) -> ArrayShape:
         raise broken("binary_c1", f"{lhs.dtype} and {rhs.dtype}")
     if not dimensions_agree(lhs, rhs):
         raise broken("binary_c2", f"{plain(lhs)} and {plain(rhs)}")
+    # The object itself: comparing it with the stated shape is then a comparison of identities.
     if lhs.dtype is rhs.dtype and not lhs.dynamic and not rhs.dynamic:
         return lhs
     return _merged(lhs, rhs)
@@ -260,6 +264,7 @@ def _reduce_precision(site: Site) -> ArrayShape:
     shape = site.array()
     if not shape.dtype.is_float:
         raise broken("reduce_precision_c1", shape.dtype)
+    # Without an exponent bit there would be no infinity to overflow to.
     if site.attributes["exponent_bits"] < 1:
         raise broken("reduce_precision_c2", site.attributes["exponent_bits"])
     if site.attributes["mantissa_bits"] < 0:

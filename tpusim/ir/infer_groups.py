@@ -17,6 +17,7 @@ CROSS_PARTITION: Final = "cross_partition"
 CROSS_REPLICA_AND_PARTITION: Final = "cross_replica_and_partition"
 FLATTENED_ID: Final = "flattened_id"
 
+# XLA gives these a channel but no use_global_device_ids: a channel alone makes their ids partitions.
 _WITHOUT_GLOBAL_IDS = (
     "all-to-all collective-broadcast collective-permute collective-permute-start ragged-all-to-all"
 ).split()
@@ -27,6 +28,7 @@ def group_mode(site: Site) -> str:
     attributes = site.attributes
     if "mode" in attributes:
         return str(attributes["mode"])
+    # XLA, GetCollectiveOpGroupMode: ids are replicas until a channel joins partitions.
     if "channel_id" not in attributes:
         if site.flag("use_global_device_ids"):
             raise broken("groups_c1", "none")
@@ -76,6 +78,7 @@ def _id_count(site: Site, mode: str) -> int:
 def group_size(site: Site, mode: str) -> int:
     """Return how many devices a group joins; 1 may also mean that nobody said."""
     groups = groups_of(site)
+    # Groups list replicas in the mode of both: all partitions of each take part.
     size = len(groups[0]) if groups else _id_count(site, mode)
     return size * site.count("num_partitions") if mode == CROSS_REPLICA_AND_PARTITION else size
 

@@ -35,6 +35,7 @@ def _dynamic_slice(site: Site) -> ArrayShape:
             raise broken("dynamic_slice_c5", f"{sizes} for {plain(shape)}")
     if not shape.dynamic:
         return ArrayShape(shape.dtype, tuple(sizes))
+    # Only a dimension that is taken whole stays dynamic, and XLA calls a single element static.
     flags = zip(shape.dynamic, sizes, shape.dimensions, strict=True)
     return make_array(shape.dtype, sizes, [flag and size > 1 and size == bound for flag, size, bound in flags])
 
@@ -70,6 +71,7 @@ def _dynamic_update_slice(site: Site) -> Shape:
     for size, bound in zip(update.dimensions, shape.dimensions, strict=True):
         if size > bound != UNBOUNDED:
             raise broken("dynamic_update_slice_c3", f"{plain(update)} for {plain(shape)}")
+    # The target, not its element: a buffer that is written in place stays a buffer.
     if not update.dynamic:
         return target
     whole = [size == bound for size, bound in zip(update.dimensions, shape.dimensions, strict=True)]
@@ -92,6 +94,7 @@ def _gather(site: Site) -> ArrayShape:
     _check_gather_collapsed(site, shape)
     _check_gather_batching(site, shape, len(index_sizes))
     _check_gather_slices(site, shape)
+    # An index vector is used up by its slice: only the dimensions around it are in the result.
     del index_sizes[vector_dimension], index_flags[vector_dimension]
     return _gathered(site, shape, index_sizes, index_flags)
 
@@ -140,6 +143,7 @@ def _check_gather_batching(site: Site, shape: ArrayShape, index_rank: int) -> No
         raise broken("gather_c10", f"{own} and {other}")
     if not _within(own, shape.rank) or not _ascends(own):
         raise broken("gather_c11", f"{own} for {plain(shape)}")
+    # Pairs go by position: the operand's side ascends, which leaves the other any order.
     if not _within(other, index_rank) or len(set(other)) != len(other):
         raise broken("gather_c12", other)
     if not set(own).isdisjoint(site.attributes["collapsed_slice_dims"]):
@@ -157,6 +161,7 @@ def _check_gather_slices(site: Site, shape: ArrayShape) -> None:
     for size, bound in zip(sizes, shape.dimensions, strict=True):
         if bound != UNBOUNDED and not 0 <= size <= bound:
             raise broken("gather_c15", f"{sizes} for {plain(shape)}")
+    # Size 0 may collapse as well: an empty slice has no second element to lose.
     if any(sizes[dimension] > 1 for dimension in (*collapsed, *batching)):
         raise broken("gather_c16", f"slice sizes {sizes}, of which {collapsed} collapse and {batching} are batching")
 
@@ -193,6 +198,7 @@ def _scatter(site: Site) -> Shape:
     _check_scatter_alike(shapes, count)
     signature = site.signature("to_apply")
     if signature is not None:
+        # An element of the operand is the accumulator, one of the updates the element.
         inits = [ArrayShape(shape.dtype) for shape in shapes[:count]]
         check_reducer(signature, inits, [updates.dtype for updates in shapes[count + 1 :]])
     return one_or_tuple(shapes[:count])
@@ -217,6 +223,7 @@ def _check_scatter_pair(site: Site, shape: ArrayShape, updates: ArrayShape, inde
     dropped = {*site.attributes["inserted_window_dims"], *site.attributes.get("input_batching_dims", ())}
     bounds = [size for i, size in enumerate(shape.dimensions) if i not in dropped]
     for dimension, bound in zip(windows, bounds, strict=True):
+        # Smaller windows are fine, and one that an index pushes over the edge is skipped at run time.
         if updates.dimensions[dimension] > bound != UNBOUNDED:
             raise broken("scatter_c7", f"{plain(updates)} for {plain(shape)}")
     batches = [size for i, size in enumerate(updates.dimensions) if i not in windows]

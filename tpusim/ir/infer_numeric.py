@@ -57,6 +57,7 @@ def _triangular_solve(site: Site) -> ArrayShape:
 def _fft(site: Site) -> ArrayShape:
     """Give the transform's shape: a real one keeps half of the last dimension, its inverse brings it back."""
     shape, lengths = site.array(), site.attributes["fft_length"]
+    # XLA transforms up to three dimensions at once.
     if not 1 <= len(lengths) <= 3:
         raise broken("fft_c1", lengths)
     if shape.rank < len(lengths):
@@ -75,6 +76,7 @@ def _real_fft(shape: ArrayShape, lengths: tuple[int, ...]) -> ArrayShape:
         raise broken("fft_c4", shape.dtype)
     if not all(map(_is_length, shape.dimensions[-len(lengths) :], lengths)):
         raise broken("fft_c5", f"{lengths} for {plain(shape)}")
+    # Real numbers have a symmetric spectrum, of which half and the middle say everything.
     last = lengths[-1] // 2 + 1 if lengths[-1] else shape.dimensions[-1]
     return _last_resized(shape, last, _COMPLEX[shape.dtype.name])
 
@@ -91,6 +93,7 @@ def _inverse_real_fft(shape: ArrayShape, lengths: tuple[int, ...]) -> ArrayShape
     last, length = shape.dimensions[-1], lengths[-1]
     if last != UNBOUNDED and (last or length) and last != length // 2 + 1:
         raise broken("fft_c6", f"{lengths} for {plain(shape)}")
+    # n/2+1 frequencies come from an even n or the odd one after it: only fft_length tells which.
     return _last_resized(shape, length, _COMPONENTS[shape.dtype.name])
 
 
@@ -120,6 +123,7 @@ def _rng(site: Site) -> ArrayShape:
 def _rng_bit_generator(site: Site) -> Shape:
     """Give the stated shape: the new state, like the old one, and the bits; or the bits alone."""
     result = site.stated()
+    # TPU compilers emit this form, whose state nobody reads again.
     if not isinstance(result, TupleShape):
         return result
     if len(result.elements) != 2:
@@ -175,5 +179,6 @@ def _check_batch_norm(site: Site, vectors: tuple[int, ...]) -> tuple[ArrayShape,
             raise broken("batch_norm_c4", f"{vector.dtype} for {shape.dtype}")
         if not sizes_agree(vector.dimensions[0], shape.dimensions[feature]):
             raise broken("batch_norm_c5", f"operand {position} of shape {plain(vector)} for {plain(shape)}")
+    # In the operand's type, even where scale and offset are narrower.
     features = make_array(shape.dtype, (shape.dimensions[feature],), (dynamic_flags(shape)[feature],))
     return shape, features

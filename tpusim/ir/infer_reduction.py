@@ -44,6 +44,7 @@ def check_reducer(signature: Signature, inits: Sequence[Shape], types: Sequence[
         raise broken("reducer_c3", plain(signature.result))
     for number, (result, init, dtype) in enumerate(zip(results, inits, types, strict=True)):
         accumulator, element = signature.parameters[number], signature.parameters[number + count]
+        # Exactly alike, since what one call gives the next takes; the others may differ in precision.
         if not compatible(result, accumulator):
             raise broken("reducer_c4", f"parameter {number} of shape {plain(accumulator)} for {plain(result)}")
         if not alike(result, init):
@@ -71,6 +72,7 @@ def window_result(shape: ArrayShape, window: Window, dtype: DType) -> ArrayShape
             raise broken("window_c4", dimension.lhs_dilate)
         if dimension.rhs_dilate < 1:
             raise broken("window_c5", dimension.rhs_dilate)
+        # Negative padding may cut more than there is, which only the sum tells.
         base = dimension.pad_low + dilated(size, dimension.lhs_dilate) + dimension.pad_high
         if base < 0 and size != UNBOUNDED:
             raise broken("window_c6", base)
@@ -107,6 +109,7 @@ def _reduce_window(site: Site) -> Shape:
             raise broken("reduce_window_c2", f"{plain(shapes[0])} and {plain(shape)}")
     _result_types(site, shapes, inits)
     window = site.attributes.get("window", Window())
+    # XLA infers reduce from its computation, but reduce-window from its initial values.
     types = [init.dtype for init in inits]
     return one_or_tuple([window_result(*each) for each in zip(shapes, [window] * len(shapes), types, strict=True)])
 
@@ -168,6 +171,7 @@ def _scan(site: Site) -> Shape:
     if len(attributes["dimensions"]) != 1 or attributes["dimensions"][0] < 0:
         raise broken("scan_c2", attributes["dimensions"])
     signature, results = site.signature("to_apply"), parts(site.stated())
+    # Without an input or an output nothing would say how many steps there are.
     if len(results) < carries or (not inputs and len(results) == carries):
         raise broken("scan_c3", f"{len(results)} results of {carries} carries")
     steps = _scan_steps([*shapes[:inputs], *results[: len(results) - carries]], attributes["dimensions"][0])
@@ -186,6 +190,7 @@ def _scan_steps(shapes: Sequence[Shape], dimension: int) -> list[ArrayShape]:
             raise broken("scan_c2", f"{dimension} for {plain(shape)}")
         lengths.add(shape.dimensions[dimension])
         sizes, flags = list(shape.dimensions), list(dynamic_flags(shape))
+        # The scanned dimension is gone inside a step, not of size 1.
         del sizes[dimension], flags[dimension]
         steps.append(make_array(shape.dtype, sizes, flags))
     if len(lengths) > 1:

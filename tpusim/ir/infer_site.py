@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tpusim.ir.module import Computation, Instruction
 
+# A bare Shape is of no kind, so that no rule can take it for an array or a tuple.
 UNKNOWN: Final = Shape()
 """The shape of an instruction whose shape is yet to be inferred."""
 
@@ -40,6 +41,7 @@ class Signature(NamedTuple):
 class Site:
     """One instruction, the shapes of its operands, and the module around it, if that is known."""
 
+    # One is made per instruction, of which verified programs have hundreds of thousands.
     __slots__ = ("attributes", "instruction", "module", "opcode", "operands")
 
     def __init__(self, instruction: Instruction, operands: Sequence[Shape], module: Surroundings | None) -> None:
@@ -102,6 +104,7 @@ class Site:
 
 
 Rule: TypeAlias = "Callable[[Site], Shape]"
+# Lets a decorated rule keep its own, narrower type of result.
 _Rule = TypeVar("_Rule", bound="Rule")
 
 RULES: Final[dict[str, Rule]] = {}

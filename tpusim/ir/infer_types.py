@@ -38,6 +38,7 @@ _FLOAT_REACH: Final = {
 
 def is_array(shape: Shape) -> TypeGuard[ArrayShape]:
     """Whether a shape is an array that holds data: no tuple, buffer, token or opaque value."""
+    # A token is written token[], as an array, but has no bits.
     return isinstance(shape, ArrayShape) and shape.dtype.bits > 0
 
 
@@ -68,6 +69,7 @@ def is_unbounded(shape: Shape) -> bool:
 
 def make_array(dtype: DType, sizes: Iterable[int], dynamic: Iterable[bool] = ()) -> ArrayShape:
     """Return an array with no layout; no dynamic dimension at all is ``()``, as everywhere."""
+    # No layout: operands do not imply one, and compilers assign it later.
     flags = tuple(dynamic)
     return ArrayShape(dtype, tuple(sizes), flags if any(flags) else ())
 
@@ -108,6 +110,7 @@ def dimensions_agree(one: ArrayShape, other: ArrayShape) -> bool:
 
 def types_agree(one: DType, other: DType) -> bool:
     """Whether two element types are equal up to floating-point precision."""
+    # Verifiers may be told to let precisions mix, as TPU compilers leave them in fusions.
     return one is other or one == other or (one.is_float and other.is_float)
 
 
@@ -136,6 +139,7 @@ def is_prefix(short: Shape, whole: Shape) -> bool:
     """Whether a shape is another one of which elements of tuples, from some element on, may be missing."""
     if compatible(short, whole):
         return True
+    # An empty tuple begins every shape: nothing of it is known yet.
     if not isinstance(short, TupleShape) or not short.elements:
         return isinstance(short, TupleShape)
     if not isinstance(whole, TupleShape) or len(short.elements) > len(whole.elements):
@@ -150,6 +154,7 @@ def wider(one: DType, other: DType) -> DType:
 
 def _reach(dtype: DType) -> tuple[bool, int, int, int, bool]:
     """Return what decides which of two types holds more."""
+    # XLA, HigherPrecisionType: range comes first, so that bf16 counts for more than f16.
     exponent, significand = _FLOAT_REACH.get(dtype.name, (-1, -1))
     return dtype.is_complex, exponent, significand, dtype.bits, dtype.is_signed
 

@@ -103,6 +103,7 @@ def find_operation(opcode: str) -> Operation | None:
     return Operation(opcode, Category.ASYNC, 0, None, wrapped.required, optional)
 
 
+# No calls: a short form stands for one operation, whose computation is not printed.
 _ASYNC_ATTRIBUTES = {
     "start": frozenset({"async_execution_thread", "output_to_operand_aliasing"}),
     "update": frozenset({"async_execution_thread", "output_to_operand_aliasing"}),
@@ -111,10 +112,13 @@ _ASYNC_ATTRIBUTES = {
 # XLA's parser lets collectives and calls have no operands at all.
 _ANY = (0, None)
 _ACCURACY = "result_accuracy"
+# None is required, as in XLA's parser: what is left out is empty.
 _DOT = "lhs_contracting_dims rhs_contracting_dims lhs_batch_dims rhs_batch_dims operand_precision"
+# Few versions of XLA printed a mode; the others derive it from channel_id and use_global_device_ids.
 _REDUCING = "to_apply* replica_groups channel_id constrain_layout use_global_device_ids mode"
 _GATHERING = "dimensions* replica_groups channel_id constrain_layout use_global_device_ids"
 _CHANNEL = "channel_id is_host_transfer"
+# A custom call may stand for any operation, a convolution included: hence window and dim_labels.
 _CUSTOM_CALL = (
     "custom_call_target* window dim_labels feature_group_count batch_group_count operand_layout_constraints"
     " custom_call_has_side_effect to_apply called_computations output_to_operand_aliasing padding_type literal"
@@ -128,6 +132,7 @@ _SCATTER = (
     "update_window_dims* inserted_window_dims* scatter_dims_to_operand_dims* index_vector_dim* to_apply*"
     " indices_are_sorted unique_indices input_batching_dims scatter_indices_batching_dims"
 )
+# window is not required: without spatial dimensions XLA prints none.
 _CONVOLUTION = (
     "window dim_labels* feature_group_count batch_group_count convolution_kind operand_precision algorithm"
     " sparsity_config"
@@ -208,6 +213,7 @@ _ROWS: dict[Category, tuple[tuple[str, int | tuple[int, int | None], str], ...]]
         ("concatenate", (1, None), "dimensions*"),
         ("copy", 1, ""),
         ("dynamic-reshape", (1, None), ""),
+        # Starts are a scalar per dimension or one vector, which depends on shapes: the parser's checks count them.
         ("dynamic-slice", (1, None), "dynamic_slice_sizes*"),
         ("dynamic-update-slice", (2, None), ""),
         ("gather", 2, _GATHER),
@@ -273,6 +279,7 @@ _ROWS: dict[Category, tuple[tuple[str, int | tuple[int, int | None], str], ...]]
         ("collective-permute", _ANY, "source_target_pairs* channel_id slice_sizes"),
         ("collective-permute-done", 1, ""),
         ("collective-permute-start", _ANY, "source_target_pairs* channel_id slice_sizes"),
+        # Input and output, then input offsets, send sizes, output offsets and receive sizes.
         ("ragged-all-to-all", 6, "replica_groups channel_id dimensions"),
         ("reduce-scatter", _ANY, _REDUCING + " dimensions*"),
     ),
@@ -281,6 +288,7 @@ _ROWS: dict[Category, tuple[tuple[str, int | tuple[int, int | None], str], ...]]
         ("async-start", _ANY, "calls* async_execution_thread output_to_operand_aliasing"),
         ("async-update", (1, None), "async_execution_thread calls output_to_operand_aliasing"),
         ("copy-done", 1, ""),
+        # The index marks a parameter that the program before may already have fetched into VMEM.
         ("copy-start", 1, "cross_program_prefetch_index"),
     ),
     Category.HOST: (
@@ -304,6 +312,7 @@ def _row(category: Category, name: str, operands: int | tuple[int, int | None], 
     """Turn one line of the table into its row."""
     fewest, most = operands if isinstance(operands, tuple) else (operands, operands)
     words = attributes.split()
+    # The star lets a row name each attribute once, required or not.
     required = frozenset(word[:-1] for word in words if word.endswith("*"))
     return Operation(name, category, fewest, most, required, frozenset(words) - {word + "*" for word in required})
 

@@ -33,6 +33,7 @@ def verify_module(module: Module, *, mixed_precision: bool | None = None) -> Non
     Raises:
         ProgramError: The first thing that is wrong, by its label, with file, line and column if the module was read.
     """
+    # Lazily: checks after the first finding never run.
     for error in _errors(module, mixed_precision):
         raise error
 
@@ -48,6 +49,7 @@ def problems(module: Module, *, mixed_precision: bool | None = None) -> list[Pro
 def _errors(module: Module, mixed_precision: bool | None) -> Iterator[ProgramError]:
     """Yield what is wrong, each with its place."""
     view = View(module, module.is_scheduled if mixed_precision is None else mixed_precision)
+    # Later checks look names up without asking: on a broken module they would fail, not find.
     is_sound = True
     for finding in check_structure(view):
         is_sound = False

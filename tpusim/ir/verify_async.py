@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tpusim.ir.module import Computation, Instruction
 
+# send and recv are starts in themselves: there is no send-start.
 _DONE_OF = {
     **{f"{opcode}-start": f"{opcode}-done" for opcode in OWN_ASYNC_OPCODES - {"recv", "send"}},
     "recv": "recv-done",
@@ -99,6 +100,7 @@ def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
 
 def _start_of(computation: Computation, instruction: Instruction) -> Instruction | None:
     """Return the start of a chain; None if it has none."""
+    # This ends, as operands stand before their users: the structure has been checked.
     while phase_of(instruction) == "update":
         instruction = computation.by_name[instruction.operands[0]]
     return instruction if phase_of(instruction) == "start" else None
@@ -127,6 +129,7 @@ def _check_thread(view: View, call: Call, name: str) -> Iterator[Finding]:
     thread = call.instruction.attributes.get("async_execution_thread", _MAIN_THREAD)
     if thread != wrapped.execution_thread:
         yield at(call, "async_c11", f"{thread!r} and {wrapped.execution_thread!r}")
+    # What runs on another thread (a host, a SparseCore) may be a program of any size.
     if wrapped.execution_thread == _MAIN_THREAD and not _may_be_wrapped(call, wrapped):
         yield at(call, "async_c12", f"{len(wrapped.instructions)} instructions in {wrapped.name!r}")
 

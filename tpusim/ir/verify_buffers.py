@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tpusim.ir.attributes import OperandAlias
     from tpusim.ir.module import Computation, Instruction
 
+# These can hand a buffer on as it is; any other operation would have to read it as a value.
 _CARRIERS = frozenset({"custom-call", "dynamic-update-slice", "get-tuple-element", "tuple", "while"})
 _WRITERS = frozenset({"call", "conditional", "custom-call", "dynamic-update-slice", "fusion", "while"})
 
@@ -120,6 +121,7 @@ def _buffer_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple
             yield from _buffer_indices(element, (*index, number))
 
 
+# Two writers would race, or need the copy that a buffer is there to avoid.
 def _writers(view: View, computation: Computation, instruction: Instruction, index: tuple[int, ...]) -> int:
     """Count who may write the buffer at an index of a value, through tuples and their elements."""
     return sum(

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _TRANSFERS = frozenset({"recv", "recv-done", "send", "send-done"})
+# XLA, Scheduling of channel instructions: recv first, so that what is sent has where to go.
 _ORDER = (("recv", "send"), ("send", "recv-done"), ("recv", "recv-done"), ("send", "send-done"))
+# Written where a collective-permute was taken apart: every device then runs one program with both ends.
 _PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tpusim.ir.attributes import OperandAlias, ParameterAlias
     from tpusim.ir.module import Computation, Module
 
+# Without async-start: to go to another thread is what that is for.
 _SAME_THREAD = frozenset({"conditional", "fusion", "while"})
+# Not dead without a user: XLA keeps them for what they do.
 _SIDE_EFFECTS = frozenset(
     "infeed outfeed recv recv-done send send-done rng rng-bit-generator rng-get-and-update-state after-all"
     " all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast".split()
@@ -56,6 +58,7 @@ def _has_side_effect(attributes: dict[str, object]) -> bool:
 @checks
 def _check_threads(view: View) -> Iterator[Finding]:
     """Check that loops, branches and fusions run on the thread of their caller."""
+    # True of most modules, and much cheaper than a walk over all instructions.
     if all(computation.execution_thread == "main" for computation in view.module.computations):
         return
     for call in view.all_of(_SAME_THREAD):
@@ -116,6 +119,7 @@ def _check_alias(alias: ParameterAlias, layout: ComputationLayout) -> Iterator[F
     result = subshape(layout.result, alias.output_index)
     if given is None or result is None or not is_array(given) or not is_array(result):
         yield Finding(broken("alias_c2", f"{alias.output_index} and {alias.parameter_index}"))
+    # With layouts and memory spaces: one buffer cannot have two.
     elif alias.must_alias and given != result:
         yield Finding(broken("alias_c4", f"{given} and {result}"))
 
@@ -145,6 +149,7 @@ def _check_operand_aliases_of(
     call: Call, aliases: tuple[OperandAlias, ...], operands: Sequence[Shape], result: Shape
 ) -> Iterator[Finding]:
     """Check the aliases of one instruction."""
+    # A custom call may write its result into a larger buffer on purpose, and then says so.
     unchecked = "xla_skip_custom_call_alias_shape_check" in frontend_attributes(call.instruction.attributes)
     for alias in aliases:
         if not 0 <= alias.operand < len(operands):

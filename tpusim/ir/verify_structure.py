@@ -25,6 +25,7 @@ def check_structure(view: View) -> Iterator[Finding]:
         yield from _check_computation(computation)
         yield from _check_forms(computation)
         yield from _check_calls(module, computation, defined)
+        # After its calls, so that a computation that calls itself is found out.
         defined.add(computation.name)
 
 
@@ -35,6 +36,7 @@ def _check_computation(computation: Computation) -> Iterator[Finding]:
     if computation.root_name not in computation.by_name:
         yield Finding(broken("computation_c3", f"{computation.root_name!r} in {computation.name!r}"), computation)
     numbers = [i.immediate for i in computation.instructions if i.opcode == "parameter"]
+    # As text: a program that was put together by hand may have None among the numbers.
     if sorted(map(str, numbers)) != sorted(map(str, range(len(numbers)))):
         yield Finding(broken("parameter_c1", f"{numbers[:20]} in {computation.name!r}"), computation)
     defined: set[str] = set()
@@ -53,6 +55,7 @@ def _check_forms(computation: Computation) -> Iterator[Finding]:
     """Check opcodes, operand counts and attributes, each combination once."""
     known: set[tuple[object, ...]] = set()
     for instruction in computation.instructions:
+        # Programs have few forms and many instructions of each.
         form = (instruction.opcode, len(instruction.operands), *instruction.attributes)
         if form in known:
             continue

@@ -54,6 +54,7 @@ class View:
             found = {instruction.name: [] for instruction in computation.instructions}
             for instruction in computation.instructions:
                 operands = instruction.operands
+                # x*x is one user of x.
                 for name in operands if len(operands) < 2 else dict.fromkeys(operands):
                     found[name].append(instruction)
             self._users[computation.name] = found
@@ -90,6 +91,7 @@ class View:
 def calling_in(computation: Computation) -> Iterator[Call]:
     """Yield the instructions of one computation that may call others."""
     for instruction in computation.instructions:
+        # Short forms (call-start) are in no table, but call as what they wrap does.
         if instruction.opcode in CALLERS or instruction.opcode not in OPERATIONS:
             yield Call(computation, instruction)
 

@@ -69,6 +69,7 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
     """Run the body as long as the condition says so; a limit on iterations stops what never ends."""
     state, trips = operands[0], 0
     condition, body = instruction.attributes["condition"], instruction.attributes["body"]
+    # Yielded, not called: a loop's body may wait for other devices, and nesting costs no stack of Python.
     while (yield Run(condition, [state])):
         if trips == site.settings.max_iterations:
             raise SimulationError(f"{instruction.name!r} has not ended after {trips:,} iterations (--max-iterations)")
@@ -86,6 +87,7 @@ def conditional(site: Site, instruction: Instruction, operands: list[Any]) -> Ca
         name = attributes["true_computation" if is_true else "false_computation"]
         return (yield Run(name, [operands[1 if is_true else 2]]))
     branches, index = attributes["branch_computations"], int(operands[0])
+    # XLA, Conditional: every index out of range means the last branch.
     chosen = index if 0 <= index < len(branches) else len(branches) - 1
     return (yield Run(branches[chosen], [operands[1 + chosen]]))
 

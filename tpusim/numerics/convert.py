@@ -256,8 +256,10 @@ def _round(words: Array, halves: Array) -> None:
     for i in range(words.size):
         word = words[i]
         if (word & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
+            # The quiet bit: a NaN whose payload lies in the lower half would be cut down to an infinity.
             halves[i] = (word >> np.uint32(16)) | np.uint32(0x40)
         else:
+            # Half a unit less one, plus the last bit that stays: ties go to even, and a carry may reach the exponent.
             halves[i] = (word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
 
 
@@ -266,6 +268,7 @@ def _saturate(values: Array, whole: Array, bounds: tuple[Any, Any], limits: tupl
     """Make integers of floats. ``bounds`` are the lowest value and the first one that is too high, as floats."""
     for i in range(values.size):
         value = values[i]
+        # NaN first: every comparison below would be false for it.
         if value != value:
             whole[i] = 0
         elif value >= bounds[1]:
@@ -280,6 +283,7 @@ def _saturate(values: Array, whole: Array, bounds: tuple[Any, Any], limits: tupl
 def _reduce(words: Array, reduced: Array, numbers: Array) -> None:
     """Round the bits of floats. ``numbers`` are how many bits go, and the bits of what bounds the result."""
     cut, infinite, largest, smallest, sign = numbers
+    # A one of the words' own type: with a Python int Numba would widen 16-bit words and make floats of 64-bit ones.
     one = numbers[1] // numbers[1]
     for i in range(words.size):
         magnitude = words[i] & (sign - one)

@@ -49,6 +49,7 @@ def fit_together(operands: list[Any]) -> list[Any]:
 
     XLA allows an operand of full size beside one of dynamic size; scalars stay as they are.
     """
+    # Scalars (a bound of clamp, a predicate) have no size to cut.
     most = max(operand.ndim for operand in operands)
     whole = [operand.shape for operand in operands if operand.ndim == most]
     sizes = tuple(slice(min(sizes)) for sizes in zip(*whole, strict=True))

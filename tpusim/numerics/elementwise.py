@@ -35,9 +35,11 @@ Type = np.dtype[Any]
 
 # Opcode, kinds of elements (b truth, i signed, u unsigned, f float, c complex), kernel.
 _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
+    # NumPy where it means the same as XLA; own kernels where NaN, zeros, signs or overflow differ.
     ("abs", "iufc", np.absolute),
     ("acos", "fc", np.arccos),
     ("acosh", "fc", np.arccosh),
+    # XLA computes with truth values modulo nothing: a sum is or, a product is and.
     ("add", "b", np.logical_or),
     ("add", "iufc", np.add),
     ("and", "biu", np.bitwise_and),
@@ -154,6 +156,7 @@ def compare(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Compare; ``type=TOTALORDER`` orders floats by their bits, otherwise NaN is unequal to all and -0 equals 0."""
     kernel = _COMPARISONS[instruction.attributes["direction"]]
     if instruction.attributes.get("type") == "TOTALORDER":
+        # Only then: mapping the bits costs a pass, and nearly all comparisons go without.
         operands = [_total_order_keys(operand) for operand in operands]
     return compute(kernel, operands, element_type(instruction))
 
@@ -177,6 +180,7 @@ def select(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     if isinstance(chosen, tuple) or (predicate.ndim == 0 and chosen.shape == other.shape):
         return chosen if predicate else other
     dtype = element_type(instruction)
+    # As words: moving bits keeps the payloads of NaNs, and one kernel serves all types of a width.
     words = [convert_values(values, dtype).view(word_type(dtype)) for values in (chosen, other)]
     return compute(_choose, [predicate, *words], word_type(dtype)).view(dtype)
 
@@ -209,6 +213,7 @@ def apply_map(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 def real(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the real part; a real number is its own."""
     operand = operands[0]
+    # A view would keep the imaginary half in memory as well.
     return operand.real.copy() if operand.dtype.kind == "c" else operand
 
 

@@ -35,6 +35,7 @@ def evaluate(module: Module, arguments: list[list[Any]], settings: Settings, dev
     ever.
     """
     pairs = zip(devices, arguments, strict=True)
+    # Generators rather than threads: devices take turns in one order, so that every run gives the same values.
     activities = [run_computation(module, module.entry, values, settings, device) for device, values in pairs]
     return _in_step(activities)
 
@@ -53,6 +54,7 @@ def run_computation(
             value = rule_of(instruction)(site, instruction, operands)
             done = (yield from _finish(site, value)) if _is_activity(value) else value
             values[instruction.name] = _as_declared(done, instruction.shape)
+        # Without this, all activations of a model would be held at once.
         for name in last_used:
             del values[name]
     return values[computation.root_name]
@@ -69,6 +71,7 @@ def _cut_to_size(instruction: Instruction, operands: list[Any]) -> list[Any]:
 def rule_of(instruction: Instruction) -> Any:
     """Return the numeric rule of an instruction; a short asynchronous form has the rule of the long one."""
     short = async_parts(instruction.opcode)
+    # Looked up as async-start, which finds the rule of the operation inside by itself.
     opcode = f"async-{short[1]}" if short else instruction.opcode
     if opcode not in RULES:
         raise UnsupportedError(
@@ -98,6 +101,7 @@ def _finish(site: Site, activity: Activity) -> Activity:
     answer: Any = None
     while True:
         try:
+            # The first send starts the generator, for which Python demands None.
             wish = activity.send(answer)
         except StopIteration as end:
             return end.value
@@ -116,6 +120,7 @@ def _in_step(activities: list[Activity]) -> list[Any]:
     while len(results) < len(activities):
         if not answers:
             raise SimulationError(_deadlock(waiting, results))
+        # In the order of numbers: what devices draw or hand to the host does not hang on who met whom first.
         for number, answer in sorted(answers.items()):
             try:
                 waiting[number] = activities[number].send(answer)
@@ -132,6 +137,7 @@ def _met(waiting: dict[int, Meet]) -> dict[int, Any]:
     answers: dict[int, Any] = {}
     for number, meet in waiting.items():
         company = [waiting.get(member) for member in meet.members]
+        # Waiting is not enough: a member may be at another collective, which has to end first.
         if all(other is not None and other.key == meet.key for other in company):
             answers[number] = {m: other.value for m, other in zip(meet.members, company, strict=True) if other}
     return answers

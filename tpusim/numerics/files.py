@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+# Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.
 _STORED_AS_THEY_ARE = frozenset("?bBhHiIlLqQefdFD")
 _NAMES = {numpy_dtype(dtype): name for name, dtype in DTYPES.items() if dtype.is_array_type}
 
@@ -40,6 +41,7 @@ def take_inputs(arrays: Mapping[str, Any], shapes: Sequence[Shape]) -> list[Any]
     Raises ProgramError that lists the parameters if one is missing or has other sizes.
     """
     wanted = [leaf for shape in shapes for leaf in leaves(shape)]
+    # A result is stored as out0_bf16; renamed to in0_bf16 it can be an input again.
     found = [arrays.get(f"in{i}", arrays.get(f"in{i}_{leaf.dtype.name}")) for i, leaf in enumerate(wanted)]
     missing = [f"in{i}" for i, array in enumerate(found) if array is None]
     if missing:
@@ -129,6 +131,7 @@ def _random(generator: np.random.Generator, shape: ArrayShape) -> Any:
         return TOKEN
     wanted = numpy_dtype(shape.dtype)
     if shape.dtype.is_integer:
+        # Small, so that sums and indices stay in range; half the range, so that signed types stay positive.
         most = min(8, 2 ** (shape.dtype.bits - 1))
         return generator.integers(0, most, shape.dimensions).astype(wanted)
     if shape.dtype.kind == "pred":

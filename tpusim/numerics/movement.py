@@ -104,6 +104,7 @@ def dynamic_slice(site: Site, instruction: Instruction, operands: list[Any]) -> 
 @computes("dynamic-update-slice")
 def dynamic_update_slice(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the first operand with a part, moved to lie inside, replaced by the second operand."""
+    # The operand may be a view of what others still read.
     result = operands[0].copy()
     result[_window(result.shape, operands[1].shape, operands[2:])] = operands[1]
     return result
@@ -126,6 +127,7 @@ def bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     source, target = array_shape(site.operand(instruction, 0).shape), array_shape(instruction.shape)
     if not same_order(source, target):
         return unpack(pack(operands[0], source), target)
+    # No byte moves: only the names of dimensions do, which is what nearly all bitcasts are for.
     back = np.argsort(target.actual_layout.minor_to_major[::-1])
     in_order = operands[0].transpose(source.actual_layout.minor_to_major[::-1])
     moved = in_order.reshape(physical_order_sizes(target)).transpose(back)

@@ -216,6 +216,7 @@ def _add(one: np.uint32, two: np.uint32, number: int) -> np.uint32:
 def _three_fry(key: Words, counter: np.uint64, pairs: NDArray[np.uint64]) -> None:
     """Fill in the block of ``counter`` and its number: two words in one of 64 bits, the first one low."""
     first, second = key[0], key[1]
+    # The parity constant of Threefry: it keeps a key of zeros from giving a schedule of zeros.
     third = np.uint32(np.uint32(first ^ second) ^ np.uint32(0x1BD11BDA))
     # Rotations and key words repeat with periods 8 and 3: written out, as a table would cost the vector registers.
     for block in range(pairs.size):

@@ -202,6 +202,7 @@ def _one_by_one(site: Site, arrays: Sequence[Any]) -> Any:
 
     A computation with arrays inside (a table that it looks up) cannot take whole arrays for its scalars.
     """
+    # Slow, but right for whatever stands inside; such computations are rare and their arrays small.
     wide = np.broadcast_arrays(*arrays)
     shape, root = wide[0].shape, site.computation.root
     results = [np.empty(shape, numpy_dtype(leaf.dtype)) for leaf in leaves(root.shape)]

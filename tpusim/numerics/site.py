@@ -19,6 +19,7 @@ class Settings:
     ``exact`` (IEEE). ``read_literal`` decodes a constant's text. ``max_iterations`` stops a runaway ``while``.
     """
 
+    # Handed in: decoding text is the parser's business, which numerics does not know.
     read_literal: Callable[[Literal, Shape], Any]
     precision: str = "tpu"
     array_depth: int = 128

@@ -18,6 +18,7 @@ from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
 if TYPE_CHECKING:
     from tpusim.ir.module import Computation, Instruction, Module
 
+# Only bf16: f16 and the types of 8 bits are never a compiler's own choice.
 _NARROW, _WIDE = DTYPES["bf16"], DTYPES["f32"]
 
 
@@ -34,6 +35,7 @@ def _looks_at_bits(computation: Computation) -> bool:
     return any(
         any(leaf.dtype == _NARROW for leaf in leaves(shape))
         for instruction in computation.instructions
+        # Both would see f32's bits where the program means those of bf16.
         if instruction.opcode in ("bitcast-convert", "reduce-precision")
         for shape in (instruction.shape, *(operand.shape for operand in computation.operands_of(instruction)))
     )

@@ -97,6 +97,7 @@ def show_attributes(opcode: str, attributes: dict[str, Any], sigil: str) -> str:
     return "".join(f", {name}={attribute_kind(opcode, name).show(value, sigil)}" for name, value in attributes.items())
 
 
+# Asked for every attribute of every line that is new, while the answer depends on two words only.
 @cache
 def attribute_kind(opcode: str, name: str) -> Kind:
     """Return the kind of an attribute; a few names mean different things on different operations."""
@@ -140,6 +141,7 @@ def _choice(words: str, any_case: bool = False) -> Kind:
         lexer.advance()
         return known[word]
 
+    # What is kept is the spelling of the table, so that a text in another case prints as XLA would print it.
     return Kind(read, lambda value, sigil: str(value))
 
 
@@ -228,6 +230,7 @@ def _take_raw_literal(lexer: Lexer, scope: Scope) -> Raw:
     return Raw(lexer.text[start : lexer.previous_end])
 
 
+# A larger number would be infinity there, and the printed text another program.
 # XLA keeps epsilon in 32 bits.
 _LARGEST_F32 = (2 - 2.0**-23) * 2.0**127
 
@@ -235,11 +238,13 @@ _BOOLEAN = _plain(take_boolean, _show_boolean)
 _BOOLEANS = _plain(_take_booleans, _show_booleans)
 _BOOLEAN_OR_BOOLEANS = _plain(_take_boolean_or_booleans, _show_boolean_or_booleans)
 _INTEGER = _plain(lambda lexer: lexer.take_integer(), str)
+# XLA reads all other integers as 64 bits, and refuses what does not fit 32 here.
 _INTEGER32 = _plain(raw.take_int32, str)
 _NUMBER = _plain(_take_epsilon, _show_number)
 _INTEGERS = _plain(take_integers, show_integers)
 _INTEGER_LISTS = _plain(take_integer_lists, show_integer_lists)
 _STRING = _plain(take_string, quoted)
+# Printed in the notation they came in: an iota list of a thousand devices must not become a thousand ids.
 _GROUPS = _plain(take_replica_groups, lambda groups: groups.text or show_integer_lists(groups.groups))
 _WINDOW = _plain(structured.take_window, structured.show_window)
 _LABELS = _plain(structured.take_labels, structured.show_labels)
@@ -251,8 +256,10 @@ _SHAPE = Kind(lambda lexer, scope: scope.take_shape(lexer), lambda value, sigil:
 _SHAPES = Kind(
     lambda lexer, scope: take_list(lexer, scope.take_shape), lambda value, sigil: "{" + ", ".join(map(str, value)) + "}"
 )
+# Instructions and modules carry it alike: words of a front end, which XLA itself passes on unread.
 _FRONTEND = _raw(raw.take_frontend_attributes)
 
+# One table for all opcodes, since in XLA a name nearly always has one type wherever it stands.
 _KINDS: dict[str, Kind] = {
     "algorithm": _choice(
         "unset dot_any_f8_any_f8_f32 dot_any_f8_any_f8_f32_fast_accum dot_f16_f16_f16 dot_f16_f16_f32"

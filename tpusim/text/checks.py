@@ -35,6 +35,7 @@ Check: TypeAlias = "Callable[[Instruction, Operands, Surroundings], str | None]"
 def find_check(opcode: str) -> Check | None:
     """Return the check of an opcode, if it has one."""
     parts = async_parts(opcode)
+    # slice-start is held to what every async-start is; the slice inside is inference's to judge.
     return _CHECKS.get(f"async-{parts[1]}" if parts else opcode)
 
 
@@ -43,6 +44,7 @@ def compatible(one: Shape, other: Shape) -> bool:
     if one is other:
         return True
     if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
+        # XLA, ShapeUtil::Compatible: a bounded dynamic dimension fits a static one of that bound.
         return one.dtype == other.dtype and one.dimensions == other.dimensions
     if isinstance(one, TupleShape) and isinstance(other, TupleShape):
         pairs = zip(one.elements, other.elements, strict=False)
@@ -81,6 +83,7 @@ def _check_conditional(instruction: Instruction, operands: Operands, around: Sur
     if not isinstance(selector, ArrayShape) or selector.dimensions or selector.dtype.name not in ("pred", "s32"):
         return f"the first operand of 'conditional' must be a scalar of pred or s32, found {shape_text(selector)}"
     is_pred = selector.dtype.name == "pred"
+    # Both spellings at once would leave open which computation is branch 0.
     wanted = {"true_computation", "false_computation"} if is_pred else {"branch_computations"}
     if attributes.keys() & _BRANCHES != wanted:
         return f"'conditional' on {selector.dtype.name} needs {', '.join(sorted(wanted))} and no other branches"
@@ -101,6 +104,7 @@ def _check_dynamic_update_slice(instruction: Instruction, operands: Operands, ar
 def _check_starts(operands: Operands, before: int) -> str | None:
     """Compare the number of starts with the rank of the first operand."""
     starts = operands[before:]
+    # A vector of starts is the old form, which XLA still reads.
     if (len(starts) == 1 and _rank(starts[0]) == 1) or len(starts) == _rank(operands[0]):
         return None
     return f"expected one start for each of {_rank(operands[0])} dimensions, found {len(starts)}"
@@ -261,4 +265,5 @@ _CHECKS: dict[str, Check] = {
     "sort": _check_one_dimension,
     "tuple": _check_tuple,
 }
+# A misspelt opcode would otherwise be a check that never runs.
 assert _CHECKS.keys() <= OPERATIONS.keys()

@@ -125,6 +125,7 @@ def take_axis(lexer: Lexer, mesh: Mesh) -> AxisPart:
 def transposed(dimensions: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
     """Return ``arange(n)`` of shape ``dimensions``, transposed by ``order``, in row-major order."""
     strides = [prod(dimensions[i + 1 :]) for i in range(len(dimensions))]
+    # Plain integers: reading text must not import NumPy, for the sake of start-up time.
     offsets = [0]
     for dimension in order:
         steps = [i * strides[dimension] for i in range(dimensions[dimension])]
@@ -147,6 +148,7 @@ def _mesh_groups(lexer: Lexer) -> ReplicaGroups:
         lexer.fail("these parts of axes overlap", start)
     # Groups are told apart by the axes that are not named, in the order of the mesh.
     others = [i for i in range(len(factors)) if i not in grouped]
+    # Factors are permuted, not axes: a part of an axis groups only some of its digits.
     order = transposed(tuple(factor.size for factor in factors), (*others, *grouped))
     devices = tuple(mesh.devices[i] for i in order)
     return ReplicaGroups(_rows(devices, prod(part.size for part in parts)), text)

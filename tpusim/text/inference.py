@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tpusim.ir.module import Computation
 
+# while is among them: its state has one shape before, inside and after the loop.
 _SAME_AS_FIRST = (
     "abs acos acosh add add-dependency and asin asinh atan2 atanh cbrt ceil copy cosh cosine count-leading-zeros"
     " divide domain erf exponential exponential-minus-one floor log log-plus-one logistic maximum minimum mulhi"
@@ -62,6 +63,7 @@ def _retyped(shape: Shape, name: str) -> Shape | None:
     """Return an array of the same dimensions and layout and another type."""
     if not isinstance(shape, ArrayShape):
         return None
+    # With the layout, as XLA's ShapeUtil::ChangeElementType has it.
     return ArrayShape(DTYPES[name], shape.dimensions, shape.dynamic, shape.layout)
 
 
@@ -125,6 +127,7 @@ def _scalar(name: str) -> Callable[[list[Shape], Mapping[str, Any]], Shape | Non
     return lambda operands, attributes: ArrayShape(DTYPES[name])
 
 
+# What they call stands above them in the text, so that the shape of its root is known by now.
 _CALLING = ("call", "conditional")
 _RULES: dict[str, Callable[[list[Shape], Mapping[str, Any]], Shape | None]] = {
     **dict.fromkeys(_SAME_AS_FIRST, _same_as(0)),

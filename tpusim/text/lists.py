@@ -18,6 +18,7 @@ _PLAIN_LISTS = {
     brackets: re.compile(rf"{re.escape(brackets[0])}((?:{_NUMBER}(?:,{_NUMBER})*+)?){re.escape(brackets[1])}")
     for brackets in ("{}", "[]", "()")
 }
+# Without the lookahead a number of 19 digits would be cut into two after the 18th.
 _PLAIN_NUMBERS = re.compile(rf"{_NUMBER}(?:,{_NUMBER})*+(?![0-9])")
 _PLAIN_LIST_OF_LISTS = re.compile(rf"\{{\{{({_NUMBER}(?:,{_NUMBER})*+(?:\}},\{{{_NUMBER}(?:,{_NUMBER})*+)*+)\}}\}}")
 

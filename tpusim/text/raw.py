@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
     from tpusim.text.lexer import Lexer
 
+# These end up in int32 fields of protocol buffers; XLA refuses what would be cut off there.
 _INT32 = 1 << 31
 # As deep as shapes may nest.
 _DEEPEST_ORIGIN = 100
 _SHARDING_WORDS = ("maximal", "replicated", "manual", "unknown", "unreduced", "last_tile_dim_replicate")
 _WHOLE_SHARDINGS = ("replicated", "manual", "unknown", "unreduced")
+# Without unknown, which says something of a whole sharding only.
 _TILE_ROLES = ("maximal", "replicated", "manual", "unreduced")
 _REDUCTIONS = ("sum", "max", "min")
 
@@ -83,6 +85,7 @@ def take_statistics(lexer: Lexer) -> None:
     lexer.take("{", "'{'")
     if lexer.accept("}"):
         return
+    # XLA takes any name in this place and reads the index behind it; so do we.
     lexer.take("attribute", "visualizing_index=")
     lexer.take_integer()
     while lexer.accept(","):
@@ -97,6 +100,7 @@ def take_number(lexer: Lexer) -> float:
         return float(lexer.take_integer())
     start = lexer.start
     text = lexer.take("float", "a number")
+    # A NaN may carry a payload in parentheses, which Python's float() does not read.
     value = float(text.partition("(")[0])
     if abs(value) == float("inf") and not text.endswith("inf"):
         lexer.fail(f"{text[:40]} does not fit a 64-bit floating-point number", start)
@@ -150,6 +154,7 @@ def take_origin(lexer: Lexer) -> None:
 def take_recovery_table(lexer: Lexer) -> None:
     """Read ``{{"old"} : {"new"}, "module text" ...}``."""
     lexer.take("{", "'{'")
+    # The recovery modules stay text: they say how to recompute a lost value, which nobody asks for here.
     while lexer.kind != "}":
         _take_original_array(lexer)
         lexer.take(":", "':'")
@@ -167,6 +172,7 @@ def take_debug_attributes(lexer: Lexer) -> None:
 def _frontend_attribute(lexer: Lexer) -> None:
     """Read one ``key="value"`` or ``key={...}``."""
     lexer.take("attribute", "a front end's attribute (name=value)")
+    # A front end's value has the two forms of a backend_config.
     take_backend_config(lexer)
 
 
@@ -234,6 +240,7 @@ def _take_tile_assignment(lexer: Lexer) -> None:
     if lexer.kind == "<=":
         take_iota(lexer)
         return
+    # One device alone is what maximal is for; XLA refuses it in this spelling.
     if len(take_bare_integers(lexer)) < 2:
         lexer.fail("a tiled sharding must list more than one device", start)
 
@@ -316,6 +323,7 @@ def _take_dimension_sharding(lexer: Lexer, mesh: Mesh) -> None:
     lexer.take("{", "'{'")
     is_open = False
     while lexer.kind != "}":
+        # An open dimension may get more axes by propagation, behind those that are named; '?' stands for them.
         if is_open:
             lexer.fail("nothing may follow '?'")
         is_open = lexer.accept("?")
@@ -372,6 +380,7 @@ def _take_origin_tree(lexer: Lexer) -> None:
 def _take_original_array(lexer: Lexer) -> None:
     """Read ``{"name" {0,1}}``."""
     lexer.take("{", "'{'")
+    # {} is a leaf whose origin is lost, by a rewrite that kept no track of it.
     if lexer.kind == "string":
         take_string(lexer)
         if lexer.kind == "{":

@@ -69,6 +69,7 @@ def take_labels(lexer: Lexer) -> ConvolutionLabels:
     start = lexer.start
     text = lexer.take("labels", "dimension labels such as b01f_01io->b01f")
     inputs, output = text.split("->")
+    # The lexer has made sure that there is one arrow and one underscore.
     lhs, rhs = inputs.split("_")
     counts = [_spatial_count(labels, roles) for labels, roles in ((lhs, "bf"), (rhs, "io"), (output, "bf"))]
     if None in counts or len(set(counts)) != 1:
@@ -242,6 +243,7 @@ def _window_dimension(fields: dict[str, tuple[int, ...]]) -> WindowDimension:
         pad_high=high,
         lhs_dilate=fields.get("lhs_dilate", (1,))[0],
         rhs_dilate=fields.get("rhs_dilate", (1,))[0],
+        # XLA compares with 1: any other number means no reversal.
         reversal=fields.get("rhs_reversal", (0,))[0] == 1,
     )
 
@@ -261,6 +263,7 @@ def _braced(parts: Iterable[str]) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
+# Lists of the module's first line have blanks inside, those of instructions have none.
 def _spaced(parts: Iterable[str]) -> str:
     """Return parts in braces with a space inside."""
     return "{ " + ", ".join(parts) + " }"
