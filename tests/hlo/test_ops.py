@@ -26,13 +26,14 @@ import numpy as np
 import pytest
 
 import tpusim
+from tpusim.ir.custom_calls import REGISTERED
 from tpusim.ir.module import Module
 from tpusim.ir.verify import problems
-from tpusim.numerics import custom_calls
 from tpusim.numerics.files import flat_values
 from tpusim.numerics.registry import TOKEN
 from tpusim.numerics.relayout import numpy_dtype
 from tpusim.shapes.shape import leaves
+from tpusim.source import Source
 from tpusim.text.parser import parse_module
 
 OPS = Path(__file__).parent / "ops"
@@ -77,7 +78,7 @@ class Case:
     @cached_property
     def module(self) -> Module:
         """The module of the text."""
-        return parse_module(self.text)
+        return parse_module(Source("ops.hlo", self.text))
 
     @property
     def replicas(self) -> int:
@@ -142,9 +143,11 @@ def my_function(instruction: Any, x: Any, y: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _my_function(monkeypatch):
-    """Give each test the custom call of the document, and none to anybody else."""
-    monkeypatch.setattr(custom_calls, "REGISTERED", {"myfunc": custom_calls.CustomCall(my_function)})
+def _my_function():
+    """Give each test the custom call of the document, and nobody else."""
+    tpusim.register_custom_call("myfunc", numerics=my_function)
+    yield
+    del REGISTERED["myfunc"]
 
 
 def assert_same(case: Case, found: Any, text: str, shape: Any) -> None:

@@ -161,8 +161,11 @@ def step(*families: str) -> Callable[[Step], Step]:
 
 
 @st.composite
-def graphs(draw: Any, least: int = 5, most: int = 30) -> Example:
-    """Draw a graph of so many steps (most are one instruction, some bring constants), whose root is all its values."""
+def graphs(draw: Any, least: int = 5, most: int = 30, favourite: str = "") -> Example:
+    """Draw a graph of so many steps (most are one instruction, some bring constants), whose root is all its values.
+
+    The step called ``favourite`` is taken last and on an input, so that there is one.
+    """
     graph = Graph(draw, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
     for _ in range(graph.number(1, 3)):
         graph.parameter(graph.choose([*FLOATS, *INTEGERS, "pred"]), graph.sizes(graph.number(0, 4)))
@@ -170,8 +173,17 @@ def graphs(draw: Any, least: int = 5, most: int = 30) -> Example:
         value = graph.pick()
         steps = STEPS[value.family]
         steps[graph.choose(sorted(steps))](graph, value)
+    if favourite:
+        families = [name for name, steps in STEPS.items() if favourite in steps]
+        _favour(graph, favourite, graph.choose(families))
     root = graph.b.tuple([value.op for value in graph.values])
     return Example(graph.b.build(root), graph.inputs, [value.error for value in graph.values])
+
+
+def _favour(g: Graph, name: str, family: str) -> None:
+    """Take one step on an input of its own, which has dimensions."""
+    dtype = g.choose({"float": tuple(FLOATS), "integer": INTEGERS, "pred": ("pred",)}[family])
+    STEPS[family][name](g, g.parameter(dtype, g.sizes(g.number(1, 3))))
 
 
 # Slopes on [-1, 1].
@@ -184,7 +196,6 @@ SMOOTH = {
     "logistic": 0.25,
     "erf": 1.2,
     "tan": 3.5,
-    "asinh": 1.0,
     "sinh": 1.6,
     "cosh": 1.2,
 }
@@ -582,10 +593,11 @@ def called(g: Graph, x: Value) -> Value:
 
 
 def _folds(x: Value) -> list[tuple[str, float]]:
-    """Return methods to fold values of a type with, and where each begins."""
+    """Return methods to fold values of a type with, and the value that changes nothing: XLA may leave it out."""
     if x.family == "pred":
         return [("logical_and", True), ("logical_or", False)]
-    least, most = (-1, 1) if x.family == "float" else (0, 100)
+    limits = np.iinfo(NUMPY[x.dtype]) if x.family == "integer" else None
+    least, most = (int(limits.min), int(limits.max)) if limits else (-1, 1)
     return [("add", 0), ("max", least), ("min", most)]
 
 

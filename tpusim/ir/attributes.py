@@ -151,6 +151,7 @@ class BackendConfig(msgspec.Struct, frozen=True):
         """
         try:
             value = json.loads(text)
+            # XLA prints a string of JSON or, for newer backends, the object itself.
             value = json.loads(value) if isinstance(value, str) else value
         # Brackets nested deep enough exhaust Python's stack rather than being wrong JSON.
         except (ValueError, RecursionError):

@@ -89,6 +89,7 @@ class CollectiveMethods(HostMethods):
     ) -> Op:
         """Return block i, for member i of a group, of the fold of its operands along ``scatter_dimension``."""
         ops = self._parts(operand)
+        # Stated as for a gather: without groups only the shape says how many parts there are.
         shapes = [_scaled(array_of(op), scatter_dimension, 1, shard_count) for op in ops]
         attributes = _devices(replica_groups, channel_id, use_global_device_ids)
         attributes["dimensions"] = (scatter_dimension,)

@@ -89,6 +89,7 @@ class UnaryMethods(DataMethods):
         """Return the natural logarithm of 1 + x, exact near 0."""
         return self.emit("log-plus-one", [operand])
 
+    # XlaBuilder says Not, a word that Python keeps for itself.
     def logical_not(self, operand: Op) -> Op:
         """Return the negation of truth values, of integers bit by bit."""
         return self.emit("not", [operand])
@@ -148,6 +149,7 @@ class UnaryMethods(DataMethods):
     def reduce_precision(self, operand: Op, exponent_bits: int, mantissa_bits: int) -> Op:
         """Return every number rounded as if its type had only these bits for exponent and mantissa."""
         attributes = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
+        # The element type stays: the operation imitates a format and stores nothing narrower.
         return self.emit("reduce-precision", [operand], attributes)
 
     def copy(self, operand: Op) -> Op:

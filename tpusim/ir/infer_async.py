@@ -114,7 +114,7 @@ def _done(site: Site) -> Shape:
 def _copy_start(site: Site) -> TupleShape:
     """Give target, source and a context."""
     shape = site.operands[0]
-    # Target before source: the opposite of async-start, which has its operands first (XLA, CopyStart).
+    # Target before source: the opposite of async-start, which has its operands first.
     return TupleShape((shape, shape, U32))
 
 

@@ -126,7 +126,7 @@ def _scaled_dot(site: Site) -> ArrayShape:
 def _check_scale(site: Site, shape: ArrayShape, scale: ArrayShape, side: str) -> None:
     """Require a scale per block of the operand, all blocks alike; a bf16 operand may have one of size 1 for none."""
     if (
-        # XLA, ScaledDot: a bf16 operand beside a scaled one needs no scale, but the operand must be there.
+        # A bf16 operand beside a scaled one needs no scale, but the operand must be there.
         scale.dtype == shape.dtype
         and shape.dtype.name == "bf16"
         and set(scale.dimensions) <= {1} != set(shape.dimensions)

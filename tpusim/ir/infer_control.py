@@ -60,6 +60,7 @@ def _check_composite(known: dict[str, str]) -> None:
     """Require a name, and attributes and a version that make sense, of a call that stands for an operation."""
     if not known.get("composite.name"):
         raise broken("call_c3", known)
+    # An empty text is no dictionary; where there are no attributes, the entry is left out.
     if known.get("composite.attributes") == "":
         raise broken("call_c4", known)
     if not known.get("composite.version", "0").isdecimal():

@@ -78,6 +78,7 @@ def _reshape(site: Site) -> ArrayShape:
     shape, result = site.array(), site.stated_array()
     if not types_agree(result.dtype, shape.dtype):
         raise broken("reshape_c1", f"{plain(shape)} and {plain(result)}")
+    # Sizes that are not known have no product to compare.
     if prod(shape.dimensions) != prod(result.dimensions) and UNBOUNDED not in shape.dimensions:
         raise broken(
             "reshape_c2", f"{shape.element_count} in {plain(shape)}, {result.element_count} in {plain(result)}"
@@ -225,6 +226,7 @@ def _set_dimension_size(site: Site) -> ArrayShape:
         raise broken("set_dimension_size_c2", plain(size))
     if shape.dimensions[dimension] > _MOST_INT32:
         raise broken("set_dimension_size_c3", shape.dimensions[dimension])
+    # The size itself is data; what the shape can say is that it is at most this.
     return resized(shape, dimension, shape.dimensions[dimension], True)
 
 

@@ -184,6 +184,7 @@ def _compare(site: Site) -> ArrayShape:
     shape = _binary(site)
     kind = site.array(1).dtype.kind
     stated = site.attributes.get("type")
+    # Only floats have two orders: the total one tells -0 from 0 and places NaN.
     allowed = {_KINDS_OF_COMPARISON.get(kind, "UNSIGNED")} | ({"TOTALORDER"} if kind == "float" else set())
     if stated is not None and stated not in allowed:
         raise broken("compare_c1", f"{stated} of {plain(shape)}")
@@ -213,6 +214,7 @@ def _select(site: Site) -> ArrayShape:
         raise broken("select_c1", f"{plain(on_true)} and {plain(on_false)}")
     if not pred.dtype.is_pred:
         raise broken("select_c2", plain(pred))
+    # One of the few places where HLO broadcasts by itself, as for the bounds of clamp.
     if pred.dimensions and not dimensions_agree(pred, on_true):
         raise broken("select_c3", f"{plain(pred)} for {plain(on_true)}")
     if on_true.dtype is on_false.dtype and not (pred.dynamic or on_true.dynamic or on_false.dynamic):
@@ -278,6 +280,7 @@ def _map(site: Site) -> ArrayShape:
     if not site.operands:
         raise broken("map_c1", "none")
     shapes = site.arrays()
+    # The scalars among the operands would otherwise decide, if they came first.
     shape = max(shapes, key=lambda shape: shape.rank)
     for other in shapes:
         # A scalar may stand for an array of itself.

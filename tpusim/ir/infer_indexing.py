@@ -110,6 +110,7 @@ def _check_gather_offsets(site: Site, index_rank: int) -> None:
     offsets = site.attributes["offset_dims"]
     if not _ascends(offsets):
         raise broken("gather_c3", offsets)
+    # Less one: the dimension of the index vector is not in the result.
     rank = len(offsets) + index_rank - 1
     if not _within(offsets, rank):
         raise broken("gather_c4", f"{offsets} for rank {rank}")
@@ -214,6 +215,7 @@ def _check_scatter_alike(shapes: Sequence[ArrayShape], count: int) -> None:
 def _check_scatter_pair(site: Site, shape: ArrayShape, updates: ArrayShape, index_sizes: list[int]) -> None:
     """Require updates to be as many windows as there are index vectors, none larger than the operand."""
     windows = site.attributes["update_window_dims"]
+    # Less one: the dimension of the index vector is in no update.
     rank = len(windows) + len(index_sizes) - 1
     if updates.rank != rank:
         raise broken("scatter_c5", f"{plain(updates)} for rank {rank}")

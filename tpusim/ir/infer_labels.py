@@ -20,6 +20,7 @@ LABELS: Final = {
     "array_c2": "an array as result",
     "shape_c1": "a stated shape, since the operands do not imply it",
     "shape_c2": "the stated shape to be the one that operands and attributes imply",
+    # Programs without bounds parse and infer, but no machine can place them in memory.
     "shape_c3": "every dimension to have a bound ('?' has none)",
     "shape_c4": "a layout that orders the dimensions of its array",
     "precision_c1": "operands of one floating-point type",
@@ -67,6 +68,7 @@ LABELS: Final = {
     "broadcast_c1": "one of dimensions for each dimension of the operand",
     "broadcast_c2": "a result of the operand's element type",
     "broadcast_c3": "dimensions to be those of the result",
+    # Not also size 1: unlike NumPy, HLO has no degenerate broadcast (XLA, Broadcasting).
     "broadcast_c4": "the operand's size in the dimension of the result that it goes to",
     "reshape_c1": "a result of the operand's element type",
     "reshape_c2": "as many elements in the result as in the operand",
@@ -305,7 +307,9 @@ LABELS: Final = {
     "async_c10": "the wrapped computation to give the shape of the done",
     "async_c11": "the execution thread of the wrapped computation",
     "async_c12": "a wrapped computation of parameters and one operation",
+    # Until then parameters of the wrapped computation would have no values.
     "async_c13": "all operands bound before the done",
+    # Two users would mean two waits for one transfer, of which the second never ends.
     "pair_c1": "a start to be used by its done and by nothing else",
     "pair_c2": "a done to take the start of its operation",
     "copy_done_c1": "a source and a target of one shape",
@@ -320,6 +324,7 @@ LABELS: Final = {
     # Module.
     "module_c1": "an entry that is no fused computation",
     "computation_c1": "a called computation that the module has",
+    # Order rules recursion out, which XLA's memory assignment could not bound.
     "computation_c2": "a called computation to stand before its caller",
     "computation_c3": "a root that the computation has",
     "computation_c4": "the execution thread of the caller",
@@ -335,6 +340,7 @@ LABELS: Final = {
     "alias_c1": "an alias of a parameter that the entry has",
     "alias_c2": "an alias index that leads to an array",
     "alias_c3": "each part of a parameter aliased once",
+    # may-alias is only a wish, which a compiler can decline where shapes differ.
     "alias_c4": "a result that must alias to have the parameter's shape",
     "alias_c5": "output_to_operand_aliasing of an operand that there is",
     "alias_c6": "output_to_operand_aliasing with an index that leads somewhere",

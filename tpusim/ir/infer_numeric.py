@@ -48,6 +48,7 @@ def _triangular_solve(site: Site) -> ArrayShape:
     # left_side: a multiplies x from the left, so its columns are b's rows.
     if not sizes_agree(a.dimensions[-1], b.dimensions[-2 if site.flag("left_side") else -1]):
         raise broken("triangular_solve_c5", f"{plain(a)} and {plain(b)}")
+    # Batches are compared strictly: nothing is broadcast between matrices (XLA, TriangularSolve).
     if a.dimensions[:-2] != b.dimensions[:-2]:
         raise broken("triangular_solve_c6", f"{plain(a)} and {plain(b)}")
     return b

@@ -141,6 +141,7 @@ def _select_and_scatter(site: Site) -> ArrayShape:
         _check_select(select, shape)
     if scatter is not None:
         check_reducer(scatter, [init], [source.dtype])
+    # The source is what a reduce-window of this operand and window gives: its gradient scatters back.
     places = window_result(shape, site.attributes.get("window", Window()), shape.dtype)
     if not alike(source, places):
         raise broken("select_and_scatter_c4", f"{plain(source)} for {plain(places)}")
@@ -174,6 +175,7 @@ def _scan(site: Site) -> Shape:
     # Without an input or an output nothing would say how many steps there are.
     if len(results) < carries or (not inputs and len(results) == carries):
         raise broken("scan_c3", f"{len(results)} results of {carries} carries")
+    # Inputs and outputs together, since all of them must be as long.
     steps = _scan_steps([*shapes[:inputs], *results[: len(results) - carries]], attributes["dimensions"][0])
     if signature is not None:
         _check_scan(signature, (*steps[:inputs], *shapes[inputs:]), (*steps[inputs:], *results[len(steps) - inputs :]))

@@ -93,6 +93,7 @@ class Site:
         """Return the signature of a computation; None if no module is known."""
         if self.module is None:
             return None
+        # A builder's module is in the making: what is called may not be there yet.
         computation = self.module.by_name.get(name)
         if computation is None:
             raise broken("computation_c1", repr(str(name)))

@@ -110,6 +110,7 @@ class Computation:
         """For each instruction, the names that nobody needs after it; the root is needed to the end."""
         last: dict[str, int] = {}
         for position, instruction in enumerate(self.instructions):
+            # With its own name, so that a value without users is dropped at once.
             last.update(dict.fromkeys((instruction.name, *instruction.operands), position))
         last.pop(self.root_name, None)
         dead: list[list[str]] = [[] for _ in self.instructions]

@@ -46,6 +46,7 @@ def _check_sharding(call: Call) -> Iterator[Finding]:
     beyond = len(last[1].split(",")) if last else int("last_tile_dim_replicate" in text)
     if len(found[1].split(",")) - beyond != shape.rank:
         yield at(call, "sharding_c1", f"{text} for {plain(shape)}")
+    # An iota (<=) is a permutation by construction; only a list can repeat a device.
     devices = [] if found[2] else found[3].split(",")
     if len(set(devices)) != len(devices):
         yield at(call, "sharding_c2", text)

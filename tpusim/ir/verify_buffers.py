@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # These can hand a buffer on as it is; any other operation would have to read it as a value.
 _CARRIERS = frozenset({"custom-call", "dynamic-update-slice", "get-tuple-element", "tuple", "while"})
+# Counted as writers whatever they do inside: a call may update what it is handed.
 _WRITERS = frozenset({"call", "conditional", "custom-call", "dynamic-update-slice", "fusion", "while"})
 
 

@@ -28,12 +28,14 @@ _MIXING = frozenset(
 )
 """Opcodes whose operands may be floats of several precisions, as XLA's verifier has it."""
 
+# Rules compare what their computations take up to precision; without mixed precision that is not enough.
 _REDUCING = frozenset({"map", "reduce", "reduce-window"})
 
 
 @checks
 def _check_shapes(view: View) -> Iterator[Finding]:
     """Compare stated with inferred shapes, layouts and the dynamic kind of dimensions left out."""
+    # Looked up once per opcode: the short forms of asynchronous operations are split by name each time.
     rules: dict[str, Rule] = {}
     for computation in view.module.computations:
         yield from _check_computation(view, computation, rules)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tpusim.errors import ProgramError
     from tpusim.ir.module import Computation, Instruction, Module
 
+# By name, as a row says which attributes an opcode has, but not what kind they are of.
 _CALLING_ATTRIBUTES = frozenset(
     "body branch_computations called_computations calls condition false_computation scatter select to_apply"
     " true_computation".split()
@@ -45,6 +46,7 @@ class View:
     def __init__(self, module: Module, mixed_precision: bool = False) -> None:
         self.module = module
         self.mixed_precision = mixed_precision
+        # Tables are made when first asked for: most checks find nothing to look at in most programs.
         self._users: dict[str, dict[str, list[Instruction]]] = {}
 
     def users(self, computation: Computation) -> dict[str, list[Instruction]]:

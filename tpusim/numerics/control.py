@@ -103,6 +103,7 @@ def async_start(site: Site, instruction: Instruction, operands: list[Any]) -> An
             return (tuple(operands), (), TOKEN)
         value = yield Run(name, operands)
     else:
+        # The rule inside sees an ordinary instruction, so that no rule has to know of asynchronous forms.
         value = RULES[short[0]](site, _wrapped(instruction, short[0]), operands)
         if hasattr(value, "send"):
             value = yield from value

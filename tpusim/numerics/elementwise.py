@@ -39,7 +39,7 @@ _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("abs", "iufc", np.absolute),
     ("acos", "fc", np.arccos),
     ("acosh", "fc", np.arccosh),
-    # XLA computes with truth values modulo nothing: a sum is or, a product is and.
+    # XLA's pred does not wrap: true plus true is true.
     ("add", "b", np.logical_or),
     ("add", "iufc", np.add),
     ("and", "biu", np.bitwise_and),

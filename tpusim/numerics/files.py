@@ -136,6 +136,7 @@ def _random(generator: np.random.Generator, shape: ArrayShape) -> Any:
         return generator.integers(0, most, shape.dimensions).astype(wanted)
     if shape.dtype.kind == "pred":
         return generator.integers(0, 2, shape.dimensions).astype(wanted)
+    # Drawn in f32: bf16 and f8 then differ by rounding alone from what a wider program gets.
     real = generator.standard_normal(shape.dimensions, dtype=np.float32)
     imaginary = generator.standard_normal(shape.dimensions, dtype=np.float32) if shape.dtype.kind == "complex" else 0
     return (real + 1j * imaginary).astype(wanted) if shape.dtype.kind == "complex" else np.asarray(real).astype(wanted)

@@ -48,6 +48,7 @@ def element_type(instruction: Instruction) -> np.dtype[Any]:
 
 def array_shape(shape: Shape) -> ArrayShape:
     """Return a shape that is known to be an array's."""
+    # For the type checker: a module is verified before it is computed.
     assert isinstance(shape, ArrayShape)
     return shape
 

@@ -86,6 +86,7 @@ def take_module_attributes(lexer: Lexer, scope: Scope) -> dict[str, Any]:
         name = lexer.take("attribute", "an attribute of the module (name=value)")
         if name in attributes:
             lexer.fail(f"attribute {name!r} is given twice", place)
+        # Refused, as XLA refuses it: a misspelt is_scheduled passed over would change what the program means.
         if name not in MODULE_KINDS:
             lexer.fail(f"a module has no attribute {name!r}{did_you_mean(name, MODULE_KINDS)}", place)
         attributes[name] = MODULE_KINDS[name].read(lexer, scope)

@@ -88,6 +88,7 @@ def take_right_side(lexer: Lexer, scope: ComputationScope, name: str, place: int
         lexer.fail(f"{operation.name!r} needs attributes, so it cannot be nested", opcode_place)
     if shape is None:
         shape = _inferred(lexer, scope, operation, operands, attributes, opcode_place)
+    # After the operands, whose own nested instructions take their names first.
     name = name or scope.module.fresh_name(f"{operation.name}.anon", scope.by_name)
     instruction = Instruction(name, shape, operation.name, operands, attributes, immediate)
     _check(lexer, scope, instruction, opcode_place)

@@ -368,6 +368,7 @@ def _take_origin_tree(lexer: Lexer) -> None:
         if lexer.kind == "{":
             _take_original_array(lexer)
             continue
+        # Counted, not built: whether its leaves are those of the shape is the verifier's question.
         depth += {"(": 1, ")": -1}.get(lexer.kind, 0)
         is_misplaced = lexer.kind not in ("(", ")", ",") or (lexer.kind == "," and depth == 0)
         if is_misplaced or not 0 <= depth <= _DEEPEST_ORIGIN:
