@@ -7,7 +7,7 @@ in and comes out, as JSON in which "nan", "inf", "-inf" and complex numbers ("1+
     // output: [3, 4]       one line per leaf of the result; "token" for a token
     // replicas: 2          how many devices run the module
     // infeed: [1, 2]       one line per value that the infeed holds
-    // error: words         the parser or the verifier refuses the module, and says so
+    // error: words         the parser or the verifier refuses the module, in these words or by the rule of that label
     // deadlock: words      the run cannot end, and says who waits
 
 The results are those that the document states, or follow by arithmetic from its definitions.
@@ -33,7 +33,7 @@ from tpusim.numerics.files import flat_values
 from tpusim.numerics.registry import TOKEN
 from tpusim.numerics.relayout import numpy_dtype
 from tpusim.shapes.shape import leaves
-from tpusim.source import Source
+from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
 OPS = Path(__file__).parent / "ops"
@@ -78,7 +78,7 @@ class Case:
     @cached_property
     def module(self) -> Module:
         """The module of the text."""
-        return parse_module(Source("ops.hlo", self.text))
+        return parse_module(SourceText("ops.hlo", self.text))
 
     @property
     def replicas(self) -> int:
@@ -158,7 +158,7 @@ def assert_same(case: Case, found: Any, text: str, shape: Any) -> None:
     expected = array_of(text, shape)
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     moved = {instruction.opcode for computation in case.module.computations for instruction in computation} <= MOVING
-    if moved or not shape.dtype.is_float and not shape.dtype.is_complex:
+    if moved or not (shape.dtype.is_float or shape.dtype.is_complex):
         np.testing.assert_array_equal(found, expected)
     else:
         wide = np.complex128 if shape.dtype.is_complex else np.float64
@@ -193,9 +193,9 @@ def test_every_operation_takes_its_time(name):
 def test_wrong_program_is_refused(name):
     """By the parser or the verifier, in words that name the matter."""
     try:
-        found = [str(problem) for problem in problems(CASES[name].module)]
+        found = [problem.message for problem in problems(CASES[name].module)]
     except tpusim.ProgramError as error:
-        found = [str(error)]
+        found = [error.message]
     (words,) = CASES[name].said("error")
     assert any(words in text for text in found), found
 

@@ -196,8 +196,6 @@ SMOOTH = {
     "logistic": 0.25,
     "erf": 1.2,
     "tan": 3.5,
-    "sinh": 1.6,
-    "cosh": 1.2,
 }
 # Slopes on [1/2, 3/2].
 SMOOTH_ABOVE_HALF = {"log": 2.0, "log1p": 1.0, "sqrt": 0.8, "rsqrt": 1.5, "cbrt": 0.6}
@@ -440,9 +438,7 @@ def window(g: Graph, x: Value) -> Value:
     dilations = [g.number(1, 2) if size < 3 else 1 for size in sizes]
     name, init = g.choose(_folds(x))
     strides = [g.number(1, 2) for _ in sizes]
-    op = g.b.reduce_window(
-        x.op, g.scalar(x, init), _applied(name), sizes, strides, padding, window_dilations=dilations
-    )
+    op = g.b.reduce_window(x.op, g.scalar(x, init), _applied(name), sizes, strides, padding, window_dilations=dilations)
     return _mean(g, x, op, name, prod(sizes))
 
 

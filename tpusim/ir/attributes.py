@@ -194,13 +194,18 @@ class BackendConfig(msgspec.Struct, frozen=True):
 _BOUNDS = ("kernel_window_bounds", "output_window_bounds", "input_window_bounds", "iteration_bounds")
 
 
+# No more digits than 64 bits have: Python refuses to convert thousands of them.
+_INTEGER = re.compile(r"-?\d{1,19}")
+
+
 def _integer(value: Any) -> int | None:
     """Return a number, or None for anything else: the configuration is the compiler's own business and may change.
 
     The JSON form of protocol buffers writes 64-bit integers as strings.
     """
-    is_number = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdecimal())
-    return int(value) if is_number else None
+    if isinstance(value, str):
+        return int(value) if _INTEGER.fullmatch(value) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _integers(values: Any) -> tuple[int, ...]:

@@ -42,6 +42,8 @@ def _all_gather(site: Site) -> Shape:
         declared = declared.elements[1]
     size = group_size(site, mode)
     if declared is not None:
+        if not parts(declared):
+            raise broken("all_gather_c3", plain(declared))
         count = _ratio(parts(declared)[0], shapes[0], dimension, "all_gather_c4")
         # 1 may mean that neither groups nor module say how many there are; the stated shape then does.
         if size not in (1, count):
@@ -131,6 +133,8 @@ def _reduce_scatter(site: Site) -> Shape:
     _check_reduction(site, shapes)
     size = group_size(site, check_groups(site))
     if site.declared is not None:
+        if not parts(site.declared):
+            raise broken("reduce_scatter_c3", plain(site.declared))
         count = _ratio(shapes[0], parts(site.declared)[0], dimension, "reduce_scatter_c3")
         if size not in (1, count):
             raise broken("reduce_scatter_c4", f"{count} parts for groups of {size}")
@@ -244,7 +248,7 @@ def _check_in_place(site: Site) -> int:
         _check_offsets(target, target_starts)
         return len(parts(source_starts))
     sides = ((source, source_starts), (target, target_starts))
-    if not isinstance(source, TupleShape) or len(parts(source)) != len(parts(target)):
+    if not isinstance(source, TupleShape) or not parts(source) or len(parts(source)) != len(parts(target)):
         raise broken("collective_permute_c6", f"{plain(source)} and {plain(target)}")
     for buffers, starts in sides:
         if not isinstance(starts, TupleShape) or len(parts(starts)) != len(parts(buffers)):

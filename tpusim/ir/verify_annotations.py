@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _TILES = re.compile(r"devices=\[([\d,]+)\](<=)?([\d,]*)")
 _LAST_DIMENSIONS = re.compile(r"last_tile_dims=\{([^}]*)\}")
 # A leaf is one token, with the braces of its shape index inside.
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _ORIGIN_TOKEN = re.compile(r"[(),]|\{[^{}]*(?:\{[^{}]*\})?[^{}]*\}")
 # Blanks inside a sharding are the writer's choice and no disagreement.
 _SPACE = re.compile(r"\s+")
@@ -55,7 +56,8 @@ def _check_sharding(call: Call) -> Iterator[Finding]:
 def _check_origin(call: Call) -> Iterator[Finding]:
     """Check that the tree of original values has the leaves of the shape."""
     text = call.instruction.attributes["origin"]
-    leaves = list(_origin_leaves(text[1:-1]))
+    # What stands in quotes is a name, whatever characters it has.
+    leaves = list(_origin_leaves(_QUOTED.sub('""', text[1:-1])))
     if leaves != list(_leaf_indices(call.instruction.shape)):
         yield at(call, "origin_c1", f"{text[:80]} for {plain(call.instruction.shape)}")
 
@@ -66,10 +68,13 @@ def _origin_leaves(text: str) -> Iterator[tuple[int, ...]]:
     for token in _ORIGIN_TOKEN.findall(text):
         if token == "(":
             index.append(0)
-        elif token == ")":
+        elif token == ")" and index:
             index.pop()
-        elif token == ",":
+        elif token == "," and index:
             index[-1] += 1
+        elif token in (")", ","):
+            # Unbalanced: the tree has no leaf beyond here that could be placed.
+            return
         else:
             yield tuple(index)
 

@@ -125,8 +125,12 @@ def async_update(site: Site, instruction: Instruction, operands: list[Any]) -> A
     start = site.operand(instruction, 0)
     while start.opcode == "async-update":
         start = site.operand(start, 0)
-    value = yield Run(start.attributes["calls"], operands[1:])
-    return (tuple(operands[1:]), value, TOKEN)
+    bound = [*operands[0][0], *operands[1:]]
+    name = start.attributes.get("calls") or start.attributes["to_apply"]
+    if len(bound) < len(site.module[name].parameters):
+        return (tuple(bound), (), TOKEN)
+    value = yield Run(name, bound)
+    return (tuple(bound), value, TOKEN)
 
 
 @computes("async-done")

@@ -211,6 +211,8 @@ def _reduced(array: Array, instruction: Instruction) -> Array:
     exponent_bits, mantissa_bits = (instruction.attributes[name] for name in ("exponent_bits", "mantissa_bits"))
     word, kept = word_type(array.dtype), _MANTISSA_BITS[array.dtype.name]
     width = 8 * word.itemsize - 1
+    # More bits than the type has change nothing, however many more.
+    exponent_bits = min(exponent_bits, width)
     bias, reduced_bias = (1 << (width - kept - 1)) - 1, (1 << (exponent_bits - 1)) - 1
     infinite = ((1 << width) - 1) >> kept << kept
     # With as many exponent bits as the type has, nothing overflows and subnormal numbers stay.

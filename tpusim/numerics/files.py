@@ -8,6 +8,7 @@ their name.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def read_arrays(path: str | Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (ValueError, EOFError, AttributeError) as error:
+    except (ValueError, EOFError, AttributeError, TypeError, BadZipFile) as error:
         raise ProgramError(f"{path}: expected an .npz file of arrays: {error}") from error
 
 
@@ -122,6 +123,10 @@ def _typed(name: str, array: Any, shape: ArrayShape) -> Any:
         return TOKEN
     if array.shape != shape.dimensions:
         raise ProgramError(f"{name}: expected the sizes of {shape}, found {array.shape}")
+    if array.dtype.kind in "OSUV" and array.dtype.isbuiltin == 1:
+        raise ProgramError(f"{name}: expected numbers for {shape}, found an array of {array.dtype}")
+    if array.dtype.kind == "c" and not shape.dtype.is_complex:
+        raise ProgramError(f"{name}: expected real numbers for {shape}, found complex ones")
     return array.astype(numpy_dtype(shape.dtype), copy=False)
 
 
@@ -132,12 +137,15 @@ def _random(generator: np.random.Generator, shape: ArrayShape) -> Any:
     wanted = numpy_dtype(shape.dtype)
     if shape.dtype.is_integer:
         # Small, so that sums and indices stay in range; half the range, so that signed types stay positive.
-        most = min(8, 2 ** (shape.dtype.bits - 1))
+        # One-bit types hold 0 and 1, or 0 and -1, which NumPy makes of 1.
+        most = max(2, min(8, 1 << shape.dtype.bits - 1))
         return generator.integers(0, most, shape.dimensions).astype(wanted)
     if shape.dtype.kind == "pred":
         return generator.integers(0, 2, shape.dimensions).astype(wanted)
     # Drawn in f32: bf16 and f8 then differ by rounding alone from what a wider program gets.
     real = generator.standard_normal(shape.dimensions, dtype=np.float32)
+    # A type of exponents alone has no sign.
+    real = np.abs(real) if shape.dtype.name == "f8e8m0fnu" else real
     imaginary = generator.standard_normal(shape.dimensions, dtype=np.float32) if shape.dtype.kind == "complex" else 0
     return (real + 1j * imaginary).astype(wanted) if shape.dtype.kind == "complex" else np.asarray(real).astype(wanted)
 

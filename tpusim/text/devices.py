@@ -158,6 +158,8 @@ def _factors(mesh: Mesh, parts: tuple[AxisPart, ...]) -> list[AxisPart] | None:
     """Cut every axis where a part begins or ends; None if the cuts do not divide one another."""
     factors: list[AxisPart] = []
     for axis, size in mesh.axes.items():
+        if size < 1:
+            return None
         own = [part for part in parts if part.axis == axis]
         cuts = {1, size, *(part.before for part in own), *(part.before * part.size for part in own)}
         for before, after in pairwise(sorted(cuts)):
