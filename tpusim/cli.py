@@ -233,13 +233,13 @@ def _print_lowered(options: argparse.Namespace) -> None:
 
 def _exec(options: argparse.Namespace) -> None:
     """Compute a program's results."""
-    from tpusim.numerics.files import describe, name_outputs, read_arrays, write_arrays
+    from tpusim.numerics.files import describe, name_outputs, numbered, read_arrays, write_arrays
     from tpusim.pipeline import execute, load, random_arrays
 
     module = load(options.program)
     arrays = read_arrays(options.inputs) if options.inputs else {}
     inputs = arrays if options.random is None else random_arrays(module, options.random)
-    infeed = read_arrays(options.infeed).values() if options.infeed else None
+    infeed = numbered(read_arrays(options.infeed)) if options.infeed else None
     fed_out: list[Any] = []
     result = execute(
         module,

@@ -85,10 +85,11 @@ def _as_declared(value: Any, shape: Shape) -> Any:
 
     Compiled code mixes widths: it pads or selects between bf16 and f32, and the result's type decides.
     """
-    if not isinstance(shape, ArrayShape) or not isinstance(value, np.ndarray):
+    if not isinstance(shape, ArrayShape) or not isinstance(value, np.ndarray | np.generic):
         return value
-    wanted = numpy_dtype(shape.dtype)
-    return value if value.dtype == wanted else value.astype(wanted)
+    # Indexing an array of rank 0 gives NumPy's scalar, which cannot be written to.
+    array, wanted = np.asarray(value), numpy_dtype(shape.dtype)
+    return array if array.dtype == wanted else array.astype(wanted)
 
 
 def _is_activity(value: Any) -> bool:

@@ -53,6 +53,14 @@ def take_inputs(arrays: Mapping[str, Any], shapes: Sequence[Shape]) -> list[Any]
     )
 
 
+def numbered(arrays: Mapping[str, Any]) -> list[Any]:
+    """Return the arrays ``in0, in1, ...`` in the order of their numbers, wherever they stand in their file."""
+    names = [name for i in range(len(arrays)) for name in arrays if name.partition("_")[0] == f"in{i}"]
+    if len(names) != len(arrays):
+        raise ProgramError(f"expected arrays in0, in1, ..., found {', '.join(sorted(arrays))}")
+    return [arrays[name] for name in names]
+
+
 def check_inputs(values: Sequence[Any], shapes: Sequence[Shape]) -> list[Any]:
     """Return parameters' values given one by one (arrays, or nested tuples) in the parameters' types and sizes."""
     flat = list(flat_values(tuple(values)))
