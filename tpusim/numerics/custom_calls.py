@@ -60,15 +60,27 @@ def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> An
     if registered is not None and registered.numerics is not None:
         value = registered.numerics(instruction, *operands)
         return _checked(value, instruction.shape, name)
-    if name not in _BUILT_IN and instruction.called_computations:
+    if name not in _BUILT_IN and _is_wrapper(site, instruction):
         return _offloaded(instruction, operands)
     if name not in _BUILT_IN:
         raise UnsupportedError(
             f"{instruction.name}: nothing says what the custom call {name!r} computes"
-            f"{did_you_mean(name, _BUILT_IN.keys() | REGISTERED.keys())}; register it with"
+            f"{did_you_mean(name, _BUILT_IN)}; register it with"
             f" tpusim.register_custom_call({name!r}, numerics=lambda instruction, *operands: ...)"
         )
     return _BUILT_IN[name](site, instruction, operands)
+
+
+def _is_wrapper(site: Site, instruction: Instruction) -> bool:
+    """Tell whether a custom call only hands a computation on: the computation takes and returns what the call does."""
+    called = instruction.called_computations
+    if len(called) != 1:
+        return False
+    computation = site.module[called[0]]
+    operands = [operand.shape for operand in site.computation.operands_of(instruction)]
+    taken = [parameter.shape for parameter in computation.parameters]
+    plain = [shape_text(shape, layout=False) for shape in (*taken, computation.root.shape)]
+    return plain == [shape_text(shape, layout=False) for shape in (*operands, instruction.shape)]
 
 
 def _offloaded(instruction: Instruction, operands: list[Any]) -> Any:

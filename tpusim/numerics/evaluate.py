@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpusim.errors import SimulationError, UnsupportedError
+from tpusim.errors import ProgramError, SimulationError, UnsupportedError
 from tpusim.ir.ops import OPERATIONS, Category, async_parts
 from tpusim.numerics.dynamic import fit_together
 from tpusim.numerics.registry import RULES
@@ -89,6 +89,8 @@ def _as_declared(value: Any, shape: Shape) -> Any:
         return value
     # Indexing an array of rank 0 gives NumPy's scalar, which cannot be written to.
     array, wanted = np.asarray(value), numpy_dtype(shape.dtype)
+    if array.shape != shape.dimensions and not any(shape.dynamic):
+        raise ProgramError(f"expected a value of {shape}, found one of sizes {list(array.shape)}: see `tpusim check`")
     return array if array.dtype == wanted else array.astype(wanted)
 
 

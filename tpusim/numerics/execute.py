@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 # Importing the modules of rules fills the table.
+from tpusim.errors import ConfigError
 from tpusim.numerics import (
     collectives,
     contraction,
@@ -74,6 +75,8 @@ def execute_module(
     is what every device's infeeds read, in order; what devices feed out is appended to ``outfeed``, device by device.
     """
     partitions = int(module.attributes.get("num_partitions", 1))
+    if replicas < 1:
+        raise ConfigError(f"replicas: expected at least 1, found {replicas}")
     # One replica is what nobody asked otherwise for: then the module's own count holds.
     wanted = replicas if replicas > 1 else int(module.attributes.get("replica_count", 1))
     module = with_devices(module, wanted, partitions)

@@ -63,7 +63,12 @@ def numbered(arrays: Mapping[str, Any]) -> list[Any]:
 
 def check_inputs(values: Sequence[Any], shapes: Sequence[Shape]) -> list[Any]:
     """Return parameters' values given one by one (arrays, or nested tuples) in the parameters' types and sizes."""
+    if not isinstance(values, list | tuple):
+        raise ProgramError(f"expected a list of the parameters' values, found {type(values).__name__}")
     flat = list(flat_values(tuple(values)))
+    wanted = sum(1 for shape in shapes for _ in leaves(shape))
+    if len(flat) > wanted:
+        raise ProgramError(f"expected {wanted} arrays, one per parameter, found {len(flat)}")
     return take_inputs({f"in{i}": np.asarray(value) for i, value in enumerate(flat)}, shapes)
 
 

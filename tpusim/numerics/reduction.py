@@ -77,7 +77,25 @@ def reduce_arrays(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tu
 
     # XLA may use the initial value any number of times; once, on the left, is what the definition shows.
     starts = [np.broadcast_to(init, rest) for init in inits]
+    if not _only_selects(site, name):
+        for number in range(count):
+            starts = combine(starts, [row[number] for row in rows])
+        return starts
     return combine(starts, [row[0] for row in _folded(rows, combine)]) if count else starts
+
+
+# What a computation that finds the largest value and its place is made of.
+_SELECTING = frozenset(
+    "parameter constant compare select and or not xor tuple get-tuple-element maximum minimum bitcast-convert".split()
+)
+
+
+def _only_selects(site: Site, name: str) -> bool:
+    """Tell whether a computation returns some of its arguments, so that neighbours may be combined in any grouping.
+
+    Any other, such as ``x + y * y``, takes what has been reduced so far on its left and one element on its right.
+    """
+    return all(instruction.opcode in _SELECTING for instruction in site.module[name].instructions)
 
 
 @np.errstate(all="ignore")
@@ -149,6 +167,8 @@ def _neutral(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
 
 def _any_windows(site: Site, name: str, arrays: Pieces, inits: Pieces, window: Sequence[WindowDimension]) -> Pieces:
     """Reduce windows by any computation; a mask beside the values says which of them are there."""
+    if not _only_selects(site, name):
+        return _windows_in_order(site, name, arrays, inits, window)
 
     def combine(left: Pieces, right: Pieces) -> Pieces:
         both = lifted_list(site, name, [*left[:-1], *right[:-1]])
@@ -162,6 +182,26 @@ def _any_windows(site: Site, name: str, arrays: Pieces, inits: Pieces, window: S
         pieces = _slide(pieces, [*inits, False], axis, window[axis], combine)
     present = np.ones((), np.bool_)
     return combine([*inits, present], pieces)[:-1]
+
+
+def _windows_in_order(
+    site: Site, name: str, arrays: Pieces, inits: Pieces, window: Sequence[WindowDimension]
+) -> Pieces:
+    """Reduce windows element by element in row-major order, all windows at once."""
+    edges = [(d.pad_low, d.pad_high, d.lhs_dilate - 1) for d in window]
+    pieces = [padded(array, init, edges) for array, init in zip(arrays, inits, strict=True)]
+    present = padded(np.ones(arrays[0].shape, np.bool_), np.zeros((), np.bool_), edges)
+    counts = [_window_count(size, d) for size, d in zip(arrays[0].shape, window, strict=True)]
+    reduced: Pieces = [np.broadcast_to(init, counts) for init in inits]
+    for offset in np.ndindex(*(d.size for d in window)) if min(counts, default=1) else ():
+        spans = [
+            (place * d.rhs_dilate, count, d.stride) for place, count, d in zip(offset, counts, window, strict=True)
+        ]
+        seen = (*(slice(at, at + (count - 1) * stride + 1, stride) for at, count, stride in spans), ...)
+        following = lifted_list(site, name, [*reduced, *(piece[seen] for piece in pieces)])
+        # Padding and holes of dilation leave what has been reduced so far as it is.
+        reduced = [np.where(present[seen], *pair) for pair in zip(following, reduced, strict=True)]
+    return reduced
 
 
 def _sees_everything(size: int, dimension: WindowDimension) -> bool:
