@@ -36,7 +36,7 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 refused with a message, 2 wrong usage."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(_joined(sys.argv[1:] if arguments is None else arguments))
     try:
         options.run(options)
         # Here and not at exit, so that a full disk or a closed pipe meets the clauses below.
@@ -53,6 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return 0
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with ``--at -1,2`` as one, since argparse takes what begins with a dash for an option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] == "--at":
+            joined[-1] = f"--at={argument}"
+        else:
+            joined.append(argument)
+    return joined
 
 
 def _forget_output() -> None:

@@ -234,7 +234,21 @@ def _lowered(
     loaded, path = _loaded(program)
     # A slice without a chip has an empty name there, which must count as none.
     machine = _chip(loaded, path, chip or (topology.chip if topology else None) or None, overrides)
-    return (loaded if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)), machine
+    lowered = loaded if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)
+    if topology is not None:
+        _check_topology(topology, lowered, machine)
+    return lowered, machine
+
+
+def _check_topology(topology: Topology, program: Program, chip: Chip) -> None:
+    """Refuse a slice that the program was not compiled for, or that the chip's links cannot form."""
+    if topology.chip and resolve_chip_name(topology.chip) != chip.name.removesuffix("-megacore"):
+        raise ConfigError(f"topology: expected a slice of {chip.name}, found one of {topology.chip!r}")
+    if len(topology.sizes) > max(1, chip.ici.dimensions):
+        raise ConfigError(f"topology: {chip.name} has links along {chip.ici.dimensions} axes, found {topology.sizes}")
+    devices = topology.chip_count * chip.devices_per_chip
+    if program.device_count > max(topology.chip_count, devices):
+        raise ConfigError(f"topology: the program is for {program.device_count} devices, this slice has {devices}")
 
 
 def _loaded(program: Module | Program | str | Path) -> tuple[Module | Program, str]:

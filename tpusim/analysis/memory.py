@@ -27,10 +27,11 @@ def memory_use(program: Program) -> MemoryUse:
     # XLA's own memory statistics tell temporaries apart in the same way, so that the two can be compared.
     temporaries = [b for b in program.buffers if b.kind == "temporary" and b.space == "hbm"]
     temp_bytes = peak_bytes(temporaries)
+    constants = sum(b.n_bytes for b in program.buffers if b.kind == "constant" and b.space == "hbm")
     return MemoryUse(
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
         temp_bytes=temp_bytes,
-        peak_hbm_bytes=program.argument_bytes + program.output_bytes - program.alias_bytes + temp_bytes,
+        peak_hbm_bytes=program.argument_bytes + program.output_bytes - program.alias_bytes + temp_bytes + constants,
         peak_vmem_bytes=peak_bytes(b for b in program.buffers if b.space == "vmem"),
     )

@@ -212,6 +212,15 @@ def _async_start(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
     return made
 
 
+def _send(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
+    """Return the payload's own buffers, then new ones for the flag and the token."""
+    assert isinstance(instruction.shape, TupleShape)
+    made = list(lifetimes.values[instruction.operands[0]])
+    for element in instruction.shape.elements[1:]:
+        made = [*made, *lifetimes.new(instruction.name, element)]
+    return made
+
+
 def _recv_done(lifetimes: Lifetimes, instruction: Instruction) -> Leaves:
     """Return what was received and its token; the flag between them is gone."""
     received = lifetimes.values[instruction.operands[0]]
@@ -255,6 +264,7 @@ _MAKE: dict[str, Callable[[Lifetimes, Instruction], Leaves | None]] = {
     "all-gather-done": _async_done,
     "all-reduce-done": _same,
     "recv-done": _recv_done,
+    "send": _send,
     "collective-permute-done": _async_done,
     "opt-barrier": _same,
     "tuple": _tuple,

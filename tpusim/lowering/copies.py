@@ -89,6 +89,7 @@ def lower_feed(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
         HostTransfer(
             **scope.label(instruction, instruction.opcode),
             n_bytes=float(physical_bytes(shape)),
+            hbm_bytes=_in_hbm(shape),
             to_host=to_host,
         ),
     )
@@ -102,9 +103,15 @@ def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]
     n_bytes = float(physical_bytes(payload))
     label = scope.label(instruction, "host transfer" if is_host_transfer(instruction) else instruction.opcode)
     if is_host_transfer(instruction):
-        return (HostTransfer(**label, n_bytes=n_bytes, to_host=is_send, is_async=True),)
+        return (HostTransfer(**label, n_bytes=n_bytes, hbm_bytes=_in_hbm(payload), to_host=is_send, is_async=True),)
     channel_id = instruction.attributes.get("channel_id", 0)
-    return (ChannelTransfer(**label, n_bytes=n_bytes, channel_id=channel_id, is_send=is_send),)
+    message = {"n_bytes": n_bytes, "hbm_bytes": _in_hbm(payload), "channel_id": channel_id}
+    return (ChannelTransfer(**label, **message, is_send=is_send),)
+
+
+def _in_hbm(shape: Shape) -> float:
+    """Return the bytes of a message that are read from or written to HBM."""
+    return float(sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) == "hbm"))
 
 
 def is_host_transfer(instruction: Instruction) -> bool:

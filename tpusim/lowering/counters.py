@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import struct
-from math import fmod, isfinite, trunc
+from math import fmod, isfinite
 from typing import TYPE_CHECKING
 
 from tpusim.ir.module import Literal
@@ -28,6 +28,8 @@ MOST_TRIPS = 4096
 
 _DEEPEST = 200
 
+_NARROWEST_BITS = 8
+
 
 class _Unknown(Exception):
     """A scalar depends on something that is not known before the program runs."""
@@ -42,7 +44,7 @@ def play_counter(module: Module, loop: Instruction, start: State) -> int | None:
             if not _Scalars(module, condition, state).value(condition.root_name):
                 return trips
             state = _next_state(module, body, state)
-    except (_Unknown, ArithmeticError, struct.error):
+    except (_Unknown, ArithmeticError, ValueError, TypeError, struct.error):
         return None
     return None
 
@@ -154,9 +156,27 @@ def _in_type(value: Number, type_name: str) -> Number:
     return wrapped - modulus if type_name[0] == "s" and 2 * wrapped >= modulus else wrapped
 
 
+def _distance(by: Number) -> int:
+    """Return by how many bits to shift; beyond any type's width it takes the type to say what comes out."""
+    if not isinstance(by, int) or not 0 <= by < _NARROWEST_BITS:
+        raise _Unknown
+    return by
+
+
 def _quotient(left: Number, right: Number) -> Number:
     """Divide as the operands' type does: integers towards zero."""
-    return trunc(left / right) if isinstance(left, int) and isinstance(right, int) else left / right
+    if not (isinstance(left, int) and isinstance(right, int)):
+        return left / right
+    # Through floats large integers would lose their last digits.
+    whole = abs(left) // abs(right)
+    return whole if (left < 0) == (right < 0) else -whole
+
+
+def _remainder(left: Number, right: Number) -> Number:
+    """Return what a division leaves, with the sign of the dividend."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left - int(_quotient(left, right)) * right
+    return fmod(left, right)
 
 
 _COMPARISONS: dict[str, Callable[[Number, Number], object]] = {
@@ -181,11 +201,11 @@ _OPERATIONS: dict[str, Callable[..., Number]] = {
     "multiply": operator.mul,
     "negate": operator.neg,
     "or": operator.or_,
-    "remainder": fmod,
+    "remainder": _remainder,
     "reshape": lambda value: value,
     "select": lambda choice, yes, no: yes if choice else no,
-    "shift-left": lambda value, by: value << by,
-    "shift-right-arithmetic": lambda value, by: value >> by,
+    "shift-left": lambda value, by: value << _distance(by),
+    "shift-right-arithmetic": lambda value, by: value >> _distance(by),
     "subtract": operator.sub,
 }
 

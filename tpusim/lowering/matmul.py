@@ -168,7 +168,9 @@ def product_work(product: Product, output_elements: int, row_tiles: int, chip: C
     if product.groups == 1:
         return on_array
     steps = product.flops / _register_elements(chip)
-    array_cycles = max(_rows_cycles(m.weight_rows, m.streamed_rows, chip.mxu) for m in on_array.matmuls)
+    rate = chip.mxu.rate_by_type.get(product.operand_type, 1.0)
+    rows = max(_rows_cycles(m.weight_rows, m.streamed_rows, chip.mxu) for m in on_array.matmuls)
+    array_cycles = rows * product.passes / rate
     vector_cycles = steps / (chip.vpu.alu_slots * chip.vpu.slot_efficiency)
     return Work(valu=steps) if vector_cycles < array_cycles / chip.mxu.count else on_array
 

@@ -44,7 +44,14 @@ def accesses(module: Module, computation: Computation, instruction: Instruction)
     """Return what ``instruction``, on its own or as a fusion, reads and writes. Operands that no use reads are left
     out.
     """
-    return [*_reads(module, computation, instruction), *_writes(module, computation, instruction)]
+    # An operand that is named twice is fetched once: no more than all of it moves.
+    merged: dict[tuple[str, ArrayShape], Access] = {}
+    for access in _reads(module, computation, instruction):
+        key = (access.name, access.shape)
+        before = merged[key].n_bytes if key in merged else 0.0
+        total = min(before + access.n_bytes, float(physical_bytes(access.shape)))
+        merged[key] = msgspec.structs.replace(access, n_bytes=total)
+    return [*merged.values(), *_writes(module, computation, instruction)]
 
 
 def _reads(module: Module, computation: Computation, instruction: Instruction) -> Iterator[Access]:

@@ -54,6 +54,10 @@ BOUND_NAMES = {
 }
 """How reports name what bounds a step, by functional unit or memory."""
 
+MOST_PLAYED_TRIPS = 4096
+"""Where something is always under way beside a loop, its trips never repeat exactly: then the last one played stands
+for the rest, so that a loop of ten million trips costs no more than one of a few thousand."""
+
 ROUNDING_PS = 1000
 """A nanosecond: below it who ends last is chance."""
 
@@ -100,7 +104,9 @@ class Device:
         # What overlaps shares the rate that transfers reach, so the efficiency stands here and not in each of them.
         self.memories = {
             "hbm": SharedMemory(self.env, "hbm", chip.hbm.bandwidth_bytes_per_second * chip.hbm.efficiency),
-            "cmem": SharedMemory(self.env, "cmem", chip.cmem.read_bytes_per_second or PS_PER_SECOND),
+            "cmem": SharedMemory(
+                self.env, "cmem", chip.cmem.read_bytes_per_second or chip.hbm.bandwidth_bytes_per_second
+            ),
             "host_in": SharedMemory(self.env, "host_in", chip.host.bandwidth_bytes_per_second),
             "host_out": SharedMemory(self.env, "host_out", chip.host.bandwidth_bytes_per_second),
             "ici": SharedMemory(
@@ -350,11 +356,14 @@ def _host_transfer(core: Core, step: HostTransfer, row: str) -> Activity:
     start_ps = core.now_ps
     yield core.env.timeout(seconds_to_ps(core.device.chip.host.latency_seconds))
     way = "host_out" if step.to_host else "host_in"
-    yield core.device.memories[way].transfer(step.name, step.n_bytes)
+    local = core.device.memories["hbm"].transfer(step.name, step.hbm_bytes)
+    yield core.env.all_of([local, core.device.memories[way].transfer(step.name, step.n_bytes)])
     # A transfer that the core waits for costs its latency too; others share theirs with what runs meanwhile.
     latency_ps = 0 if step.is_async else seconds_to_ps(core.device.chip.host.latency_seconds)
     busy_ps = latency_ps + bytes_to_ps(step.n_bytes, core.device.chip.host.bandwidth_bytes_per_second)
-    core.device.recorder.add(step, row, start_ps, core.now_ps, bound_by="host", units={way: busy_ps})
+    core.device.recorder.add(
+        step, row, start_ps, core.now_ps, bound_by="host", units={way: busy_ps}, hbm_bytes=step.hbm_bytes
+    )
 
 
 def _run_channel(core: Core, step: ChannelTransfer) -> Activity:
@@ -365,12 +374,17 @@ def _run_channel(core: Core, step: ChannelTransfer) -> Activity:
 
 
 def _channel(core: Core, step: ChannelTransfer) -> Activity:
-    """Occupy one link for the message."""
+    """Occupy one link for the message, and HBM at this end of it."""
     start_ps = core.now_ps
-    ici = core.device.chip.ici
-    rate = ici.link_bytes_per_second * ici.efficiency
-    yield core.env.timeout(seconds_to_ps(ici.hop_latency_seconds) + bytes_to_ps(step.n_bytes, rate))
-    core.device.recorder.add(step, "ici", start_ps, core.now_ps, bound_by="ICI")
+    ici, memories = core.device.chip.ici, core.device.memories
+    at_most = ici.link_bytes_per_second * ici.efficiency / PS_PER_SECOND
+    yield core.env.timeout(seconds_to_ps(ici.hop_latency_seconds))
+    local = memories["hbm"].transfer(step.name, step.hbm_bytes)
+    yield core.env.all_of([local, memories["ici"].transfer(step.name, step.n_bytes, at_most)])
+    busy_ps = bytes_to_ps(step.n_bytes, max(1, ici.links) * ici.link_bytes_per_second)
+    core.device.recorder.add(
+        step, "ici", start_ps, core.now_ps, bound_by="ICI", units={"ici": busy_ps}, hbm_bytes=step.hbm_bytes
+    )
 
 
 def _run_loop(core: Core, loop: Loop) -> Activity:
@@ -386,7 +400,8 @@ def _run_loop(core: Core, loop: Loop) -> Activity:
         yield from _one_trip(core, loop)
         done += 1
         left = loop.trips - done
-        if alone and not core.device.in_flight and left:
+        repeats = (alone and not core.device.in_flight) or done >= MOST_PLAYED_TRIPS
+        if repeats and left:
             end_ps = core.now_ps + left * (core.now_ps - begin_ps)
             core.device.recorder.repeat(loop.name, mark, (core.now_ps, end_ps), left)
             yield core.env.timeout(end_ps - core.now_ps)

@@ -197,7 +197,7 @@ def _windows_in_order(
         spans = [
             (place * d.rhs_dilate, count, d.stride) for place, count, d in zip(offset, counts, window, strict=True)
         ]
-        seen = (*(slice(at, at + (count - 1) * stride + 1, stride) for at, count, stride in spans), ...)
+        seen: Any = (*(slice(at, at + (count - 1) * stride + 1, stride) for at, count, stride in spans), ...)
         following = lifted_list(site, name, [*reduced, *(piece[seen] for piece in pieces)])
         # Padding and holes of dilation leave what has been reduced so far as it is.
         reduced = [np.where(present[seen], *pair) for pair in zip(following, reduced, strict=True)]

@@ -90,6 +90,7 @@ class HostTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True
     """Infeed, outfeed, and sends or receives whose other end is the host."""
 
     n_bytes: float = 0.0
+    hbm_bytes: float = 0.0
     to_host: bool = False
     is_async: bool = False
 
@@ -98,6 +99,7 @@ class ChannelTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=T
     """A send to, or a receive from, another device over a channel."""
 
     n_bytes: float = 0.0
+    hbm_bytes: float = 0.0
     channel_id: int = 0
     is_send: bool = False
 
