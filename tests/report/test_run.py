@@ -41,6 +41,21 @@ def test_report_lists_estimates_and_warnings():
     assert "careful" in rendered()
 
 
+def test_narrow_terminals_cut_names_and_no_figures():
+    """80 characters hold every figure of an op whose name is longer than that; no line is longer."""
+    long = Record(
+        name="f" * 90, opcode="fusion", category="loop fusion", row="core", start_ps=0, end_ps=10**9, bound_by="latency"
+    )
+    timeline = Timeline(program="p", chip="v5e", total_ps=10**9, records=(long,))
+    summary = summarise(Program(name="p", chip="v5e", steps=()), CHIP, timeline)
+    console = Console(file=io.StringIO(), width=80)
+    render_run(summary, summary.ops, "op", console)
+    lines = console.file.getvalue().splitlines()
+    row = next(line for line in lines if line.startswith("ffff"))
+    assert max(map(len, lines)) <= 80
+    assert row.split()[1:] == ["1.00", "ms", "100.0%", "1", "latency", "0", "0", "B"]
+
+
 def test_names_are_not_markup():
     """A name with brackets prints as it is."""
     odd = Record(name="op[red]", opcode="fusion", category="[x]", row="core", start_ps=0, end_ps=10**6, bound_by="HBM")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # With head, categories and memory this fills a screen and no more.
 SHOWN_OPS = 20
+# Below this many characters every column would leave the names too little room.
+_WIDE = 110
 # HBM is not here: its share is of the advertised rate, and comes from the roofline.
 _BUSY_UNITS = {
     "matrix": "MXU",
@@ -75,7 +77,7 @@ def groups_json(groups: Sequence[Group], by: str) -> list[dict[str, Any]]:
 def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Console) -> None:
     """Print a run: head line, how busy the machine was, the table of groups, memory, and what to be careful with."""
     _print_head(summary, console)
-    console.print(_group_table(summary, groups[:SHOWN_OPS], by))
+    console.print(_group_table(summary, groups[:SHOWN_OPS], by, console.width))
     if len(groups) > SHOWN_OPS:
         rest = sum(group.time_ps for group in groups[SHOWN_OPS:])
         console.print(f"... and {len(groups) - SHOWN_OPS} more, {_time(rest)} together (--json has them all)")
@@ -152,14 +154,15 @@ def _roof(summary: Summary) -> str:
 def _table(*columns: tuple[str, JustifyMethod]) -> Table:
     """Return an empty table without borders."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title, justify in columns:
-        table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")
+    for number, (title, justify) in enumerate(columns):
+        # Only the names may be cut: Rich takes the room that is missing from what may wrap before all else.
+        table.add_column(title, justify=justify, no_wrap=number > 0, overflow="ellipsis")
     return table
 
 
-def _group_table(summary: Summary, groups: Sequence[Group], by: str) -> Table:
-    """Return the table of the longest groups."""
-    table = _table(
+def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int) -> Table:
+    """Return the table of the longest groups; the last columns only where ``width`` characters leave them room."""
+    columns: list[tuple[str, JustifyMethod]] = [
         (by, "left"),
         ("time", "right"),
         ("share", "right"),
@@ -168,9 +171,12 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str) -> Table:
         ("FLOP", "right"),
         ("HBM", "right"),
         ("compiler", "right"),
-    )
-    if by == "op":
-        table.add_column("category", no_wrap=True)
+        ("category", "left"),
+    ]
+    shown = columns if by == "op" else columns[:-1]
+    if width < _WIDE:
+        shown = columns[:-2]
+    table = _table(*shown)
     total = max(1, summary.total_ps)
     for group in groups:
         cells = [
@@ -183,8 +189,9 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str) -> Table:
             _count(group.flops),
             _size(group.hbm_bytes),
             _us(compiler_us(group.compiler_cycles, summary.clock_hz)),
+            escape(group.category),
         ]
-        table.add_row(*cells, *([escape(group.category)] if by == "op" else []))
+        table.add_row(*cells[: len(shown)])
     return table
 
 
