@@ -38,6 +38,7 @@ def test_a_printed_shape_reads_back_as_itself(shape: Shape) -> None:
         ("token[]", ArrayShape(DTYPES["token"])),
         ("f32[<=5,?]", ArrayShape(F32, (5, -1), (True, True))),
         ("f32[4]{0:T(*,2)}", ArrayShape(F32, (4,), (), Layout((0,), ((COMBINE, 2),)))),
+        ("f32[4]{0:T(-1,2)}", ArrayShape(F32, (4,), (), Layout((0,), ((COMBINE, 2),)))),
         ("()", TupleShape()),
         ("((), (f32[]))", TupleShape((TupleShape(), TupleShape((ArrayShape(F32),))))),
         ("b(f32[2])", BufferShape(ArrayShape(F32, (2,)))),

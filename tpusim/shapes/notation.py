@@ -33,7 +33,7 @@ _BUFFER_OPENS = re.compile(r"b\s*\(")
 _LAYOUT_OPENS = re.compile(r"\{(?=(?:\s+|/\*.*?\*/)*+[\d:])", re.DOTALL)
 _DIM_LEVEL = re.compile(r"[DCSH]\+?~?")
 # The documents print the star as a mathematical operator.
-_STAR = re.compile("[*\N{ASTERISK OPERATOR}]")
+_STAR = re.compile(r"[*\N{ASTERISK OPERATOR}]|-1(?!\d)")
 
 
 # A large program has a few thousand distinct shapes; the bound is for those who parse programs all day.
@@ -221,7 +221,7 @@ def _tile(reader: Reader) -> tuple[int, ...]:
 
 
 def _tile_size(reader: Reader) -> int:
-    """Read a size or ``*``."""
+    """Read a size or ``*``, which programs that build layouts write as -1."""
     return COMBINE if reader.find(_STAR) else reader.number()
 
 
