@@ -56,6 +56,16 @@ def test_narrow_terminals_cut_names_and_no_figures():
     assert row.split()[1:] == ["1.00", "ms", "100.0%", "1", "latency", "0", "0", "B"]
 
 
+def test_a_program_without_kernels_is_bound_by_nothing():
+    """Its line says so, where a blank would look like a fault."""
+    summary = summarise(
+        Program(name="p", chip="v5e", steps=()), CHIP, Timeline(program="p", chip="v5e", total_ps=0, records=())
+    )
+    console = Console(file=io.StringIO(), width=160)
+    render_run(summary, summary.ops, "op", console)
+    assert "bound by  nothing" in console.file.getvalue()
+
+
 def test_names_are_not_markup():
     """A name with brackets prints as it is."""
     odd = Record(name="op[red]", opcode="fusion", category="[x]", row="core", start_ps=0, end_ps=10**6, bound_by="HBM")

@@ -54,6 +54,12 @@ def test_a_packed_element_has_a_bit_offset() -> None:
     assert (facts["index"], facts["byte_offset"], facts["bit_offset"]) == ([3], 17, 4)
 
 
+def test_a_pointer_wastes_nothing() -> None:
+    """4 bytes stand for 96 of data: no share of them is padding."""
+    facts = layout_facts(parse_shape("f32[4,6]{1,0:T(8,128)P(f32[])}"))
+    assert (facts["logical_bytes"], facts["physical_bytes"], facts["wasted_share"]) == (96, 4, 0.0)
+
+
 def test_a_tuple_has_the_facts_of_each_array() -> None:
     """The sums stand beside them."""
     facts = layout_facts(parse_shape("(f32[2], (token[], b(u8[3])))"))

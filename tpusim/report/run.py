@@ -142,7 +142,7 @@ def _bounds(busy: Utilisation) -> str:
     """Return the shares of the core's time by what bound it, the small ones left out."""
     total = max(1, sum(busy.bound_ps.values()))
     shown = [(name, ps / total) for name, ps in busy.bound_ps.items() if ps / total >= 0.01]
-    return ", ".join(f"{name} {share:.0%}" for name, share in shown)
+    return ", ".join(f"{name} {share:.0%}" for name, share in shown) or "nothing"
 
 
 def _roof(summary: Summary) -> str:

@@ -48,7 +48,8 @@ def _bytes_facts(shape: Shape) -> dict[str, Any]:
         "logical_bytes": logical,
         "physical_bytes": physical,
         # An empty array wastes nothing.
-        "wasted_share": 1 - logical / physical if physical else 0.0,
+        # Where only a pointer is stored (``P``), it is smaller than the data, and nothing is wasted.
+        "wasted_share": max(0.0, 1 - logical / physical) if physical else 0.0,
     }
 
 
