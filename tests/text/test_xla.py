@@ -136,7 +136,7 @@ def test_xla_reads_our_print_of_unusual_texts_as_the_original(name: str) -> None
     [
         entry("p = f32[4] parameter(1)"),
         entry("c = s32[] constant(true)"),
-        entry("p = f32[4]{0:T(-1,3)} parameter(0)"),
+        entry("p = f32[4]{0:T(-2,3)} parameter(0)"),
         entry("c = token[] constant(1)"),
         entry(P, "c = f32[4] all-gather(p), dimensions={0}, replica_groups=mesh['a'=2] {'b'}"),
         entry(P, "c = f32[4] all-gather(p), dimensions={0}, replica_groups=mesh['a'=2,'b'=2] {'a':(1)2, 'a':(1)2}"),
