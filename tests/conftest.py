@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
+
+from tpusim.ir.custom_calls import REGISTERED, register_custom_call
 
 # Without this JAX looks for accelerators first, and warns where it finds none.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -12,3 +15,12 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # A deadline measures the neighbours on a busy machine, and a random example fails for someone else first.
 settings.register_profile("tpusim", deadline=None, derandomize=True)
 settings.load_profile("tpusim")
+
+
+@pytest.fixture
+def registered():
+    """Give the function that registers custom calls, and forget what a test registered."""
+    before = dict(REGISTERED)
+    yield register_custom_call
+    REGISTERED.clear()
+    REGISTERED.update(before)

@@ -247,7 +247,7 @@ def _check_topology(topology: Topology, program: Program, chip: Chip) -> None:
     if len(topology.sizes) > max(1, chip.ici.dimensions):
         raise ConfigError(f"topology: {chip.name} has links along {chip.ici.dimensions} axes, found {topology.sizes}")
     devices = topology.chip_count * chip.devices_per_chip
-    if program.device_count > max(topology.chip_count, devices):
+    if program.device_count > devices:
         raise ConfigError(f"topology: the program is for {program.device_count} devices, this slice has {devices}")
 
 

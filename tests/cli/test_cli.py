@@ -16,6 +16,7 @@ from tpusim.cli import main
 TRACES = Path(__file__).parents[2] / "traces"
 LSTM = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
 MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
+POD = str(TRACES / "llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
 
 KEYS = {"program", "chip", "time_us", "ops", "memory", "unsupported", "warnings"}
 OP_KEYS = {"name", "opcode", "category", "count", "time_us", "bound_by", "flops", "hbm_bytes"}
@@ -122,6 +123,9 @@ REFUSED = [
     (["run", MLP, "--chip", "v9"], "unknown chip 'v9'"),
     (["run", MLP, "-o", "hbm.bandwith=1"], "hbm.bandwidth_bytes_per_second"),
     (["run", MLP, "--topology", "2by4"], "v5e:2x4"),
+    (["run", MLP, "--topology", "v5e:2x2x2"], "links along 2 axes"),
+    (["run", MLP, "--chip", "v5e", "--topology", "v5p:2x2"], "expected a slice of v5e"),
+    (["run", POD, "--topology", "v5e:2x2"], "the program is for 8 devices, this slice has 4"),
     (["layout", "f32[2"], "f32[2"),
     (["layout", "f32[2,3]", "--at", "5,5"], "5"),
     (["chips", "v5x"], "did you mean"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_module_text, lower_text
-from tpusim.ir.custom_calls import REGISTERED, register_custom_call
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.scope import RULES
 from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
@@ -296,15 +295,6 @@ ENTRY e {{
 }}
 """
     assert lower_module_text(text).alias_bytes == 4 * MIB
-
-
-@pytest.fixture
-def registered():
-    """Give the function that registers custom calls, and forget what a test registered."""
-    before = dict(REGISTERED)
-    yield register_custom_call
-    REGISTERED.clear()
-    REGISTERED.update(before)
 
 
 def test_registered_cost_is_taken(registered):

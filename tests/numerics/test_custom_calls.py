@@ -8,7 +8,6 @@ import pytest
 from tests.numerics.one_instruction import numbered, program
 from tests.numerics.oracle import run_ours, run_xla
 from tpusim.errors import ProgramError, UnsupportedError
-from tpusim.ir.custom_calls import REGISTERED, register_custom_call
 
 
 def call(target, result, *parameters):
@@ -21,15 +20,6 @@ def matrices(*sizes):
     """Return symmetric positive definite matrices."""
     a = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
     return (a @ np.swapaxes(a, -1, -2) + sizes[-1] * np.eye(sizes[-1])).astype(np.float32)
-
-
-@pytest.fixture
-def registered():
-    """Forget what a test registers."""
-    before = dict(REGISTERED)
-    yield register_custom_call
-    REGISTERED.clear()
-    REGISTERED.update(before)
 
 
 def test_a_registered_function_computes(registered):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.ir.infer_site import RULES, Signature, Site, broken, infers
-from tpusim.ir.infer_types import TOKEN, U32, compatible, is_prefix, is_token, plain
+from tpusim.ir.infer_types import TOKEN, U32, is_prefix, is_token, plain
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS, async_parts
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING
 from tpusim.ir.infer_groups import check_groups, group_mode, group_size
 from tpusim.ir.infer_reduction import check_reducer
 from tpusim.ir.infer_site import Site, broken, infers
-from tpusim.ir.infer_types import (
-    U32,
-    compatible,
-    is_array,
-    make_array,
-    one_or_tuple,
-    parts,
-    plain,
-    resized,
-)
-from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from tpusim.ir.infer_types import U32, is_array, make_array, one_or_tuple, parts, plain, resized
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 from tpusim.ir.infer_site import Signature, Site, broken, infers
-from tpusim.ir.infer_types import PRED, compatible, plain
+from tpusim.ir.infer_types import PRED, plain
 from tpusim.shapes.dtype import DTYPES
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.infer_reduction import check_reducer
 from tpusim.ir.infer_site import Site, broken, infers
-from tpusim.ir.infer_types import (
-    compatible,
-    dynamic_flags,
-    is_scalar,
-    make_array,
-    one_or_tuple,
-    plain,
-    sizes_agree,
-    types_agree,
-)
-from tpusim.shapes.shape import UNBOUNDED, ArrayShape, BufferShape, Shape
+from tpusim.ir.infer_types import dynamic_flags, is_scalar, make_array, one_or_tuple, plain, sizes_agree, types_agree
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, compatible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from tpusim.ir.infer_site import Site, broken, infers
-from tpusim.ir.infer_types import (
-    compatible,
-    dynamic_flags,
-    is_scalar,
-    make_array,
-    plain,
-    retyped,
-    sizes_agree,
-    types_agree,
-)
+from tpusim.ir.infer_types import dynamic_flags, is_scalar, make_array, plain, retyped, sizes_agree, types_agree
 from tpusim.shapes.dtype import DTYPES
-from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible
 
 _COMPLEX = {"f32": "c64", "f64": "c128"}
 _COMPONENTS = {"c64": "f32", "c128": "f64"}

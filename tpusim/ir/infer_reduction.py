@@ -9,7 +9,6 @@ from tpusim.ir.infer_site import Signature, Site, broken, infers
 from tpusim.ir.infer_types import (
     PRED,
     alike,
-    compatible,
     dilated,
     dynamic_flags,
     is_array,
@@ -20,7 +19,7 @@ from tpusim.ir.infer_types import (
     plain,
     positions,
 )
-from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, compatible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

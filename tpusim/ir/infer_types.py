@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from tpusim.shapes.dtype import DTYPES, DType
-from tpusim.shapes.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, TupleShape, leaves, shape_text
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible, leaves, shape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -112,18 +112,6 @@ def types_agree(one: DType, other: DType) -> bool:
     """Whether two element types are equal up to floating-point precision."""
     # Verifiers may be told to let precisions mix, as TPU compilers leave them in fusions.
     return one is other or one == other or (one.is_float and other.is_float)
-
-
-def compatible(one: Shape, other: Shape) -> bool:
-    """Whether two shapes agree in everything but layout and in which dimensions are only bounds."""
-    if one is other:
-        return True
-    if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
-        return one.dimensions == other.dimensions and one.dtype == other.dtype
-    if isinstance(one, TupleShape) and isinstance(other, TupleShape):
-        same = len(one.elements) == len(other.elements)
-        return same and all(map(compatible, one.elements, other.elements))
-    return isinstance(one, BufferShape) and isinstance(other, BufferShape) and compatible(one.element, other.element)
 
 
 def alike(one: Shape, other: Shape) -> bool:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.infer_async import find_async_state
 from tpusim.ir.infer_control import frontend_attributes
-from tpusim.ir.infer_types import compatible, plain
+from tpusim.ir.infer_types import plain
 from tpusim.ir.ops import OWN_ASYNC_OPCODES, async_parts
 from tpusim.ir.verify_view import Call, Finding, View, at, checks
-from tpusim.shapes.shape import TupleShape
+from tpusim.shapes.shape import TupleShape, compatible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

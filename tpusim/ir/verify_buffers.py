@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.infer_async import find_async_state
 from tpusim.ir.infer_control import frontend_attributes
-from tpusim.ir.infer_types import compatible, is_array, plain
+from tpusim.ir.infer_types import is_array, plain
 from tpusim.ir.verify_async import phase_of
 from tpusim.ir.verify_view import Call, Finding, View, at, checks
-from tpusim.shapes.shape import BufferShape, Shape, TupleShape
+from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.infer_control import frontend_attributes
 from tpusim.ir.infer_site import broken
-from tpusim.ir.infer_types import compatible
 from tpusim.ir.verify_view import Call, Finding, View, at, checks
+from tpusim.shapes.shape import compatible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from tpusim.errors import ProgramError
 from tpusim.ir.infer import find_rule
 from tpusim.ir.infer_site import Site
-from tpusim.ir.infer_types import alike, compatible, is_unbounded, plain
+from tpusim.ir.infer_types import alike, is_unbounded, plain
 from tpusim.ir.verify_view import Call, Finding, View, at, checks
 from tpusim.shapes.layout import validate_layout
-from tpusim.shapes.shape import ArrayShape, Shape, leaves
+from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.attributes import ReplicaGroups
 from tpusim.lowering.scope import rule
-from tpusim.lowering.traffic import space_of
+from tpusim.lowering.traffic import bytes_in_hbm, space_of
 from tpusim.program.steps import Collective
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import leaves
@@ -71,12 +71,12 @@ def collective_step(
 def _hbm_bytes(computation: Computation, collective: Instruction, kind: str, group_size: int) -> float:
     """Return what one device reads and writes in HBM: operands in, results out, where they are not in VMEM."""
     scale = {"all-gather": group_size, "reduce-scatter": 1 / group_size}.get(kind, 1)
-    shapes = [leaf for operand in computation.operands_of(collective) for leaf in leaves(operand.shape)]
-    read = sum(physical_bytes(leaf) for leaf in shapes if space_of(leaf) == "hbm")
+    operands = [operand.shape for operand in computation.operands_of(collective)]
+    read = sum(map(bytes_in_hbm, operands))
     # Without dimensions are flags and contexts of a start, which are no payload.
     results = [leaf for leaf in leaves(collective.shape) if space_of(leaf) == "hbm" and leaf.rank]
     # A start returns its operands too; its results are the operands' size times the group's effect.
-    written = scale * sum(physical_bytes(leaf) for leaf in shapes) if results else 0.0
+    written = scale * sum(physical_bytes(leaf) for shape in operands for leaf in leaves(shape)) if results else 0.0
     return read + written
 
 

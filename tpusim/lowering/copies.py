@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tpusim.ir.ops import async_parts
 from tpusim.lowering.scope import rule
-from tpusim.lowering.traffic import space_of
+from tpusim.lowering.traffic import bytes_in_hbm, space_of
 from tpusim.program.steps import ChannelTransfer, Copy, HostTransfer, Wait
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
@@ -89,7 +89,7 @@ def lower_feed(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
         HostTransfer(
             **scope.label(instruction, instruction.opcode),
             n_bytes=float(physical_bytes(shape)),
-            hbm_bytes=_in_hbm(shape),
+            hbm_bytes=float(bytes_in_hbm(shape)),
             to_host=to_host,
         ),
     )
@@ -100,18 +100,12 @@ def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]
     """Lower a send or a receive, to the host or to another device; both run beside the core."""
     is_send = instruction.opcode == "send"
     payload = scope.operand(instruction, 0).shape if is_send else _target(instruction.shape)
-    n_bytes = float(physical_bytes(payload))
+    message: dict[str, Any] = {"n_bytes": float(physical_bytes(payload)), "hbm_bytes": float(bytes_in_hbm(payload))}
     label = scope.label(instruction, "host transfer" if is_host_transfer(instruction) else instruction.opcode)
     if is_host_transfer(instruction):
-        return (HostTransfer(**label, n_bytes=n_bytes, hbm_bytes=_in_hbm(payload), to_host=is_send, is_async=True),)
+        return (HostTransfer(**label, **message, to_host=is_send, is_async=True),)
     channel_id = instruction.attributes.get("channel_id", 0)
-    message = {"n_bytes": n_bytes, "hbm_bytes": _in_hbm(payload), "channel_id": channel_id}
-    return (ChannelTransfer(**label, **message, is_send=is_send),)
-
-
-def _in_hbm(shape: Shape) -> float:
-    """Return the bytes of a message that are read from or written to HBM."""
-    return float(sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) == "hbm"))
+    return (ChannelTransfer(**label, **message, channel_id=channel_id, is_send=is_send),)
 
 
 def is_host_transfer(instruction: Instruction) -> bool:

@@ -40,6 +40,11 @@ def space_of(shape: Shape) -> MemorySpace:
     return MEMORY_SPACES.get(number, "other")
 
 
+def bytes_in_hbm(shape: Shape) -> int:
+    """Return the bytes of a value's arrays that lie in HBM."""
+    return sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) == "hbm")
+
+
 def accesses(module: Module, computation: Computation, instruction: Instruction) -> list[Access]:
     """Return what ``instruction``, on its own or as a fusion, reads and writes. Operands that no use reads are left
     out.

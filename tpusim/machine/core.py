@@ -101,25 +101,22 @@ class Device:
         self.topology = topology
         self.env = simpy.Environment()
         self.recorder = Recorder(progress)
-        # What overlaps shares the rate that transfers reach, so the efficiency stands here and not in each of them.
-        self.memories = {
-            "hbm": SharedMemory(self.env, "hbm", chip.hbm.bandwidth_bytes_per_second * chip.hbm.efficiency),
-            "cmem": SharedMemory(
-                self.env, "cmem", chip.cmem.read_bytes_per_second or chip.hbm.bandwidth_bytes_per_second
-            ),
-            "host_in": SharedMemory(self.env, "host_in", chip.host.bandwidth_bytes_per_second),
-            "host_out": SharedMemory(self.env, "host_out", chip.host.bandwidth_bytes_per_second),
-            "ici": SharedMemory(
-                self.env, "ici", max(1, chip.ici.links) * chip.ici.link_bytes_per_second * chip.ici.efficiency
-            ),
-            "vmem": SharedMemory(self.env, "vmem", chip.dma.vmem_bytes_per_second),
-        }
         # Advertised rates, so that shares of time can be held against the roofline.
         self._peaks = {
             "hbm": chip.hbm.bandwidth_bytes_per_second,
             "cmem": chip.cmem.read_bytes_per_second,
             "host_in": chip.host.bandwidth_bytes_per_second,
             "host_out": chip.host.bandwidth_bytes_per_second,
+            "ici": max(1, chip.ici.links) * chip.ici.link_bytes_per_second,
+        }
+        # What overlaps shares the rate that transfers reach, so the efficiency stands here and not in each of them.
+        self.memories = {
+            "hbm": SharedMemory(self.env, "hbm", self._peaks["hbm"] * chip.hbm.efficiency),
+            "cmem": SharedMemory(self.env, "cmem", self._peaks["cmem"] or self._peaks["hbm"]),
+            "host_in": SharedMemory(self.env, "host_in", self._peaks["host_in"]),
+            "host_out": SharedMemory(self.env, "host_out", self._peaks["host_out"]),
+            "ici": SharedMemory(self.env, "ici", self._peaks["ici"] * chip.ici.efficiency),
+            "vmem": SharedMemory(self.env, "vmem", chip.dma.vmem_bytes_per_second),
         }
         self.in_flight = 0
         self.core = Core(self, CORE)
@@ -328,7 +325,7 @@ def _communicate(core: Core, step: Collective, row: str) -> Activity:
     yield core.device.memories["ici"].transfer(step.name, sending.sent_bytes, at_most)
     if not local.processed:
         yield local
-    links_ps = bytes_to_ps(sending.sent_bytes, max(1, chip.ici.links) * chip.ici.link_bytes_per_second)
+    links_ps = bytes_to_ps(sending.sent_bytes, core.device.peak("ici"))
     # Hops of collectives that run beside each other overlap; only those that the core waits for add up.
     waited_ps = 0 if step.is_async else sending.hops_ps
     core.device.recorder.add(
@@ -354,13 +351,14 @@ def _run_host(core: Core, step: HostTransfer) -> Activity:
 def _host_transfer(core: Core, step: HostTransfer, row: str) -> Activity:
     """Wait for the link's latency and then for the bytes."""
     start_ps = core.now_ps
-    yield core.env.timeout(seconds_to_ps(core.device.chip.host.latency_seconds))
+    latency_ps = seconds_to_ps(core.device.chip.host.latency_seconds)
+    yield core.env.timeout(latency_ps)
     way = "host_out" if step.to_host else "host_in"
     local = core.device.memories["hbm"].transfer(step.name, step.hbm_bytes)
     yield core.env.all_of([local, core.device.memories[way].transfer(step.name, step.n_bytes)])
     # A transfer that the core waits for costs its latency too; others share theirs with what runs meanwhile.
-    latency_ps = 0 if step.is_async else seconds_to_ps(core.device.chip.host.latency_seconds)
-    busy_ps = latency_ps + bytes_to_ps(step.n_bytes, core.device.chip.host.bandwidth_bytes_per_second)
+    waited_ps = 0 if step.is_async else latency_ps
+    busy_ps = waited_ps + bytes_to_ps(step.n_bytes, core.device.peak(way))
     core.device.recorder.add(
         step, row, start_ps, core.now_ps, bound_by="host", units={way: busy_ps}, hbm_bytes=step.hbm_bytes
     )
@@ -381,7 +379,7 @@ def _channel(core: Core, step: ChannelTransfer) -> Activity:
     yield core.env.timeout(seconds_to_ps(ici.hop_latency_seconds))
     local = memories["hbm"].transfer(step.name, step.hbm_bytes)
     yield core.env.all_of([local, memories["ici"].transfer(step.name, step.n_bytes, at_most)])
-    busy_ps = bytes_to_ps(step.n_bytes, max(1, ici.links) * ici.link_bytes_per_second)
+    busy_ps = bytes_to_ps(step.n_bytes, core.device.peak("ici"))
     core.device.recorder.add(
         step, "ici", start_ps, core.now_ps, bound_by="ICI", units={"ici": busy_ps}, hbm_bytes=step.hbm_bytes
     )

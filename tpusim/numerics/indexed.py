@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from tpusim.numerics.registry import computes
+from tpusim.numerics.relayout import put_at, take_at
 from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, compute_type, lifted_list
 from tpusim.shapes.shape import TupleShape
 
@@ -135,7 +136,7 @@ def take_windows(flat: Array, bases: Places, offsets: Places) -> Array:
         return flat.reshape(-1, width)[bases // width]
     result = np.empty((bases.size, width), flat.dtype)
     word = _WORDS[flat.dtype.itemsize]
-    _take(flat.view(word), bases, offsets, result.view(word))
+    take_at(flat.view(word), result.view(word), bases, offsets)
     return result
 
 
@@ -191,7 +192,7 @@ def combine_at(
     if opcode == REPLACE:
         # Bits move as words, so that one compiled kernel serves all types of a width.
         word = _WORDS[target.dtype.itemsize]
-        _replace(target.view(word), bases, offsets, np.ascontiguousarray(update).view(word))
+        put_at(target.view(word), np.ascontiguousarray(update).view(word), bases, offsets)
         return [target]
     is_truth = target.dtype.kind == "b"
     code = (_CODES_OF_TRUTH_VALUES if is_truth else _CODES).get(opcode or "")
@@ -221,22 +222,6 @@ def _combine_in_rounds(
         for target, value in zip(targets, lifted_list(site, name, arguments), strict=True):
             target[where] = value
     return targets
-
-
-@njit(cache=True)
-def _take(flat: Array, bases: Places, offsets: Places, result: Array) -> None:
-    """Fetch ``result[i, j]`` from position ``bases[i] + offsets[j]``."""
-    for i in range(bases.size):
-        for j in range(offsets.size):
-            result[i, j] = flat[bases[i] + offsets[j]]
-
-
-@njit(cache=True)
-def _replace(target: Array, bases: Places, offsets: Places, updates: Array) -> None:
-    """Put ``updates[i, j]`` at position ``bases[i] + offsets[j]``."""
-    for i in range(bases.size):
-        for j in range(offsets.size):
-            target[bases[i] + offsets[j]] = updates[i, j]
 
 
 @njit(cache=True)

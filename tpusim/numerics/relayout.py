@@ -71,7 +71,7 @@ def pack(array: Array, shape: ArrayShape, *, fill: Any = 0) -> Bytes:
         _scatter_bits(data, source, outer, inner, bits)
     else:
         words = np.full(padded_element_count(shape), element, _word(shape))
-        _scatter(words, source, outer, inner)
+        put_at(words, source, outer, inner)
         data = words.view(np.uint8)
     n_prefix = shape.actual_layout.metadata_prefix_bytes
     return np.concatenate([np.zeros(n_prefix, np.uint8), data]) if n_prefix else data
@@ -94,7 +94,7 @@ def unpack(buffer: Bytes, shape: ArrayShape) -> Array:
         _gather_bits(data, values, outer, inner, bits)
     else:
         # A slice of someone's larger buffer may begin at any byte; kernels want aligned words.
-        _gather(np.require(data.view(_word(shape)), requirements=["A"]), values, outer, inner)
+        take_at(np.require(data.view(_word(shape)), requirements=["A"]), values, outer, inner)
     array = values.reshape(_stored_sizes(shape)).view(wanted)
     return np.ascontiguousarray(array[tuple(map(slice, shape.dimensions))]).reshape(shape.dimensions)
 
@@ -161,7 +161,7 @@ def _table(shape: ArrayShape, index: Any, sizes: tuple[int, ...]) -> Table:
 
 
 @njit(cache=True)
-def _scatter(words: Array, source: Array, outer: Table, inner: Table) -> None:
+def put_at(words: Array, source: Array, outer: Table, inner: Table) -> None:
     """Put ``source[i, j]`` at position ``outer[i] + inner[j]``."""
     for i in range(outer.size):
         for j in range(inner.size):
@@ -169,7 +169,7 @@ def _scatter(words: Array, source: Array, outer: Table, inner: Table) -> None:
 
 
 @njit(cache=True)
-def _gather(words: Array, values: Array, outer: Table, inner: Table) -> None:
+def take_at(words: Array, values: Array, outer: Table, inner: Table) -> None:
     """Fetch ``values[i, j]`` from position ``outer[i] + inner[j]``."""
     for i in range(outer.size):
         for j in range(inner.size):

@@ -144,6 +144,19 @@ def _tuple_text(shape: TupleShape, layout: bool) -> str:
     return f"({', '.join(texts)})"
 
 
+def compatible(one: Shape, other: Shape) -> bool:
+    """Whether two shapes agree in everything but layout and in which dimensions are only bounds."""
+    if one is other:
+        return True
+    if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
+        # XLA, ShapeUtil::Compatible: a bounded dynamic dimension fits a static one of that bound.
+        return one.dimensions == other.dimensions and one.dtype == other.dtype
+    if isinstance(one, TupleShape) and isinstance(other, TupleShape):
+        same = len(one.elements) == len(other.elements)
+        return same and all(map(compatible, one.elements, other.elements))
+    return isinstance(one, BufferShape) and isinstance(other, BufferShape) and compatible(one.element, other.element)
+
+
 def normalize_dimension(number: int, rank: int) -> int:
     """Return a dimension number in ``0..rank-1``; a negative one counts from the end, so -1 is the last.
 

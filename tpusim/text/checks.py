@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tpusim.ir.ops import OPERATIONS, async_parts
-from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape, leaves, shape_text
+from tpusim.shapes.shape import ArrayShape, TupleShape, compatible, leaves, shape_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,19 +37,6 @@ def find_check(opcode: str) -> Check | None:
     parts = async_parts(opcode)
     # slice-start is held to what every async-start is; the slice inside is inference's to judge.
     return _CHECKS.get(f"async-{parts[1]}" if parts else opcode)
-
-
-def compatible(one: Shape, other: Shape) -> bool:
-    """Whether two shapes agree in everything but layout and in which dimensions are only bounds."""
-    if one is other:
-        return True
-    if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
-        # XLA, ShapeUtil::Compatible: a bounded dynamic dimension fits a static one of that bound.
-        return one.dtype == other.dtype and one.dimensions == other.dimensions
-    if isinstance(one, TupleShape) and isinstance(other, TupleShape):
-        pairs = zip(one.elements, other.elements, strict=False)
-        return len(one.elements) == len(other.elements) and all(compatible(a, b) for a, b in pairs)
-    return isinstance(one, BufferShape) and isinstance(other, BufferShape) and compatible(one.element, other.element)
 
 
 def _check_tuple(instruction: Instruction, operands: Operands, around: Surroundings) -> str | None:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Computation, Module
-from tpusim.shapes.shape import Shape, TupleShape, shape_text
+from tpusim.shapes.shape import Shape, TupleShape, compatible, shape_text
 from tpusim.text.attributes import take_module_attributes
-from tpusim.text.checks import compatible
 from tpusim.text.instructions import NestingScope, shape_follows, take_body, take_instruction, take_right_side
 from tpusim.text.lexer import Lexer
 from tpusim.text.lines import LineReader
