@@ -15,7 +15,8 @@ from tpusim.lowering.aliasing import shared_operands
 from tpusim.lowering.passing import MAKE, PASSING
 from tpusim.lowering.traffic import space_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import TupleShape, leaves
+from tpusim.shapes.nodes import node_number, nodes
+from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,13 +25,18 @@ if TYPE_CHECKING:
     from tpusim.program.work import MemorySpace
     from tpusim.shapes.shape import Shape
 
-    Leaf = tuple[int, ...]
-    Leaves = list[Leaf]
+    Node = tuple[int, ...]
+    """The values that hold one part of a shape: none for a flag, several where operands lie side by side."""
+    Nodes = list[Node]
+    """The same for all parts of a shape: each tuple, of which a table of addresses is kept, before its elements."""
+
+# As in the output sizes of programs compiled ahead of time.
+TABLE_ENTRY_BYTES = 4
 
 
 @dataclass(slots=True)
 class Value:
-    """One array that an instruction makes: ``last`` moves on as users are found."""
+    """One array that an instruction makes, or a tuple's table: ``last`` moves on as users are found."""
 
     instruction: Instruction
     shape: Shape
@@ -44,18 +50,19 @@ class Value:
 class Liveness:
     """The values of a module with their live ranges; ``schedule`` has the name of the instruction at each position."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, granule_bytes: int) -> None:
         self.module = module
+        self.granule_bytes = granule_bytes
         self.schedule: list[str] = []
         self.values: list[Value] = []
         # Memory that an instruction needs while it runs, per instruction: no operand or result shows it.
         self.scratch: list[Value] = []
         self._joined: list[int] = []
-        self._arguments: dict[str, Leaves] = {}
+        self._arguments: dict[str, Nodes] = {}
         result = self.run(module.entry, None)
         # One past the end: what is returned outlives the last instruction.
         self.keep(result, self.now)
-        for number in (number for leaf in result for number in leaf):
+        for number in (number for part in result for number in part):
             self.values[number].is_result = True
         self._join_aliases(result)
 
@@ -64,18 +71,18 @@ class Liveness:
         """The position of the instruction under way."""
         return len(self.schedule)
 
-    def _join_aliases(self, result: Leaves) -> None:
+    def _join_aliases(self, result: Nodes) -> None:
         """Let results lie where the module says that they are written over parameters."""
         parameters = {i.immediate: i for i in self.module.entry.parameters}
         for alias in self.module.attributes.get("input_output_alias", ()):
-            target = leaf_number(self.module.entry.root.shape, alias.output_index)
+            target = node_number(self.module.entry.root.shape, alias.output_index)
             parameter = parameters.get(alias.parameter)
-            source = leaf_number(parameter.shape, alias.parameter_index) if parameter else None
+            source = node_number(parameter.shape, alias.parameter_index) if parameter else None
             # An index that leads nowhere is for the verifier to report.
             if parameter and source is not None and target is not None:
                 self.join(self._arguments[parameter.name][source], result[target])
 
-    def run(self, computation: Computation, arguments: Sequence[Leaves] | None) -> Leaves:
+    def run(self, computation: Computation, arguments: Sequence[Nodes] | None) -> Nodes:
         """Walk a computation that gets ``arguments`` and return where its result lies."""
         frame = Frame(self, computation, arguments)
         for instruction in computation.instructions:
@@ -86,23 +93,27 @@ class Liveness:
         self.keep(result, self.now - 1)
         return result
 
-    def new(self, instruction: Instruction, shape: Shape) -> Leaves:
-        """Return a fresh value for every array of ``shape``, alive from the instruction under way."""
-        made: Leaves = []
-        for leaf in leaves(shape):
-            made.append((len(self.values),))
-            self._joined.append(len(self.values))
-            size = physical_bytes(leaf)
-            self.values.append(Value(instruction, leaf, size, space_of(leaf), self.now, self.now))
-        return made
+    def new(self, instruction: Instruction, shape: Shape) -> Nodes:
+        """Return a fresh value for every part of ``shape``, alive from the instruction under way."""
+        return [self.value(instruction, part) for part in nodes(shape)]
 
-    def keep(self, found: Iterable[Leaf], position: int) -> None:
+    def value(self, instruction: Instruction, shape: Shape) -> Node:
+        """Return one fresh value."""
+        self._joined.append(len(self.values))
+        if isinstance(shape, TupleShape):
+            size = -(-TABLE_ENTRY_BYTES * len(shape.elements) // self.granule_bytes) * self.granule_bytes
+        else:
+            size = physical_bytes(shape)
+        self.values.append(Value(instruction, shape, size, space_of(shape), self.now, self.now))
+        return (len(self.values) - 1,)
+
+    def keep(self, found: Iterable[Node], position: int) -> None:
         """Keep values alive until a position."""
-        for leaf in found:
-            for number in leaf:
+        for part in found:
+            for number in part:
                 self.values[number].last = max(self.values[number].last, position)
 
-    def join(self, one: Leaf, other: Leaf) -> None:
+    def join(self, one: Node, other: Node) -> None:
         """Let two values lie in one place."""
         # What lies in several places, or in none, has no one place to share.
         if len(one) == len(other) == 1:
@@ -127,12 +138,12 @@ class Liveness:
 class Frame:
     """One computation under way: where the value of each instruction lies."""
 
-    def __init__(self, liveness: Liveness, computation: Computation, arguments: Sequence[Leaves] | None) -> None:
+    def __init__(self, liveness: Liveness, computation: Computation, arguments: Sequence[Nodes] | None) -> None:
         self.liveness = liveness
         self.module = liveness.module
         self.computation = computation
         self.arguments = arguments
-        self.values: dict[str, Leaves] = {}
+        self.values: dict[str, Nodes] = {}
 
     def visit(self, instruction: Instruction) -> None:
         """Note what an instruction uses, what it makes, and what it needs while it runs."""
@@ -150,22 +161,19 @@ class Frame:
             self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, "vmem", now, now))
         self.liveness.schedule.append(instruction.name)
 
-    def made(self, instruction: Instruction) -> Leaves:
+    def made(self, instruction: Instruction) -> Nodes:
         """Return new values, in the place of an operand where they are written over it."""
         made = self.liveness.new(instruction, instruction.shape)
+        results = [part for part, shape in zip(made, nodes(instruction.shape), strict=True) if _is_array(shape)]
         for index, (operand, leaf) in shared_operands(self.module, self.computation, instruction).items():
+            shape = self.computation[instruction.operands[operand]].shape
             source = self.values[instruction.operands[operand]]
-            if leaf < len(source) and index < len(made):
-                self.liveness.join(source[leaf], made[index])
+            arrays = [part for part, piece in zip(source, nodes(shape), strict=False) if _is_array(piece)]
+            if leaf < len(arrays) and index < len(results):
+                self.liveness.join(arrays[leaf], results[index])
         return made
 
 
-def leaf_number(shape: Shape, index: Sequence[int]) -> int | None:
-    """Return which array of a shape the way ``index`` through nested tuples leads to, None if to no array."""
-    before = 0
-    for step in index:
-        if not isinstance(shape, TupleShape) or step >= len(shape.elements):
-            return None
-        before += sum(len(tuple(leaves(element))) for element in shape.elements[:step])
-        shape = shape.elements[step]
-    return None if isinstance(shape, TupleShape) else before
+def _is_array(shape: Shape) -> bool:
+    """Tell whether a part of a shape is no tuple."""
+    return not isinstance(shape, TupleShape)
