@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.ir.frames import SourceFrames
-from tpusim.lowering.heap import Block, Interval, aligned, meet, place
+from tpusim.lowering.heap import Block, Interval, meet, place
 from tpusim.lowering.liveness import Liveness, Value
 from tpusim.program.buffers import Buffer, BufferKind, peak_bytes
 from tpusim.shapes.address import logical_bytes
-from tpusim.shapes.shape import ArrayShape, TupleShape
+from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -80,20 +80,28 @@ def plan_buffers(module: Module, granule_bytes: int) -> BufferPlan:
         )
         buffers.append(tables_buffer)
         heap_bytes += size
-    return BufferPlan(tuple(liveness.schedule), tuple(buffers), _temp_bytes(heap_bytes, places, tables))
+    temp_bytes = _temp_bytes(heap_bytes, places, liveness) - sum(table.n_bytes for table in tables)
+    return BufferPlan(tuple(liveness.schedule), tuple(buffers), temp_bytes)
 
 
-def _temp_bytes(heap_bytes: int, places: Iterable[_Shared], tables: Iterable[_Shared]) -> int:
+def _temp_bytes(heap_bytes: int, places: Iterable[_Shared], liveness: Liveness) -> int:
     """Return the HBM temporaries as XLA's memory statistics count them: the heap, and once more what is unused of it.
 
-    In use are the tables and, where most are alive, the first values of all places; what is later written over them
-    does not count (``fragmentation`` in the statistics of a program that does not fit).
+    In use is, where it is most, one value per place: of those that a loop carries the one that its body makes. Tables of
+    tuples are in use throughout. (Found by comparing the compiler's heaps and live ranges with its statistics.)
     """
-    firsts = [p.values[0] for p in places if p.kind == "temporary" and p.space == "hbm" and not p.within]
+    until = {id(value): last for value, last in zip(liveness.values, liveness.counted_until(), strict=True)}
+    counted = [_counted(p) for p in places if p.kind == "temporary" and p.space == "hbm" and not p.within]
     used = peak_bytes(
-        Buffer(name="", n_bytes=v.n_bytes, space="hbm", kind="temporary", first=v.first, last=v.last) for v in firsts
+        Buffer(name="", n_bytes=v.n_bytes, space="hbm", kind="temporary", first=v.first, last=until[id(v)])
+        for v in counted
     )
-    return 2 * heap_bytes - used - sum(table.n_bytes for table in tables)
+    return 2 * heap_bytes - used
+
+
+def _counted(place: _Shared) -> Value:
+    """Return the value of a place that XLA's statistics count: computations that are called go before their callers."""
+    return min(place.values, key=lambda value: (value.is_phi, -value.depth))
 
 
 def _shared(values: Sequence[Value], kind: BufferKind | None = None) -> _Shared:

@@ -1,6 +1,6 @@
-"""Where buffers lie: a best-fit heap, filled and emptied in the order of the schedule.
+"""Where buffers lie: a first-fit heap, filled and emptied in the order of the schedule.
 
-Each block goes, when it is first needed, into the smallest hole that it fits in, without looking ahead. That is what the
+Each block goes, when it is first needed, into the lowest hole that it fits in, without looking ahead. That is what the
 TPU compiler's own buffer assignments show of HBM (``--xla_dump_to``): its heaps are met to the byte.
 """
 
@@ -38,7 +38,7 @@ def place(blocks: Sequence[Block], alignment_bytes: int) -> tuple[list[int], int
     for number in sorted(range(len(blocks)), key=lambda i: blocks[i].first):
         block = blocks[number]
         taken = [held for held in taken if held[2] >= block.first]
-        offset = _best_hole(taken, block.n_bytes, size)
+        offset = _first_hole(taken, block.n_bytes)
         # Whole units of the alignment, so that every hole begins at one.
         end = offset + aligned(block.n_bytes, alignment_bytes)
         insort(taken, (offset, end, block.last))
@@ -46,16 +46,14 @@ def place(blocks: Sequence[Block], alignment_bytes: int) -> tuple[list[int], int
     return offsets, size
 
 
-def _best_hole(taken: Iterable[tuple[int, int, int]], n_bytes: int, size: int) -> int:
-    """Return where the smallest hole of a heap begins that ``n_bytes`` fit in, or where its free end does."""
-    best, best_bytes, free_from = None, 0, 0
-    for begin, end, _ in (*taken, (size, size, 0)):
-        hole = begin - free_from
-        if hole >= n_bytes and (best is None or hole < best_bytes):
-            best, best_bytes = free_from, hole
-        last_free = free_from
+def _first_hole(taken: Iterable[tuple[int, int, int]], n_bytes: int) -> int:
+    """Return where the first hole begins that ``n_bytes`` fit in, or where the free end does."""
+    free_from = 0
+    for begin, end, _ in taken:
+        if begin - free_from >= n_bytes:
+            break
         free_from = end
-    return last_free if best is None else best
+    return free_from
 
 
 def meet(some: Iterable[Interval], others: Sequence[Interval]) -> bool:

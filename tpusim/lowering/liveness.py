@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import async_parts
-from tpusim.lowering.aliasing import shared_operands
+from tpusim.lowering.aliasing import in_place_operands, stated_operands
 from tpusim.lowering.passing import MAKE, PASSING
 from tpusim.lowering.traffic import space_of
 from tpusim.shapes.address import physical_bytes
@@ -44,7 +44,12 @@ class Value:
     space: MemorySpace
     first: int
     last: int
+    depth: int
     is_result: bool = False
+    # A loop's or conditional's value stands for several that instructions make.
+    is_phi: bool = False
+    # The value whose memory it takes over, where no rule but the compiler's choice lets them share.
+    continues: int | None = None
 
 
 class Liveness:
@@ -58,6 +63,7 @@ class Liveness:
         # Memory that an instruction needs while it runs, per instruction: no operand or result shows it.
         self.scratch: list[Value] = []
         self._joined: list[int] = []
+        self._depth = 0
         self._arguments: dict[str, Nodes] = {}
         result = self.run(module.entry, None)
         # One past the end: what is returned outlives the last instruction.
@@ -85,8 +91,10 @@ class Liveness:
     def run(self, computation: Computation, arguments: Sequence[Nodes] | None) -> Nodes:
         """Walk a computation that gets ``arguments`` and return where its result lies."""
         frame = Frame(self, computation, arguments)
+        self._depth += 1
         for instruction in computation.instructions:
             frame.visit(instruction)
+        self._depth -= 1
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
         result = frame.values[computation.root_name]
@@ -104,8 +112,15 @@ class Liveness:
             size = -(-TABLE_ENTRY_BYTES * len(shape.elements) // self.granule_bytes) * self.granule_bytes
         else:
             size = physical_bytes(shape)
-        self.values.append(Value(instruction, shape, size, space_of(shape), self.now, self.now))
+        self.values.append(Value(instruction, shape, size, space_of(shape), self.now, self.now, self._depth))
         return (len(self.values) - 1,)
+
+    def phi(self, instruction: Instruction, shape: Shape) -> Nodes:
+        """Return fresh values that stand for others, for every part of ``shape``."""
+        made = self.new(instruction, shape)
+        for number in (number for part in made for number in part):
+            self.values[number].is_phi = True
+        return made
 
     def keep(self, found: Iterable[Node], position: int) -> None:
         """Keep values alive until a position."""
@@ -119,6 +134,11 @@ class Liveness:
         if len(one) == len(other) == 1:
             self._joined[self.buffer(*other)] = self.buffer(*one)
 
+    def go_on(self, one: Node, other: Node) -> None:
+        """Note that a value takes over the memory of another that the program has no more use for."""
+        if len(one) == len(other) == 1:
+            self.values[other[0]].continues = one[0]
+
     def buffer(self, number: int) -> int:
         """Return the number that stands for all values that lie where this one does."""
         while self._joined[number] != number:
@@ -126,6 +146,16 @@ class Liveness:
             self._joined[number] = self._joined[self._joined[number]]
             number = self._joined[number]
         return number
+
+    def counted_until(self) -> list[int]:
+        """Return until when each value is counted: until the last that takes over its memory ends."""
+        last = [value.last for value in self.values]
+        # Backwards, since whoever takes over comes later.
+        for number in reversed(range(len(self.values))):
+            before = self.values[number].continues
+            if before is not None:
+                last[before] = max(last[before], last[number])
+        return last
 
     def buffers(self) -> list[list[Value]]:
         """Return the values of every buffer, in the order of the schedule."""
@@ -158,22 +188,25 @@ class Frame:
         scoped = instruction.backend_config.scoped_vmem_bytes
         if scoped:
             now = self.liveness.now
-            self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, "vmem", now, now))
+            self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, "vmem", now, now, 0))
         self.liveness.schedule.append(instruction.name)
 
     def made(self, instruction: Instruction) -> Nodes:
         """Return new values, in the place of an operand where they are written over it."""
         made = self.liveness.new(instruction, instruction.shape)
-        results = [part for part, shape in zip(made, nodes(instruction.shape), strict=True) if _is_array(shape)]
-        for index, (operand, leaf) in shared_operands(self.module, self.computation, instruction).items():
-            shape = self.computation[instruction.operands[operand]].shape
-            source = self.values[instruction.operands[operand]]
-            arrays = [part for part, piece in zip(source, nodes(shape), strict=False) if _is_array(piece)]
-            if leaf < len(arrays) and index < len(results):
-                self.liveness.join(arrays[leaf], results[index])
+        results = _arrays(made, instruction.shape)
+        updated = in_place_operands(self.module, instruction)
+        stated = stated_operands(self.computation, instruction)
+        for index, (operand, leaf) in (stated | {index: (operand, 0) for index, operand in updated.items()}).items():
+            name = instruction.operands[operand]
+            sources = _arrays(self.values[name], self.computation[name].shape)
+            if leaf < len(sources) and index < len(results):
+                self.liveness.join(sources[leaf], results[index])
+                if index not in updated:
+                    self.liveness.go_on(sources[leaf], results[index])
         return made
 
 
-def _is_array(shape: Shape) -> bool:
-    """Tell whether a part of a shape is no tuple."""
-    return not isinstance(shape, TupleShape)
+def _arrays(found: Nodes, shape: Shape) -> Nodes:
+    """Return those parts of a shape's values that are no tuples."""
+    return [part for part, piece in zip(found, nodes(shape), strict=False) if not isinstance(piece, TupleShape)]

@@ -123,7 +123,7 @@ def _conditional(frame: Frame, instruction: Instruction) -> Nodes:
     arguments = [frame.values[name] for name in instruction.operands[1:]]
     branches = (frame.module[name] for name in branch_names(instruction))
     results = [frame.liveness.run(branch, [given]) for branch, given in zip(branches, arguments, strict=False)]
-    made = frame.liveness.new(instruction, instruction.shape)
+    made = frame.liveness.phi(instruction, instruction.shape)
     for result in results:
         for one, other in zip(made, result, strict=False):
             frame.liveness.join(one, other)
@@ -155,7 +155,7 @@ def _while(frame: Frame, instruction: Instruction) -> Nodes:
 def _state(frame: Frame, instruction: Instruction, before: Nodes) -> Nodes:
     """Return the values that a loop's computations get, in the places of those ``before`` it."""
     liveness = frame.liveness
-    fresh = liveness.new(instruction, instruction.shape)
+    fresh = liveness.phi(instruction, instruction.shape)
     # The first trip begins here: from now on the state is the loop's own.
     liveness.keep(before, liveness.now)
     for one, other in zip(before, fresh, strict=False):
@@ -168,6 +168,7 @@ def _behind_loop(frame: Frame, instruction: Instruction, shape: Shape, inside: N
     if inside == after:
         return inside
     made = frame.liveness.value(instruction, shape)
+    frame.liveness.values[made[0]].is_phi = True
     frame.liveness.join(inside, after)
     frame.liveness.join(inside, made)
     return made
