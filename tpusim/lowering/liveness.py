@@ -98,7 +98,8 @@ class Liveness:
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
         result = frame.values[computation.root_name]
-        self.keep(result, self.now - 1)
+        # One past its end: whoever called it takes the result over there.
+        self.keep(result, self.now)
         return result
 
     def new(self, instruction: Instruction, shape: Shape) -> Nodes:

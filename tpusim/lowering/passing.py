@@ -148,6 +148,9 @@ def _while(frame: Frame, instruction: Instruction) -> Nodes:
     state = _state(frame, instruction, before)
     frame.liveness.run(frame.module[instruction.attributes["condition"]], [state])
     after = frame.liveness.run(frame.module[instruction.attributes["body"]], [state])
+    for one, inside, other in zip(before, state, after, strict=False):
+        if inside == other:
+            frame.liveness.go_on(one, inside)
     shapes = nodes(instruction.shape)
     return [_behind_loop(frame, instruction, *part) for part in zip(shapes, state, after, strict=False)]
 
