@@ -17,7 +17,11 @@ _IN_HEAP = ("temporary", "scratch")
 
 
 class MemoryUse(msgspec.Struct, frozen=True, gc=False):
-    """Physical bytes, tile padding included. ``temp_bytes`` is the heap of HBM temporaries alone."""
+    """Physical bytes, tile padding included.
+
+    ``temp_bytes`` are HBM temporaries as XLA's ``memory_analysis`` counts them: their heap, and once more what of it is
+    unused where it is fullest. The peak has the heap itself.
+    """
 
     argument_bytes: int
     output_bytes: int
@@ -83,12 +87,12 @@ def memory_use(program: Program) -> MemoryUse:
     """Return the memory figures of a program; arguments and outputs hold their memory throughout."""
     temporaries = [b for b in program.buffers if b.kind in _IN_HEAP and b.space == "hbm"]
     # A program written by hand may leave places out: then nothing is known of holes.
-    temp_bytes = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
+    heap = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
     return MemoryUse(
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
-        temp_bytes=program.temp_bytes or temp_bytes,
-        peak_hbm_bytes=_held_bytes(program) + temp_bytes,
+        temp_bytes=program.temp_bytes if program.schedule else heap,
+        peak_hbm_bytes=_held_bytes(program) + heap,
         peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == "vmem")),
     )
 
