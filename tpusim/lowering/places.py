@@ -6,7 +6,7 @@ from bisect import bisect_right, insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tpusim.lowering.heap import Block, Interval, place_blocks
+from tpusim.lowering.heap import Block, Interval, aligned, place_in_order, place_largest_first
 from tpusim.program.buffers import peak_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -127,17 +127,19 @@ def meets(interval: Interval, taken: Sequence[Interval]) -> bool:
 
 def fill_heaps(places: Sequence[Place]) -> int:
     """Give every loose place its offset in the heap of its memory space, and return the size of that of HBM."""
-    hbm_bytes = 0
     loose = [place for place in places if place.is_loose]
     for space in sorted({place.space for place in loose}):
         members = [place for place in loose if place.space == space]
         # A place is kept between the values that it holds: who comes next finds it where the one before left it.
         blocks = [Block(place.n_bytes, place.intervals[0][0], place.intervals[-1][1]) for place in members]
-        offsets, size = place_blocks(blocks, HBM_ALIGNMENT_BYTES if space == "hbm" else _ALIGNMENT_BYTES)
+        if space == "hbm":
+            offsets = place_in_order(blocks, HBM_ALIGNMENT_BYTES)
+        else:
+            offsets = place_largest_first(blocks, _ALIGNMENT_BYTES)
         for place, offset in zip(members, offsets, strict=True):
             place.offset_bytes = offset
-        hbm_bytes = size if space == "hbm" else hbm_bytes
-    return hbm_bytes
+    ends = (place.n_bytes + (place.offset_bytes or 0) for place in loose if place.space == "hbm")
+    return aligned(max(ends, default=0), HBM_ALIGNMENT_BYTES)
 
 
 def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
