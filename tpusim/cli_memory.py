@@ -45,3 +45,23 @@ def _memory(options: argparse.Namespace) -> None:
     from tpusim.report.console import make_console
 
     render_memory(report, make_console())
+
+
+def validate_memory(options: argparse.Namespace) -> None:
+    """Compare HBM temporaries with the compiler's: ``tpusim validate --memory``."""
+    from tpusim.report.memory_accuracy import memory_accuracy_json, render_memory_accuracy
+    from tpusim.report.progress import CountLine
+    from tpusim.validation_memory import compare_memory, memory_cases
+
+    cases = memory_cases(options.index)
+    line = CountLine("comparing", len(cases))
+    try:
+        outcomes = compare_memory(cases, options.chip, line)
+    finally:
+        line.close()
+    if options.json:
+        sys.stdout.write(json.dumps(memory_accuracy_json(outcomes), indent=1) + "\n")
+        return
+    from tpusim.report.console import make_console
+
+    render_memory_accuracy(outcomes, make_console())
