@@ -11,7 +11,7 @@ from tpusim.program.buffers import peak_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tpusim.lowering.liveness import Liveness, Value
     from tpusim.program.buffers import BufferKind
@@ -88,21 +88,28 @@ def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(found)
 
 
-def move_into_lent(places: Iterable[Place]) -> None:
+def move_into_lent(places: Iterable[Place], order: Mapping[int, int]) -> None:
     """Let temporaries move into the memory of outputs, and of arguments that outputs are written over, while that is
     not in use.
+
+    As in XLA the largest are asked first, what lives on first among equals, and then in the ``order`` of instructions
+    (by ``id``); each takes the smallest that will have it.
     """
-    # The largest first, as in XLA: a temporary is looked at before everything that is smaller.
-    ordered = sorted(places, key=lambda place: -place.n_bytes)
+    ordered = sorted(places, key=lambda place: (-place.n_bytes, not _is_lent(place), _rank(place, order)))
     lent = [place for place in ordered if _is_lent(place)]
     for place in lent:
         place.taken = list(place.intervals)
     for place in ordered:
-        home = next((other for other in lent if _may_move_in(place, other)), None) if place.is_loose else None
+        home = next((other for other in reversed(lent) if _may_move_in(place, other)), None) if place.is_loose else None
         if home is not None:
             place.within = home.values[-1].instruction.name
             for interval in place.intervals:
                 insort(home.taken, interval)
+
+
+def _rank(place: Place, order: Mapping[int, int]) -> int:
+    """Return where the first instruction that writes a place stands."""
+    return min(order[id(value.instruction)] for value in place.values)
 
 
 def _is_lent(place: Place) -> bool:
