@@ -169,5 +169,6 @@ def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
     """
     until = {id(value): last for value, last in zip(liveness.values, liveness.counted_until(), strict=True)}
     loose = (place for place in places if place.is_loose and place.space == "hbm" and not place.is_table)
-    counted = [place.counted for place in loose]
+    # A value that takes over another's memory is not counted itself.
+    counted = [value for value in (place.counted for place in loose) if value.continues is None]
     return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in counted)
