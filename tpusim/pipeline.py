@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tpusim.analysis.communication import PodUse, pod_use
+from tpusim.analysis.compare import RunFigures, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
@@ -30,7 +31,7 @@ from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.machine.gemm import run_gemm
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
-from tpusim.program.module import Program, load_program, walk
+from tpusim.program.module import Program, load_program, verify_blocks, walk
 from tpusim.program.steps import Kernel
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.text.literals import literal_values
@@ -146,6 +147,19 @@ def simulate(
     paces = (parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed))
     options = RunOptions(warm, None, timeout_seconds, *paces)
     return Result(lowered, machine, simulate_pod([lowered, *others], machine, slice_, progress, options))
+
+
+def figures(program: Module | Program | str | Path, chip: Chip | str | None = None) -> RunFigures:
+    """Return what ``analysis.compare`` compares of a run: of a saved result, or of a program that is simulated.
+
+    Raises ConfigError if a saved result is to have run on another chip than it did.
+    """
+    if isinstance(program, str | Path) and is_result(program):
+        found = load_result(program)
+        if chip is not None and (chip if isinstance(chip, str) else chip.name) != found.chip:
+            raise ConfigError(f"{program}: a saved result of {found.chip}, which cannot be run on another chip")
+        return found
+    return run_figures(simulate(program, chip).summary)
 
 
 def run_program(
@@ -343,6 +357,7 @@ def _lowered(
     # A slice without a chip has an empty name there, which must count as none.
     machine = _chip(loaded, path, chip or (topology.chip if topology else None) or None, overrides)
     lowered = loaded if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)
+    verify_blocks(lowered, machine.vmem.capacity_bytes * machine.cores_per_device)
     if topology is not None:
         _check_topology(topology, lowered, machine)
     return lowered, machine
