@@ -1,6 +1,7 @@
 """Reads a profile with XProf's own converters and prints what its tools show.
 
-A script of its own, since a bad file ends XProf's process."""
+A script of its own, since a bad file ends XProf's process.
+"""
 
 from __future__ import annotations
 

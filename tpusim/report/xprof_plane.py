@@ -5,17 +5,22 @@ Fields as in openxla/xla, tsl/profiler/protobuf/xplane.proto.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tpusim.report import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 Stat = int | float | str | bytes
 """A figure; its type in Python is its type in the profile."""
 
-_STAT_FIELDS = {float: (2, wire.double), int: (4, wire.integer), str: (5, wire.text), bytes: (6, wire.data)}
+_STAT_FIELDS: dict[type, tuple[int, Callable[[int, Any], bytes]]] = {
+    float: (2, wire.double),
+    int: (4, wire.integer),
+    str: (5, wire.text),
+    bytes: (6, wire.data),
+}
 
 
 class Plane:
@@ -79,4 +84,4 @@ class Plane:
         """Return a figure by its name."""
         number = self._stat_ids.setdefault(name, len(self._stat_ids) + 1)
         field, encode = _STAT_FIELDS[type(value)]
-        return wire.integer(1, number) + encode(field, value)  # type: ignore[operator]
+        return wire.integer(1, number) + encode(field, value)
