@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.ir.ops import async_parts
-from tpusim.lowering.collectives import KINDS, collective_step
+from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
 from tpusim.lowering.scope import RULES, Scope, rule
 from tpusim.lowering.trips import loop_invariants, trip_count
 from tpusim.program.module import walk
-from tpusim.program.steps import Branch, Call, Kernel, Loop
+from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Kernel, Loop
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower the start of any asynchronous computation: a collective, a slice that is a copy, or an offloaded call."""
     where, wrapped = _wrapped(scope, instruction)
-    if wrapped.opcode in KINDS:
+    if wrapped.opcode in COLLECTIVE_KINDS:
         return (collective_step(scope, instruction, where.computation, wrapped, is_async=True),)
     if wrapped.opcode in _COPIES:
         return (_async_copy(scope, instruction, wrapped.opcode),)
