@@ -22,13 +22,11 @@ from tpusim.timeline.records import CORE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tpusim.analysis.summary import Summary
     from tpusim.hardware.chip import Chip
-    from tpusim.ir.module import Module
-    from tpusim.program.module import Program
+    from tpusim.report.viewed import Viewed
     from tpusim.report.xprof_events import Event
     from tpusim.report.xprof_plane import Stat
-    from tpusim.timeline.records import PodRun, Record, Timeline
+    from tpusim.timeline.records import Record, Timeline
 
 MOST_DEVICES = 64
 """Devices that differ, up to so many, have a plane each."""
@@ -41,13 +39,13 @@ _PS_PER_SECOND = 1e12
 
 
 class Profile:
-    """What a profile is made of: the run, its numbers, the chip, and the program if there is text of it."""
+    """What a profile is made of: a run, the number that stands for its program, and the lines of its text."""
 
-    def __init__(self, run: PodRun, summary: Summary, chip: Chip, program: Program, module: Module | None) -> None:
-        self.run, self.summary, self.chip, self.program, self.module = run, summary, chip, program, module
-        # Of the text as it stands, so that the same program has the same number in every profile of it.
-        self.program_id = crc32(program.name.encode()) + 1
-        source = module.source.text if module is not None and module.source else ""
+    def __init__(self, viewed: Viewed) -> None:
+        self.run, self.summary, self.chip, self.program, self.module = viewed
+        # Of the name, so that the same program has the same number in every profile of it.
+        self.program_id = crc32(self.program.name.encode()) + 1
+        source = self.module.source.text if self.module is not None and self.module.source else ""
         # The rest of a line is the compiler's own notes, tens of kilobytes of them in places.
         self.lines = [line.split(_NOTES)[0].strip().removeprefix("ROOT ") for line in source.splitlines()]
 
@@ -57,7 +55,7 @@ class Profile:
         return f"{self.program.name}({self.program_id})"
 
 
-def write_xprof(profile: Profile, directory: str | Path) -> Path:
+def write_xprof(viewed: Viewed, directory: str | Path) -> Path:
     """Write a profile under ``directory``, for ``xprof --logdir``, in a folder of its own; return the file."""
     base = Path(directory) / "plugins" / "profile"
     # XProf keeps what it has computed beside a profile, and would show it for the next one there.
@@ -68,12 +66,13 @@ def write_xprof(profile: Profile, directory: str | Path) -> Path:
     except FileExistsError as error:
         raise ConfigError(f"--xprof: expected a directory, found the file {str(directory)!r}") from error
     path = folder / "simulated.xplane.pb"
-    path.write_bytes(xspace(profile))
+    path.write_bytes(xspace(viewed))
     return path
 
 
-def xspace(profile: Profile) -> bytes:
+def xspace(viewed: Viewed) -> bytes:
     """Return the serialised XSpace."""
+    profile = Profile(viewed)
     # The last to end first, so that it is there whatever is left out.
     devices = sorted(classes(profile.run), key=lambda alike: alike[0] is not profile.run.last)
     planes = [_device_plane(profile, *one) for one in enumerate(devices[:MOST_DEVICES])]

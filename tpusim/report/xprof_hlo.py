@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from tpusim.program.buffers import peak_bytes
+from tpusim.program.buffers import heap_bytes, peak_bytes
 from tpusim.report import wire
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape
@@ -52,10 +52,11 @@ class _Placed(NamedTuple):
 
 
 def hlo_proto(module: Module, buffers: Sequence[Buffer]) -> bytes:
-    """Return the serialised HloProto of a module and of the buffers of its entry computation."""
+    """Return the serialised HloProto of a module and of its buffers."""
     numbers = {c.name: number for number, c in enumerate(module.computations, start=1)}
-    shown = [buffer for buffer in buffers if buffer.space in _COLOURS]
-    placed, scratch = _place(module.entry, shown, numbers[module.entry_name])
+    # What lies within an output's memory is counted with it.
+    shown = [buffer for buffer in buffers if buffer.space in _COLOURS and not buffer.within]
+    placed, scratch = _place(module, shown)
     computations = [_computation(c, numbers) for c in module.computations]
     own = wire.join(
         wire.text(1, module.name),
@@ -130,11 +131,12 @@ def _layout(layout: Layout) -> bytes:
     )
 
 
-def _place(entry: Computation, buffers: Sequence[Buffer], number: int) -> tuple[list[_Placed], list[bytes]]:
+def _place(module: Module, buffers: Sequence[Buffer]) -> tuple[list[_Placed], list[bytes]]:
     """Return the buffers with the arrays that they hold, and a computation of what is none: scratch of kernels."""
     free = {
         instruction.name: [(_id(number, place), *leaf) for leaf in _leaves(instruction.shape)]
-        for place, instruction in enumerate(entry)
+        for number, computation in enumerate(module.computations, start=1)
+        for place, instruction in enumerate(computation)
     }
     placed: list[_Placed] = []
     scratch: list[bytes] = []
@@ -180,7 +182,8 @@ def _assignment(placed: Sequence[_Placed]) -> bytes:
     traces = []
     for inside in by_colour.values():
         traces.append(_trace(inside, len(allocations)))
-        size = peak_bytes(one.buffer for one in inside)
+        heap = [one.buffer for one in inside]
+        size = max(heap_bytes(heap), peak_bytes(heap))
         allocations.append(_allocation(len(allocations), inside, size, b""))
     return wire.join(
         (wire.data(1, _logical_buffer(one)) for one in placed),
@@ -202,7 +205,12 @@ def _logical_buffer(one: _Placed) -> bytes:
 
 def _allocation(index: int, inside: Sequence[_Placed], size: int, flags: bytes) -> bytes:
     """Return a ``BufferAllocationProto``."""
-    assigned = (wire.integer(1, one.number) + wire.integer(3, one.buffer.n_bytes) for one in inside)
+    assigned = (
+        wire.integer(1, one.number)
+        + wire.integer(2, one.buffer.offset_bytes or 0)
+        + wire.integer(3, one.buffer.n_bytes)
+        for one in inside
+    )
     head = wire.integer(1, index) + wire.integer(2, size) + flags
     colour = wire.integer(8, _COLOURS[inside[0].buffer.space])
     return head + colour + wire.join(wire.data(9, one) for one in assigned)
