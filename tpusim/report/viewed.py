@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 
 class Viewed(NamedTuple):
-    """A run, its numbers, the chip, the program, and the module that it was lowered from, if there is text of it."""
+    """A run, its numbers, the chip, the program, the module that it was lowered from, if there is text of it, and the
+    version of the simulator.
+    """
 
     run: PodRun
     summary: Summary
     chip: Chip
     program: Program
     module: Module | None = None
+    version: str = ""

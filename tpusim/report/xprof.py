@@ -42,7 +42,7 @@ class Profile:
     """What a profile is made of: a run, the number that stands for its program, and the lines of its text."""
 
     def __init__(self, viewed: Viewed) -> None:
-        self.run, self.summary, self.chip, self.program, self.module = viewed
+        self.run, self.summary, self.chip, self.program, self.module, self.version = viewed
         # Of the name, so that the same program has the same number in every profile of it.
         self.program_id = crc32(self.program.name.encode()) + 1
         source = self.module.source.text if self.module is not None and self.module.source else ""
@@ -134,7 +134,7 @@ def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]
     )
     return {
         "device_type_string": f"{chip.description} (simulated)",
-        "simulated_by": "tpusim",
+        "simulated_by": f"tpusim {profile.version}".strip(),
         "devices_alike": len(devices),
         "peak_teraflops_per_second": chip.peak_flops_per_second / _TERA,
         "peak_hbm_bw_gigabytes_per_second": chip.hbm.bandwidth_bytes_per_second / _GIGA,

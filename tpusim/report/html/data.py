@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tpusim import __version__
 from tpusim.analysis.communication import classes, pod_use
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
@@ -59,7 +58,7 @@ def report_data(viewed: Viewed) -> dict[str, Any]:
     summary = {name: value for name, value in numbers.items() if name != "ops"}
     time_line = [_device(timeline, _device_name(viewed, numbers), ops) for timeline, numbers in devices]
     return {
-        "version": __version__,
+        "version": viewed.version,
         "simulated": True,
         "summary": summary,
         "total_ps": viewed.run.last.total_ps,

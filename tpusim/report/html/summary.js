@@ -38,7 +38,7 @@ function showSummary(store) {
   const categories = summary.categories.slice(0, 12);
   bars(el("categories"), categories.map((one) => [one.category, one.time_us / total, `${one.count.toLocaleString("en-US")} times, ${timeText(one.time_us * us)}, beside the core ${timeText(one.overlapped_us * us)}`]), (place) => `var(--c${store.colours.get(categories[place].category)})`);
   showNotes(store);
-  el("footer").textContent = `Simulated by tpusim ${store.version}: times, traffic and utilisation come from a model of the chip, not from hardware.`;
+  el("footer").textContent = `Simulated by ${`tpusim ${store.version}`.trim()}: times, traffic and utilisation come from a model of the chip, not from hardware.`;
 }
 
 function showNotes(store) {
