@@ -24,13 +24,15 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     """What the machine runs. ``chip`` is the name of the chip it was lowered for, ``file`` what the lines count in.
 
     ``argument_bytes`` and ``output_bytes`` are physical: tiles padded, a tuple result's table of addresses included.
-    ``alias_bytes`` are those of outputs that are written over arguments.
+    ``alias_bytes`` are those of outputs that are written over arguments. ``schedule`` names the instruction at each
+    position that buffers count in: what a loop, call or conditional runs stands before it.
     """
 
     name: str
     chip: str
     steps: tuple[AnyStep, ...]
     buffers: tuple[Buffer, ...] = ()
+    schedule: tuple[str, ...] = ()
     argument_bytes: int = 0
     output_bytes: int = 0
     alias_bytes: int = 0
