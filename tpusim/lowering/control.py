@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.ir.ops import async_parts
-from tpusim.lowering.collectives import KINDS, collective_step
+from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
+from tpusim.lowering.passing import branch_names
 from tpusim.lowering.scope import RULES, Scope, rule
 from tpusim.lowering.trips import loop_invariants, trip_count
 from tpusim.program.module import walk
-from tpusim.program.steps import Branch, Call, Kernel, Loop
+from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Kernel, Loop
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
@@ -53,20 +54,12 @@ def lower_while(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 @rule("conditional")
 def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a conditional; which branch runs depends on values, so the longest one is taken, with a warning."""
-    names = _branch_names(instruction)
+    names = branch_names(instruction)
     branches = tuple(lower_computation(scope.inside(name)) for name in names)
     taken = max(range(len(branches)), key=lambda i: (_weight(branches[i]), -i))
     scope.notes.warn(f"which branch {instruction.name!r} takes depends on values: the longest, {names[taken]!r}, taken")
     label = scope.label(instruction, "conditional")
     return (Branch(**label, taken=taken, branches=branches),)
-
-
-def _branch_names(instruction: Instruction) -> tuple[str, ...]:
-    """Return the computations of a conditional's branches, true before false."""
-    attributes = instruction.attributes
-    if "branch_computations" in attributes:
-        return tuple(attributes["branch_computations"])
-    return attributes["true_computation"], attributes["false_computation"]
 
 
 def _weight(steps: tuple[AnyStep, ...]) -> float:
@@ -87,7 +80,7 @@ def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower the start of any asynchronous computation: a collective, a slice that is a copy, or an offloaded call."""
     where, wrapped = _wrapped(scope, instruction)
-    if wrapped.opcode in KINDS:
+    if wrapped.opcode in COLLECTIVE_KINDS:
         return (collective_step(scope, instruction, where.computation, wrapped, is_async=True),)
     if wrapped.opcode in _COPIES:
         return (_async_copy(scope, instruction, wrapped.opcode),)
