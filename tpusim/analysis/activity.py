@@ -55,4 +55,5 @@ def _integral(segments: _Segments, at: Values) -> Values:
     rates = np.cumsum(np.concatenate([shares, -shares])[order])
     times = times[order]
     busy = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(times))])
-    return np.interp(at, times, busy)
+    found: Values = np.interp(at, times, busy)
+    return found

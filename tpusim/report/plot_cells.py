@@ -1,4 +1,4 @@
-"""Grids of labelled cells, of which long ones show their beginning and their end: what pictures of arrays consist of."""
+"""Grids of labelled cells, of which long ones show both ends: what pictures of arrays consist of."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def draw_borders(ax: Axes, rows: Shown, columns: Shown, block: tuple[int, int]) 
             inset = 0.06
             width, height = block[1] - 2 * inset, block[0] - 2 * inset
             corner = (x + inset, y + inset)
-            ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=VERMILION, linewidth=1.1, gid="subtile"))
+            ax.add_patch(
+                Rectangle(corner, width, height, fill=False, edgecolor=VERMILION, linewidth=1.1, gid="subtile")
+            )
 
 
 def finish_grid(ax: Axes, rows: Shown, columns: Shown, least_columns: float = 0.0) -> None:

@@ -81,7 +81,6 @@ def _panels(plane: Plane) -> list[tuple[Callable[[Axes, Plane], None], float]]:
     return [*((draw, max(3.0, rows)) for draw, rows in panels), (draw_strip, 1.2 * strip_lines(plane) + 0.4)]
 
 
-
 def _caption(plane: Plane) -> str:
     """Return the bytes of the array, and what is drawn of it."""
     logical, physical = logical_bytes(plane.shape), physical_bytes(plane.shape)

@@ -44,7 +44,9 @@ def relayout(before: Shape, after: Shape) -> Figure:
     draw_strip(axes[3], target, lambda plane, position: _source_tint(source, plane, position))
     axes[1].set_title("memory before")
     axes[3].set_title("memory after: colours are those of the tiles before")
-    figure.suptitle(f"{before}  \N{RIGHTWARDS ARROW}  {after}\n{_caption(source, target)}", x=0.01, ha="left", fontsize=8.5)
+    figure.suptitle(
+        f"{before}  \N{RIGHTWARDS ARROW}  {after}\n{_caption(source, target)}", x=0.01, ha="left", fontsize=8.5
+    )
     return figure
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.lines import Line2D
+from matplotlib.transforms import Bbox
 
 from tpusim.analysis.roof_points import Roof, RoofPoint, roof_points, roofs
 from tpusim.report.plot_style import (
@@ -58,9 +59,10 @@ def roofline(run: Timeline, chip: Chip, ax: Axes | None = None) -> Figure:
     limits = _draw_roofs(ax, roofs(chip, _main_type(run)), dots)
     _draw_dots(ax, dots, total_ps, limits)
     _finish(ax, limits, points, f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}")
-    _label_dots(ax, dots, limits)
     if lower is not None:
         _draw_rest(lower, rest, total_ps, chip)
+    _turn_slopes(ax)
+    _label_dots(ax, dots, limits, total_ps)
     return figure_of(ax)
 
 
@@ -80,7 +82,8 @@ def _limits(found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _Limits:
     """Return the least and the most intensity and rate of the picture: round powers of ten around dots and ridges."""
     peak = max(roof.per_second for roof in found if not roof.is_memory)
     hbm = next(roof.per_second for roof in found if roof.name == "HBM")
-    across = [0.1, peak / hbm * 10, *(dot.intensity for dot in dots)]
+    # An op that fetches a few bytes of HBM has an intensity of millions: beyond the ridge it stands at the rim.
+    across = [0.1, peak / hbm * 10, *(min(dot.intensity, peak / hbm * 100) for dot in dots)]
     up = [peak * 1e-3, *(dot.flops_per_second for dot in dots if dot.flops_per_second > peak * _LOWEST)]
     left, right = np.floor(np.log10(max(1e-3, min(across)))), np.ceil(np.log10(max(across)))
     return 10.0**left, 10.0**right, 10.0 ** np.floor(np.log10(min(up))), peak * 4
@@ -97,17 +100,25 @@ def _draw_roofs(ax: Axes, found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _
             ax.plot([left, peak / roof.per_second], [left * roof.per_second, peak], dashes, color=INK, linewidth=1.1)
             start = max(left, low / roof.per_second) * 1.3
             words = f"{roof.name} {_rate(roof.per_second)}B/s"
-            # The slope of the drawing, not of the data: the text follows the line when the picture is resized.
-            ax.text(
-                start, start * roof.per_second * 1.25, words, rotation=45, transform_rotates_text=True,
-                rotation_mode="anchor", fontsize=6.5, va="bottom", color=INK,
-            )  # fmt: skip
+            ax.text(start, start * roof.per_second, words, fontsize=6.5, color=INK, gid="slope")
         else:
             begin = min(peak, roof.per_second) / max(r.per_second for r in found if r.is_memory)
             ax.plot([max(left, begin), right], [roof.per_second] * 2, dashes, color=INK, linewidth=1.1)
             words = f"{roof.name} {_rate(roof.per_second)}FLOP/s"
             ax.text(right * 0.93, roof.per_second * 1.1, words, ha="right", va="bottom", fontsize=6.5, color=INK)
     return limits
+
+
+def _turn_slopes(ax: Axes) -> None:
+    """Turn the names of memories along their roofs, and lift them off the line."""
+    figure_of(ax).draw_without_rendering()
+    for text in ax.texts:
+        if text.get_gid() == "slope":
+            x, y = text.get_position()
+            # On logarithmic axes every memory's roof rises by the same angle.
+            (left, low), (right, high) = ax.transData.transform([(x, y), (10 * x, 10 * y)])
+            text.set(rotation=np.degrees(np.arctan2(high - low, right - left)), rotation_mode="anchor", va="bottom")
+            text.set_position((x, y * 1.15))
 
 
 def _rate(per_second: float) -> str:
@@ -146,14 +157,23 @@ def _place(dot: RoofPoint, limits: _Limits) -> tuple[float, float]:
     return min(max(dot.intensity, left), right), min(max(dot.flops_per_second, low), high)
 
 
-def _label_dots(ax: Axes, dots: Sequence[RoofPoint], limits: _Limits) -> None:
+def _label_dots(ax: Axes, dots: Sequence[RoofPoint], limits: _Limits, total_ps: int) -> None:
     """Name the dots that took longest; dots of one place share the first one's name."""
     longest: list[RoofPoint] = []
     for dot in dots:
         if not any(_is_near(dot, other) for other in longest):
             longest.append(dot)
     shown = longest[:_LABELS]
-    place_labels(ax, [_place(dot, limits) for dot in shown], [shortened(dot.name, 26) for dot in shown])
+    avoid = []
+    for dot in shown:
+        x, y = ax.transData.transform(_place(dot, limits))
+        # Square points to pixels.
+        reach = np.sqrt(_area(dot, total_ps)) / 2 * figure_of(ax).dpi / 72 * 0.8
+        avoid.append(Bbox([(x - reach, y - reach), (x + reach, y + reach)]))
+    legend = ax.get_legend()
+    if legend is not None:
+        avoid.append(legend.get_window_extent())
+    place_labels(ax, [_place(dot, limits) for dot in shown], [shortened(dot.name, 26) for dot in shown], avoid=avoid)
 
 
 def _is_near(one: RoofPoint, other: RoofPoint) -> bool:

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import matplotlib as mpl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes as Axes
+from matplotlib.figure import Figure as Figure
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
 
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.text import Text
     from matplotlib.transforms import Bbox
-
-__all__ = ["FORMATS", "Figure"]
 
 FORMATS: Final = ("png", "svg", "pdf")
 """Endings of files that a picture is written to."""
@@ -63,7 +62,7 @@ _ALIASES: Final = {
     "outfeed full": "host",
 }
 
-_STYLE: Final[dict[str, Any]] = {
+_STYLE: Final[Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8.0,
     "axes.titlesize": 9.0,
@@ -108,12 +107,20 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     return inside
 
 
+class Picture(Figure):
+    """A figure that a notebook shows by itself, without pyplot."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """Return the picture and the width at which a notebook shows it, in its pixels of a 96th of an inch."""
+        buffer = BytesIO()
+        with mpl.rc_context(_STYLE):
+            self.savefig(buffer, format="png")
+        return buffer.getvalue(), {"width": round(96 * self.get_figwidth())}
+
+
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of so many inches; its parts make room for each other."""
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
-    # The canvas knows the size of texts; a figure that nobody shows has none by itself.
-    FigureCanvasAgg(figure)
-    return figure
+    return Picture(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def figure_of(ax: Axes) -> Figure:
@@ -205,13 +212,13 @@ def bytes_unit(most: float) -> tuple[float, str]:
 
 def text_box(text: Text) -> Bbox:
     """Return the room, in pixels, that a text takes."""
-    canvas = figure_of(text.axes).canvas if text.axes is not None else None
-    assert isinstance(canvas, FigureCanvasAgg)
-    return text.get_window_extent(canvas.get_renderer())
+    # The first call moves an annotation to its point; its answer has the arrow in it, the second one's has not.
+    text.get_window_extent()
+    return Text.get_window_extent(text)
 
 
-# Tried in this order: above first, as readers look there, then round the point and farther out.
-_RING: Final = ((0, 1), (1, 0.6), (-1, 0.6), (1, -0.6), (-1, -0.6), (0, -1))
+# Tried in this order: above first, where readers look, then round the point and farther out.
+_RING: Final = ((1, 0.6), (0, 1), (-1, 0.6), (1, -0.6), (-1, -0.6), (0, -1))
 _AROUND: Final = tuple((reach * x, reach * y) for reach in (1.0, 1.8, 3.0) for x, y in _RING)
 # Typographic points.
 _GAP: Final = 7.0
@@ -219,15 +226,22 @@ _ABOVE: Final = tuple((x, y) for y in (0.7, 2.0, 3.3) for x in (0, 0.5, -0.5))
 
 
 def place_labels(
-    ax: Axes, points: Sequence[tuple[float, float]], texts: Sequence[str], *, only_above: bool = False
+    ax: Axes,
+    points: Sequence[tuple[float, float]],
+    texts: Sequence[str],
+    *,
+    only_above: bool = False,
+    avoid: Sequence[Bbox] = (),
 ) -> list[Text]:
     """Write a text beside each point (or ``only_above``) where no text is yet, and return those that fit.
+
+    ``avoid`` are further places, in pixels, to keep clear of.
 
     The first ones have first choice; a text for which no room is left is not written. Call it when the limits of the
     axes are final.
     """
     figure_of(ax).draw_without_rendering()
-    taken = [text_box(text) for text in ax.texts if text.get_text()]
+    taken = [text_box(text) for text in ax.texts if text.get_text()] + list(avoid)
     placed = []
     for point, words in zip(points, texts, strict=True):
         label = _place_label(ax, (point, words), _ABOVE if only_above else _AROUND, taken)
@@ -252,6 +266,9 @@ def _place_label(
             fontsize=6.5,
             ha="center" if not across else ("left" if across > 0 else "right"),
             va="bottom" if up > 0 else "top",
+            # A white rim: lines of the picture may pass behind a text.
+            path_effects=[withStroke(linewidth=1.8, foreground="white")],
+            zorder=5,
             arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2},
         )
         box = text_box(label)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tpusim.analysis.activity import activity
+from tpusim.analysis.activity import Values, activity
 from tpusim.report.plot_style import (
     BLUE,
     GREEN,
@@ -128,17 +128,17 @@ def _window(run: Timeline, window_us: tuple[float, float] | None) -> tuple[int, 
     return first_ps, max(first_ps + 1, min(run.total_ps, round(window_us[1] * 1e6)))
 
 
-def _unit_rows(run: Timeline, first_ps: int, last_ps: int) -> list[tuple[str, str, Sequence[float]]]:
+def _unit_rows(run: Timeline, first_ps: int, last_ps: int) -> list[tuple[str, str, Values]]:
     """Return name, colour and busy shares of each unit that did anything that can be seen."""
     shares = activity(run, first_ps, last_ps, _PIXELS)
     shown = [unit for unit in _UNITS if unit in shares and shares[unit].mean() >= _LEAST_SHARE]
     return [(*_UNITS[unit], shares[unit]) for unit in shown]
 
 
-def _draw_unit(ax: Axes, y: float, edges: Sequence[float], shares: Sequence[float], colour: str) -> None:
+def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -> None:
     """Draw a unit's row: its ground line, and its share above it."""
     ax.axhspan(y, y + 0.8, facecolor="#F6F6F6", linewidth=0)
-    ax.stairs(y + 0.8 * (1 - np.asarray(shares)), edges, baseline=y + 0.8, fill=True, color=colour, linewidth=0)
+    ax.stairs(y + 0.8 * (1 - shares), edges, baseline=y + 0.8, fill=True, color=colour, linewidth=0)
     ax.axhline(y + 0.8, color=GREY, linewidth=0.4)
 
 
@@ -158,11 +158,12 @@ def _draw_core(ax: Axes, run: Timeline, window: tuple[int, int], per_unit: float
         ax.broken_barh(
             spans, (0, 1), facecolor=colour_of(kind), hatch=hatch_of(kind), edgecolor="white", linewidth=0.15
         )
+    kinds = set(by_kind)
     for repeat in run.repeats:
         _draw_repeat(ax, repeat, window, (inches_per_ps, per_unit))
-        by_kind |= dict.fromkeys(_draw_trip(ax, run, repeat, per_unit), [])
+        kinds.update(_draw_trip(ax, run, repeat, per_unit))
     wide_ps = (window[1] - window[0]) * _CALLOUT_SHARE
-    return set(by_kind), [block for block in unnamed if block.name and block.end_ps - block.start_ps >= wide_ps]
+    return kinds, [block for block in unnamed if block.name and block.end_ps - block.start_ps >= wide_ps]
 
 
 def _draw_trip(ax: Axes, run: Timeline, repeat: Repeat, per_unit: float) -> list[str]:
@@ -227,7 +228,9 @@ def _draw_repeat(ax: Axes, repeat: Repeat, window: tuple[int, int], scale: tuple
         return
     inches_per_ps, per_unit = scale
     span = (start_ps / per_unit, (end_ps - start_ps) / per_unit)
-    ax.broken_barh([span], (0, 1), facecolor="none", hatch="////", edgecolor="white", linewidth=0.4, gid="repeat", zorder=2)
+    ax.broken_barh(
+        [span], (0, 1), facecolor="none", hatch="////", edgecolor="white", linewidth=0.4, gid="repeat", zorder=2
+    )
     room = int((end_ps - start_ps) * inches_per_ps / _LETTER_INCHES) - 2
     words = next((w for w in _repeat_words(repeat) if len(w) <= room), "")
     if words:
