@@ -87,7 +87,7 @@ def memory_use(program: Program) -> MemoryUse:
     return MemoryUse(
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
-        temp_bytes=temp_bytes,
+        temp_bytes=program.temp_bytes or temp_bytes,
         peak_hbm_bytes=_held_bytes(program) + temp_bytes,
         peak_vmem_bytes=peak_bytes(b for b in program.buffers if b.space == "vmem"),
     )
