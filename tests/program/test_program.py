@@ -64,7 +64,7 @@ def buffer(n_bytes: int, first: int, last: int) -> Buffer:
 
 def test_peak_counts_both_ends_of_a_life():
     """A buffer whose last position is another's first overlaps it."""
-    assert peak_bytes([buffer(10, 0, 1), buffer(5, 1, 2), buffer(7, 3, 4)]) == 15
+    assert peak_bytes(stretches([buffer(10, 0, 1), buffer(5, 1, 2), buffer(7, 3, 4)])) == 15
 
 
 def test_peak_agrees_with_counting_every_position():
