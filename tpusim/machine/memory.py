@@ -87,6 +87,9 @@ class SharedMemory:
 
 def fair_rates(flows: list[Flow], capacity: float) -> None:
     """Set the flows' rates to the max-min fair share of ``capacity`` (bytes per picosecond) under their limits."""
+    if len(flows) == 1:
+        flows[0].rate = min(flows[0].limit, capacity)
+        return
     left = capacity
     # The most limited first: what it leaves unused raises the shares of the others.
     waiting = sorted(flows, key=lambda flow: flow.limit)
