@@ -89,6 +89,16 @@ def test_all_to_all_moves_every_message_over_its_distance(order, size, text):
     assert way.load.n_bytes.sum() == pytest.approx(distance / size)
 
 
+def test_each_stage_of_a_pipeline_works_in_its_turn():
+    """Compiled from JAX for 16 stages: stage n works on trips n to n + 3 of 20 (four microbatches), and only then."""
+    program = lower(TRACES / "pipeline.v5e_4x4.hlo.txt.gz")
+    done = simulate_pod([program], load_chip("v5e"))
+    for timeline in done.timelines:
+        worked = [record.start_ps for record in timeline.records if record.name == "convolution_tanh_fusion"]
+        trips = [record.start_ps for record in timeline.records if record.opcode == "while"]
+        assert [sum(trip <= start for trip in trips) - 1 for start in worked] == [timeline.device + n for n in range(4)]
+
+
 def test_nobody_ends_before_the_last_has_come():
     """One device comes late to an all-gather; all end after it has come."""
     gather = collective("all-gather", 1e6, ((0, 1),), channel_id=1)

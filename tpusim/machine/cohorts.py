@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from tpusim.machine.costs import chosen_values
 from tpusim.program.module import every_step
-from tpusim.program.steps import ChannelTransfer, Collective
+from tpusim.program.steps import Branch, ChannelTransfer, Collective, Loop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,21 +50,30 @@ def first_cohorts(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> Coh
     """Return the devices put together by what is known before the run."""
     found: dict[object, list[int]] = defaultdict(list)
     programs = {id(program): program for program, _ in assigned}
-    steps = {key: _collectives(program) for key, program in programs.items()}
+    steps = {key: (_collectives(program), _choosers(program)) for key, program in programs.items()}
     for number, (program, team) in enumerate(assigned):
-        ways = tuple(_farness(costs, team, step, number) for step in steps[id(program)])
-        found[id(program), team, ways].append(number)
+        collectives, choosers = steps[id(program)]
+        ways = tuple(_farness(costs, team, step, number) for step in collectives)
+        choices = tuple(chosen_values(step, number, team) for step in choosers)
+        found[id(program), team, ways, choices].append(number)
     return [tuple(members) for members in found.values()]
 
 
 def one_is_enough(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> bool:
-    """Tell whether one device can stand for all: they run one program, and none has farther to go than another."""
+    """Tell whether one device can stand for all: one program, in which none has farther to go or other branches."""
     program = assigned[0][0]
     steps = list(every_step(program.steps))
     if any(other is not program for other, _ in assigned) or any(isinstance(step, ChannelTransfer) for step in steps):
         return False
     permutes = any(isinstance(step, Collective) and step.kind == "collective-permute" for step in steps)
-    return not permutes or not 1 < len(first_cohorts(costs, assigned)) <= MOST_COHORTS
+    if not permutes and not any(len(step.choices) > 1 for step in _choosers(program)):
+        return True
+    return not 1 < len(first_cohorts(costs, assigned)) <= MOST_COHORTS
+
+
+def _choosers(program: Program) -> list[Loop | Branch]:
+    """Return the loops and branches of a program that devices go through in different ways."""
+    return [step for step in every_step(program.steps) if isinstance(step, Loop | Branch) and step.choices]
 
 
 def _collectives(program: Program) -> list[Collective]:
@@ -79,7 +89,7 @@ def _farness(costs: Costs, team: Team, step: Collective, number: int) -> tuple[o
 
 
 def refined(costs: Costs, teams: Sequence[Team], cohorts: Cohorts, split: Split) -> Cohorts:
-    """Return cohorts cut by when a wait of their members ended, and by with whom they are in the collective they met in.
+    """Return cohorts cut by when a wait of their members ended, and by whom they were with in that collective.
 
     Who waits for somebody that is late will be late himself the next time: all of that is cut at once, so that the run
     does not have to begin again for each.

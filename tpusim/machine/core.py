@@ -14,12 +14,12 @@ import simpy
 from tpusim.errors import SimulationError
 from tpusim.machine.cohorts import first_cohorts, may_share, one_is_enough, refined
 from tpusim.machine.communication import run_channel, run_collective
-from tpusim.machine.costs import Costs, Team
+from tpusim.machine.costs import Costs, Team, chosen_values
 from tpusim.machine.dma import memory_rates
 from tpusim.machine.host import HostQueues, run_host
+from tpusim.machine.loops import MOST_PLAYED_TRIPS, changes, waits_for_others, watch_of
 from tpusim.machine.memory import SharedMemory
 from tpusim.machine.recorder import Recorder
-from tpusim.machine.loops import MOST_PLAYED_TRIPS, waits_for_others, watch_of
 from tpusim.machine.world import World, assign, devices_needed, pod_of
 from tpusim.program.module import walk
 from tpusim.program.steps import (
@@ -248,7 +248,7 @@ class Core:
         self.row = row
         self.current: AnyStep | None = None
         self.ended_ps = 0
-        self._loop_visits: Counter[str] = Counter()
+        self._visits: Counter[object] = Counter()
         # One table for all computations: a loop may end what was started before it.
         self._started: dict[str, tuple[simpy.Event, str]] = {}
 
@@ -261,10 +261,15 @@ class Core:
             yield from _RUN[type(step)](self, step)
         self.ended_ps = self.now_ps
 
-    def visit(self, loop: str) -> int:
-        """Return how often this core has come to a loop, this time included."""
-        self._loop_visits[loop] += 1
-        return self._loop_visits[loop]
+    def visit(self, what: object) -> int:
+        """Return how often this core has come to something, this time included."""
+        self._visits[what] += 1
+        return self._visits[what]
+
+    def chosen(self, step: Loop | Branch, usual: int) -> int:
+        """Return the trips of a loop, or the branch, that this device chooses at this visit."""
+        values = chosen_values(step, self.device.number, self.device.team)
+        return values[(self.visit(id(step)) - 1) % len(values)] if values else usual
 
     @property
     def place(self) -> str:
@@ -445,7 +450,8 @@ def _run_loop(core: Core, loop: Loop) -> Activity:
     one from it. Where devices wait for each other in the loop, all have to agree to jump.
     """
     watch, done = watch_of(core.device, loop, core.visit(loop.name)), 0
-    while done < loop.trips:
+    trips = core.chosen(loop, loop.trips)
+    while done < trips:
         # Asked before the trip as well: a copy that lands during it makes it slower than those to come.
         begin_ps, mark, alone = core.now_ps, core.device.recorder.mark(), not core.device.in_flight
         carried = core.device.world.carried()
@@ -453,7 +459,7 @@ def _run_loop(core: Core, loop: Loop) -> Activity:
             watch.begin(core.device.number, done + 1)
         yield from _one_trip(core, loop)
         done += 1
-        left = loop.trips - done
+        left = trips - done
         if watch:
             watch.end(core.device.number, core.now_ps - begin_ps)
         if (done == watch.jump_after if watch else _repeats_alone(core, loop, alone, done)) and left:
@@ -463,13 +469,13 @@ def _run_loop(core: Core, loop: Loop) -> Activity:
             if not core.device.world.apart or (watch and core.device.number == 0):
                 core.device.world.repeat(carried, left)
             yield core.env.timeout(end_ps - core.now_ps)
-            done = loop.trips
+            done = trips
     yield from core.run(loop.condition)
 
 
 def _repeats_alone(core: Core, loop: Loop, alone: bool, done: int) -> bool:
     """Tell whether the trip that a device has just ended stands for all to come."""
-    if waits_for_others(core.device, loop):
+    if waits_for_others(core.device, loop) or changes(loop):
         return False
     return (alone and not core.device.in_flight and not _meets_queue(core, loop)) or done >= MOST_PLAYED_TRIPS
 
@@ -496,7 +502,7 @@ def _run_branch(core: Core, branch: Branch) -> Activity:
     yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
     core.record(branch, start_ps, bound_by="latency")
     if branch.branches:
-        yield from core.run(branch.branches[branch.taken])
+        yield from core.run(branch.branches[core.chosen(branch, branch.taken)])
 
 
 def _run_call(core: Core, call: Call) -> Activity:

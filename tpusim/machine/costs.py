@@ -1,16 +1,18 @@
-"""What the steps of a run cost on its pod, computed once: kernels by their tiles, collectives by the ways of their bytes."""
+"""What the steps of a run cost on its pod, computed once: kernels by their tiles, collectives by the bytes' ways."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tpusim.machine.kernel import KernelTime, kernel_time
-from tpusim.machine.routing import NO_WAY, Way, plan_group, plan_pairs, together
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.pod import Pod
-    from tpusim.program.steps import Collective, Kernel
+    from tpusim.machine.routing import Way
+    from tpusim.program.steps import Branch, Collective, Kernel, Loop
 
     Groups = tuple[tuple[int, ...], ...]
 
@@ -24,6 +26,21 @@ class Team(NamedTuple):
     first: int
     size: int
     stated: int
+
+
+def _routing() -> ModuleType:
+    """Return the planner of ways, which loads NumPy: only programs with somebody to talk to need it."""
+    from tpusim.machine import routing
+
+    return routing
+
+
+def chosen_values(step: Loop | Branch, number: int, team: Team) -> tuple[int, ...]:
+    """Return what a device chooses at a step, visit by visit; nothing where the step says nothing of it."""
+    if not step.choices:
+        return ()
+    own = (number - team.first) % team.stated
+    return next((choice.values for choice in step.choices if not choice.devices or own in choice.devices), ())
 
 
 class Part(NamedTuple):
@@ -103,20 +120,21 @@ class Costs:
     def message(self, source: int, target: int) -> Way:
         """Return the way of a message between devices."""
         if (source, target) not in self._messages:
-            self._messages[source, target] = plan_pairs(self.pod, [(source, target)])
+            self._messages[source, target] = _routing().plan_pairs(self.pod, [(source, target)])
         return self._messages[source, target]
 
     def longest_way(self, team: Team, step: Collective, number: int) -> Way:
         """Return that way of a device's own groups which has the most hops."""
         ways = [self.way(team, step, place) for place in self.places(team, step, number)]
-        return max(ways, key=lambda way: (way.far_hops, way.hops), default=NO_WAY)
+        return max(ways, key=lambda way: (way.far_hops, way.hops), default=_routing().NO_WAY)
 
     def _plan(self, step: Collective, groups: Groups) -> Way:
         """Return the way of some groups of a collective at once."""
+        routing = _routing()
         if step.kind == "collective-permute":
-            way = plan_pairs(self.pod, [(pair[0], pair[-1]) for pair in groups])
+            way = routing.plan_pairs(self.pod, [(pair[0], pair[-1]) for pair in groups])
         else:
-            way = together([plan_group(step.kind, self.pod, group, step.algorithm) for group in groups])
+            way = routing.together([routing.plan_group(step.kind, self.pod, group, step.algorithm) for group in groups])
         members = len({self.pod.chip_of(number) for group in groups for number in group})
         is_link = way.load.links < self.pod.slices * self.pod.torus.link_count
         return way._replace(carried=float(way.load.n_bytes[is_link].sum()) / max(1, members))

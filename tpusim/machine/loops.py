@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpusim.program.module import walk
-from tpusim.program.steps import ChannelTransfer, Collective
+from tpusim.program.module import every_step, walk
+from tpusim.program.steps import Branch, ChannelTransfer, Collective, Loop
 
 if TYPE_CHECKING:
     from tpusim.machine.core import Device
     from tpusim.machine.world import World
-    from tpusim.program.steps import Loop
 
 MOST_PLAYED_TRIPS = 4096
 """Where something is always under way beside a loop, its trips never repeat exactly: then the last one played stands
@@ -59,9 +58,19 @@ class LoopWatch:
 def watch_of(device: Device, loop: Loop, visit: int) -> LoopWatch | None:
     """Return the watch over a visit to a loop, None where each device goes through it by itself."""
     world = device.world
-    if not waits_for_others(device, loop) or len({id(other.program) for other in world.devices}) > 1:
+    if not waits_for_others(device, loop) or len({id(other.program) for other in world.devices}) > 1 or changes(loop):
         return None
     return world.loops.setdefault((loop.name, visit), LoopWatch(len(world.devices), _members(world)))
+
+
+def changes(loop: Loop) -> bool:
+    """Tell whether something in a loop is chosen anew at each visit: then no trip stands for another."""
+    return any(
+        len(choice.values) > 1
+        for step in every_step(loop.body)
+        if isinstance(step, Loop | Branch)
+        for choice in step.choices
+    )
 
 
 def waits_for_others(device: Device, loop: Loop) -> bool:

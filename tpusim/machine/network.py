@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tpusim.machine.memory import call_after
 from tpusim.timeline.records import LinkUse
 from tpusim.units import PS_PER_SECOND
 
@@ -83,9 +84,9 @@ class Transfer:
 
     __slots__ = ("left_ps", "on_end", "road", "speed")
 
-    def __init__(self, road: Road, left_ps: float, on_end: Callable[[], object]) -> None:
+    def __init__(self, road: Road, n_bytes: float, on_end: Callable[[], object]) -> None:
         self.road = road
-        self.left_ps = left_ps
+        self.left_ps = road.ps_per_byte * n_bytes
         self.speed = 0.0
         self.on_end = on_end
 
@@ -126,16 +127,15 @@ class Network:
         A load that is used again should be the same object: what it costs is remembered by it.
         """
         if not (n_bytes and load.n_bytes.any()):
-            self._env.timeout(0).callbacks.append(lambda _: on_end())
+            call_after(self._env, 0, on_end)
             return
         road = self._roads.get(id(load.links))
         if road is None:
             # The road keeps its load, so that no other can be at its address.
             road = self._roads[id(load.links)] = Road(load, self._bytes_per_ps)
-        left_ps = road.ps_per_byte * n_bytes
         self._advance()
         road.moved_bytes += n_bytes
-        self._transfers.append(Transfer(road, left_ps, on_end))
+        self._transfers.append(Transfer(road, n_bytes, on_end))
         self._refresh()
 
     def mark(self) -> dict[int, float]:
@@ -163,7 +163,7 @@ class Network:
         """Share the links anew once all that begins at this moment has begun."""
         if not self._stale:
             self._stale = True
-            self._env.timeout(0).callbacks.append(lambda _: self._reschedule())
+            call_after(self._env, 0, self._reschedule)
 
     def _advance(self) -> None:
         """Bring all transfers up to now."""

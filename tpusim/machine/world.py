@@ -1,8 +1,8 @@
 """What devices share: the clock, the links between chips, the places where they meet, and who waits for whom.
 
 A world stands for all devices of a program that does the same on each: then one of them is simulated, under the traffic
-of all. Or they are ``apart`` and wait for each other; of those that do the same at the same time (see ``cohorts``) one is
-simulated.
+of all. Or they are ``apart`` and wait for each other; of those that do the same at the same time one is simulated (see
+``cohorts``).
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
 from tpusim.machine.cohorts import Split
 from tpusim.machine.communication import Channels
 from tpusim.machine.costs import Costs, Part, Team
+from tpusim.machine.memory import call_after
 from tpusim.program.module import every_step
 from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.units import PS_PER_US, ps_to_us, seconds_to_ps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from tpusim.hardware.chip import Chip
     from tpusim.machine.core import Device
+    from tpusim.machine.loops import LoopWatch
     from tpusim.machine.network import Network
     from tpusim.machine.routing import Way
     from tpusim.program.module import Program
@@ -136,7 +138,7 @@ class World:
             if meeting is not None:
                 complete.setdefault(self.latency_ps(meeting.way), []).append((part.place, meeting))
         for latency_ps, meetings in complete.items():
-            self._after(latency_ps, lambda meetings=meetings: self._move(step, meetings))
+            call_after(self.env, latency_ps, partial(self._move, step, meetings))
         return wait.end
 
     def way(self, device: Device, step: Collective) -> Way:
@@ -185,14 +187,10 @@ class World:
         if self.split.step is wait.step:
             self.split.ends_ps.update(ends_ps)
 
-    def _after(self, delay_ps: int, action: Callable[[], object]) -> None:
-        """Do something later."""
-        self.env.timeout(delay_ps).callbacks.append(lambda _: action())
-
     def _carry_out(self, way: Way, n_bytes: float) -> simpy.Event:
         """Launch a collective, wait for its hops, and move its bytes; return the event of its end."""
         end = self.env.event()
-        self._after(self.latency_ps(way), lambda: self.network.begin(way.load, n_bytes, end.succeed))
+        call_after(self.env, self.latency_ps(way), lambda: self.network.begin(way.load, n_bytes, end.succeed))
         return end
 
     def message(self, step: ChannelTransfer, source: int, target: int) -> simpy.Event:
@@ -236,7 +234,7 @@ class World:
         return self.network.uses() if "network" in self.__dict__ else ()
 
     def run(self, timeout_seconds: float | None = None) -> None:
-        """Run until nothing is left to do, or a cohort has to be ``split``: by the time that ends a wait of each member.
+        """Run until nothing is left to do, or a cohort has to be ``split``.
 
         Raises SimulationError if some device has not ended by then.
         """

@@ -120,6 +120,11 @@ def _wrong_with(step: AnyStep) -> str:
     """Say what keeps a step from running, or return an empty string."""
     if isinstance(step, Branch) and not 0 <= step.taken < max(1, len(step.branches)):
         return f"expected taken to be one of {len(step.branches)} branches, found {step.taken}"
+    if isinstance(step, Loop | Branch):
+        most = len(step.branches) - 1 if isinstance(step, Branch) else _MOST
+        for choice in step.choices:
+            if not choice.values or not all(0 <= value <= most for value in choice.values):
+                return f"choices: expected numbers from 0 to {most:.4g}, found {list(choice.values)}"
     if isinstance(step, Kernel):
         for stream in step.streams:
             if stream.fetches < 1:
