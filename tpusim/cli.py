@@ -258,7 +258,7 @@ def _report(result: Result, options: argparse.Namespace) -> None:
 def _print_lowered(options: argparse.Namespace) -> None:
     """Print the lowered program in its text form."""
     from tpusim.pipeline import lower
-    from tpusim.program.module import encode_program
+    from tpusim.program.stored import encode_program
 
     program = lower(
         options.program,

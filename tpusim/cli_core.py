@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli_options import CHIP_HELP, number, overrides
@@ -73,7 +74,7 @@ def _add_calibrate(commands: Any) -> None:
 def _lower(options: argparse.Namespace) -> None:
     """Write the lowered program."""
     from tpusim.pipeline import lower
-    from tpusim.program.module import encode_program, save_program
+    from tpusim.program.stored import encode_program, save_program
 
     if options.output and not options.output.endswith(".json"):
         # By that ending `run` tells a lowered program from HLO text.
@@ -149,6 +150,12 @@ def _calibrate(options: argparse.Namespace) -> None:
     from tpusim.report.console import make_console
     from tpusim.validation import measured_as, read_cases
 
+    if options.chip.endswith(".toml"):
+        raise ConfigError(
+            f"--chip: expected a chip by its name, found {options.chip!r}; --write names a file to change"
+        )
+    if options.write and not Path(options.write).is_file():
+        raise ConfigError(f"--write: expected a chip file to change, found none at {options.write!r}")
     name = measured_as(resolve_chip_name(options.chip))
     path = options.fits or fits_path()
     plans = read_plans(path)

@@ -29,8 +29,19 @@ from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.machine.gemm import run_gemm
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
-from tpusim.program.module import Program, load_program, walk
-from tpusim.program.steps import Kernel
+from tpusim.program.module import Program, walk
+from tpusim.program.steps import (
+    Branch,
+    Call,
+    ChannelTransfer,
+    Collective,
+    Copy,
+    HostTransfer,
+    Kernel,
+    Loop,
+    Wait,
+)
+from tpusim.program.stored import load_program
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
@@ -195,13 +206,27 @@ def _alone(program: Program, kernel: Kernel) -> Program:
 
 def _kernel(program: Program, name: str) -> Kernel:
     """Return a kernel of a lowered program by name."""
-    kernels = {step.name: step for step, _ in walk(program.steps) if isinstance(step, Kernel) and not step.scalar}
-    if name not in kernels:
-        hint = did_you_mean(name, kernels)
-        raise ConfigError(
-            f"{program.name}: expected the name of one of its {len(kernels)} kernels, found {name!r}{hint}"
-        )
-    return kernels[name]
+    steps = {step.name: step for step, _ in walk(program.steps)}
+    found = steps.get(name)
+    if isinstance(found, Kernel) and not found.scalar:
+        return found
+    kernels = [step.name for step in steps.values() if isinstance(step, Kernel) and not step.scalar]
+    hint = f", which is {_OTHER_STEPS[type(found)]}" if found else did_you_mean(name, kernels)
+    raise ConfigError(f"{program.name}: expected the name of one of its {len(kernels)} kernels, found {name!r}{hint}")
+
+
+_OTHER_STEPS: dict[type, str] = {
+    Kernel: "an instruction of the scalar core",
+    Copy: "an asynchronous copy",
+    Wait: "a wait for an asynchronous step",
+    Collective: "a collective",
+    HostTransfer: "a transfer to or from the host",
+    ChannelTransfer: "a transfer over a channel",
+    Loop: "a loop: name a kernel of its body",
+    Branch: "a conditional: name a kernel of a branch",
+    Call: "a call: name a kernel of what it calls",
+}
+"""What a step is that has no tiles to explain."""
 
 
 def _array_bytes(module: Module, name: str) -> dict[str, tuple[int, int]]:
@@ -330,10 +355,18 @@ def _lowered(
     loaded, path = _loaded(program)
     # A slice without a chip has an empty name there, which must count as none.
     machine = _chip(loaded, path, chip or (topology.chip if topology else None) or None, overrides)
-    lowered = loaded if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)
+    lowered = _on(loaded, machine) if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)
     if topology is not None:
         _check_topology(topology, lowered, machine)
     return lowered, machine
+
+
+def _on(program: Program, chip: Chip) -> Program:
+    """Return a lowered program for a run on a chip, with a warning if it was cut up for another."""
+    if program.chip == chip.name or resolve_chip_name(program.chip) == chip.name:
+        return program
+    warning = f"lowered for {program.chip}, run on {chip.name}: its tiles and its work are still those of the former"
+    return msgspec.structs.replace(program, warnings=(*program.warnings, warning))
 
 
 def _check_topology(topology: Topology, program: Program, chip: Chip) -> None:

@@ -44,7 +44,8 @@ CONDITIONAL = f"ROOT %y = {SHAPE} conditional(%i, %x, %x), branch_computations={
 PREDICATED = f"ROOT %y = {SHAPE} conditional(%i, %x, %x), true_computation=%heavy, false_computation=%light"
 # What makes the index, and the branch that each of four devices takes.
 INDICES = {
-    "the place on an axis": ("%c = u32[] constant(2)\n%r = u32[] remainder(%id, %c)\n%i = s32[] convert(%r)", [0, 1, 0, 1]),
+    "the place on an axis": ("%c = u32[] constant(2)\n%r = u32[] remainder(%id, %c)\n"
+                             "%i = s32[] convert(%r)", [0, 1, 0, 1]),
     "a table": ("%t = s32[4]{0} constant({0, 1, 1, 0})\n"
                 "%s = s32[1]{0} dynamic-slice(%t, %id), dynamic_slice_sizes={1}\n%i = s32[] reshape(%s)", [0, 1, 1, 0]),
     "the last for what is none's": ("%i = s32[] convert(%id)", [0, 1, 1, 1]),

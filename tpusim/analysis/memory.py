@@ -1,19 +1,23 @@
-"""How much memory a program needs: its arguments, outputs and temporaries, and the peaks over its schedule."""
+"""How much memory a program needs: its arguments, outputs and temporaries, and what is alive when over its schedule."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.program.buffers import peak_bytes
+from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes
+from tpusim.program.work import MemorySpace
 
 if TYPE_CHECKING:
     from tpusim.program.module import Program
 
+_IN_HEAP = ("temporary", "scratch")
+
 
 class MemoryUse(msgspec.Struct, frozen=True, gc=False):
-    """Physical bytes, tile padding included. ``temp_bytes`` is the peak of HBM temporaries alone."""
+    """Physical bytes, tile padding included. ``temp_bytes`` is the heap of HBM temporaries alone."""
 
     argument_bytes: int
     output_bytes: int
@@ -22,16 +26,83 @@ class MemoryUse(msgspec.Struct, frozen=True, gc=False):
     peak_vmem_bytes: int
 
 
+class MemoryProfile(msgspec.Struct, frozen=True):
+    """One memory space over the program's schedule.
+
+    ``alive_bytes[i]`` are the bytes in use while instruction ``schedule[i]`` runs, ``held_bytes`` of them (arguments,
+    outputs and constants in HBM) from the first instruction to the last. ``peak_position`` is the first position with
+    the most bytes, ``peak_bytes``. ``heap_bytes`` is the end of the highest temporary: what it is above the most
+    temporaries alive at once is fragmentation.
+    """
+
+    space: MemorySpace
+    schedule: tuple[str, ...]
+    alive_bytes: tuple[int, ...]
+    held_bytes: int
+    heap_bytes: int
+    peak_position: int
+    peak_bytes: int
+    buffers: tuple[Buffer, ...]
+
+    def alive_at(self, position: int) -> tuple[Buffer, ...]:
+        """Return the buffers alive at a position, the largest first; those within an output's memory included."""
+        alive = [b for b in self.buffers if self._is_held(b) or b.first <= position <= b.last]
+        return tuple(sorted(alive, key=lambda b: (-b.n_bytes, b.first, b.name)))
+
+    @property
+    def fragmentation_bytes(self) -> int:
+        """Bytes of the heap that nobody uses even at its fullest."""
+        return self.heap_bytes - peak_bytes(b for b in self.buffers if b.kind in _IN_HEAP)
+
+    def _is_held(self, buffer: Buffer) -> bool:
+        """Tell whether a buffer has its memory throughout, whenever it is in use."""
+        return self.space == "hbm" and buffer.kind not in _IN_HEAP
+
+
+def memory_profile(program: Program, space: MemorySpace) -> MemoryProfile:
+    """Return what is alive when in one memory space (``hbm``, ``vmem``, ``cmem``, ...)."""
+    buffers = tuple(b for b in program.buffers if b.space == space)
+    # The host hands arguments over and takes outputs back in HBM: they are there from start to end.
+    held = _held_bytes(program) if space == "hbm" else 0
+    counted = [b for b in buffers if space != "hbm" or b.kind in _IN_HEAP]
+    alive = _over_positions(counted, held, len(program.schedule))
+    peak = max(alive, default=held)
+    return MemoryProfile(
+        space=space,
+        schedule=program.schedule,
+        alive_bytes=alive,
+        held_bytes=held,
+        heap_bytes=heap_bytes(buffers),
+        peak_position=alive.index(peak) if alive else 0,
+        peak_bytes=peak,
+        buffers=buffers,
+    )
+
+
 def memory_use(program: Program) -> MemoryUse:
     """Return the memory figures of a program; arguments and outputs hold their memory throughout."""
-    # XLA's own memory statistics tell temporaries apart in the same way, so that the two can be compared.
-    temporaries = [b for b in program.buffers if b.kind == "temporary" and b.space == "hbm"]
-    temp_bytes = peak_bytes(temporaries)
-    constants = sum(b.n_bytes for b in program.buffers if b.kind == "constant" and b.space == "hbm")
+    temporaries = [b for b in program.buffers if b.kind in _IN_HEAP and b.space == "hbm"]
+    # A program written by hand may leave places out: then nothing is known of holes.
+    temp_bytes = max(heap_bytes(temporaries), peak_bytes(temporaries))
     return MemoryUse(
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
         temp_bytes=temp_bytes,
-        peak_hbm_bytes=program.argument_bytes + program.output_bytes - program.alias_bytes + temp_bytes + constants,
+        peak_hbm_bytes=_held_bytes(program) + temp_bytes,
         peak_vmem_bytes=peak_bytes(b for b in program.buffers if b.space == "vmem"),
     )
+
+
+def _held_bytes(program: Program) -> int:
+    """Return the HBM bytes that a program holds from start to end: arguments, outputs, constants."""
+    constants = sum(b.n_bytes for b in program.buffers if b.kind == "constant" and b.space == "hbm")
+    return program.argument_bytes + program.output_bytes - program.alias_bytes + constants
+
+
+def _over_positions(buffers: list[Buffer], held: int, count: int) -> tuple[int, ...]:
+    """Return the bytes alive at each of ``count`` positions, or at as many as the buffers reach over."""
+    changes = alive_bytes(buffers)
+    starts, amounts = list(changes), list(changes.values())
+    total = count or max((b.last + 1 for b in buffers), default=0)
+    found = (bisect_right(starts, position) for position in range(total))
+    return tuple(held + (amounts[number - 1] if number else 0) for number in found)

@@ -183,6 +183,13 @@ class BackendConfig(msgspec.Struct, frozen=True):
         return sum(_integer(item.get("size")) or 0 for item in items if item.get("memory_space") == "1")
 
     @property
+    def aliasing_operands(self) -> tuple[tuple[int, ...], ...]:
+        """Arrays that the compiler has given one place: numbers of operands, followed by those of results."""
+        lists = self._object("aliasing_operands").get("lists")
+        items = [item for item in lists if isinstance(item, dict)] if isinstance(lists, list) else []
+        return tuple(_integers(item.get("indices")) for item in items)
+
+    @property
     def megacore_split_dim(self) -> int | None:
         """The dimension of the loop nest that two cores share, or None."""
         return _integer(self._object("megacore_config").get("megacore_split_dim"))

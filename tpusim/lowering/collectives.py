@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tpusim.lowering.groups import algorithm_of, device_groups, device_pairs
 from tpusim.lowering.scope import rule
 from tpusim.lowering.traffic import bytes_in_hbm, space_of
-from tpusim.program.steps import Collective
+from tpusim.program.steps import COLLECTIVE_KINDS, Collective
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import leaves
 
@@ -16,20 +16,11 @@ if TYPE_CHECKING:
     from tpusim.lowering.scope import Scope
     from tpusim.program.steps import AnyStep
 
-KINDS = (
-    "all-gather",
-    "all-reduce",
-    "all-to-all",
-    "collective-broadcast",
-    "collective-permute",
-    "ragged-all-to-all",
-    "reduce-scatter",
-)
 _CALLERS = ("fusion", "call", "async-start")
-_MAY_HOLD = frozenset((*KINDS, *(f"{kind}-start" for kind in KINDS), *_CALLERS))
+_MAY_HOLD = frozenset((*COLLECTIVE_KINDS, *(f"{kind}-start" for kind in COLLECTIVE_KINDS), *_CALLERS))
 
 
-@rule(*KINDS)
+@rule(*COLLECTIVE_KINDS)
 def lower_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a collective that holds the core until it is done."""
     return (collective_step(scope, instruction, scope.computation, instruction),)
@@ -96,7 +87,7 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
     if not computation.opcodes & _MAY_HOLD:
         return None
     for instruction in computation.instructions:
-        if instruction.opcode.removesuffix("-start") in KINDS:
+        if instruction.opcode.removesuffix("-start") in COLLECTIVE_KINDS:
             return computation, instruction
         # The computation that a reduction applies is called too, but holds no collective: not searched.
         called = instruction.called_computations if instruction.opcode in _CALLERS else ()

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.ir.ops import async_parts
-from tpusim.lowering.collectives import KINDS, collective_step
+from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
+from tpusim.lowering.passing import branch_names
 from tpusim.lowering.scope import RULES, Scope, rule
 from tpusim.lowering.trips import assumed_trips, loop_invariants, trip_count
 from tpusim.lowering.visits import branch_visits, branches_taken, call_visits, loop_visits, trips_taken
 from tpusim.program.module import walk
-from tpusim.program.steps import Branch, Call, Kernel, Loop
+from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Kernel, Loop
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def lower_while(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 @rule("conditional")
 def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a conditional; the longest branch is taken, with a warning, where only values tell which one runs."""
-    names, place = _branch_names(instruction), (scope.module, scope.computation, scope.visits, instruction)
+    names, place = branch_names(instruction), (scope.module, scope.computation, scope.visits, instruction)
     visits = [branch_visits(*place, number, len(names)) for number in range(len(names))]
     branches = tuple(lower_computation(scope.inside(*pair)) for pair in zip(names, repeat(None), visits, strict=False))
     choices = branches_taken(*place, len(names))
@@ -78,14 +79,6 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
 def _differ(choices: tuple[Choice, ...]) -> bool:
     """Tell whether more than one thing is chosen."""
     return len({value for choice in choices for value in choice.values}) > 1
-
-
-def _branch_names(instruction: Instruction) -> tuple[str, ...]:
-    """Return the computations of a conditional's branches, true before false."""
-    attributes = instruction.attributes
-    if "branch_computations" in attributes:
-        return tuple(attributes["branch_computations"])
-    return attributes["true_computation"], attributes["false_computation"]
 
 
 def _weight(steps: tuple[AnyStep, ...]) -> float:
@@ -107,7 +100,7 @@ def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower the start of any asynchronous computation: a collective, a slice that is a copy, or an offloaded call."""
     where, wrapped = _wrapped(scope, instruction)
-    if wrapped.opcode in KINDS:
+    if wrapped.opcode in COLLECTIVE_KINDS:
         return (collective_step(scope, instruction, where.computation, wrapped, is_async=True),)
     if wrapped.opcode in _COPIES:
         return (_async_copy(scope, instruction, wrapped.opcode),)

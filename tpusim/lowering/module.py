@@ -9,7 +9,7 @@ from tpusim.ir.frames import SourceFrames
 
 # Importing the modules of rules fills the table.
 from tpusim.lowering import collectives, control, copies, custom_calls, kernels
-from tpusim.lowering.buffers import computation_buffers
+from tpusim.lowering.buffers import plan_buffers
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.lowering.traffic import space_of
@@ -45,11 +45,13 @@ def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS)
     frames, visits = SourceFrames(module), entry_visits(module)
     scope = Scope(module, chip, module.entry, notes, default_trips, frames, visits=visits)
     steps = lower_computation(scope)
+    plan = plan_buffers(module)
     return Program(
         name=module.name,
         chip=chip.name,
         steps=steps,
-        buffers=computation_buffers(module, module.entry),
+        buffers=plan.buffers,
+        schedule=plan.schedule,
         # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.
         argument_bytes=sum(device_bytes(parameter.shape) for parameter in module.entry.parameters),
         output_bytes=device_bytes(module.entry.root.shape) + table_bytes(module.entry.root.shape, chip),

@@ -15,7 +15,7 @@ from tpusim.errors import SimulationError
 from tpusim.machine.cohorts import first_cohorts, may_share, one_is_enough, refined
 from tpusim.machine.communication import run_channel, run_collective
 from tpusim.machine.costs import Costs, Team, chosen_values
-from tpusim.machine.dma import memory_rates
+from tpusim.machine.dma import memory_rates, run_cost
 from tpusim.machine.host import HostQueues, run_host
 from tpusim.machine.loops import MOST_PLAYED_TRIPS, changes, waits_for_others, watch_of
 from tpusim.machine.memory import SharedMemory
@@ -414,9 +414,7 @@ def _copy(core: Core, copy: Copy) -> Activity:
     """Move a copy's bytes through every memory that it touches."""
     start_ps = core.now_ps
     device = core.device
-    least = device.chip.dma.min_chunk_bytes
-    # Runs below the native element of the DMA engine use only a part of each (512 B: ISCA 2021, TPUv4i).
-    n_bytes = copy.n_bytes * max(1.0, least / copy.chunk_bytes if copy.chunk_bytes else 1.0)
+    n_bytes = copy.n_bytes * run_cost(copy.chunk_bytes, device.chip)
     over_pcie = "host" in (copy.source_space, copy.target_space)
     latency_seconds = device.chip.host.latency_seconds if over_pcie else device.chip.dma.fixed_latency_seconds
     yield core.env.timeout(seconds_to_ps(latency_seconds))

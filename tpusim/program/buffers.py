@@ -11,14 +11,18 @@ import msgspec
 
 from tpusim.program.work import MemorySpace
 
-BufferKind = Literal["argument", "output", "temporary", "constant"]
+BufferKind = Literal["argument", "output", "temporary", "constant", "scratch"]
+"""``scratch`` is what one kernel needs while it runs: the blocks that it works on and its spills."""
 
 
 class Buffer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
-    """One allocation. It lives from position ``first`` to ``last`` (inclusive) in the order of the entry's
-    instructions.
+    """A piece of memory while it holds one value, or several that share it.
 
-    What a called computation needs on top is one buffer that lives while its caller runs.
+    It lives from position ``first`` to ``last`` (inclusive) of the program's ``schedule``. ``n_bytes`` is physical,
+    ``unpadded_bytes`` what its elements would take without padding (0: not known). ``offset_bytes`` is its place in the
+    heap of its memory space, None where it has none of its own: arguments, outputs and constants are allocated by
+    themselves, and a temporary ``within`` an output lies in that output's memory and adds nothing. A loop's state that
+    changes from trip to trip is several buffers in one place.
     """
 
     name: str
@@ -27,13 +31,43 @@ class Buffer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, kw_only=
     kind: BufferKind
     first: int
     last: int
+    opcode: str = ""
+    shape: str = ""
+    unpadded_bytes: int = 0
+    op_name: str = ""
+    source: str = ""
+    offset_bytes: int | None = None
+    within: str = ""
+
+    @property
+    def expansion(self) -> float:
+        """Physical bytes per unpadded byte; 1 where the latter are not known."""
+        return self.n_bytes / self.unpadded_bytes if self.unpadded_bytes else 1.0
+
+    @property
+    def padding_bytes(self) -> int:
+        """Bytes that hold no element."""
+        return self.n_bytes - self.unpadded_bytes if self.unpadded_bytes else 0
+
+
+def alive_bytes(buffers: Iterable[Buffer]) -> dict[int, int]:
+    """Return the bytes alive from each position at which they change, in order; a buffer within another adds none."""
+    changes: dict[int, int] = defaultdict(int)
+    for buffer in buffers:
+        if buffer.within:
+            continue
+        changes[buffer.first] += buffer.n_bytes
+        # An instruction needs operands and result at once: a buffer is free only behind its last user.
+        changes[buffer.last + 1] -= buffer.n_bytes
+    order = sorted(changes)
+    return dict(zip(order, accumulate(changes[position] for position in order), strict=True))
 
 
 def peak_bytes(buffers: Iterable[Buffer]) -> int:
     """Return the most bytes that are alive at any one position."""
-    changes: dict[int, int] = defaultdict(int)
-    for buffer in buffers:
-        changes[buffer.first] += buffer.n_bytes
-        # An instruction needs operands and result at once: a buffer is free only behind its last user.
-        changes[buffer.last + 1] -= buffer.n_bytes
-    return max(accumulate(changes[position] for position in sorted(changes)), default=0)
+    return max(alive_bytes(buffers).values(), default=0)
+
+
+def heap_bytes(buffers: Iterable[Buffer]) -> int:
+    """Return the end of the highest buffer that has a place: the size of the heap, holes included."""
+    return max((b.offset_bytes + b.n_bytes for b in buffers if b.offset_bytes is not None), default=0)

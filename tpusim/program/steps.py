@@ -96,6 +96,12 @@ class Algorithm(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     single_phase: bool = False
 
 
+COLLECTIVE_KINDS = frozenset(
+    "all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all reduce-scatter".split()
+)
+"""What groups of devices do together, by XLA's opcodes."""
+
+
 class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """Communication among groups of devices.
 
