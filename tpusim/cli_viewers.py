@@ -34,7 +34,7 @@ def _write_trace(result: Result, path: str) -> None:
     """Write the time line for Perfetto."""
     from tpusim.report.perfetto import write_trace
 
-    write_trace(result.pod, path)
+    write_trace(result.pod, path, result.program)
 
 
 def _write_xprof(result: Result, directory: str) -> None:
