@@ -31,7 +31,7 @@ def aligned(n_bytes: int, alignment_bytes: int) -> int:
     return -(-n_bytes // alignment_bytes) * alignment_bytes
 
 
-def place(blocks: Sequence[Block], alignment_bytes: int) -> tuple[list[int], int]:
+def place_blocks(blocks: Sequence[Block], alignment_bytes: int) -> tuple[list[int], int]:
     """Return the offset of every block and the size of the heap, a multiple of ``alignment_bytes``."""
     offsets, size = [0] * len(blocks), 0
     taken: list[tuple[int, int, int]] = []
@@ -54,8 +54,3 @@ def _first_hole(taken: Iterable[tuple[int, int, int]], n_bytes: int) -> int:
             break
         free_from = end
     return free_from
-
-
-def meet(some: Iterable[Interval], others: Sequence[Interval]) -> bool:
-    """Tell whether any stretch of time among ``some`` meets one of ``others``."""
-    return any(first <= end and last >= begin for first, last in some for begin, end in others)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from tpusim.program.buffers import heap_bytes, peak_bytes
+from tpusim.program.buffers import heap_bytes, peak_bytes, stretches
 from tpusim.report import wire
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape
@@ -183,7 +183,7 @@ def _assignment(placed: Sequence[_Placed]) -> bytes:
     for inside in by_colour.values():
         traces.append(_trace(inside, len(allocations)))
         heap = [one.buffer for one in inside]
-        size = max(heap_bytes(heap), peak_bytes(heap))
+        size = max(heap_bytes(heap), peak_bytes(stretches(heap)))
         allocations.append(_allocation(len(allocations), inside, size, b""))
     return wire.join(
         (wire.data(1, _logical_buffer(one)) for one in placed),
