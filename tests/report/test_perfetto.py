@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -75,8 +76,7 @@ def test_the_counter_of_traffic_integrates_to_all_bytes():
     result, events = traced("llama1b_decode_b16s2048.v6e")
     steps = [(e["ts"], e["args"]["GB/s"]) for e in events if e["name"] == "HBM traffic"]
     assert steps == sorted(steps, key=lambda step: step[0])
-    pairs = zip(steps, steps[1:], strict=False)
-    n_bytes = sum(rate * 1e3 * (after - at) for (at, rate), (after, _) in pairs)
+    n_bytes = sum(rate * 1e3 * (after - at) for (at, rate), (after, _) in pairwise(steps))
     assert n_bytes == pytest.approx(result.summary.utilisation.hbm_bytes, rel=1e-3)
     assert steps[-1][1] == pytest.approx(0, abs=1e-2)
 
