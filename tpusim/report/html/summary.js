@@ -1,7 +1,5 @@
 // The head of the page: figures, bars, warnings, the selected op, and what devices and links did together.
 
-const ROOF_NAMES = { matrix: "MXU", vector: "vector ALU", eup: "EUP", xlu: "XLU", load: "vector load", store: "vector store", hbm: "HBM", cmem: "CMEM", ici: "ICI", scalar: "scalar core", host_in: "from host", host_out: "to host" };
-
 function card(label, value, note = "") {
   return make("div", { class: "card" }, make("span", { text: label }), make("b", { text: value }), make("span", { text: note }));
 }
@@ -33,7 +31,7 @@ function showSummary(store) {
   );
   const bound = Object.entries(summary.bound_us).map(([name, time]) => [name || "nothing", time / total, timeText(time * us)]);
   bars(el("bounds"), bound.slice(0, 10));
-  const units = Object.entries(summary.unit_utilization).filter(([unit]) => unit !== "hbm").map(([unit, share]) => [ROOF_NAMES[unit] ?? unit, share]);
+  const units = Object.entries(summary.unit_utilization).filter(([unit]) => unit !== "hbm").map(([unit, share]) => [store.units[unit] ?? unit, share]);
   bars(el("units"), [...units, ["HBM", summary.hbm_utilization]].sort((a, b) => b[1] - a[1]));
   const categories = summary.categories.slice(0, 12);
   bars(el("categories"), categories.map((one) => [one.category, one.time_us / total, `${one.count.toLocaleString("en-US")} times, ${timeText(one.time_us * us)}, beside the core ${timeText(one.overlapped_us * us)}`]), (place) => `var(--c${store.colours.get(categories[place].category)})`);
