@@ -68,12 +68,14 @@ _MEGACORE = re.compile(r'"megacore_split_dim"')
 class Result:
     """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
 
-    ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last.
+    ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is
+    what the text said, None for a program that came lowered.
     """
 
     program: Program
     chip: Chip
     pod: PodRun
+    module: Module | None = None
 
     @property
     def timeline(self) -> Timeline:
@@ -150,12 +152,14 @@ def simulate(
     from tpusim.machine.core import RunOptions, simulate_pod
 
     slice_ = _topology(topology)
-    lowered, machine = _lowered(program, chip, slice_, overrides, default_trip_count)
+    loaded, _ = _loaded(program)
+    lowered, machine = _lowered(loaded, chip, slice_, overrides, default_trip_count)
     others = [_lowered(other, machine, slice_, None, default_trip_count)[0] for other in beside]
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
     paces = (parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed))
     options = RunOptions(warm, None, timeout_seconds, *paces)
-    return Result(lowered, machine, simulate_pod([lowered, *others], machine, slice_, progress, options))
+    run = simulate_pod([lowered, *others], machine, slice_, progress, options)
+    return Result(lowered, machine, run, loaded if isinstance(loaded, Module) else None)
 
 
 def run_program(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes
+from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
 from tpusim.program.work import MemorySpace
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class MemoryProfile(msgspec.Struct, frozen=True):
     @property
     def fragmentation_bytes(self) -> int:
         """Bytes of the heap that nobody uses even at its fullest."""
-        return self.heap_bytes - peak_bytes(b for b in self.buffers if b.kind in _IN_HEAP)
+        return self.heap_bytes - peak_bytes(stretches(b for b in self.buffers if b.kind in _IN_HEAP))
 
     def _is_held(self, buffer: Buffer) -> bool:
         """Tell whether a buffer has its memory throughout, whenever it is in use."""
@@ -83,13 +83,13 @@ def memory_use(program: Program) -> MemoryUse:
     """Return the memory figures of a program; arguments and outputs hold their memory throughout."""
     temporaries = [b for b in program.buffers if b.kind in _IN_HEAP and b.space == "hbm"]
     # A program written by hand may leave places out: then nothing is known of holes.
-    temp_bytes = max(heap_bytes(temporaries), peak_bytes(temporaries))
+    temp_bytes = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
     return MemoryUse(
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
-        temp_bytes=temp_bytes,
+        temp_bytes=program.temp_bytes or temp_bytes,
         peak_hbm_bytes=_held_bytes(program) + temp_bytes,
-        peak_vmem_bytes=peak_bytes(b for b in program.buffers if b.space == "vmem"),
+        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == "vmem")),
     )
 
 
@@ -101,7 +101,7 @@ def _held_bytes(program: Program) -> int:
 
 def _over_positions(buffers: list[Buffer], held: int, count: int) -> tuple[int, ...]:
     """Return the bytes alive at each of ``count`` positions, or at as many as the buffers reach over."""
-    changes = alive_bytes(buffers)
+    changes = alive_bytes(stretches(buffers))
     starts, amounts = list(changes), list(changes.values())
     total = count or max((b.last + 1 for b in buffers), default=0)
     found = (bisect_right(starts, position) for position in range(total))

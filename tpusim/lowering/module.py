@@ -13,6 +13,7 @@ from tpusim.lowering.buffers import plan_buffers
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.lowering.traffic import space_of
+from tpusim.lowering.visits import entry_visits
 from tpusim.program.module import Program
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
@@ -41,15 +42,17 @@ def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS)
     if not module.is_scheduled:
         # Not refused: operands stand before their users in any text, so its order is one that could run.
         notes.warn("the module is not scheduled: instructions run one by one in the order of the text, unfused")
-    scope = Scope(module, chip, module.entry, notes, default_trips, SourceFrames(module))
+    frames, visits = SourceFrames(module), entry_visits(module)
+    scope = Scope(module, chip, module.entry, notes, default_trips, frames, visits=visits)
     steps = lower_computation(scope)
-    plan = plan_buffers(module)
+    plan = plan_buffers(module, chip.tuple_table_granule_bytes)
     return Program(
         name=module.name,
         chip=chip.name,
         steps=steps,
         buffers=plan.buffers,
         schedule=plan.schedule,
+        temp_bytes=plan.temp_bytes,
         # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.
         argument_bytes=sum(device_bytes(parameter.shape) for parameter in module.entry.parameters),
         output_bytes=device_bytes(module.entry.root.shape) + table_bytes(module.entry.root.shape, chip),

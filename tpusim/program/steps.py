@@ -144,19 +144,34 @@ class ChannelTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=T
     pairs: tuple[tuple[int, int], ...] | None = None
 
 
+class Choice(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What some devices choose, one visit after the other and then from the start again; no ``devices`` are all."""
+
+    values: tuple[int, ...]
+    devices: tuple[int, ...] = ()
+
+
 class Loop(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
-    """A ``while``: ``condition`` and ``body`` run ``trips`` times, then ``condition`` once more."""
+    """A ``while``: ``condition`` and ``body`` run ``trips`` times, then ``condition`` once more.
+
+    Where that depends on the device or changes from visit to visit ``choices`` say it, and ``trips`` is the most.
+    """
 
     trips: int = 1
+    choices: tuple[Choice, ...] = ()
     trips_from: str = ""
     condition: tuple[AnyStep, ...] = ()
     body: tuple[AnyStep, ...] = ()
 
 
 class Branch(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
-    """A ``conditional``: of its branches the one with number ``taken`` runs."""
+    """A ``conditional``: of its branches the one with number ``taken`` runs.
+
+    Where that depends on the device or changes from visit to visit ``choices`` say it, and ``taken`` is the longest.
+    """
 
     taken: int = 0
+    choices: tuple[Choice, ...] = ()
     branches: tuple[tuple[AnyStep, ...], ...] = ()
 
 

@@ -67,6 +67,14 @@ def _branch_faults(step: Branch) -> Iterator[str]:
     """Yield what is wrong with a branch."""
     if not 0 <= step.taken < max(1, len(step.branches)):
         yield f"expected taken to be one of {len(step.branches)} branches, found {step.taken}"
+    yield from _choice_faults(step, max(0, len(step.branches) - 1))
+
+
+def _choice_faults(step: Branch | Loop, most: float = _MOST) -> Iterator[str]:
+    """Yield what is wrong with what devices choose."""
+    for choice in step.choices:
+        if not choice.values or not all(0 <= value <= most for value in choice.values):
+            yield f"choices: expected numbers from 0 to {most:.4g}, found {list(choice.values)}"
 
 
 def _collective_faults(step: Collective) -> Iterator[str]:
@@ -98,6 +106,7 @@ _CHECKS: dict[type, Callable[[Any], Iterator[str]]] = {
     Branch: _branch_faults,
     Collective: _collective_faults,
     Kernel: _kernel_faults,
+    Loop: _choice_faults,
 }
 """What to ask of a kind of step beside its numbers."""
 

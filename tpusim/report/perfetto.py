@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # One device is one process of the format, and its rows are the threads.
 _PROCESS = 1
-_UNIT_LABELS = {
+UNIT_LABELS = {
     "matrix": "MXU",
     "vector": "vector ALU",
     "eup": "EUP",
@@ -131,7 +131,7 @@ def _lane_label(row: str, lane: int) -> str:
 
 def _sort_index(label: str) -> int:
     """Return where a row stands: the core first, then its units, then what runs beside it."""
-    order = ("XLA ops", *_UNIT_LABELS.values())
+    order = ("XLA ops", *UNIT_LABELS.values())
     return order.index(label) if label in order else len(order)
 
 
@@ -145,7 +145,7 @@ def _events(record: Record, rows: _Rows) -> Iterator[dict[str, Any]]:
         for unit, busy_ps in record.units.items():
             # From the start of the step: how long a unit was busy in it is known, when is not.
             length_ps = min(busy_ps, record.duration_ps)
-            yield _slice(record.name, rows.number(_UNIT_LABELS[unit]), record.start_ps, length_ps, {})
+            yield _slice(record.name, rows.number(UNIT_LABELS[unit]), record.start_ps, length_ps, {})
 
 
 def _slice(name: str, row: int, start_ps: int, duration_ps: int, details: dict[str, Any]) -> dict[str, Any]:

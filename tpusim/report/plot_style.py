@@ -194,7 +194,7 @@ def shortened(name: str, characters: int) -> str:
     return f"{name[: characters - tail - 1]}\N{HORIZONTAL ELLIPSIS}{name[-tail:]}"
 
 
-def time_unit(longest_ps: float) -> tuple[float, str]:
+def time_unit(longest_ps: int) -> tuple[float, str]:
     """Return the picoseconds of a unit in which the longest time reads well, and the unit's name."""
     for ps, name in ((1e12, "s"), (1e9, "ms"), (1e6, "us"), (1e3, "ns")):
         if longest_ps >= ps:

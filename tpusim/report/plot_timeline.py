@@ -144,7 +144,7 @@ def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -
 
 def _draw_core(ax: Axes, run: Timeline, window: tuple[int, int], per_unit: float) -> tuple[set[str], list[_Block]]:
     """Draw the core's row and return the kinds of time in it, and blocks that are large but have no room for a name."""
-    least_ps = (window[1] - window[0]) / _PIXELS
+    least_ps = int((window[1] - window[0]) / _PIXELS)
     records = (r for r in run.records if r.row == CORE and r.end_ps > window[0] and r.start_ps < window[1])
     blocks = _blocks(records, least_ps)
     inches_per_ps = ax.get_position().width * figure_of(ax).get_figwidth() / (window[1] - window[0])
@@ -184,7 +184,7 @@ def _draw_trip(ax: Axes, run: Timeline, repeat: Repeat, per_unit: float) -> list
     return kinds
 
 
-def _blocks(records: Iterable[Record], least_ps: float) -> list[_Block]:
+def _blocks(records: Iterable[Record], least_ps: int) -> list[_Block]:
     """Return what is drawn of the core: records, and one block for neighbours too short to be told apart."""
     blocks: list[_Block] = []
     crowd: list[Record] = []
