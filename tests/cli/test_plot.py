@@ -72,7 +72,7 @@ def test_sweeps_and_layers_come_from_files(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("timeline", TRACE, "-o", "p.jpg"), "--output: expected a name that ends in one of .png, .svg, .pdf, found 'p.jpg'"),
+        (("timeline", TRACE, "-o", "p.jpg"), "--output: expected a name that ends in one of .png, .svg, .pdf, found"),
         (("systolic", "--m", "0", "-o", "p.png"), "--m: expected a whole number from 1, found 0"),
         (("systolic", "--cycle", "999", "-o", "p.png"), "cycle: expected 0 to 33, found 999"),
         (("timeline", TRACE, "--from", "9e9", "-o", "p.png"), "--from, --to: expected a part of the run's"),
