@@ -19,6 +19,7 @@ from tpusim.analysis.communication import PodUse, pod_use
 from tpusim.analysis.memory import MemoryReport, memory_report
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
+from tpusim.display import page_of
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Chip
@@ -97,6 +98,10 @@ class Result:
     def communication(self) -> PodUse:
         """What devices and links did together: exposed and hidden communication, bandwidths, shares of links."""
         return pod_use(self.pod)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return page_of(self)
 
     def groups(self, by: str = "op") -> tuple[Group, ...]:
         """Return the run's records added up by ``op``, ``category`` or ``source``."""
