@@ -76,6 +76,21 @@ def plan_pairs(pod: Pod, pairs: Sequence[tuple[int, int]]) -> Way:
     )
 
 
+def plan_shares(pod: Pod, devices: Sequence[int], shares: Sequence[float]) -> Way:
+    """Return what an all-to-all asks of the network in which every device sends each member its share of a byte."""
+    sent = [
+        (_message(pod, pod.chip_of(source), pod.chip_of(target)), share)
+        for source in devices
+        for target, share in zip(devices, shares, strict=True)
+        if source != target and share > 0
+    ]
+    return Way(
+        joined([way.load.times(share) for way, share in sent]),
+        max((way.hops for way, _ in sent), default=0),
+        max((way.far_hops for way, _ in sent), default=0),
+    )
+
+
 def together(ways: Sequence[Way]) -> Way:
     """Return what groups that work at the same time ask of the network."""
     if len(ways) == 1:
