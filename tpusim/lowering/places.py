@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -94,11 +95,12 @@ def move_into_lent(places: Iterable[Place]) -> None:
     """
     # The largest first, as in XLA: a temporary is looked at before everything that is smaller.
     ordered = sorted(places, key=lambda place: -place.n_bytes)
-    lent = [place for place in ordered if _is_lent(place)]
-    for place in lent:
+    lent: dict[MemorySpace, list[Place]] = defaultdict(list)
+    for place in filter(_is_lent, ordered):
         place.taken = list(place.intervals)
+        lent[place.space].append(place)
     for place in ordered:
-        home = next((other for other in lent if _may_move_in(place, other)), None) if place.is_loose else None
+        home = _home(place, lent[place.space]) if place.is_loose else None
         if home is not None:
             place.within = home.values[-1].instruction.name
             for interval in place.intervals:
@@ -110,11 +112,14 @@ def _is_lent(place: Place) -> bool:
     return any(value.is_result and value.instruction.opcode not in _KINDS for value in place.values)
 
 
-def _may_move_in(place: Place, home: Place) -> bool:
-    """Tell whether a temporary fits into the memory of another place, in size and time."""
-    if place.space != home.space or place.n_bytes > home.n_bytes:
-        return False
-    return not any(meets(interval, home.taken) for interval in place.intervals)
+def _home(place: Place, lent: Iterable[Place]) -> Place | None:
+    """Return the first of places, the largest first, into whose memory a temporary fits in size and time."""
+    for home in lent:
+        if home.n_bytes < place.n_bytes:
+            return None
+        if not any(meets(interval, home.taken) for interval in place.intervals):
+            return home
+    return None
 
 
 def meets(interval: Interval, taken: Sequence[Interval]) -> bool:
