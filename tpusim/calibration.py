@@ -40,6 +40,11 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low: float
     high: float
 
+    def __post_init__(self) -> None:
+        """Refuse a range that holds no number; the search goes by ratios, for which there is none at 0."""
+        if not 0 < self.low <= self.start <= self.high or self.low == self.high:
+            raise ValueError(f"expected 0 < low <= start <= high, found {self.low:g}, {self.start:g} and {self.high:g}")
+
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is fitted for one chip: parameters by dotted key, and the families of rows that they are fitted on."""
@@ -67,8 +72,10 @@ def calibrate(chip_name: str, plan: Plan, cases: Sequence[Case], folds: int = 5)
     """
     own = [c for c in cases if c.chip == chip_name and (not plan.families or c.family in plan.families)]
     shapes = sorted({case.shapes for case in own})
-    if len(shapes) < folds or folds < 2:
-        raise ConfigError(f"{chip_name}: expected rows of at least {max(2, folds)} shapes, found {len(shapes)}")
+    if folds < 2:
+        raise ConfigError(f"folds: expected at least 2, to predict each from the others, found {folds}")
+    if len(shapes) < folds:
+        raise ConfigError(f"{chip_name}: expected rows of at least {folds} shapes, found {len(shapes)}")
     chip = load_chip(chip_name)
     values = _fitted(chip, plan, own)
     held_out: list[Outcome] = []

@@ -13,7 +13,9 @@ from tpusim.cli_compare import add_compare
 from tpusim.cli_core import add_commands
 from tpusim.cli_memory import add_memory
 from tpusim.cli_options import CHIP_HELP, number, overrides
+from tpusim.cli_plot import add_plot
 from tpusim.cli_systolic import add_systolic
+from tpusim.cli_viewers import add_viewers, write_views
 from tpusim.errors import ConfigError, ProgramError, TpusimError
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     plain = (_add_run, _add_exec, _add_check, _add_fmt, _add_layout, _add_chips, _add_ops)
-    for add in (*plain, add_memory, add_compare, add_commands, add_systolic):
+    for add in (*plain, add_memory, add_compare, add_commands, add_systolic, add_plot):
         add(commands)
     return parser
 
@@ -109,7 +111,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--outfeed-pace", metavar="P", help="the host's time for an outfeed, written likewise")
     run.add_argument("--queue-depth", metavar="N", type=number, default=2, help="feeds that may wait (default 2)")
     run.add_argument("--warm", action="store_true", help="one of many runs: cross-program prefetches have come in")
-    run.add_argument("--trace", metavar="FILE", help="write a time line for Perfetto (.json or .json.gz)")
+    add_viewers(run)
     run.add_argument("--save", metavar="FILE.json", help="write the result, for `tpusim diff`")
     run.add_argument("--links", metavar="FILE", help="write what every link carried, for a heat map (.json)")
     run.add_argument("--stop-after", choices=("text", "lowering", "machine"), help="print what that stage made instead")
@@ -191,11 +193,8 @@ def _run(options: argparse.Namespace) -> None:
         _print_lowered(options)
         return
     result = _simulate(options)
-    if options.trace:
-        # Before anything is printed: a pipe that closes early must not cost the trace.
-        from tpusim.report.perfetto import write_trace
-
-        write_trace(result.pod, options.trace)
+    # Before anything is printed: a pipe that closes early must not cost a file.
+    write_views(result, options)
     if options.save:
         from tpusim.report.compare import save_result
 
@@ -265,7 +264,7 @@ def _report(result: Result, options: argparse.Namespace) -> None:
 def _print_lowered(options: argparse.Namespace) -> None:
     """Print the lowered program in its text form."""
     from tpusim.pipeline import lower
-    from tpusim.program.module import encode_program
+    from tpusim.program.stored import encode_program
 
     program = lower(
         options.program,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli_memory import validate_memory
@@ -12,7 +13,7 @@ from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tpusim.analysis.accuracy import Outcome
 
@@ -78,7 +79,7 @@ def _add_calibrate(commands: Any) -> None:
 def _lower(options: argparse.Namespace) -> None:
     """Write the lowered program."""
     from tpusim.pipeline import lower
-    from tpusim.program.module import encode_program, save_program
+    from tpusim.program.stored import encode_program, save_program
 
     if options.output and not options.output.endswith(".json"):
         # By that ending `run` tells a lowered program from HLO text.
@@ -110,7 +111,7 @@ def _validate(options: argparse.Namespace) -> None:
     from tpusim.hardware.load import load_chip, resolve_chip_name
     from tpusim.report.progress import CountLine
     from tpusim.validation import measured_as, predict_all, read_cases
-    from tpusim.validation_collectives import predict_collectives
+    from tpusim.validation_collectives import cross_validate, predict_collectives
 
     if options.memory:
         validate_memory(options)
@@ -118,7 +119,9 @@ def _validate(options: argparse.Namespace) -> None:
     wanted = measured_as(resolve_chip_name(options.chip)) if options.chip else None
     if options.collectives:
         found = [row for index in options.index for row in predict_collectives(index, load_chip, wanted)]
-        _print_accuracy(found, options)
+        both = [cross_validate(index, load_chip) for index in options.index]
+        held_out = [[row for pair in both for row in pair[n] if wanted in (None, row.chip)] for n in (0, 1)]
+        _print_accuracy(found, options, dict(zip(("row", "source"), held_out, strict=True)))
         return
     cases = [case for index in options.index for case in read_cases(index) if wanted in (None, case.chip)]
     if not cases:
@@ -131,17 +134,21 @@ def _validate(options: argparse.Namespace) -> None:
     _print_accuracy(outcomes, options)
 
 
-def _print_accuracy(outcomes: Sequence[Outcome], options: argparse.Namespace) -> None:
-    """Print errors by family."""
-    from tpusim.analysis.accuracy import errors_by_predictor
+def _print_accuracy(
+    outcomes: Sequence[Outcome], options: argparse.Namespace, held_out: Mapping[str, Sequence[Outcome]] | None = None
+) -> None:
+    """Print errors by family, and those of predictions that do not know what they are compared with, if any."""
+    from tpusim.analysis.accuracy import errors_by_predictor, mean_error
     from tpusim.report.accuracy import accuracy_json, render_accuracy
     from tpusim.report.console import make_console
 
     errors = errors_by_predictor(outcomes)
+    overall = {"": outcomes, **(held_out or {})}
+    totals = {what: mean_error(rows) for what, rows in overall.items() if rows}
     if options.json:
-        sys.stdout.write(json.dumps(accuracy_json(errors, outcomes), indent=1) + "\n")
+        sys.stdout.write(json.dumps(accuracy_json(errors, outcomes, totals), indent=1) + "\n")
     else:
-        render_accuracy(errors, outcomes, make_console())
+        render_accuracy(errors, outcomes, make_console(), totals if held_out else {})
 
 
 def _of(chip: str | None) -> str:
@@ -157,6 +164,12 @@ def _calibrate(options: argparse.Namespace) -> None:
     from tpusim.report.console import make_console
     from tpusim.validation import measured_as, read_cases
 
+    if options.chip.endswith(".toml"):
+        raise ConfigError(
+            f"--chip: expected a chip by its name, found {options.chip!r}; --write names a file to change"
+        )
+    if options.write and not Path(options.write).is_file():
+        raise ConfigError(f"--write: expected a chip file to change, found none at {options.write!r}")
     name = measured_as(resolve_chip_name(options.chip))
     path = options.fits or fits_path()
     plans = read_plans(path)

@@ -20,6 +20,7 @@ from tpusim.analysis.compare import RunFigures, is_result, load_result, run_figu
 from tpusim.analysis.memory import MemoryReport, memory_report
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
+from tpusim.display import page_of
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Chip
@@ -31,8 +32,20 @@ from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.machine.gemm import run_gemm
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
-from tpusim.program.module import Program, load_program, verify_blocks, walk
-from tpusim.program.steps import Kernel
+from tpusim.program.module import Program, walk
+from tpusim.program.steps import (
+    Branch,
+    Call,
+    ChannelTransfer,
+    Collective,
+    Copy,
+    HostTransfer,
+    Kernel,
+    Loop,
+    Wait,
+)
+from tpusim.program.stored import load_program
+from tpusim.program.verify import verify_blocks
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
@@ -59,12 +72,14 @@ _MEGACORE = re.compile(r'"megacore_split_dim"')
 class Result:
     """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
 
-    ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last.
+    ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is
+    what the text said, None for a program that came lowered.
     """
 
     program: Program
     chip: Chip
     pod: PodRun
+    module: Module | None = None
 
     @property
     def timeline(self) -> Timeline:
@@ -85,6 +100,10 @@ class Result:
     def communication(self) -> PodUse:
         """What devices and links did together: exposed and hidden communication, bandwidths, shares of links."""
         return pod_use(self.pod)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return page_of(self)
 
     def groups(self, by: str = "op") -> tuple[Group, ...]:
         """Return the run's records added up by ``op``, ``category`` or ``source``."""
@@ -141,12 +160,14 @@ def simulate(
     from tpusim.machine.core import RunOptions, simulate_pod
 
     slice_ = _topology(topology)
-    lowered, machine = _lowered(program, chip, slice_, overrides, default_trip_count)
+    loaded, _ = _loaded(program)
+    lowered, machine = _lowered(loaded, chip, slice_, overrides, default_trip_count)
     others = [_lowered(other, machine, slice_, None, default_trip_count)[0] for other in beside]
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
     paces = (parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed))
     options = RunOptions(warm, None, timeout_seconds, *paces)
-    return Result(lowered, machine, simulate_pod([lowered, *others], machine, slice_, progress, options))
+    run = simulate_pod([lowered, *others], machine, slice_, progress, options)
+    return Result(lowered, machine, run, loaded if isinstance(loaded, Module) else None)
 
 
 def figures(program: Module | Program | str | Path, chip: Chip | str | None = None) -> RunFigures:
@@ -221,13 +242,27 @@ def _alone(program: Program, kernel: Kernel) -> Program:
 
 def _kernel(program: Program, name: str) -> Kernel:
     """Return a kernel of a lowered program by name."""
-    kernels = {step.name: step for step, _ in walk(program.steps) if isinstance(step, Kernel) and not step.scalar}
-    if name not in kernels:
-        hint = did_you_mean(name, kernels)
-        raise ConfigError(
-            f"{program.name}: expected the name of one of its {len(kernels)} kernels, found {name!r}{hint}"
-        )
-    return kernels[name]
+    steps = {step.name: step for step, _ in walk(program.steps)}
+    found = steps.get(name)
+    if isinstance(found, Kernel) and not found.scalar:
+        return found
+    kernels = [step.name for step in steps.values() if isinstance(step, Kernel) and not step.scalar]
+    hint = f", which is {_OTHER_STEPS[type(found)]}" if found else did_you_mean(name, kernels)
+    raise ConfigError(f"{program.name}: expected the name of one of its {len(kernels)} kernels, found {name!r}{hint}")
+
+
+_OTHER_STEPS: dict[type, str] = {
+    Kernel: "an instruction of the scalar core",
+    Copy: "an asynchronous copy",
+    Wait: "a wait for an asynchronous step",
+    Collective: "a collective",
+    HostTransfer: "a transfer to or from the host",
+    ChannelTransfer: "a transfer over a channel",
+    Loop: "a loop: name a kernel of its body",
+    Branch: "a conditional: name a kernel of a branch",
+    Call: "a call: name a kernel of what it calls",
+}
+"""What a step is that has no tiles to explain."""
 
 
 def _array_bytes(module: Module, name: str) -> dict[str, tuple[int, int]]:
@@ -356,11 +391,19 @@ def _lowered(
     loaded, path = _loaded(program)
     # A slice without a chip has an empty name there, which must count as none.
     machine = _chip(loaded, path, chip or (topology.chip if topology else None) or None, overrides)
-    lowered = loaded if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)
+    lowered = _on(loaded, machine) if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)
     verify_blocks(lowered, machine.vmem.capacity_bytes * machine.cores_per_device)
     if topology is not None:
         _check_topology(topology, lowered, machine)
     return lowered, machine
+
+
+def _on(program: Program, chip: Chip) -> Program:
+    """Return a lowered program for a run on a chip, with a warning if it was cut up for another."""
+    if program.chip == chip.name or resolve_chip_name(program.chip) == chip.name:
+        return program
+    warning = f"lowered for {program.chip}, run on {chip.name}: its tiles and its work are still those of the former"
+    return msgspec.structs.replace(program, warnings=(*program.warnings, warning))
 
 
 def _check_topology(topology: Topology, program: Program, chip: Chip) -> None:

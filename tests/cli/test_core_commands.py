@@ -43,9 +43,8 @@ def test_lower_prints_without_a_file(capsys):
 def test_a_slip_in_a_lowered_program_is_refused(capsys, tmp_path):
     """By the place inside the object, not by a traceback."""
     path = tmp_path / "prog.json"
-    path.write_text(
-        '{"name": "p", "chip": "v5e", "steps": [{"type": "Kernel", "name": "k", "opcode": "add", "tile": 2}]}'
-    )
+    head = '{"name": "p", "chip": "v5e", "format": "tpusim-program-1", "steps": '
+    path.write_text(head + '[{"type": "Kernel", "name": "k", "opcode": "add", "tile": 2}]}')
     assert "unknown field `tile` - at `$.steps[0]`" in refusal_of(capsys, "run", str(path))
 
 
@@ -67,6 +66,21 @@ def test_explain_as_json_has_every_operand(capsys):
 def test_explain_knows_the_kernels(capsys):
     """A name with a slip gets the nearest one."""
     assert "did you mean 'fusion.7'" in refusal_of(capsys, "explain", MLP, "--op", "fusion.71")
+
+
+@pytest.mark.parametrize(("op", "what"), [("copy-done", "a wait"), ("while.2", "a loop: name a kernel of its body")])
+def test_explain_says_what_is_no_kernel(capsys, op, what):
+    """The name is right, but there are no tiles behind it."""
+    program = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
+    assert what in refusal_of(capsys, "explain", program, "--op", op)
+
+
+def test_a_lowered_program_on_another_chip_is_warned_of(capsys, tmp_path):
+    """Its tiles were cut for the first chip: the time is an experiment, and the report says so."""
+    path = str(tmp_path / "prog.json")
+    output_of(capsys, "lower", MLP, "-o", path)
+    assert "lowered for v5e, run on v6e" in output_of(capsys, "run", path, "--chip", "v6e")
+    assert "lowered for" not in output_of(capsys, "run", path, "--chip", "v5e")
 
 
 def test_validate_prints_families_and_baselines(capsys, index):
@@ -101,6 +115,23 @@ def test_calibrate_prints_values_and_both_errors(capsys, index, tmp_path):
 def test_calibrate_refuses_a_chip_without_a_plan(capsys, index):
     """The error names those that have one."""
     assert "expected a table of parameters for v2" in refusal_of(capsys, "calibrate", index, "--chip", "v2")
+
+
+def test_calibrate_refuses_before_it_fits(capsys, index, tmp_path):
+    """A file to write that is not there, a chip by its file, one fold: said at once, not after minutes."""
+    command = ("calibrate", index, "--chip")
+    assert "found none at" in refusal_of(capsys, *command, "v5e", "--write", str(tmp_path / "none.toml"))
+    assert "a chip by its name" in refusal_of(capsys, *command, "my.toml")
+    assert "folds: expected at least 2" in refusal_of(capsys, *command, "v4-megacore", "--folds", "1")
+
+
+@pytest.mark.parametrize("numbers", ["start = 0, low = 0, high = 1", "start = 1, low = 2, high = 1"])
+def test_calibrate_refuses_a_range_that_holds_no_number(capsys, index, tmp_path, numbers):
+    """The search goes by ratios: its ranges begin above 0."""
+    plan = tmp_path / "fits.toml"
+    plan.write_text(f'[v4-megacore.parameters]\n"fixed.kernel_seconds" = {{ {numbers} }}\n')
+    words = refusal_of(capsys, "calibrate", index, "--chip", "v4-megacore", "--fits", str(plan))
+    assert "expected 0 < low <= start <= high" in words
 
 
 def test_a_warm_run_is_shorter(capsys):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.machine.collectives import pod_of
 from tpusim.hardware.load import load_chip
-from tpusim.machine.network import Load, Network, joined, link_name, share_links
+from tpusim.machine.network import Load, Network, Road, fair_speeds, joined, link_name
 
 CHIP = load_chip("v5e")
 RATE = CHIP.ici.link_bytes_per_second * CHIP.ici.efficiency
@@ -28,7 +28,9 @@ def ends_ps(*starts: tuple[int, Load]) -> list[int]:
 
     def send(number: int, at_ps: int, load: Load):
         yield env.timeout(at_ps)
-        yield network.transfer(load)
+        done = env.event()
+        network.begin(load, 1.0, done.succeed)
+        yield done
         ends[number] = env.now
 
     for number, (at_ps, load) in enumerate(starts):
@@ -75,26 +77,30 @@ def test_joined_loads_name_each_link_once():
     assert (list(links), list(n_bytes)) == ([1, 3], [45e3, 90e3])
 
 
-class Flow:
-    """What ``share_links`` reads and writes of a transfer."""
-
-    def __init__(self, demands: dict[int, float]) -> None:
-        self.links = np.array(list(demands))
-        self.demand = np.array(list(demands.values()))
-        self.speed = 0.0
-
-
 demands = st.dictionaries(st.integers(0, 5), st.sampled_from([0.25, 0.5, 1.0]), min_size=1)
 
 
 @given(st.lists(demands, min_size=1, max_size=6))
 def test_shares_are_max_min_fair(wanted):
     """No link carries more than it can; who is held is among the fastest on some full link."""
-    flows = [Flow(one) for one in wanted]
-    share_links(flows)
-    used = {link: sum(f.speed * d.get(link, 0) for f, d in zip(flows, wanted, strict=True)) for link in range(6)}
+    loads = [Load(np.array(list(one)), np.array(list(one.values()))) for one in wanted]
+    speeds = fair_speeds([Road(load, np.ones(6)) for load in loads])
+    # A road that is alone takes its busiest link's time: demands are shares of that.
+    shares = [{link: n / max(one.values()) for link, n in one.items()} for one in wanted]
+    used = {link: sum(s * d.get(link, 0) for s, d in zip(speeds, shares, strict=True)) for link in range(6)}
     assert all(share <= 1 + 1e-9 for share in used.values())
-    for flow, own in zip(flows, wanted, strict=True):
+    for speed, own in zip(speeds, shares, strict=True):
         full = [link for link in own if used[link] >= 1 - 1e-9]
-        rivals = [[f.speed for f, d in zip(flows, wanted, strict=True) if link in d] for link in full]
-        assert flow.speed == pytest.approx(1.0) or any(flow.speed >= max(speeds) - 1e-9 for speeds in rivals)
+        rivals = [[s for s, d in zip(speeds, shares, strict=True) if link in d] for link in full]
+        assert speed == pytest.approx(1.0) or any(speed >= max(others) - 1e-9 for others in rivals)
+
+
+def test_what_repeats_is_counted():
+    """One transfer of 45 kB on two links, and three more like it that nobody played."""
+    env = simpy.Environment()
+    network, load = Network(env, pod_of("v5e:4x4"), CHIP), load_of(0, 2)
+    mark = network.mark()
+    network.begin(load, 1.0, lambda: None)
+    env.run()
+    network.repeat(mark, 3)
+    assert [use.n_bytes for use in network.uses()] == [180e3, 180e3]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tpusim.errors import ProgramError
+from tpusim.machine.routing import _PLANS
 from tpusim.program.buffers import Buffer, peak_bytes, stretches
-from tpusim.program.module import Program, load_program, save_program, verify_program, walk
-from tpusim.program.steps import Branch, Call, Copy, Kernel, Loop, TileLoop, Wait
+from tpusim.program.module import Program, walk
+from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Collective, Copy, Kernel, Loop, TileLoop, Wait
+from tpusim.program.stored import load_program, save_program
+from tpusim.program.verify import verify_program
 from tpusim.program.work import Matmul, Stream, Work
 
 KERNEL = Kernel(name="k", opcode="fusion", work=Work(matmuls=(Matmul(1.0, 2.0),)), streams=(Stream("a", "hbm", 8.0),))
@@ -34,7 +37,8 @@ def test_saved_program_reads_back_equal(tmp_path):
 def test_text_form_leaves_defaults_out(tmp_path):
     """A program written by hand states only what matters."""
     path = tmp_path / "p.program.json"
-    path.write_text('{"name": "p", "chip": "v5e", "steps": [{"type": "Kernel", "name": "k", "opcode": "add"}]}')
+    head = '{"name": "p", "chip": "v5e", "format": "tpusim-program-1", "steps": '
+    path.write_text(head + '[{"type": "Kernel", "name": "k", "opcode": "add"}]}')
     assert load_program(path).steps == (Kernel(name="k", opcode="add"),)
 
 
@@ -75,21 +79,21 @@ def test_peak_of_nothing_is_zero():
     assert peak_bytes([]) == 0
 
 
-BROKEN = [
-    '{"name": "p", "chip": "v5e", "steps": [], "format": "other"}',
-    '{"name": "p", "chip": "v5e", "steps": [], "extra": 1}',
-    '{"name": "p", "chip": "v5e", "steps": [{"type": "Loop", "name": "l", "opcode": "while", "trips": -1}]}',
-    '{"name": "p", "chip": "v5e", "steps": [{"type": "Branch", "name": "b", "opcode": "conditional", "taken": 3}]}',
-    '{"name": "p", "chip": "v5e", "steps": [{"type": "Kernel", "name": "k", "opcode": "add", "tiles": 0}]}',
-]
+HEAD = '"name": "p", "chip": "v5e", "format": "tpusim-program-1"'
+BROKEN = {
+    '{"name": "p", "chip": "v5e", "steps": [], "format": "other"}': "expected the format 'tpusim.*, found 'other'",
+    '{"name": "p", "chip": "v5e", "steps": []}': "missing required field `format`",
+    f'{{{HEAD}, "steps": [], "extra": 1}}': "unknown field `extra`",
+    f'{{{HEAD}, "steps": [{{"type": "Kernel", "name": "k", "opcode": "add", "tiles": 0}}]}}': "at least one tile",
+}
 
 
-@pytest.mark.parametrize("text", BROKEN)
-def test_programs_that_cannot_run_are_refused(tmp_path, text):
+@pytest.mark.parametrize(("text", "words"), BROKEN.items())
+def test_programs_that_cannot_run_are_refused(tmp_path, text, words):
     """A slip in a program written by hand is found when it is read."""
     path = tmp_path / "p.program.json"
     path.write_text(text)
-    with pytest.raises(ProgramError, match="not a lowered program"):
+    with pytest.raises(ProgramError, match=f"not a lowered program.*{words}"):
         load_program(path)
 
 
@@ -103,9 +107,27 @@ def test_programs_that_cannot_run_are_refused(tmp_path, text):
         (Kernel(name="k", opcode="f", tiles=6, loops=(TileLoop("batch", 4),)), "multiply to 6 tiles"),
         (Copy(name="k", opcode="copy-start", n_bytes=-1.0), "n_bytes: expected a number from 0"),
         (Loop(name="k", opcode="while", trips=-1), "trips: expected a number from 0"),
+        (Branch(name="k", opcode="conditional", taken=3), "one of 0 branches, found 3"),
+        (Kernel(name="k", opcode="f", flops_type="bf17"), r"flops_type: .* found 'bf17' \(did you mean 'bf16'"),
+        (Kernel(name="k", opcode="f", work=Work(matmuls=(Matmul(1, 1, operand_type="fp8"),))), "operand_type: .*'fp8'"),
+        (Collective(name="k", opcode="c", kind="all-reduced"), r"kind: .* found 'all-reduced' \(did you mean 'all-re"),
+        (Collective(name="k", opcode="c", kind="all-reduce", group_size=0), "at least one device, found 1 of 0"),
+        (Wait(name="k", opcode="copy-done", needs=("j",)), "needs: expected the name of a step, found 'j'"),
     ],
 )
 def test_a_step_that_cannot_run_is_refused_by_name_and_place(step, words):
     """Negative counts, counts beyond all bounds, and loops that are not the tiles."""
     with pytest.raises(ProgramError, match=f"'k': .*{words}"):
         verify_program(Program(name="p", chip="v5e", steps=(step,)))
+
+
+def test_two_steps_of_one_list_have_two_names():
+    """A need could mean either of them; the same name in the body of another loop is no such case."""
+    with pytest.raises(ProgramError, match="'k': expected a name of its own for each step"):
+        verify_program(Program(name="p", chip="v5e", steps=(KERNEL, KERNEL)))
+    verify_program(PROGRAM)
+
+
+def test_every_kind_of_collective_has_a_plan():
+    """What the text form accepts is what the network can carry out; pairs have a plan of their own."""
+    assert set(_PLANS) | {"collective-permute"} == COLLECTIVE_KINDS

@@ -6,6 +6,7 @@ times twice the axes, plus twice the axis, plus 1 if it goes down the axis.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -36,7 +37,7 @@ class Torus(msgspec.Struct, frozen=True):
     @property
     def strides(self) -> tuple[int, ...]:
         """How far apart the numbers of neighbours along each axis are."""
-        return tuple(prod(self.sizes[:axis]) for axis in range(len(self.sizes)))
+        return _strides(self.sizes)
 
     def coordinates(self, chip: int) -> tuple[int, ...]:
         """Return the place of a chip along each axis."""
@@ -135,6 +136,13 @@ class Torus(msgspec.Struct, frozen=True):
     def _at(self, corner: list[int], moved: dict[int, int]) -> int:
         """Return the chip at a corner with some of its coordinates replaced."""
         return self.number(tuple(moved.get(axis, place) for axis, place in enumerate(corner)))
+
+
+# Asked for with every chip of every route.
+@cache
+def _strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how far apart the numbers of neighbours along each axis are."""
+    return tuple(prod(sizes[:axis]) for axis in range(len(sizes)))
 
 
 def _shortest(steps: int, size: int, wraps: bool) -> tuple[int, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.lowering.counters import table_of
 from tpusim.lowering.groups import algorithm_of, device_groups, device_pairs
 from tpusim.lowering.scope import rule
 from tpusim.lowering.traffic import bytes_in_hbm, space_of
-from tpusim.program.steps import Collective
+from tpusim.program.steps import COLLECTIVE_KINDS, Collective
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import leaves
 
@@ -16,20 +17,11 @@ if TYPE_CHECKING:
     from tpusim.lowering.scope import Scope
     from tpusim.program.steps import AnyStep
 
-KINDS = (
-    "all-gather",
-    "all-reduce",
-    "all-to-all",
-    "collective-broadcast",
-    "collective-permute",
-    "ragged-all-to-all",
-    "reduce-scatter",
-)
 _CALLERS = ("fusion", "call", "async-start")
-_MAY_HOLD = frozenset((*KINDS, *(f"{kind}-start" for kind in KINDS), *_CALLERS))
+_MAY_HOLD = frozenset((*COLLECTIVE_KINDS, *(f"{kind}-start" for kind in COLLECTIVE_KINDS), *_CALLERS))
 
 
-@rule(*KINDS)
+@rule(*COLLECTIVE_KINDS)
 def lower_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a collective that holds the core until it is done."""
     return (collective_step(scope, instruction, scope.computation, instruction),)
@@ -74,7 +66,25 @@ def collective_step(
         groups=() if pairs else groups,
         pairs=pairs,
         algorithm=algorithm_of(collective),
+        shares=_shares(scope, computation, collective, group_size),
     )
+
+
+def _shares(scope: Scope, computation: Computation, collective: Instruction, group_size: int) -> tuple[float, ...]:
+    """Return which parts of its rows a ragged all-to-all sends to whom, nothing (with a warning) if values tell.
+
+    Its fourth operand are the rows for each member of the group (XLA, RaggedAllToAll).
+    """
+    if collective.opcode != "ragged-all-to-all":
+        return ()
+    operands = computation.operands_of(collective)
+    sizes, rows = table_of(computation, operands[3]), next(iter(leaves(operands[0].shape))).dimensions
+    if sizes is None or len(sizes) != group_size or not rows or not 0 <= sum(sizes) <= rows[0]:
+        scope.notes.warn(
+            f"how much {collective.name!r} sends to whom depends on values: even parts of all rows assumed"
+        )
+        return ()
+    return tuple(size / rows[0] for size in sizes)
 
 
 def _hbm_bytes(computation: Computation, collective: Instruction, kind: str, group_size: int) -> float:
@@ -96,7 +106,7 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
     if not computation.opcodes & _MAY_HOLD:
         return None
     for instruction in computation.instructions:
-        if instruction.opcode.removesuffix("-start") in KINDS:
+        if instruction.opcode.removesuffix("-start") in COLLECTIVE_KINDS:
             return computation, instruction
         # The computation that a reduction applies is called too, but holds no collective: not searched.
         called = instruction.called_computations if instruction.opcode in _CALLERS else ()

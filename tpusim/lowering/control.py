@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tpusim.ir.ops import async_parts
-from tpusim.lowering.collectives import KINDS, collective_step
+from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
 from tpusim.lowering.passing import branch_names
 from tpusim.lowering.scope import RULES, Scope, rule
-from tpusim.lowering.trips import loop_invariants, trip_count
+from tpusim.lowering.trips import assumed_trips, loop_invariants, trip_count
+from tpusim.lowering.visits import branch_visits, branches_taken, call_visits, loop_visits, trips_taken
 from tpusim.program.module import walk
-from tpusim.program.steps import Branch, Call, Kernel, Loop
+from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Kernel, Loop
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
     from tpusim.ir.module import Instruction
-    from tpusim.program.steps import AnyStep
+    from tpusim.program.steps import AnyStep, Choice
 
 
 def lower_computation(scope: Scope) -> tuple[AnyStep, ...]:
@@ -35,16 +37,22 @@ def lower(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 @rule("while")
 def lower_while(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a loop: its body once, and how often it runs."""
-    trips, trips_from = trip_count(scope, instruction)
+    counted = trip_count(scope, instruction)
+    choices = () if counted else trips_taken(scope.module, scope.computation, scope.visits, instruction)
+    if choices:
+        counted = max(trips for choice in choices for trips in choice.values), "induction variable"
+    trips, trips_from = counted or assumed_trips(scope, instruction)
     # What no trip changes is what lets the trips of a loop inside be counted.
     known = loop_invariants(scope, instruction)
+    visits = loop_visits(scope.module, scope.computation, scope.visits, instruction, trips)
     condition = scope.inside(instruction.attributes["condition"], known)
-    body = scope.inside(instruction.attributes["body"], known)
+    body = scope.inside(instruction.attributes["body"], known, visits)
     return (
         Loop(
             **scope.label(instruction, "while"),
             trips=trips,
             trips_from=trips_from,
+            choices=choices if _differ(choices) else (),
             condition=lower_computation(condition),
             body=lower_computation(body),
         ),
@@ -53,13 +61,24 @@ def lower_while(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 
 @rule("conditional")
 def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Lower a conditional; which branch runs depends on values, so the longest one is taken, with a warning."""
-    names = branch_names(instruction)
-    branches = tuple(lower_computation(scope.inside(name)) for name in names)
-    taken = max(range(len(branches)), key=lambda i: (_weight(branches[i]), -i))
-    scope.notes.warn(f"which branch {instruction.name!r} takes depends on values: the longest, {names[taken]!r}, taken")
+    """Lower a conditional; the longest branch is taken, with a warning, where only values tell which one runs."""
+    names, place = branch_names(instruction), (scope.module, scope.computation, scope.visits, instruction)
+    visits = [branch_visits(*place, number, len(names)) for number in range(len(names))]
+    branches = tuple(lower_computation(scope.inside(*pair)) for pair in zip(names, repeat(None), visits, strict=False))
+    choices = branches_taken(*place, len(names))
+    possible = {number for choice in choices for number in choice.values} or range(len(names))
+    taken = max(possible, key=lambda number: (_weight(branches[number]), -number))
+    if not choices:
+        scope.notes.warn(
+            f"which branch {instruction.name!r} takes depends on values: the longest, {names[taken]!r}, taken"
+        )
     label = scope.label(instruction, "conditional")
-    return (Branch(**label, taken=taken, branches=branches),)
+    return (Branch(**label, taken=taken, choices=choices if _differ(choices) else (), branches=branches),)
+
+
+def _differ(choices: tuple[Choice, ...]) -> bool:
+    """Tell whether more than one thing is chosen."""
+    return len({value for choice in choices for value in choice.values}) > 1
 
 
 def _weight(steps: tuple[AnyStep, ...]) -> float:
@@ -72,7 +91,8 @@ def _weight(steps: tuple[AnyStep, ...]) -> float:
 @rule("call")
 def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a call: the steps of the called computation."""
-    body = lower_computation(scope.inside(instruction.attributes["to_apply"]))
+    visits = call_visits(scope.module, scope.computation, scope.visits, instruction)
+    body = lower_computation(scope.inside(instruction.attributes["to_apply"], None, visits))
     return (Call(**scope.label(instruction, "call"), body=body),)
 
 
@@ -80,7 +100,7 @@ def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower the start of any asynchronous computation: a collective, a slice that is a copy, or an offloaded call."""
     where, wrapped = _wrapped(scope, instruction)
-    if wrapped.opcode in KINDS:
+    if wrapped.opcode in COLLECTIVE_KINDS:
         return (collective_step(scope, instruction, where.computation, wrapped, is_async=True),)
     if wrapped.opcode in _COPIES:
         return (_async_copy(scope, instruction, wrapped.opcode),)

@@ -58,13 +58,14 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     sides = _sides_at_top(scope, instruction, products[0][0]) if nest else {}
     product_flops = sum(product.flops for _, product in products)
     computes = any(item.instruction.opcode not in FLOPLESS for item in inner)
+    fed = {name for item, _ in products for name in _sides_at_top(scope, instruction, item)}
     work = add_work(work, conversion_work(touched, sides, nest, scope.chip, computes=computes))
     work = add_work(work, extra) if extra else work
     return Kernel(
         **scope.label(instruction, category),
         tiles=tiles,
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
-        work=_per_tile(add_work(work, _register_traffic(scope, touched, work)), tiles),
+        work=_per_tile(add_work(work, _register_traffic(scope, touched, fed)), tiles),
         streams=tuple(_streams(touched, sides, tiles, nest, window.output_window_bounds if window else ())),
         flops=product_flops + sum(_flops(item) for item in inner),
         product_flops=product_flops,
@@ -132,11 +133,12 @@ def _work_of(scope: Scope, item: Inner, size: Product, nest: Nest | None) -> Wor
     return product_work(size, elements, nest or Nest((), {}), scope.chip)
 
 
-def _register_traffic(scope: Scope, touched: list[Access], work: Work) -> Work:
-    """Return the loads of operands and the stores of results; a product's rows are loaded by its own rule already."""
-    loads = sum(stored_registers(access.n_bytes, scope.chip) for access in touched if not access.is_output)
+def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Work:
+    """Return the loads of operands and the stores of results; what is ``fed`` to products their own rule loads."""
+    loaded = (access for access in touched if not access.is_output and access.name not in fed)
+    loads = sum(stored_registers(access.n_bytes, scope.chip) for access in loaded)
     stores = sum(stored_registers(access.n_bytes, scope.chip) for access in touched if access.is_output)
-    return Work(loads=0.0 if work.matmuls else loads, stores=stores)
+    return Work(loads=loads, stores=stores)
 
 
 def _per_tile(work: Work, tiles: int) -> Work:

@@ -13,6 +13,7 @@ from tpusim.lowering.buffers import plan_buffers
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.lowering.traffic import space_of
+from tpusim.lowering.visits import entry_visits
 from tpusim.program.module import Program
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
@@ -41,7 +42,8 @@ def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS)
     if not module.is_scheduled:
         # Not refused: operands stand before their users in any text, so its order is one that could run.
         notes.warn("the module is not scheduled: instructions run one by one in the order of the text, unfused")
-    scope = Scope(module, chip, module.entry, notes, default_trips, SourceFrames(module))
+    frames, visits = SourceFrames(module), entry_visits(module)
+    scope = Scope(module, chip, module.entry, notes, default_trips, frames, visits=visits)
     steps = lower_computation(scope)
     plan = plan_buffers(module, chip.tuple_table_granule_bytes)
     return Program(

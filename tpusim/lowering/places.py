@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -96,11 +97,12 @@ def move_into_lent(places: Iterable[Place], order: Mapping[int, int]) -> None:
     (by ``id``); each takes the smallest that will have it.
     """
     ordered = sorted(places, key=lambda place: (-place.n_bytes, not _is_lent(place), _rank(place, order)))
-    lent = [place for place in ordered if _is_lent(place)]
-    for place in lent:
+    lent: dict[MemorySpace, list[Place]] = defaultdict(list)
+    for place in filter(_is_lent, reversed(ordered)):
         place.taken = list(place.intervals)
+        lent[place.space].append(place)
     for place in ordered:
-        home = next((other for other in reversed(lent) if _may_move_in(place, other)), None) if place.is_loose else None
+        home = _home(place, lent[place.space]) if place.is_loose else None
         if home is not None:
             place.within = home.values[-1].instruction.name
             for interval in place.intervals:
@@ -117,11 +119,13 @@ def _is_lent(place: Place) -> bool:
     return any(value.is_result and value.instruction.opcode not in _KINDS for value in place.values)
 
 
-def _may_move_in(place: Place, home: Place) -> bool:
-    """Tell whether a temporary fits into the memory of another place, in size and time."""
-    if place.space != home.space or place.n_bytes > home.n_bytes:
-        return False
-    return not any(meets(interval, home.taken) for interval in place.intervals)
+def _home(place: Place, lent: Sequence[Place]) -> Place | None:
+    """Return the first of places, the smallest first, into whose memory a temporary fits in size and time."""
+    # What is too small need not be looked at, and of what is large enough mostly the first will do.
+    for number in range(bisect_left(lent, place.n_bytes, key=lambda home: home.n_bytes), len(lent)):
+        if not any(meets(interval, lent[number].taken) for interval in place.intervals):
+            return lent[number]
+    return None
 
 
 def meets(interval: Interval, taken: Sequence[Interval]) -> bool:

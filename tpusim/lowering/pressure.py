@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def spill_work(inner: Sequence[Inner], chip: Chip) -> Work:
     """Return the stores and loads of what does not fit into the registers, for the whole of a kernel."""
-    computed = [item for item in inner if item.instruction.opcode not in FREE]
+    computed = [item for item in inner if item.instruction.opcode not in (*FREE, "broadcast")]
     # Most kernels have fewer values than registers: no need to ask which of them are alive.
     if len(computed) <= chip.vpu.registers:
         return Work()

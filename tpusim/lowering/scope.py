@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tpusim.ir.frames import SourceFrames
+from tpusim.lowering.visits import Visits
 from tpusim.program.module import Estimate
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Scope:
     """One computation under lowering.
 
     ``known`` holds what is known of the scalars that come in: for a loop body the elements of its tuple that no trip
-    changes, by index.
+    changes, by index; ``visits`` is what every device knows at each of its visits.
     """
 
     module: Module
@@ -69,6 +70,7 @@ class Scope:
     default_trips: int
     frames: SourceFrames
     known: dict[int, int] = field(default_factory=dict)
+    visits: Visits = field(default_factory=lambda: Visits(dict))
     _latest: tuple[str, list[Inner]] = field(default_factory=lambda: ("", []))
 
     def kernel_of(self, instruction: Instruction) -> list[Inner]:
@@ -79,12 +81,18 @@ class Scope:
             _collect(self.module, self.computation, instruction, self._latest[1])
         return self._latest[1]
 
-    def inside(self, computation_name: str, known: dict[int, int] | None = None) -> Scope:
+    def inside(self, computation_name: str, known: dict[int, int] | None = None, visits: Visits | None = None) -> Scope:
         """Return the scope of a computation that this one calls."""
-        computation = self.module[computation_name]
         # known is copied: what holds inside one loop must not leak into the next.
         return Scope(
-            self.module, self.chip, computation, self.notes, self.default_trips, self.frames, dict(known or {})
+            self.module,
+            self.chip,
+            self.module[computation_name],
+            self.notes,
+            self.default_trips,
+            self.frames,
+            dict(known or {}),
+            visits or Visits(dict),
         )
 
     @property

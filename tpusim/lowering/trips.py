@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tpusim.ir.module import Computation, Instruction
+    from tpusim.lowering.counters import State
     from tpusim.lowering.scope import Scope
 
 # Conversions too: a counter that overflowed its narrower type would be a fault of the program.
@@ -36,8 +37,8 @@ class Affine(msgspec.Struct, frozen=True, gc=False):
 Environment = dict[str, "Affine | None"]
 
 
-def trip_count(scope: Scope, loop: Instruction) -> tuple[int, str]:
-    """Return how often ``loop`` runs its body, and where that is known from (``default`` if from nowhere)."""
+def trip_count(scope: Scope, loop: Instruction) -> tuple[int, str] | None:
+    """Return how often ``loop`` runs its body at every visit of every device, and where that is known from."""
     # The compiler's word comes first: it saw the loop before fusion hid the counter.
     stated = loop.backend_config.known_trip_count
     if stated is not None:
@@ -48,6 +49,11 @@ def trip_count(scope: Scope, loop: Instruction) -> tuple[int, str]:
     played = play_counter(scope.module, loop, _known_scalars(scope, loop))
     if played is not None:
         return played, "induction variable"
+    return None
+
+
+def assumed_trips(scope: Scope, loop: Instruction) -> tuple[int, str]:
+    """Return how often to run a loop that depends on values: its upper bound, or what the user says; with a warning."""
     most = _upper_bound(scope, loop)
     if most is not None:
         scope.notes.warn(f"the trip count of {loop.name!r} depends on values: its upper bound, {most}, taken")
@@ -66,13 +72,16 @@ def loop_invariants(scope: Scope, loop: Instruction) -> dict[int, int]:
     return {index: value for index, value in starts.items() if steps.get(index) == Affine(0, index)}
 
 
-def _known_scalars(scope: Scope, loop: Instruction) -> dict[int, int | float | bool]:
+def _known_scalars(scope: Scope, loop: Instruction) -> State:
     """Return the elements of a loop's initial tuple that are known scalars of any type."""
     start = scope.operand(loop, 0)
     if start.opcode != "tuple":
         return {}
-    known: dict[int, int | float | bool] = dict(_start_values(scope, loop))
+    known: State = {}
+    starts = _start_values(scope, loop)
     for index, name in enumerate(start.operands):
+        if index in starts:
+            known[index] = starts[index]
         made = scope.computation[name]
         while made.opcode in _SAME:
             made = scope.computation[made.operands[0]]

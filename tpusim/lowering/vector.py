@@ -56,8 +56,8 @@ def work_rule(*opcodes: str) -> Callable[[WorkRule], WorkRule]:
     return register
 
 
-FREE = frozenset("parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast after-all".split())
-"""What costs nothing: names, views, and a register that is used many times."""
+FREE = frozenset("parameter constant tuple get-tuple-element bitcast bitcast-convert after-all".split())
+"""What costs nothing: names and views."""
 
 
 def vector_work(site: Site, instruction: Instruction) -> Work:
@@ -141,6 +141,28 @@ def _elementwise(site: Site, instruction: Instruction) -> Work:
 def _free(site: Site, instruction: Instruction) -> Work:
     """Return no work."""
     return Work()
+
+
+@work_rule("broadcast")
+def _broadcast(site: Site, instruction: Instruction) -> Work:
+    """Spread elements over the lanes or sublanes of a register; along major dimensions a register is used again."""
+    target, kept = instruction.shape, instruction.attributes.get("dimensions", ())
+    assert isinstance(target, ArrayShape)
+    source = site.operand_shape(instruction, 0)
+    # One element fills a register as an immediate does.
+    if source.element_count <= 1:
+        return Work()
+    lane, *rest = minor_to_major(target)
+    sublane, vpu, moves = rest[0] if rest else lane, site.chip.vpu, site.chip.vector_ops.moves
+    # What is spread is spread once for each register that differs (the reverse of a reduction's folds).
+    units = {sublane: vpu.sublanes, lane: vpu.lanes}
+    differing = prod(ceil(target.dimensions[d] / units.get(d, 1)) for d in kept)
+    if lane not in kept:
+        turned = minor_to_major(source) and kept[minor_to_major(source)[0]] == sublane
+        spread = times(moves["lane_broadcast"], differing)
+        # Elements that lie along the lanes must first come to stand below each other.
+        return add_work(spread, times(moves["transpose"], registers(source, site.chip))) if turned else spread
+    return times(moves["sublane_broadcast"], differing) if sublane not in kept else Work()
 
 
 @work_rule("reduce")

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import simpy
 
 from tpusim.errors import SimulationError
+from tpusim.machine.cohorts import first_cohorts, may_share, meets_host, one_is_enough, refined
 from tpusim.machine.communication import run_channel, run_collective
-from tpusim.machine.dma import memory_rates
+from tpusim.machine.costs import Costs, Team, chosen_values
+from tpusim.machine.dma import memory_rates, run_cost
 from tpusim.machine.host import HostQueues, run_host
-from tpusim.machine.kernel import KernelTime, kernel_time
+from tpusim.machine.loops import MOST_PLAYED_TRIPS, changes, waits_for_others, watch_of
 from tpusim.machine.memory import SharedMemory
 from tpusim.machine.recorder import Recorder
-from tpusim.machine.world import Team, World, assign, devices_needed, differs, pod_of, watch_of
-from tpusim.program.module import walk
+from tpusim.machine.world import World, assign, devices_needed, pod_of
+from tpusim.program.module import every_step, walk
 from tpusim.program.steps import (
     Branch,
     Call,
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
 
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.pod import Pod, Topology
-    from tpusim.machine.world import LoopWatch
+    from tpusim.machine.cohorts import Cohorts
+    from tpusim.machine.kernel import KernelTime
     from tpusim.program.feed import Feed
     from tpusim.program.module import Program
     from tpusim.program.steps import AnyStep
@@ -60,10 +63,6 @@ BOUND_NAMES = {
     "host_out": "host",
 }
 """How reports name what bounds a step, by functional unit or memory."""
-
-MOST_PLAYED_TRIPS = 4096
-"""Where something is always under way beside a loop, its trips never repeat exactly: then the last one played stands
-for the rest, so that a loop of ten million trips costs no more than one of a few thousand."""
 
 ROUNDING_PS = 1000
 """A nanosecond: below it who ends last is chance."""
@@ -115,23 +114,57 @@ def simulate_pod(
     the same is simulated on one of them, under the traffic of all.
     """
     pod = pod_of(programs, chip, topology)
-    apart = options.apart if options.apart is not None else len(programs) > 1 or differs(programs[0], pod)
-    world = World(chip, pod, apart=apart)
+    costs = Costs(chip, pod)
     count = _devices_run(pod, devices_needed(programs), topology)
-    assigned = assign(programs, count)[: count if apart else 1]
-    for number, (program, team) in enumerate(assigned):
-        device = Device(world, (number, team), program, progress if number == 0 else None, options)
-        world.devices.append(device)
-    for device in world.devices:
-        device.main = world.env.process(device.core.run(device.program.steps))
-    world.run(options.timeout_seconds)
+    assigned = assign(programs, count)
+    cohorts = _cohorts(costs, assigned, options)
+    apart = cohorts != [(0,)]
+    world = _run(costs, assigned, cohorts, progress, options)
+    while world.split is not None:
+        cohorts = refined(costs, [team for _, team in assigned], cohorts, world.split)
+        world = _run(costs, assigned, cohorts, progress, options)
     return PodRun(
         sizes=pod.torus.sizes,
         slices=pod.slices,
         device_count=len(assigned) if apart else count,
-        timelines=tuple(device.timeline() for device in world.devices),
-        links=world.network.uses(),
+        timelines=_timelines(world),
+        links=world.links(),
     )
+
+
+def _cohorts(costs: Costs, assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> Cohorts:
+    """Return which devices are simulated together; the first by itself stands for all."""
+    apart = options.apart
+    if apart is False or (apart is None and one_is_enough(costs, assigned)):
+        return [(0,)]
+    if may_share(assigned, options):
+        return first_cohorts(costs, assigned)
+    return [(number,) for number in range(len(assigned))]
+
+
+def _run(
+    costs: Costs,
+    assigned: Sequence[tuple[Program, Team]],
+    cohorts: Sequence[tuple[int, ...]],
+    progress: Callable[[Record], None] | None,
+    options: RunOptions,
+) -> World:
+    """Run one device of every cohort to its end, or until some of a cohort would have to part."""
+    world = World(costs, len(assigned), apart=cohorts != [(0,)])
+    for members in cohorts:
+        program, team = assigned[members[0]]
+        first = progress if members[0] == 0 else None
+        world.devices.append(Device(world, (members, team), program, first, options))
+    for device in world.devices:
+        device.main = world.env.process(device.core.run(device.program.steps))
+    world.run(options.timeout_seconds)
+    return world
+
+
+def _timelines(world: World) -> tuple[Timeline, ...]:
+    """Return the time lines of all devices in order; those of a cohort share their records."""
+    found = {number: device for device in world.devices for number in device.members}
+    return tuple(found[number].timeline(number) for number in sorted(found))
 
 
 def _devices_run(pod: Pod, needed: int, topology: Topology | None) -> int:
@@ -140,21 +173,25 @@ def _devices_run(pod: Pod, needed: int, topology: Topology | None) -> int:
 
 
 class Device:
-    """One device: its shared memories, its core, and the core's neighbour for offloaded calls."""
+    """One device: its shared memories, its core, and the core's neighbour for offloaded calls.
+
+    It stands for all ``members`` of its cohort, which do the same at the same time; ``number`` is the first of them.
+    """
 
     main: simpy.Event
 
     def __init__(
         self,
         world: World,
-        identity: tuple[int, Team],
+        identity: tuple[tuple[int, ...], Team],
         program: Program,
         progress: Callable[[Record], None] | None = None,
         options: RunOptions = DEFAULT_OPTIONS,
     ) -> None:
         chip = world.chip
         self.world = world
-        self.number, self.team = identity
+        self.members, self.team = identity
+        self.number = self.members[0]
         self.program = program
         self.chip = chip
         self.warm = options.warm
@@ -171,12 +208,14 @@ class Device:
         # What overlaps shares the rate that transfers reach, so the efficiency stands here and not in each of them.
         rates = {**memory_rates(chip), "vmem": chip.dma.vmem_bytes_per_second}
         self.memories = {space: SharedMemory(self.env, space, rate) for space, rate in rates.items()}
+        if _uses_host(program, options):
+            self.memories |= {way: world.host_link(self, way) for way in ("host_in", "host_out")}
         self.in_flight = 0
         self.core = Core(self, CORE)
         self.host = HostQueues(self, options.infeed, options.outfeed)
 
-    def timeline(self) -> Timeline:
-        """Return what this device did."""
+    def timeline(self, number: int) -> Timeline:
+        """Return what this device did, as that of one of those it stands for."""
         return Timeline(
             program=self.program.name,
             chip=self.chip.name,
@@ -184,16 +223,8 @@ class Device:
             total_ps=self.core.ended_ps,
             records=tuple(self.recorder.records),
             repeats=tuple(self.recorder.repeats),
-            device=self.number,
+            device=number,
         )
-
-    def time_of(self, kernel: Kernel) -> KernelTime:
-        """Return the kernel's cost on this chip, computed once: a loop meets its kernels again and again."""
-        times = self.world.kernel_times
-        # By identity: a kernel is large to hash, and lives as long as its program.
-        if id(kernel) not in times:
-            times[id(kernel)] = kernel_time(kernel, self.chip)
-        return times[id(kernel)]
 
     def peak(self, space: str) -> float:
         """Return the advertised bytes per second of a memory that reports show, 0 for others."""
@@ -210,6 +241,12 @@ class Device:
         self.in_flight -= 1
 
 
+def _uses_host(program: Program, options: RunOptions) -> bool:
+    """Tell whether a program has to do with its host."""
+    fed = options.infeed is not None or options.outfeed is not None
+    return fed or any(meets_host(step) for step in every_step(program.steps))
+
+
 class Core:
     """A processor that issues steps in order. ``row`` is its row on the time line."""
 
@@ -219,7 +256,7 @@ class Core:
         self.row = row
         self.current: AnyStep | None = None
         self.ended_ps = 0
-        self._loop_visits: Counter[str] = Counter()
+        self._visits: Counter[object] = Counter()
         # One table for all computations: a loop may end what was started before it.
         self._started: dict[str, tuple[simpy.Event, str]] = {}
 
@@ -232,10 +269,15 @@ class Core:
             yield from _RUN[type(step)](self, step)
         self.ended_ps = self.now_ps
 
-    def visit(self, loop: str) -> int:
-        """Return how often this core has come to a loop, this time included."""
-        self._loop_visits[loop] += 1
-        return self._loop_visits[loop]
+    def visit(self, what: object) -> int:
+        """Return how often this core has come to something, this time included."""
+        self._visits[what] += 1
+        return self._visits[what]
+
+    def chosen(self, step: Loop | Branch, usual: int) -> int:
+        """Return the trips of a loop, or the branch, that this device chooses at this visit."""
+        values = chosen_values(step, self.device.number, self.device.team)
+        return values[(self.visit(id(step)) - 1) % len(values)] if values else usual
 
     @property
     def place(self) -> str:
@@ -276,27 +318,40 @@ class Core:
 
 
 def _run_kernel(core: Core, kernel: Kernel) -> Activity:
-    """Play one kernel: first blocks in, tiles under traffic, last block out."""
-    start_ps = core.now_ps
-    time = core.device.time_of(kernel)
+    """Run one kernel; one that nothing can disturb takes as long, and for the same reasons, as the last time."""
+    start_ps, played = core.now_ps, core.device.world.costs.played
+    traffic = core.device.world.costs.kernel(kernel).traffic
+    alone = not traffic or (not core.device.in_flight and not any(t.space in _HOST_LINKS for t in traffic))
+    if alone and id(kernel) in played:
+        duration_ps, details = played[id(kernel)]
+        yield core.env.timeout(duration_ps)
+    else:
+        details = yield from _play(core, kernel)
+    if alone:
+        played[id(kernel)] = core.now_ps - start_ps, details
+    core.record(
+        kernel,
+        start_ps,
+        is_kernel=not kernel.scalar,
+        flops=kernel.flops,
+        flops_type=kernel.flops_type,
+        hbm_bytes=kernel.hbm_bytes,
+        compiler_cycles=kernel.compiler_cycles,
+        **details,
+    )
+
+
+def _play(core: Core, kernel: Kernel) -> Generator[simpy.Event, Any, dict[str, Any]]:
+    """Play one kernel: first blocks in, tiles under traffic, last block out; return where its time went."""
+    time = core.device.world.costs.kernel(kernel)
     parts = {"latency": time.fixed_ps}
     # Nothing overlaps this: the kernel's own code starts its first transfer.
     yield core.env.timeout(time.fixed_ps)
     yield from _move(core, kernel, time, "first_bytes", parts)
     yield from _steady(core, kernel, time, parts)
     yield from _move(core, kernel, time, "last_bytes", parts)
-    core.record(
-        kernel,
-        start_ps,
-        bound_by=max(parts, key=lambda part: parts[part]),
-        is_kernel=not kernel.scalar,
-        flops=kernel.flops,
-        flops_type=kernel.flops_type,
-        hbm_bytes=kernel.hbm_bytes,
-        units=time.unit_ps | _memory_ps(core, time),
-        parts=parts,
-        compiler_cycles=kernel.compiler_cycles,
-    )
+    bound_by = max(parts, key=lambda part: parts[part])
+    return {"bound_by": bound_by, "units": time.unit_ps | _memory_ps(core, time), "parts": parts}
 
 
 def _move(core: Core, kernel: Kernel, time: KernelTime, which: str, parts: dict[str, int]) -> Activity:
@@ -368,9 +423,7 @@ def _copy(core: Core, copy: Copy) -> Activity:
     """Move a copy's bytes through every memory that it touches."""
     start_ps = core.now_ps
     device = core.device
-    least = device.chip.dma.min_chunk_bytes
-    # Runs below the native element of the DMA engine use only a part of each (512 B: ISCA 2021, TPUv4i).
-    n_bytes = copy.n_bytes * max(1.0, least / copy.chunk_bytes if copy.chunk_bytes else 1.0)
+    n_bytes = copy.n_bytes * run_cost(copy.chunk_bytes, device.chip)
     over_pcie = "host" in (copy.source_space, copy.target_space)
     latency_seconds = device.chip.host.latency_seconds if over_pcie else device.chip.dma.fixed_latency_seconds
     yield core.env.timeout(seconds_to_ps(latency_seconds))
@@ -394,7 +447,8 @@ def copy_loads(copy: Copy, n_bytes: float) -> list[tuple[str, float]]:
     return list(loads.items())
 
 
-_FAR_MEMORIES = ("hbm", "cmem", "host_in", "host_out")
+_HOST_LINKS = ("host_in", "host_out")
+_FAR_MEMORIES = ("hbm", "cmem", *_HOST_LINKS)
 
 
 def _run_loop(core: Core, loop: Loop) -> Activity:
@@ -403,40 +457,35 @@ def _run_loop(core: Core, loop: Loop) -> Activity:
     A trip repeats if nothing was under way beside the core when it began and when it ended: then nothing tells the next
     one from it. Where devices wait for each other in the loop, all have to agree to jump.
     """
-    together = _joint_watch(core, loop)
-    done = 0
-    while done < loop.trips:
+    watch, done = watch_of(core.device, loop, core.visit(loop.name)), 0
+    trips = core.chosen(loop, loop.trips)
+    while done < trips:
         # Asked before the trip as well: a copy that lands during it makes it slower than those to come.
         begin_ps, mark, alone = core.now_ps, core.device.recorder.mark(), not core.device.in_flight
-        carried = core.device.world.network.mark()
-        if together:
-            together.begin(core.device.number, done + 1)
+        carried = core.device.world.carried()
+        if watch:
+            watch.begin(core.device.number, done + 1)
         yield from _one_trip(core, loop)
         done += 1
-        left = loop.trips - done
-        if together:
-            together.end(core.device.number, core.now_ps - begin_ps)
-            repeats = done == together.jump_after
-        else:
-            free = alone and not core.device.in_flight and not _meets_queue(core, loop)
-            repeats = free or done >= MOST_PLAYED_TRIPS
-        if repeats and left:
+        left = trips - done
+        if watch:
+            watch.end(core.device.number, core.now_ps - begin_ps)
+        if (done == watch.jump_after if watch else _repeats_alone(core, loop, alone, done)) and left:
             end_ps = core.now_ps + left * (core.now_ps - begin_ps)
             core.device.recorder.repeat(loop.name, mark, (core.now_ps, end_ps), left)
             # Once for all devices: in equal trips all of them send what was sent during this one's.
-            if not core.device.world.apart or (together and core.device.number == 0):
-                core.device.world.network.repeat(carried, left)
+            if not core.device.world.apart or (watch and core.device.number == 0):
+                core.device.world.repeat(carried, left)
             yield core.env.timeout(end_ps - core.now_ps)
-            done = loop.trips
+            done = trips
     yield from core.run(loop.condition)
 
 
-def _joint_watch(core: Core, loop: Loop) -> LoopWatch | None:
-    """Return the watch of a loop in which devices wait for each other; None where each may jump by itself."""
-    world = core.device.world
-    if not world.apart or len(world.devices) == 1 or not _communicates(loop):
-        return None
-    return watch_of(world, loop.name, core.visit(loop.name))
+def _repeats_alone(core: Core, loop: Loop, alone: bool, done: int) -> bool:
+    """Tell whether the trip that a device has just ended stands for all to come."""
+    if waits_for_others(core.device, loop) or changes(loop):
+        return False
+    return (alone and not core.device.in_flight and not _meets_queue(core, loop)) or done >= MOST_PLAYED_TRIPS
 
 
 def _meets_queue(core: Core, loop: Loop) -> bool:
@@ -444,11 +493,6 @@ def _meets_queue(core: Core, loop: Loop) -> bool:
     if core.device.host.infeed is None and core.device.host.outfeed is None:
         return False
     return any(isinstance(step, HostTransfer) for step, _ in walk((loop,)))
-
-
-def _communicates(loop: Loop) -> bool:
-    """Tell whether devices wait for each other in a loop."""
-    return any(isinstance(step, Collective | ChannelTransfer) for step, _ in walk((loop,)))
 
 
 def _one_trip(core: Core, loop: Loop) -> Activity:
@@ -466,7 +510,7 @@ def _run_branch(core: Core, branch: Branch) -> Activity:
     yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
     core.record(branch, start_ps, bound_by="latency")
     if branch.branches:
-        yield from core.run(branch.branches[branch.taken])
+        yield from core.run(branch.branches[core.chosen(branch, branch.taken)])
 
 
 def _run_call(core: Core, call: Call) -> Activity:

@@ -71,6 +71,12 @@ def loaded_bytes(stream: Stream, chip: Chip) -> float:
     if stream.is_output and stream.space == "hbm":
         # The memory's rate is that of reads.
         n_bytes *= chip.hbm.efficiency / chip.hbm.write_efficiency
-    if stream.chunk_bytes:
-        n_bytes *= (max(stream.chunk_bytes, chip.dma.min_chunk_bytes) + chip.dma.chunk_cost_bytes) / stream.chunk_bytes
-    return n_bytes + stream.fetches * chip.dma.transfer_cost_bytes
+    return n_bytes * run_cost(stream.chunk_bytes, chip) + stream.fetches * chip.dma.transfer_cost_bytes
+
+
+def run_cost(chunk_bytes: int, chip: Chip) -> float:
+    """Return what a byte costs the memory if runs are ``chunk_bytes`` long (0: long enough), a byte of long ones 1."""
+    if not chunk_bytes:
+        return 1.0
+    # Runs below the native element of the DMA engine use only a part of each (512 B: ISCA 2021, TPUv4i).
+    return (max(chunk_bytes, chip.dma.min_chunk_bytes) + chip.dma.chunk_cost_bytes) / chunk_bytes

@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING
 from tpusim.units import PS_PER_SECOND
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from simpy import Environment, Event
 
 _ROUNDING_BYTES = 1e-3
 """A flow with less than this left has ended: what remains is rounding, not payload."""
+
+
+def call_after(env: Environment, delay_ps: int, action: Callable[[], object]) -> None:
+    """Do something later; lighter than a process of its own."""
+
+    def call(_: Event) -> None:
+        action()
+
+    env.timeout(delay_ps).callbacks.append(call)
 
 
 class Flow:
@@ -87,6 +98,9 @@ class SharedMemory:
 
 def fair_rates(flows: list[Flow], capacity: float) -> None:
     """Set the flows' rates to the max-min fair share of ``capacity`` (bytes per picosecond) under their limits."""
+    if len(flows) == 1:
+        flows[0].rate = min(flows[0].limit, capacity)
+        return
     left = capacity
     # The most limited first: what it leaves unused raises the shares of the others.
     waiting = sorted(flows, key=lambda flow: flow.limit)

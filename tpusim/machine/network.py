@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tpusim.machine.memory import call_after
 from tpusim.timeline.records import LinkUse
 from tpusim.units import PS_PER_SECOND
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from simpy import Environment, Event
 
     from tpusim.hardware.chip import Chip
@@ -76,21 +79,33 @@ def link_name(pod: Pod, number: int) -> tuple[int, str]:
     return chip, f"{'-' if which % 2 else '+'}{which // 2}"
 
 
-class _Transfer:
+class Transfer:
     """A load under way. ``left_ps`` is how long it would still take alone, ``speed`` its share of that."""
 
-    __slots__ = ("demand", "done", "left_ps", "links", "speed")
+    __slots__ = ("left_ps", "on_end", "road", "speed")
 
-    def __init__(self, load: Load, seconds: np.ndarray, done: Event) -> None:
-        self.links = load.links
-        self.left_ps = float(seconds.max())
-        self.demand = seconds / self.left_ps
+    def __init__(self, road: Road, n_bytes: float, on_end: Callable[[], object]) -> None:
+        self.road = road
+        self.left_ps = road.ps_per_byte * n_bytes
         self.speed = 0.0
-        self.done = done
+        self.on_end = on_end
+
+
+class Road:
+    """A load per byte on the links of a pod: how long a byte takes alone, and how much of that each link is busy."""
+
+    __slots__ = ("demand", "load", "moved_bytes", "ps_per_byte")
+
+    def __init__(self, load: Load, bytes_per_ps: np.ndarray) -> None:
+        self.load = load
+        times = load.n_bytes / bytes_per_ps[load.links]
+        self.ps_per_byte = float(times.max())
+        self.demand = times / self.ps_per_byte
+        self.moved_bytes = 0.0
 
 
 class Network:
-    """All links of a pod and the transfers on them. ``carried`` adds up the bytes that each link has taken on."""
+    """All links of a pod and the transfers on them."""
 
     def __init__(self, env: Environment, pod: Pod, chip: Chip) -> None:
         self._env = env
@@ -99,41 +114,48 @@ class Network:
         extra = np.array([chip.ici.local_bytes_per_second, *(chip.pod.dcn_bytes_per_second,) * 2])
         rates = [np.full(pod.slices * pod.torus.link_count, ici), np.tile(extra, pod.chip_count)]
         self._bytes_per_ps = np.concatenate(rates) / PS_PER_SECOND
-        self.carried = np.zeros(len(self._bytes_per_ps))
-        self._transfers: list[_Transfer] = []
+        self._roads: dict[int, Road] = {}
+        self._shares: dict[tuple[int, ...], list[float]] = {}
+        self._transfers: list[Transfer] = []
         self._updated_ps = 0
         self._version = 0
         self._stale = False
 
-    def alone_ps(self, load: Load) -> int:
-        """Return how long a load takes on links that nobody else uses."""
-        return ceil((load.n_bytes / self._bytes_per_ps[load.links]).max()) if len(load.links) else 0
+    def begin(self, load: Load, n_bytes: float, on_end: Callable[[], object]) -> None:
+        """Begin to move ``n_bytes`` times a load (each link once), and call ``on_end`` when it has come.
 
-    def transfer(self, load: Load) -> Event:
-        """Begin to move a load (each link once); return the event of its end."""
-        done = self._env.event()
-        if not len(load.links) or not load.n_bytes.any():
-            return done.succeed()
+        A load that is used again should be the same object: what it costs is remembered by it.
+        """
+        if not (n_bytes and load.n_bytes.any()):
+            call_after(self._env, 0, on_end)
+            return
+        road = self._roads.get(id(load.links))
+        if road is None:
+            # The road keeps its load, so that no other can be at its address.
+            road = self._roads[id(load.links)] = Road(load, self._bytes_per_ps)
         self._advance()
-        self.carried[load.links] += load.n_bytes
-        self._transfers.append(_Transfer(load, load.n_bytes / self._bytes_per_ps[load.links], done))
+        road.moved_bytes += n_bytes
+        self._transfers.append(Transfer(road, n_bytes, on_end))
         self._refresh()
-        return done
 
-    def mark(self) -> np.ndarray:
-        """Return what the links have carried so far, to give to ``repeat`` later."""
-        return self.carried.copy()
+    def mark(self) -> dict[int, float]:
+        """Return what has been moved so far, to give to ``repeat`` later."""
+        return {key: road.moved_bytes for key, road in self._roads.items()}
 
-    def repeat(self, mark: np.ndarray, times: float) -> None:
-        """Count what has been carried since ``mark`` so many times more."""
-        self.carried += (self.carried - mark) * times
+    def repeat(self, mark: Mapping[int, float], times: float) -> None:
+        """Count what has been moved since ``mark`` so many times more."""
+        for key, road in self._roads.items():
+            road.moved_bytes += (road.moved_bytes - mark.get(key, 0.0)) * times
 
     def uses(self) -> tuple[LinkUse, ...]:
         """Return what every link carried that carried anything."""
-        numbers = np.nonzero(self.carried)[0]
-        busy = np.ceil(self.carried[numbers] / self._bytes_per_ps[numbers])
+        carried = np.zeros(len(self._bytes_per_ps))
+        for road in self._roads.values():
+            carried[road.load.links] += road.load.n_bytes * road.moved_bytes
+        numbers = np.nonzero(carried)[0]
+        busy = np.ceil(carried[numbers] / self._bytes_per_ps[numbers])
         return tuple(
-            LinkUse(*link_name(self._pod, int(number)), float(self.carried[number]), int(busy_ps))
+            LinkUse(*link_name(self._pod, int(number)), float(carried[number]), int(busy_ps))
             for number, busy_ps in zip(numbers, busy, strict=True)
         )
 
@@ -141,14 +163,16 @@ class Network:
         """Share the links anew once all that begins at this moment has begun."""
         if not self._stale:
             self._stale = True
-            self._env.timeout(0).callbacks.append(lambda _: self._reschedule())
+            call_after(self._env, 0, self._reschedule)
 
     def _advance(self) -> None:
         """Bring all transfers up to now."""
-        now_ps = int(self._env.now)
+        passed_ps = int(self._env.now) - self._updated_ps
+        if not passed_ps:
+            return
         for transfer in self._transfers:
-            transfer.left_ps -= transfer.speed * (now_ps - self._updated_ps)
-        self._updated_ps = now_ps
+            transfer.left_ps -= transfer.speed * passed_ps
+        self._updated_ps += passed_ps
 
     def _reschedule(self) -> None:
         """Set the speeds and wake up when the first transfer ends."""
@@ -156,11 +180,22 @@ class Network:
         self._advance()
         if not self._transfers:
             return
-        share_links(self._transfers)
-        wait_ps = min(ceil(max(0.0, transfer.left_ps) / transfer.speed) for transfer in self._transfers)
+        for transfer, speed in zip(self._transfers, self._speeds(), strict=True):
+            transfer.speed = speed
+        wait_ps = ceil(min(max(0.0, transfer.left_ps) / transfer.speed for transfer in self._transfers))
         # SimPy cannot take a timeout back: the number tells an outdated one.
         self._version += 1
         self._env.timeout(wait_ps, self._version).callbacks.append(self._on_wake)
+
+    def _speeds(self) -> list[float]:
+        """Return the speeds of the transfers under way; the same ones on the same roads have the same each time."""
+        if len(self._transfers) == 1:
+            return [1.0]
+        roads = [transfer.road for transfer in self._transfers]
+        key = tuple(map(id, roads))
+        if key not in self._shares:
+            self._shares[key] = fair_speeds(roads)
+        return self._shares[key]
 
     def _on_wake(self, wake: Event) -> None:
         """End the transfers that have nothing left; a wake-up that something has overtaken does nothing."""
@@ -171,21 +206,20 @@ class Network:
         self._transfers = [transfer for transfer in self._transfers if transfer.left_ps > _ROUNDING_PS]
         # In the order of arrival, so that transfers that end together resume in one order on every run.
         for transfer in ended:
-            transfer.done.succeed()
+            transfer.on_end()
         self._refresh()
 
 
-def share_links(transfers: list[_Transfer]) -> None:
-    """Set the speeds: all rise together until a link is full, which holds those on it; the others rise on."""
-    if len(transfers) == 1:
-        transfers[0].speed = 1.0
-        return
-    owners = np.repeat(np.arange(len(transfers)), [len(transfer.links) for transfer in transfers])
+def fair_speeds(roads: Sequence[Road]) -> list[float]:
+    """Return the speeds of transfers on roads: all rise together until a link is full, which holds those on it; the
+    others rise on.
+    """
+    owners = np.repeat(np.arange(len(roads)), [len(road.demand) for road in roads])
     # Numbered anew, so that the cost is by the links in use and not by those of the pod.
-    _, links = np.unique(np.concatenate([transfer.links for transfer in transfers]), return_inverse=True)
-    demand = np.concatenate([transfer.demand for transfer in transfers])
-    rising = np.ones(len(transfers), bool)
-    speeds = np.zeros(len(transfers))
+    _, links = np.unique(np.concatenate([road.load.links for road in roads]), return_inverse=True)
+    demand = np.concatenate([road.demand for road in roads])
+    rising = np.ones(len(roads), bool)
+    speeds = np.zeros(len(roads))
     used = np.zeros(int(links.max()) + 1)
     while rising.any():
         weights = np.bincount(links, demand * rising[owners], len(used))
@@ -196,5 +230,4 @@ def share_links(transfers: list[_Transfer]) -> None:
         held = rising.copy()
         held[owners[(used[links] >= _FULL) & (demand > 0)]] = False
         rising = held & (speeds < _FULL)
-    for transfer, speed in zip(transfers, speeds, strict=True):
-        transfer.speed = float(speed)
+    return [float(speed) for speed in speeds]

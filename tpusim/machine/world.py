@@ -1,34 +1,41 @@
 """What devices share: the clock, the links between chips, the places where they meet, and who waits for whom.
 
 A world stands for all devices of a program that does the same on each: then one of them is simulated, under the traffic
-of all. Or it holds every device ``apart``, and they wait for each other.
+of all. Or they are ``apart`` and wait for each other; of those that do the same at the same time one is simulated (see
+``cohorts``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import simpy
+from simpy.core import StopSimulation
 
 from tpusim.errors import SimulationError
 from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
+from tpusim.machine.cohorts import Split
 from tpusim.machine.communication import Channels
-from tpusim.machine.network import Network
-from tpusim.machine.routing import NO_WAY, Way, plan_group, plan_pairs, together
+from tpusim.machine.costs import Costs, Part, Team
+from tpusim.machine.memory import SharedMemory, call_after
 from tpusim.program.module import every_step
 from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.units import PS_PER_US, ps_to_us, seconds_to_ps
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from tpusim.hardware.chip import Chip
     from tpusim.machine.core import Device
-    from tpusim.machine.kernel import KernelTime
+    from tpusim.machine.loops import LoopWatch
+    from tpusim.machine.network import Network
+    from tpusim.machine.routing import Way
     from tpusim.program.module import Program
     from tpusim.program.steps import AnyStep
+    from tpusim.timeline.records import LinkUse
 
     Activity = Generator[simpy.Event, Any, None]
 
@@ -53,113 +60,144 @@ class Blocked(NamedTuple):
         return [peer for peer in self.peers if peer not in self.come]
 
 
-class Team(NamedTuple):
-    """The devices whose numbers a program's groups and pairs mean: so many from a first one on."""
+class _Wait:
+    """A device in a collective: how many of its groups have not ended, and when those that have did."""
 
-    first: int
-    size: int
+    def __init__(self, device: Device, step: Collective, parts: tuple[Part, ...], end: simpy.Event) -> None:
+        self.device = device
+        self.step = step
+        self.parts = parts
+        self.end = end
+        self.ends_ps: dict[int, int] = {}
+
+    def ended(self, place: int, now_ps: int) -> bool:
+        """Note that one of the groups has ended; tell whether it was the last."""
+        self.ends_ps[place] = now_ps
+        return len(self.ends_ps) == len(self.parts)
+
+    def spread_ps(self) -> dict[int, int]:
+        """Return when the collective ended for each that the device stands for, nothing if at once for all."""
+        if len(set(self.ends_ps.values())) == 1:
+            return {}
+        ends_ps = dict.fromkeys(self.device.members, 0)
+        for part in self.parts:
+            for number in part.own:
+                ends_ps[number] = max(ends_ps[number], self.ends_ps[part.place])
+        return ends_ps if len(set(ends_ps.values())) > 1 else {}
 
 
 class _Meeting:
-    """One occurrence of a collective: who has come, and the event of its end."""
+    """One occurrence of a group's collective: who has come, and who waits for its end."""
 
-    def __init__(self, end: simpy.Event, members: tuple[int, ...]) -> None:
-        self.end = end
-        self.members = members
-        self.come: dict[int, Blocked] = {}
+    def __init__(self, way: Way) -> None:
+        self.way = way
+        self.come: dict[int, Any] = {}
+        self.notes: list[tuple[int, Blocked]] = []
+        self.waits: list[_Wait] = []
 
 
 class World:
     """One clock, one network, and the devices on it."""
 
-    def __init__(self, chip: Chip, pod: Pod, *, apart: bool = False) -> None:
+    def __init__(self, costs: Costs, device_count: int, *, apart: bool = False) -> None:
         self.env = simpy.Environment()
-        self.chip = chip
-        self.pod = pod
+        self.device_count = device_count
+        self.costs = costs
+        self.chip = costs.chip
+        self.pod = costs.pod
         self.apart = apart
-        self.network = Network(self.env, pod, chip)
         self.devices: list[Device] = []
-        self.kernel_times: dict[int, KernelTime] = {}
         self.loops: dict[tuple[str, int], LoopWatch] = {}
         self.blocked: dict[int, list[Blocked]] = {}
         self.channels = Channels(self)
+        self.split: Split | None = None
+        self._host_links: dict[tuple[int, str], SharedMemory] = {}
         self._ends: set[tuple[int, bool]] = set()
-        self._ways: dict[tuple[int, int, int], Way] = {}
         self._meetings: dict[tuple[Any, ...], _Meeting] = {}
         self._visits: dict[tuple[Any, ...], int] = {}
-        self._groups: dict[tuple[int, int], tuple[tuple[int, ...], ...]] = {}
+
+    @cached_property
+    def network(self) -> Network:
+        """The links; only programs with somebody to talk to load NumPy for them."""
+        from tpusim.machine.network import Network
+
+        return Network(self.env, self.pod, self.chip)
 
     def collective(self, device: Device, step: Collective) -> simpy.Event:
-        """Take part in a collective; return the event of its end."""
+        """Take part in a collective, for all devices that this one stands for; return the event of its end."""
         if not self.apart:
-            return self.env.process(self._carry_out(step, self._way(device.team, step, -1)))
-        return self.env.all_of([self._meet(device, step, *group) for group in self._own(device, step)])
+            return self._carry_out(self.way(device, step), step.n_bytes)
+        # Channels tell collectives of different programs apart; without one they go by their names.
+        key = (step.kind, step.channel_id or step.name)
+        visit = self._visits[*key, device.number] = self._visits.get((*key, device.number), 0) + 1
+        parts = self.costs.parts(device.team, step, device.members)
+        wait = _Wait(device, step, parts, self.env.event())
+        if not parts:
+            return wait.end.succeed()
+        complete: dict[int, list[tuple[int, _Meeting]]] = {}
+        for part in parts:
+            meeting = self._meet(wait, step, part, (*key, part.place, device.team.first, visit))
+            if meeting is not None:
+                complete.setdefault(self.latency_ps(meeting.way), []).append((part.place, meeting))
+        for latency_ps, meetings in complete.items():
+            call_after(self.env, latency_ps, partial(self._move, step, meetings))
+        return wait.end
 
     def way(self, device: Device, step: Collective) -> Way:
         """Return the way of the bytes of a device's own groups."""
         if not self.apart:
-            return self._way(device.team, step, -1)
-        ways = [self._way(device.team, step, place) for place, _ in self._own(device, step)]
-        return max(ways, key=lambda way: way.hops, default=NO_WAY)
+            return self.costs.way(device.team, step, -1)
+        return self.costs.longest_way(device.team, step, device.number)
 
-    def _own(self, device: Device, step: Collective) -> list[tuple[int, tuple[int, ...]]]:
-        """Return the groups that a device is in, with their places; of a permute the pairs."""
-        groups = self.groups_of(device.team, step)
-        return [(place, group) for place, group in enumerate(groups) if device.number in group]
+    def _meet(self, wait: _Wait, step: Collective, part: Part, key: tuple[Any, ...]) -> _Meeting | None:
+        """Come to a collective of a group; return it once all have come."""
+        if key not in self._meetings:
+            self._meetings[key] = _Meeting(self.costs.way(wait.device.team, step, part.place))
+        meeting = self._meetings[key]
+        meeting.come.update(dict.fromkeys(part.own))
+        meeting.waits.append(wait)
+        if len(meeting.come) < part.size:
+            note = Blocked(step, f"{step.kind} {step.name!r}", part.group, meeting.come)
+            self.blocked.setdefault(wait.device.number, []).append(note)
+            meeting.notes.append((wait.device.number, note))
+            return None
+        for number, note in meeting.notes:
+            self.blocked[number].remove(note)
+        return self._meetings.pop(key)
 
-    def groups_of(self, team: Team, step: Collective) -> tuple[tuple[int, ...], ...]:
-        """Return a collective's groups (or pairs) among the devices of a team, however many the program had."""
-        key = (id(step), team.first)
-        if key not in self._groups:
-            spread = _spread(step, team.size)
-            self._groups[key] = tuple(tuple(team.first + number for number in group) for group in spread)
-        return self._groups[key]
+    def _move(self, step: Collective, meetings: Iterable[tuple[int, _Meeting]]) -> None:
+        """Move the bytes of groups that have been launched."""
+        for place, meeting in meetings:
+            self.network.begin(meeting.way.load, step.n_bytes, partial(self._finish, place, meeting))
 
-    def _way(self, team: Team, step: Collective, place: int) -> Way:
-        """Return the way of a collective's group, or of all its groups together for -1."""
-        key = (id(step), team.first, place)
-        if key not in self._ways:
-            groups = self.groups_of(team, step)
-            self._ways[key] = self._plan(step, groups if place < 0 else (groups[place],))
-        return self._ways[key]
+    def _finish(self, place: int, meeting: _Meeting) -> None:
+        """End a group's collective for all who wait for it."""
+        for wait in meeting.waits:
+            if wait.ended(place, int(self.env.now)):
+                self._compare(wait)
+                wait.end.succeed()
 
-    def _plan(self, step: Collective, groups: tuple[tuple[int, ...], ...]) -> Way:
-        """Return the way of some groups of a collective at once."""
-        if step.kind == "collective-permute":
-            way = plan_pairs(self.pod, [(pair[0], pair[-1]) for pair in groups])
-        else:
-            way = together([plan_group(step.kind, self.pod, group, step.algorithm) for group in groups])
-        members = len({self.pod.chip_of(number) for group in groups for number in group})
-        is_link = way.load.links < self.pod.slices * self.pod.torus.link_count
-        return way._replace(carried=float(way.load.n_bytes[is_link].sum()) / max(1, members))
+    def _compare(self, wait: _Wait) -> None:
+        """End the run if some of a cohort could have gone on before others."""
+        ends_ps = wait.spread_ps()
+        if not ends_ps:
+            return
+        if self.split is None:
+            # What else happens at this moment may show further splits; what comes later would be wrong.
+            self.split = Split(wait.step, {})
+            self.env.timeout(0).callbacks.append(_stop)
+        if self.split.step is wait.step:
+            self.split.ends_ps.update(ends_ps)
 
-    def _meet(self, device: Device, step: Collective, place: int, group: tuple[int, ...]) -> simpy.Event:
-        """Come to a collective of a group; it is carried out once all have come."""
-        # Channels tell collectives of different programs apart; without one they go by their names.
-        key = (step.kind, step.channel_id or step.name, place, device.team.first)
-        visit = self._visits[*key, device.number] = self._visits.get((*key, device.number), 0) + 1
-        members = tuple(dict.fromkeys(group))
-        meeting = self._meetings.setdefault((*key, visit), _Meeting(self.env.event(), members))
-        what = f"{step.kind} {step.name!r}"
-        meeting.come[device.number] = self.block(device.number, step, what, members, meeting.come)
-        if len(meeting.come) == len(members):
-            for number, blocked in meeting.come.items():
-                self.blocked[number].remove(blocked)
-            del self._meetings[*key, visit]
-            self.env.process(self._carry_out(step, self._way(device.team, step, place), meeting.end))
-        return meeting.end
-
-    def _carry_out(self, step: Collective | ChannelTransfer, way: Way, end: simpy.Event | None = None) -> Activity:
-        """Launch a collective, wait for its hops, and move its bytes."""
-        yield self.env.timeout(self.latency_ps(way))
-        yield self.network.transfer(way.load.times(step.n_bytes))
-        if end is not None:
-            end.succeed()
+    def _carry_out(self, way: Way, n_bytes: float) -> simpy.Event:
+        """Launch a collective, wait for its hops, and move its bytes; return the event of its end."""
+        end = self.env.event()
+        call_after(self.env, self.latency_ps(way), lambda: self.network.begin(way.load, n_bytes, end.succeed))
+        return end
 
     def message(self, step: ChannelTransfer, source: int, target: int) -> simpy.Event:
         """Send a message from device to device; return the event of its end."""
-        way = plan_pairs(self.pod, [(source, target)])
-        return self.env.process(self._carry_out(step, way))
+        return self._carry_out(self.costs.message(source, target), step.n_bytes)
 
     def has_other_end(self, step: ChannelTransfer) -> bool:
         """Tell whether any program of this run has the other end of a transfer's channel."""
@@ -184,20 +222,56 @@ class World:
         self.blocked.setdefault(number, []).append(blocked)
         return blocked
 
+    def host_link(self, device: Device, way: str) -> SharedMemory:
+        """Return a device's link to the host, in or out, which the devices of a chip share.
+
+        A device that stands for others has the share of it that is left if all do the same.
+        """
+        first = device.members[0]
+        chip, host = self.pod.chip_of(first), self.pod.host_of(first)
+        taking_part = range(self.device_count)
+        beside = [number for number in taking_part if self.pod.host_of(number) == host]
+        chips = len({self.pod.chip_of(number) for number in beside})
+        rate = min(self.chip.host.bandwidth_bytes_per_second, self.chip.host.all_chips_bytes_per_second / max(1, chips))
+        if not self.apart or len(device.members) > 1:
+            sharers = sum(self.pod.chip_of(number) == chip for number in beside)
+            return SharedMemory(self.env, way, rate / max(1, sharers))
+        return self._host_links.setdefault((chip, way), SharedMemory(self.env, way, rate))
+
+    def carried(self) -> Mapping[int, float]:
+        """Return what the links have carried so far, to give to ``repeat`` later."""
+        return self.network.mark() if "network" in self.__dict__ else {}
+
+    def repeat(self, carried: Mapping[int, float], times: int) -> None:
+        """Count what the links have carried since then so many times more."""
+        if "network" in self.__dict__:
+            self.network.repeat(carried, times)
+
+    def links(self) -> tuple[LinkUse, ...]:
+        """Return what every link carried that carried anything."""
+        return self.network.uses() if "network" in self.__dict__ else ()
+
     def run(self, timeout_seconds: float | None = None) -> None:
-        """Run until nothing is left to do; raise SimulationError if some device has not ended by then."""
+        """Run until nothing is left to do, or a cohort has to be ``split``.
+
+        Raises SimulationError if some device has not ended by then.
+        """
         # Not run(until=main): SimPy would meet a deadlock with an error of its own, which does not say who waits.
         limit_ps = seconds_to_ps(timeout_seconds) if timeout_seconds is not None else None
         if limit_ps is None:
             self.env.run()
         elif limit_ps > 0:
             self.env.run(until=limit_ps)
-        if all(device.main.triggered for device in self.devices):
+        if self.split or all(device.main.triggered for device in self.devices):
             return
         if limit_ps is not None and self.env.peek() != float("inf"):
             raise SimulationError(
                 f"not done after the {limit_ps / PS_PER_US:,.3f} us of --timeout: {self._where()}; allow more time"
             )
+        if any(len(device.members) > 1 for device in self.devices):
+            # Who waits for whom is told of single devices.
+            self.split = Split(None, {number: number for device in self.devices for number in device.members})
+            return
         raise SimulationError(self._deadlock())
 
     def _where(self) -> str:
@@ -247,54 +321,9 @@ class World:
         return seen[seen.index(number) :] if number in seen else []
 
 
-class LoopWatch:
-    """One loop that all devices run: when all repeat themselves, they agree to skip the rest of it together."""
-
-    def __init__(self, device_count: int) -> None:
-        self._count = device_count
-        self._lengths: dict[int, list[int]] = {}
-        self._begun: dict[int, int] = {}
-        self.jump_after = 0
-
-    def begin(self, number: int, trip: int) -> None:
-        """Note that a device begins a trip."""
-        self._begun[number] = trip
-
-    def end(self, number: int, length_ps: int) -> None:
-        """Note how long a device's trip was; if it was the last to repeat itself, all may jump."""
-        self._lengths.setdefault(number, []).append(length_ps)
-        if self.jump_after or len(self._lengths) < self._count:
-            return
-        done = min(map(len, self._lengths.values()))
-        last = {tuple(lengths[done - 2 : done]) for lengths in self._lengths.values()}
-        if done >= 2 and len(last) == 1 and len(set(next(iter(last)))) == 1:
-            # Nobody has ended the trip after those that have begun: all will see the mark in time.
-            self.jump_after = max(self._begun.values()) + 1
-
-
-def _spread(step: Collective, device_count: int) -> tuple[tuple[int, ...], ...]:
-    """Return a collective's groups or pairs among so many devices.
-
-    On a larger machine than the program was compiled for, a group of all its devices is one of all devices, and other
-    groups come again and again with higher numbers, as further axes of a mesh do.
-    """
-    stated = step.pairs or step.groups or _neighbours(step)
-    own = 1 + max((number for group in stated for number in group), default=0)
-    if own >= device_count:
-        return stated
-    if len(stated) == 1 and len(stated[0]) == own and not step.pairs:
-        return (tuple(range(device_count)),)
-    starts = range(0, device_count - own + 1, own)
-    return tuple(tuple(start + number for number in group) for start in starts for group in stated)
-
-
-def _neighbours(step: Collective) -> tuple[tuple[int, ...], ...]:
-    """Return groups of neighbours for a step that only says how many there are; a permute goes round each."""
-    sizes = range(0, step.group_size * step.group_count, step.group_size)
-    groups = tuple(tuple(range(start, start + step.group_size)) for start in sizes)
-    if step.kind != "collective-permute":
-        return groups
-    return tuple(pair for group in groups for pair in zip(group, (*group[1:], group[0]), strict=True))
+def _stop(_: simpy.Event) -> None:
+    """End a run: cohorts have to be split before it makes sense."""
+    raise StopSimulation(None)
 
 
 def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -> Pod:
@@ -314,15 +343,15 @@ def _usual(chips: int, chip: Chip) -> Topology:
 
 def devices_needed(programs: Sequence[Program]) -> int:
     """Return how many devices programs need: as many as they are for, and as their groups and pairs name."""
-    return max(sum(program.device_count for program in programs), *map(_devices_named, programs))
+    return max(sum(program.device_count for program in programs), *map(_devices_for, programs))
 
 
-def _devices_named(program: Program) -> int:
-    """Return how many devices the groups and pairs of a program need."""
+def _devices_for(program: Program) -> int:
+    """Return how many devices a program is for, or those that its groups and pairs need if they are more."""
     steps = list(every_step(program.steps))
     stated = [_devices_of(step) for step in steps if isinstance(step, Collective)]
     sent = [1 + max(pair) for step in steps if isinstance(step, ChannelTransfer) for pair in step.pairs or ()]
-    return max([0, *stated, *sent])
+    return max([program.device_count, *stated, *sent])
 
 
 def assign(programs: Sequence[Program], device_count: int) -> list[tuple[Program, Team]]:
@@ -332,11 +361,11 @@ def assign(programs: Sequence[Program], device_count: int) -> list[tuple[Program
     are among those; a program for one device may name any.
     """
     if len(programs) == 1:
-        return [(programs[0], Team(0, device_count))] * device_count
+        return [(programs[0], Team(0, device_count, _devices_for(programs[0])))] * device_count
     assigned: list[tuple[Program, Team]] = []
     for program in programs:
         count = program.device_count
-        team = Team(len(assigned), count) if count > 1 else Team(0, device_count)
+        team = Team(len(assigned), count, count) if count > 1 else Team(0, device_count, device_count)
         assigned += [(program, team)] * count
     return assigned
 
@@ -350,30 +379,3 @@ def _devices_of(step: Collective) -> int:
 def _joins_all(step: Collective, device_count: int) -> bool:
     """Tell whether a collective is one of a single axis that all devices are on."""
     return bool(step.pairs) or len(step.groups) == 1 or step.group_size == device_count
-
-
-MOST_APART = 256
-"""So many devices are run one by one for uneven permutes; of more, one stands for all, as slow as the slowest."""
-
-
-def differs(program: Program, pod: Pod) -> bool:
-    """Tell whether the devices of a program do different things: they send to each other, or permute unevenly."""
-    steps = list(every_step(program.steps))
-    if any(isinstance(step, ChannelTransfer) for step in steps):
-        return True
-    permutes = [step for step in steps if isinstance(step, Collective) and step.kind == "collective-permute"]
-    return pod.device_count <= MOST_APART and any(_is_uneven(_spread(step, pod.device_count), pod) for step in permutes)
-
-
-def _is_uneven(pairs: tuple[tuple[int, ...], ...], pod: Pod) -> bool:
-    """Tell whether some devices of a permute have farther to go than others, or nowhere."""
-    ways = [plan_pairs(pod, [(pair[0], pair[-1])]) for pair in pairs]
-    ends = {pair[0] for pair in pairs}, {pair[-1] for pair in pairs}
-    return len({way.hops for way in ways}) > 1 or any(len(end) < pod.device_count for end in ends)
-
-
-def watch_of(world: World, name: str, visit: int) -> LoopWatch | None:
-    """Return the watch over a visit to a loop; None where devices run different programs, which may not agree."""
-    if len({id(device.program) for device in world.devices}) > 1:
-        return None
-    return world.loops.setdefault((name, visit), LoopWatch(len(world.devices)))

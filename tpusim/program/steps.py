@@ -103,13 +103,20 @@ class Algorithm(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     single_phase: bool = False
 
 
+COLLECTIVE_KINDS = frozenset(
+    "all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all reduce-scatter".split()
+)
+"""What groups of devices do together, by XLA's opcodes."""
+
+
 class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """Communication among groups of devices.
 
     ``n_bytes`` is the larger of what one device puts in and what it gets out, ``hbm_bytes`` what it reads and writes in
     HBM for that; ``is_async`` ones run beside the core. ``groups`` list device numbers (replica times partitions plus
     partition), ``pairs`` the sources and targets of a permute; where neither is stated ``group_count`` groups of
-    ``group_size`` neighbours are meant.
+    ``group_size`` neighbours are meant. ``shares`` are the parts of its operand that a device of a ragged all-to-all
+    sends to the members of its group, where the program states them; else the parts are even.
     """
 
     kind: str = ""
@@ -123,6 +130,7 @@ class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     groups: tuple[tuple[int, ...], ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
     algorithm: Algorithm | None = None
+    shares: tuple[float, ...] = ()
 
 
 class HostTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
@@ -145,19 +153,34 @@ class ChannelTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=T
     pairs: tuple[tuple[int, int], ...] | None = None
 
 
+class Choice(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What some devices choose, one visit after the other and then from the start again; no ``devices`` are all."""
+
+    values: tuple[int, ...]
+    devices: tuple[int, ...] = ()
+
+
 class Loop(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
-    """A ``while``: ``condition`` and ``body`` run ``trips`` times, then ``condition`` once more."""
+    """A ``while``: ``condition`` and ``body`` run ``trips`` times, then ``condition`` once more.
+
+    Where that depends on the device or changes from visit to visit ``choices`` say it, and ``trips`` is the most.
+    """
 
     trips: int = 1
+    choices: tuple[Choice, ...] = ()
     trips_from: str = ""
     condition: tuple[AnyStep, ...] = ()
     body: tuple[AnyStep, ...] = ()
 
 
 class Branch(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
-    """A ``conditional``: of its branches the one with number ``taken`` runs."""
+    """A ``conditional``: of its branches the one with number ``taken`` runs.
+
+    Where that depends on the device or changes from visit to visit ``choices`` say it, and ``taken`` is the longest.
+    """
 
     taken: int = 0
+    choices: tuple[Choice, ...] = ()
     branches: tuple[tuple[AnyStep, ...], ...] = ()
 
 

@@ -1,0 +1,140 @@
+"""Which devices do the same at the same time, so that simulating one of them is simulating all.
+
+A single program in which all have as far to go is simulated on one device, under the traffic of all. Else devices are
+put together that have the same program, the same branches and the same ways in it. Whether they really keep in step
+shows during the run: if a wait ends earlier for some of a cohort than for others, the run begins again with these
+apart. So the result is that of a run of every device.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from tpusim.machine.costs import chosen_values
+from tpusim.program.module import every_step
+from tpusim.program.steps import Branch, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tpusim.machine.core import RunOptions
+    from tpusim.machine.costs import Costs, Team
+    from tpusim.program.module import Program
+    from tpusim.program.steps import AnyStep
+
+
+Cohorts = list[tuple[int, ...]]
+"""Devices that are simulated together, of each the first; the others are those of its tuple."""
+
+
+class Split(NamedTuple):
+    """What ended a run: when a wait in a collective ended for members of one cohort; none if they wait for ever."""
+
+    step: Collective | None
+    ends_ps: dict[int, int]
+
+
+MOST_COHORTS = 256
+"""So many cohorts are run; where there are more, one device stands for all, as slow as the slowest."""
+
+
+def may_share(assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> bool:
+    """Tell whether devices may be simulated together: not if they wait for single others, or for hosts of their own."""
+    if options.apart or options.infeed is not None or options.outfeed is not None:
+        return False
+    programs = {id(program): program for program, _ in assigned}.values()
+    steps = [step for program in programs for step in every_step(program.steps)]
+    return not any(isinstance(step, ChannelTransfer) or meets_host(step) for step in steps)
+
+
+def meets_host(step: AnyStep) -> bool:
+    """Tell whether a step uses the link to the host, which devices of a chip share whatever else they do."""
+    if isinstance(step, Copy):
+        return "host" in (step.source_space, step.target_space)
+    return isinstance(step, HostTransfer) or (
+        isinstance(step, Kernel) and any(stream.space == "host" for stream in step.streams)
+    )
+
+
+def first_cohorts(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> Cohorts:
+    """Return the devices put together by what is known before the run."""
+    found: dict[object, list[int]] = defaultdict(list)
+    programs = {id(program): program for program, _ in assigned}
+    steps = {key: (_collectives(program), _choosers(program)) for key, program in programs.items()}
+    for number, (program, team) in enumerate(assigned):
+        collectives, choosers = steps[id(program)]
+        ways = tuple(_farness(costs, team, step, number) for step in collectives)
+        choices = tuple(chosen_values(step, number, team) for step in choosers)
+        found[id(program), team, ways, choices].append(number)
+    return [tuple(members) for members in found.values()]
+
+
+def one_is_enough(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> bool:
+    """Tell whether one device can stand for all: one program, in which none has farther to go or other branches."""
+    program = assigned[0][0]
+    steps = list(every_step(program.steps))
+    if any(other is not program for other, _ in assigned) or any(isinstance(step, ChannelTransfer) for step in steps):
+        return False
+    permutes = any(isinstance(step, Collective) and step.kind == "collective-permute" for step in steps)
+    if not permutes and not any(len(step.choices) > 1 for step in _choosers(program)):
+        return True
+    return not 1 < len(first_cohorts(costs, assigned)) <= MOST_COHORTS
+
+
+def _choosers(program: Program) -> list[Loop | Branch]:
+    """Return the loops and branches of a program that devices go through in different ways."""
+    return [step for step in every_step(program.steps) if isinstance(step, Loop | Branch) and step.choices]
+
+
+def _collectives(program: Program) -> list[Collective]:
+    """Return collectives of a program that stand for all that go the same ways."""
+    steps = (step for step in every_step(program.steps) if isinstance(step, Collective))
+    return list({(step.kind, step.groups, step.pairs, step.algorithm): step for step in steps}.values())
+
+
+def _farness(costs: Costs, team: Team, step: Collective, number: int) -> tuple[object, ...]:
+    """Return what a device's part in a collective depends on."""
+    ways = [costs.way(team, step, place) for place in costs.places(team, step, number)]
+    return tuple(sorted((way.hops, way.far_hops, way.relayed, way.carried) for way in ways))
+
+
+def refined(costs: Costs, teams: Sequence[Team], cohorts: Cohorts, split: Split) -> Cohorts:
+    """Return cohorts cut by when a wait of their members ended, and by whom they were with in that collective.
+
+    Who waits for somebody that is late will be late himself the next time: all of that is cut at once, so that the run
+    does not have to begin again for each.
+    """
+    colours = {number: place for place, members in enumerate(cohorts) for number in members}
+    colours = _numbered({number: (colour, split.ends_ps.get(number)) for number, colour in colours.items()})
+    while split.step is not None:
+        before = len(set(colours.values()))
+        partners = _partners(costs, teams, split.step, colours)
+        colours = _numbered({number: (colour, partners[number]) for number, colour in colours.items()})
+        if len(set(colours.values())) == before:
+            break
+    found: dict[int, list[int]] = defaultdict(list)
+    for number in sorted(colours):
+        found[colours[number]].append(number)
+    return [tuple(members) for members in found.values()]
+
+
+def _partners(
+    costs: Costs, teams: Sequence[Team], step: Collective, colours: Mapping[int, int]
+) -> dict[int, list[object]]:
+    """Return for every device the colours of those that it is with in a collective, and its own place among them."""
+    found: dict[int, list[object]] = {number: [] for number in colours}
+    for team in dict.fromkeys(teams):
+        for group in costs.groups(team, step):
+            present = tuple(colours.get(member, -1) for member in group)
+            alike = tuple(sorted(present)) if step.kind != "collective-permute" else present
+            for place, member in enumerate(dict.fromkeys(group)):
+                if member in found:
+                    found[member].append((place if step.kind == "collective-permute" else 0, alike))
+    return {number: sorted(parts) for number, parts in found.items()}  # type: ignore[type-var]
+
+
+def _numbered(colours: Mapping[int, object]) -> dict[int, int]:
+    """Return colours as numbers, in the order of the devices."""
+    numbers: dict[object, int] = {}
+    return {number: numbers.setdefault(repr(colour), len(numbers)) for number, colour in sorted(colours.items())}

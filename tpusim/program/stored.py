@@ -1,0 +1,50 @@
+"""The text form of a lowered program: indented JSON with a version, to be diffed, edited and written by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from tpusim.errors import ProgramError
+from tpusim.program.module import FORMAT, Program
+from tpusim.program.verify import verify_program
+
+
+class _Versioned(msgspec.Struct):
+    """Any object that says what it is."""
+
+    format: str
+
+
+def save_program(program: Program, path: str | Path) -> None:
+    """Write a program as indented JSON: one object, fields as in the classes, defaults left out, steps tagged by
+    ``type``.
+    """
+    Path(path).write_text(encode_program(program), encoding="utf-8")
+
+
+def encode_program(program: Program) -> str:
+    """Return the text that ``save_program`` writes."""
+    # Defaults are left out, but for the version: who reads the file must see it.
+    data = {"format": program.format, **msgspec.to_builtins(program)}
+    return msgspec.json.format(msgspec.json.encode(data), indent=1).decode() + "\n"
+
+
+def load_program(path: str | Path) -> Program:
+    """Read what ``save_program`` wrote, or a file written by hand in the same form.
+
+    Raises ProgramError with the path inside the object if a field is missing, unknown or of the wrong type,
+    and with the step if it cannot run.
+    """
+    text = Path(path).read_bytes()
+    try:
+        # By itself, so that a file of some other kind is told so, and not of a field that it lacks.
+        version = msgspec.json.decode(text, type=_Versioned).format
+        if version != FORMAT:
+            raise ProgramError(f"expected the format {FORMAT!r}, found {version!r}")
+        program = msgspec.json.decode(text, type=Program)
+        verify_program(program)
+    except (msgspec.DecodeError, UnicodeDecodeError, ProgramError) as error:
+        raise ProgramError(f"{path}: not a lowered program ({FORMAT}): {error}") from error
+    return program

@@ -1,0 +1,139 @@
+"""What keeps a lowered program from running: checks for files that somebody wrote or edited by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any
+
+import msgspec
+
+from tpusim.errors import ProgramError, did_you_mean
+from tpusim.program.module import FORMAT, Program, every_step
+from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Call, Collective, Kernel, Loop, Step
+from tpusim.shapes.dtype import DTYPES
+
+_MOST = 1e24
+"""No count of anything is larger; beyond it arithmetic on floats loses itself."""
+
+
+def verify_program(program: Program) -> None:
+    """Raise ProgramError if a program's steps cannot run: a format, name, count, type or branch that does not exist."""
+    if program.format != FORMAT:
+        raise ProgramError(f"expected the format {FORMAT!r}, found {program.format!r}")
+    _verify_names(program.steps)
+    for step in every_step(program.steps):
+        wrong = next(_faults(step), "")
+        if wrong:
+            raise ProgramError(f"{step.name!r}: {wrong}")
+
+
+def _verify_names(steps: tuple[AnyStep, ...]) -> None:
+    """Refuse two steps of one list by the same name, and a need of what no step of the program is called."""
+    known = {step.name for step in every_step(steps)}
+    for listed in _lists(steps):
+        twice = next((name for name, count in Counter(step.name for step in listed).items() if count > 1), None)
+        if twice is not None:
+            raise ProgramError(f"{twice!r}: expected a name of its own for each step, found two by this one")
+        for step in listed:
+            for name in step.needs:
+                if name not in known:
+                    hint = did_you_mean(name, known)
+                    raise ProgramError(f"{step.name!r}: needs: expected the name of a step, found {name!r}{hint}")
+
+
+def _lists(steps: tuple[AnyStep, ...]) -> Iterator[tuple[AnyStep, ...]]:
+    """Yield every list of steps that a program holds, outer before inner."""
+    yield steps
+    for step in every_step(steps):
+        if isinstance(step, Loop):
+            yield from (step.condition, step.body)
+        elif isinstance(step, Branch):
+            yield from step.branches
+        elif isinstance(step, Call):
+            yield step.body
+
+
+def _faults(step: AnyStep) -> Iterator[str]:
+    """Yield what is wrong with one step by itself."""
+    check = _CHECKS.get(type(step))
+    if check is not None:
+        yield from check(step)
+    yield from _misfit_numbers(step)
+
+
+def _branch_faults(step: Branch) -> Iterator[str]:
+    """Yield what is wrong with a branch."""
+    if not 0 <= step.taken < max(1, len(step.branches)):
+        yield f"expected taken to be one of {len(step.branches)} branches, found {step.taken}"
+    yield from _choice_faults(step, max(0, len(step.branches) - 1))
+
+
+def _choice_faults(step: Branch | Loop, most: float = _MOST) -> Iterator[str]:
+    """Yield what is wrong with what devices choose."""
+    for choice in step.choices:
+        if not choice.values or not all(0 <= value <= most for value in choice.values):
+            yield f"choices: expected numbers from 0 to {most:.4g}, found {list(choice.values)}"
+
+
+def _collective_faults(step: Collective) -> Iterator[str]:
+    """Yield what is wrong with a collective."""
+    if step.kind not in COLLECTIVE_KINDS:
+        hint = did_you_mean(step.kind, COLLECTIVE_KINDS)
+        yield f"kind: expected one of {', '.join(sorted(COLLECTIVE_KINDS))}, found {step.kind!r}{hint}"
+    if step.shares and len(step.shares) != step.group_size:
+        yield f"shares: expected one for each of {step.group_size} devices of a group, found {len(step.shares)}"
+    if step.group_size < 1 or step.group_count < 1:
+        yield f"expected groups of at least one device, found {step.group_count} of {step.group_size}"
+
+
+def _kernel_faults(step: Kernel) -> Iterator[str]:
+    """Yield what is wrong with a kernel: its loops, streams and element types."""
+    for stream in step.streams:
+        if stream.fetches < 1:
+            yield f"stream {stream.operand!r}: expected at least one fetch, found {stream.fetches}"
+    if step.tiles < 1 or step.cores < 1:
+        yield f"expected at least one tile and one core, found {step.tiles} and {step.cores}"
+    if step.loops and prod(loop.trips for loop in step.loops) != step.tiles:
+        yield f"expected loops whose trips multiply to {step.tiles} tiles, found {[x.trips for x in step.loops]}"
+    types = {"flops_type": step.flops_type}
+    types |= {f"work.matmuls[{n}].operand_type": matmul.operand_type for n, matmul in enumerate(step.work.matmuls)}
+    for place, name in types.items():
+        if name not in DTYPES:
+            yield f"{place}: expected an element type such as bf16, found {name!r}{did_you_mean(name, DTYPES)}"
+
+
+_CHECKS: dict[type, Callable[[Any], Iterator[str]]] = {
+    Branch: _branch_faults,
+    Collective: _collective_faults,
+    Kernel: _kernel_faults,
+    Loop: _choice_faults,
+}
+"""What to ask of a kind of step beside its numbers."""
+
+
+def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
+    """Yield what is wrong with the numbers of a step: none may be negative or beyond all bounds."""
+    for name in value.__struct_fields__:
+        found, where = getattr(value, name), f"{place}{name}"
+        if isinstance(found, (int, float)) and not 0 <= found <= _MOST:
+            yield f"{where}: expected a number from 0 to {_MOST:.0e}, found {found}"
+        elif isinstance(found, msgspec.Struct):
+            yield from _misfit_numbers(found, f"{where}.")
+        elif isinstance(found, tuple):
+            for number, item in enumerate(found):
+                # Steps inside a step are verified by themselves.
+                if isinstance(item, msgspec.Struct) and not isinstance(item, Step):
+                    yield from _misfit_numbers(item, f"{where}[{number}].")
+
+
+def verify_blocks(program: Program, vmem_bytes: int) -> None:
+    """Raise ProgramError if a kernel of a program that was written by hand has blocks larger than VMEM."""
+    # The compiler has made sure of it for its own kernels; where the text states no tiles, ours are an estimate.
+    for step in every_step(program.steps) if not program.schedule else ():
+        if isinstance(step, Kernel) and step.vmem_bytes > vmem_bytes:
+            raise ProgramError(
+                f"{program.name}: {step.name!r}: expected blocks that fit into {vmem_bytes} bytes of VMEM, found "
+                f"{step.vmem_bytes:.0f} (two of each that changes from tile to tile): cut it into more tiles"
+            )
