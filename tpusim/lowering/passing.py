@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import async_parts
 from tpusim.lowering.traffic import IN_PLACE
-from tpusim.shapes.nodes import node_count, nodes
+from tpusim.shapes.nodes import element_begins, node_count, nodes
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
@@ -42,9 +42,8 @@ def _element(frame: Frame, instruction: Instruction) -> Nodes:
     source = frame.computation[instruction.operands[0]]
     assert isinstance(source.shape, TupleShape)
     index = instruction.attributes["index"]
-    # The source's own table stands before its elements.
-    begin = 1 + sum(node_count(element) for element in source.shape.elements[:index])
-    return frame.values[source.name][begin : begin + node_count(instruction.shape)]
+    begin, end = element_begins(source.shape)[index : index + 2]
+    return frame.values[source.name][begin:end]
 
 
 def _parameter(frame: Frame, instruction: Instruction) -> Nodes | None:
