@@ -190,6 +190,17 @@ def test_padding_and_source_are_known():
     assert (buffer.source, buffer.op_name, buffer.opcode) == ("model.py:7", "neg", "negate")
 
 
+def test_a_copy_says_where_its_value_comes_from():
+    """The compiler's own copies have no metadata; what they hold was made at a line of somebody's code."""
+    program = lower_text(
+        f"""%a = {BIG} parameter(0)
+        %b = {BIG} negate(%a), metadata={{op_name="neg" source_file="model.py" source_line=7}}
+        %c = {BIG} copy(%b)
+        ROOT %d = {BIG} exponential(%c)"""
+    )
+    assert (one(program, "c").source, one(program, "c").op_name) == ("model.py:7", "neg")
+
+
 def test_scratch_of_a_kernel_lives_with_it():
     """VMEM that the compiler states for one kernel is a buffer of one position."""
     config = '{"used_scoped_memory_configs":[{"memory_space":"1","offset":"0","size":"65536"}]}'
