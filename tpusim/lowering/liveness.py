@@ -90,7 +90,7 @@ class Liveness:
             parameter = parameters.get(alias.parameter)
             source = node_number(parameter.shape, alias.parameter_index) if parameter else None
             # An index that leads nowhere is for the verifier to report.
-            if parameter and source is not None and target is not None:
+            if parameter and source is not None and target is not None and target < len(result):
                 self.join(self._arguments[parameter.name][source], result[target])
 
     def run(self, computation: Computation, arguments: Sequence[Nodes] | None) -> Nodes:

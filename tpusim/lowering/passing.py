@@ -37,18 +37,19 @@ def _operands(frame: Frame, instruction: Instruction) -> Nodes:
     return [part for name in instruction.operands for part in frame.values[name]]
 
 
-def _element(frame: Frame, instruction: Instruction) -> Nodes:
-    """Return one element's values of a tuple's."""
+def _element(frame: Frame, instruction: Instruction) -> Nodes | None:
+    """Return one element's values of a tuple's, None if it has no such element: that is for the verifier to report."""
     source = frame.computation[instruction.operands[0]]
     assert isinstance(source.shape, TupleShape)
     index = instruction.attributes["index"]
-    begin, end = element_begins(source.shape)[index : index + 2]
-    return frame.values[source.name][begin:end]
+    begins = element_begins(source.shape)
+    return frame.values[source.name][begins[index] : begins[index + 1]] if index + 1 < len(begins) else None
 
 
 def _parameter(frame: Frame, instruction: Instruction) -> Nodes | None:
-    """Return what the caller gave, None in the entry."""
-    return None if frame.arguments is None else frame.arguments[int(str(instruction.immediate))]
+    """Return what the caller gave, None where it gave nothing, as in the entry."""
+    number = int(str(instruction.immediate))
+    return None if frame.arguments is None or number >= len(frame.arguments) else frame.arguments[number]
 
 
 def _copy_start(frame: Frame, instruction: Instruction) -> Nodes:
