@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpusim import __version__
 from tpusim.cli_core import add_commands
+from tpusim.cli_memory import add_memory
 from tpusim.cli_options import CHIP_HELP, number, overrides
 from tpusim.cli_plot import add_plot
 from tpusim.cli_systolic import add_systolic
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     plain = (_add_run, _add_exec, _add_check, _add_fmt, _add_layout, _add_chips, _add_ops)
-    for add in (*plain, add_commands, add_systolic, add_plot):
+    for add in (*plain, add_memory, add_commands, add_systolic, add_plot):
         add(commands)
     return parser
 

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tpusim.analysis.communication import PodUse, pod_use
+from tpusim.analysis.memory import MemoryReport, memory_report
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
+from tpusim.display import page_of
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Chip
@@ -96,6 +98,10 @@ class Result:
     def communication(self) -> PodUse:
         """What devices and links did together: exposed and hidden communication, bandwidths, shares of links."""
         return pod_use(self.pod)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return page_of(self)
 
     def groups(self, by: str = "op") -> tuple[Group, ...]:
         """Return the run's records added up by ``op``, ``category`` or ``source``."""
@@ -201,6 +207,17 @@ def explain(
     shapes = _array_bytes(loaded, op) if isinstance(loaded, Module) else {}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
     return explanation(kernel, machine, *costs, (alone, in_run), shapes)
+
+
+def memory(
+    program: Module | Program | str | Path,
+    chip: Chip | str | None = None,
+    *,
+    topology: Topology | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> MemoryReport:
+    """Return what a program needs of a chip's memories, buffer by buffer; what does not fit is no error here."""
+    return memory_report(*_lowered(program, chip, _topology(topology), overrides, DEFAULT_TRIPS))
 
 
 def _alone(program: Program, kernel: Kernel) -> Program:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tpusim.machine.costs import chosen_values
 from tpusim.program.module import every_step
-from tpusim.program.steps import Branch, ChannelTransfer, Collective, Loop
+from tpusim.program.steps import Branch, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tpusim.machine.core import RunOptions
     from tpusim.machine.costs import Costs, Team
     from tpusim.program.module import Program
+    from tpusim.program.steps import AnyStep
 
 
 Cohorts = list[tuple[int, ...]]
@@ -43,7 +44,17 @@ def may_share(assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> 
     if options.apart or options.infeed is not None or options.outfeed is not None:
         return False
     programs = {id(program): program for program, _ in assigned}.values()
-    return not any(isinstance(step, ChannelTransfer) for program in programs for step in every_step(program.steps))
+    steps = [step for program in programs for step in every_step(program.steps)]
+    return not any(isinstance(step, ChannelTransfer) or meets_host(step) for step in steps)
+
+
+def meets_host(step: AnyStep) -> bool:
+    """Tell whether a step uses the link to the host, which devices of a chip share whatever else they do."""
+    if isinstance(step, Copy):
+        return "host" in (step.source_space, step.target_space)
+    return isinstance(step, HostTransfer) or (
+        isinstance(step, Kernel) and any(stream.space == "host" for stream in step.streams)
+    )
 
 
 def first_cohorts(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> Cohorts:

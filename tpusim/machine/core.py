@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import simpy
 
 from tpusim.errors import SimulationError
-from tpusim.machine.cohorts import first_cohorts, may_share, one_is_enough, refined
+from tpusim.machine.cohorts import first_cohorts, may_share, meets_host, one_is_enough, refined
 from tpusim.machine.communication import run_channel, run_collective
 from tpusim.machine.costs import Costs, Team, chosen_values
 from tpusim.machine.dma import memory_rates, run_cost
@@ -21,7 +21,7 @@ from tpusim.machine.loops import MOST_PLAYED_TRIPS, changes, waits_for_others, w
 from tpusim.machine.memory import SharedMemory
 from tpusim.machine.recorder import Recorder
 from tpusim.machine.world import World, assign, devices_needed, pod_of
-from tpusim.program.module import walk
+from tpusim.program.module import every_step, walk
 from tpusim.program.steps import (
     Branch,
     Call,
@@ -150,7 +150,7 @@ def _run(
     options: RunOptions,
 ) -> World:
     """Run one device of every cohort to its end, or until some of a cohort would have to part."""
-    world = World(costs, apart=cohorts != [(0,)])
+    world = World(costs, len(assigned), apart=cohorts != [(0,)])
     for members in cohorts:
         program, team = assigned[members[0]]
         first = progress if members[0] == 0 else None
@@ -208,6 +208,8 @@ class Device:
         # What overlaps shares the rate that transfers reach, so the efficiency stands here and not in each of them.
         rates = {**memory_rates(chip), "vmem": chip.dma.vmem_bytes_per_second}
         self.memories = {space: SharedMemory(self.env, space, rate) for space, rate in rates.items()}
+        if _uses_host(program, options):
+            self.memories |= {way: world.host_link(self, way) for way in ("host_in", "host_out")}
         self.in_flight = 0
         self.core = Core(self, CORE)
         self.host = HostQueues(self, options.infeed, options.outfeed)
@@ -237,6 +239,12 @@ class Device:
         """Run ``activity`` and count it out when it ends."""
         yield from activity
         self.in_flight -= 1
+
+
+def _uses_host(program: Program, options: RunOptions) -> bool:
+    """Tell whether a program has to do with its host."""
+    fed = options.infeed is not None or options.outfeed is not None
+    return fed or any(meets_host(step) for step in every_step(program.steps))
 
 
 class Core:
@@ -312,7 +320,8 @@ class Core:
 def _run_kernel(core: Core, kernel: Kernel) -> Activity:
     """Run one kernel; one that nothing can disturb takes as long, and for the same reasons, as the last time."""
     start_ps, played = core.now_ps, core.device.world.costs.played
-    alone = not core.device.in_flight or not core.device.world.costs.kernel(kernel).traffic
+    traffic = core.device.world.costs.kernel(kernel).traffic
+    alone = not traffic or (not core.device.in_flight and not any(t.space in _HOST_LINKS for t in traffic))
     if alone and id(kernel) in played:
         duration_ps, details = played[id(kernel)]
         yield core.env.timeout(duration_ps)
@@ -438,7 +447,8 @@ def copy_loads(copy: Copy, n_bytes: float) -> list[tuple[str, float]]:
     return list(loads.items())
 
 
-_FAR_MEMORIES = ("hbm", "cmem", "host_in", "host_out")
+_HOST_LINKS = ("host_in", "host_out")
+_FAR_MEMORIES = ("hbm", "cmem", *_HOST_LINKS)
 
 
 def _run_loop(core: Core, loop: Loop) -> Activity:

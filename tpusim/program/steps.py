@@ -108,7 +108,8 @@ class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     ``n_bytes`` is the larger of what one device puts in and what it gets out, ``hbm_bytes`` what it reads and writes in
     HBM for that; ``is_async`` ones run beside the core. ``groups`` list device numbers (replica times partitions plus
     partition), ``pairs`` the sources and targets of a permute; where neither is stated ``group_count`` groups of
-    ``group_size`` neighbours are meant.
+    ``group_size`` neighbours are meant. ``shares`` are the parts of its operand that a device of a ragged all-to-all
+    sends to the members of its group, where the program states them; else the parts are even.
     """
 
     kind: str = ""
@@ -122,6 +123,7 @@ class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     groups: tuple[tuple[int, ...], ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
     algorithm: Algorithm | None = None
+    shares: tuple[float, ...] = ()
 
 
 class HostTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):

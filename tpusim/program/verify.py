@@ -82,6 +82,8 @@ def _collective_faults(step: Collective) -> Iterator[str]:
     if step.kind not in COLLECTIVE_KINDS:
         hint = did_you_mean(step.kind, COLLECTIVE_KINDS)
         yield f"kind: expected one of {', '.join(sorted(COLLECTIVE_KINDS))}, found {step.kind!r}{hint}"
+    if step.shares and len(step.shares) != step.group_size:
+        yield f"shares: expected one for each of {step.group_size} devices of a group, found {len(step.shares)}"
     if step.group_size < 1 or step.group_count < 1:
         yield f"expected groups of at least one device, found {step.group_count} of {step.group_size}"
 

@@ -88,7 +88,7 @@ def timeline(run: Timeline, ax: Axes | None = None, window_us: tuple[float, floa
     """
     first_ps, last_ps = _window(run, window_us)
     rows = _unit_rows(run, first_ps, last_ps)
-    beside = _beside_rows(run)
+    beside = _beside_rows(run, first_ps, last_ps)
     height = 1.35 + 0.26 * len(rows) + 0.2 * sum(min(_LANES, max(lanes, default=0) + 1) for lanes, _ in beside.values())
     ax = axes_or_new(ax, _WIDTH, max(2.2, height))
     per_unit, unit = time_unit(last_ps - first_ps)
@@ -244,12 +244,13 @@ def _repeat_words(repeat: Repeat) -> tuple[str, ...]:
     return f"{repeat.name}: {count}", count, f"x {repeat.trips:,}"
 
 
-def _beside_rows(run: Timeline) -> dict[str, tuple[list[int], list[Record]]]:
+def _beside_rows(run: Timeline, first_ps: int, last_ps: int) -> dict[str, tuple[list[int], list[Record]]]:
     """Return by row what ran beside the core, each record with the lane in which it overlaps no other."""
     found: dict[str, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
     free_ps: dict[str, list[int]] = defaultdict(list)
     for record in sorted(run.records, key=lambda record: record.start_ps):
-        if record.row == CORE or not record.duration_ps:
+        seen = record.start_ps < last_ps and record.end_ps > first_ps
+        if record.row == CORE or not record.duration_ps or not seen:
             continue
         free = free_ps[record.row]
         lane = next((n for n, until_ps in enumerate(free) if until_ps <= record.start_ps), len(free))
