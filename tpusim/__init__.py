@@ -20,6 +20,8 @@ The rooms in reading order. Nouns are frozen data; verbs are functions from noun
     analysis/      timeline to numbers
     report/        numbers to text, plots and files
     pipeline.py    the flat list of stages: where the verbs meet
+    plot.py        pictures of what the pipeline returns
+    export.py      files of it for viewers
     cli.py         options of the command line to calls of the pipeline
 
 First calls: ``program = tpusim.load("step.hlo.txt.gz")``, then ``tpusim.simulate(program, "v5e")``.
@@ -33,12 +35,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tpusim import export, plot
     from tpusim.errors import ConfigError, ProgramError, SimulationError, TpusimError, UnsupportedError
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.load import load_chip
     from tpusim.ir.builder import Builder
     from tpusim.ir.custom_calls import register_custom_call
-    from tpusim.pipeline import Result, check, execute, load, simulate
+    from tpusim.pipeline import Result, check, execute, explain, load, simulate
     from tpusim.shapes.notation import parse_shape
 
 __version__ = "0.1.0"
@@ -55,9 +58,12 @@ __all__ = [
     "__version__",
     "check",
     "execute",
+    "explain",
+    "export",
     "load",
     "load_chip",
     "parse_shape",
+    "plot",
     "register_custom_call",
     "simulate",
 ]
@@ -73,9 +79,12 @@ _HOMES = {
     "UnsupportedError": "tpusim.errors",
     "check": "tpusim.pipeline",
     "execute": "tpusim.pipeline",
+    "explain": "tpusim.pipeline",
+    "export": "tpusim.export",
     "load": "tpusim.pipeline",
     "load_chip": "tpusim.hardware.load",
     "parse_shape": "tpusim.shapes.notation",
+    "plot": "tpusim.plot",
     "register_custom_call": "tpusim.ir.custom_calls",
     "simulate": "tpusim.pipeline",
 }
@@ -85,7 +94,9 @@ def __getattr__(name: str) -> Any:
     """Return a public name from the room that it lives in (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module 'tpusim' has no attribute {name!r}; its public names are {', '.join(__all__)}")
-    return getattr(import_module(_HOMES[name]), name)
+    home = import_module(_HOMES[name])
+    # Pictures and exports are modules of functions.
+    return home if name in ("export", "plot") else getattr(home, name)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpusim.cli_memory import validate_memory
 from tpusim.cli_options import CHIP_HELP, number, overrides
 from tpusim.errors import ConfigError
 
@@ -51,10 +52,14 @@ def _add_explain(commands: Any) -> None:
 def _add_validate(commands: Any) -> None:
     """Add ``tpusim validate``."""
     validate = commands.add_parser("validate", help="compare predictions with times measured on hardware")
-    validate.add_argument("index", metavar="INDEX.csv", nargs="+", help="measured programs: traces/*/index.csv")
+    indexes = "measured programs: traces/*/index.csv; with --memory also programs, or folders of them"
+    validate.add_argument("index", metavar="INDEX.csv", nargs="+", help=indexes)
     validate.add_argument("--chip", metavar="C", help="only the rows of this chip")
     validate.add_argument(
         "--collectives", action="store_true", help="rows of traces/collectives: no programs, only links"
+    )
+    validate.add_argument(
+        "--memory", action="store_true", help="HBM temporaries beside the compiler's: traces/memory/index.csv"
     )
     validate.add_argument("--json", action="store_true", help="print one JSON object with every row")
     validate.set_defaults(run=_validate)
@@ -108,6 +113,9 @@ def _validate(options: argparse.Namespace) -> None:
     from tpusim.validation import measured_as, predict_all, read_cases
     from tpusim.validation_collectives import cross_validate, predict_collectives
 
+    if options.memory:
+        validate_memory(options)
+        return
     wanted = measured_as(resolve_chip_name(options.chip)) if options.chip else None
     if options.collectives:
         found = [row for index in options.index for row in predict_collectives(index, load_chip, wanted)]

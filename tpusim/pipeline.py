@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tpusim.analysis.communication import PodUse, pod_use
+from tpusim.analysis.memory import MemoryReport, memory_report
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
+from tpusim.display import page_of
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Chip
@@ -68,12 +70,14 @@ _MEGACORE = re.compile(r'"megacore_split_dim"')
 class Result:
     """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
 
-    ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last.
+    ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is
+    what the text said, None for a program that came lowered.
     """
 
     program: Program
     chip: Chip
     pod: PodRun
+    module: Module | None = None
 
     @property
     def timeline(self) -> Timeline:
@@ -94,6 +98,10 @@ class Result:
     def communication(self) -> PodUse:
         """What devices and links did together: exposed and hidden communication, bandwidths, shares of links."""
         return pod_use(self.pod)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return page_of(self)
 
     def groups(self, by: str = "op") -> tuple[Group, ...]:
         """Return the run's records added up by ``op``, ``category`` or ``source``."""
@@ -150,12 +158,14 @@ def simulate(
     from tpusim.machine.core import RunOptions, simulate_pod
 
     slice_ = _topology(topology)
-    lowered, machine = _lowered(program, chip, slice_, overrides, default_trip_count)
+    loaded, _ = _loaded(program)
+    lowered, machine = _lowered(loaded, chip, slice_, overrides, default_trip_count)
     others = [_lowered(other, machine, slice_, None, default_trip_count)[0] for other in beside]
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
     paces = (parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed))
     options = RunOptions(warm, None, timeout_seconds, *paces)
-    return Result(lowered, machine, simulate_pod([lowered, *others], machine, slice_, progress, options))
+    run = simulate_pod([lowered, *others], machine, slice_, progress, options)
+    return Result(lowered, machine, run, loaded if isinstance(loaded, Module) else None)
 
 
 def run_program(
@@ -197,6 +207,17 @@ def explain(
     shapes = _array_bytes(loaded, op) if isinstance(loaded, Module) else {}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
     return explanation(kernel, machine, *costs, (alone, in_run), shapes)
+
+
+def memory(
+    program: Module | Program | str | Path,
+    chip: Chip | str | None = None,
+    *,
+    topology: Topology | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> MemoryReport:
+    """Return what a program needs of a chip's memories, buffer by buffer; what does not fit is no error here."""
+    return memory_report(*_lowered(program, chip, _topology(topology), overrides, DEFAULT_TRIPS))
 
 
 def _alone(program: Program, kernel: Kernel) -> Program:

@@ -6,7 +6,7 @@ import pytest
 
 from tpusim.errors import ProgramError
 from tpusim.machine.routing import _PLANS
-from tpusim.program.buffers import Buffer, peak_bytes
+from tpusim.program.buffers import Buffer, peak_bytes, stretches
 from tpusim.program.module import Program, walk
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Collective, Copy, Kernel, Loop, TileLoop, Wait
 from tpusim.program.stored import load_program, save_program
@@ -64,14 +64,14 @@ def buffer(n_bytes: int, first: int, last: int) -> Buffer:
 
 def test_peak_counts_both_ends_of_a_life():
     """A buffer whose last position is another's first overlaps it."""
-    assert peak_bytes([buffer(10, 0, 1), buffer(5, 1, 2), buffer(7, 3, 4)]) == 15
+    assert peak_bytes(stretches([buffer(10, 0, 1), buffer(5, 1, 2), buffer(7, 3, 4)])) == 15
 
 
 def test_peak_agrees_with_counting_every_position():
     """The sweep agrees with the definition: the largest sum over all positions."""
     buffers = [buffer(7 * i % 11 + 1, i % 5, i % 5 + i % 3) for i in range(40)]
     definition = max(sum(b.n_bytes for b in buffers if b.first <= at <= b.last) for at in range(10))
-    assert peak_bytes(buffers) == definition
+    assert peak_bytes(stretches(buffers)) == definition
 
 
 def test_peak_of_nothing_is_zero():

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes
+from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
 from tpusim.program.work import MemorySpace
 
 if TYPE_CHECKING:
+    from tpusim.hardware.chip import Chip
     from tpusim.program.module import Program
 
 _IN_HEAP = ("temporary", "scratch")
 
 
 class MemoryUse(msgspec.Struct, frozen=True, gc=False):
-    """Physical bytes, tile padding included. ``temp_bytes`` is the heap of HBM temporaries alone."""
+    """Physical bytes, tile padding included.
+
+    ``temp_bytes`` are HBM temporaries as XLA's ``memory_analysis`` counts them: their heap, and once more what of it is
+    unused where it is fullest. The peak has the heap itself.
+    """
 
     argument_bytes: int
     output_bytes: int
@@ -52,7 +57,7 @@ class MemoryProfile(msgspec.Struct, frozen=True):
     @property
     def fragmentation_bytes(self) -> int:
         """Bytes of the heap that nobody uses even at its fullest."""
-        return self.heap_bytes - peak_bytes(b for b in self.buffers if b.kind in _IN_HEAP)
+        return self.heap_bytes - peak_bytes(stretches(b for b in self.buffers if b.kind in _IN_HEAP))
 
     def _is_held(self, buffer: Buffer) -> bool:
         """Tell whether a buffer has its memory throughout, whenever it is in use."""
@@ -83,13 +88,13 @@ def memory_use(program: Program) -> MemoryUse:
     """Return the memory figures of a program; arguments and outputs hold their memory throughout."""
     temporaries = [b for b in program.buffers if b.kind in _IN_HEAP and b.space == "hbm"]
     # A program written by hand may leave places out: then nothing is known of holes.
-    temp_bytes = max(heap_bytes(temporaries), peak_bytes(temporaries))
+    heap = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
     return MemoryUse(
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
-        temp_bytes=temp_bytes,
-        peak_hbm_bytes=_held_bytes(program) + temp_bytes,
-        peak_vmem_bytes=peak_bytes(b for b in program.buffers if b.space == "vmem"),
+        temp_bytes=program.temp_bytes if program.schedule else heap,
+        peak_hbm_bytes=_held_bytes(program) + heap,
+        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == "vmem")),
     )
 
 
@@ -101,8 +106,60 @@ def _held_bytes(program: Program) -> int:
 
 def _over_positions(buffers: list[Buffer], held: int, count: int) -> tuple[int, ...]:
     """Return the bytes alive at each of ``count`` positions, or at as many as the buffers reach over."""
-    changes = alive_bytes(buffers)
+    changes = alive_bytes(stretches(buffers))
     starts, amounts = list(changes), list(changes.values())
     total = count or max((b.last + 1 for b in buffers), default=0)
     found = (bisect_right(starts, position) for position in range(total))
     return tuple(held + (amounts[number - 1] if number else 0) for number in found)
+
+
+class SpaceUse(msgspec.Struct, frozen=True):
+    """A memory space of a chip and what a program needs of it; ``free_bytes`` is negative if that does not fit."""
+
+    profile: MemoryProfile
+    capacity_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        """Capacity that is left where most is in use."""
+        return self.capacity_bytes - self.needed_bytes
+
+    @property
+    def needed_bytes(self) -> int:
+        """Bytes that the program needs: of HBM all that it holds and its heap, of others what is alive at once."""
+        held = self.profile.held_bytes + self.profile.heap_bytes
+        # Where the compiler has planned a memory as a whole, its plan may be denser than the heap that we draw.
+        return max(held, self.profile.peak_bytes) if self.profile.space == "hbm" else self.profile.peak_bytes
+
+
+class MemoryReport(msgspec.Struct, frozen=True):
+    """What a program needs of a chip's memories, buffer by buffer."""
+
+    program: str
+    chip: str
+    use: MemoryUse
+    spaces: tuple[SpaceUse, ...]
+    alias_bytes: int
+
+    @property
+    def hbm(self) -> SpaceUse:
+        """What it needs of HBM."""
+        return self.spaces[0]
+
+    @property
+    def padded(self) -> tuple[Buffer, ...]:
+        """The buffers that are larger than their elements, the most wasteful first."""
+        found = {(b.name, b.shape): b for space in self.spaces for b in space.profile.buffers if b.padding_bytes > 0}
+        return tuple(sorted(found.values(), key=lambda b: (-b.padding_bytes, b.first, b.name)))
+
+
+def memory_report(program: Program, chip: Chip) -> MemoryReport:
+    """Return what a program needs of HBM, VMEM and, where the chip has one, CMEM."""
+    # A megacore program has the vector memories of both cores.
+    capacities: dict[MemorySpace, int] = {
+        "hbm": chip.hbm.capacity_bytes,
+        "vmem": chip.vmem.capacity_bytes * chip.cores_per_device,
+        "cmem": chip.cmem.capacity_bytes,
+    }
+    spaces = (SpaceUse(memory_profile(program, name), size) for name, size in capacities.items() if size)
+    return MemoryReport(program.name, chip.name, memory_use(program), tuple(spaces), program.alias_bytes)

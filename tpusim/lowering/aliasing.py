@@ -8,37 +8,31 @@ from tpusim.lowering.traffic import IN_PLACE, VIEWS
 from tpusim.shapes.shape import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tpusim.ir.module import Computation, Instruction, Module
 
 
-def shared_operands(module: Module, computation: Computation, instruction: Instruction) -> dict[int, tuple[int, int]]:
-    """Return, by leaf of the result, the operand and the leaf of it that the result is written over."""
-    return dict(_shared(module, computation, instruction))
-
-
-def _shared(
-    module: Module, computation: Computation, instruction: Instruction
-) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield what shares memory, the surest last."""
-    for leaf, operand in in_place_operands(module, instruction).items():
-        yield leaf, (operand, 0)
+def stated_operands(computation: Computation, instruction: Instruction) -> dict[int, tuple[int, int]]:
+    """Return which results (by leaf) the compiler has put over which operands, and over which leaf of them."""
     lists = instruction.backend_config.aliasing_operands
     if not lists:
-        return
+        return {}
     # The compiler numbers the arrays of all operands, then those of the result.
     places = [
         (number, leaf)
         for number, name in enumerate(instruction.operands)
         for leaf, _ in enumerate(leaves(computation[name].shape))
     ]
-    results = range(len(places), len(places) + len(tuple(leaves(instruction.shape))))
-    for numbers in lists:
-        over = next((places[number] for number in numbers if 0 <= number < len(places)), None)
-        for number in numbers:
-            if over is not None and number in results:
-                yield number - len(places), over
+    return {number - len(places): over for numbers in lists for number, over in _pairs(numbers, places)}
+
+
+def _pairs(numbers: Sequence[int], places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield each number in a list of arrays that share that is a result's, with the place of the operand among them."""
+    over = next((places[number] for number in numbers if 0 <= number < len(places)), None)
+    for number in numbers:
+        if over is not None and number >= len(places):
+            yield number, over
 
 
 def in_place_operands(module: Module, instruction: Instruction) -> dict[int, int]:

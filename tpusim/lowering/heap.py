@@ -1,100 +1,84 @@
-"""Where buffers lie: a best-fit heap over the whole schedule, as XLA's GlobalDecreasingSizeBestFitHeap.
+"""Where buffers lie in a memory: two heaps, one filled in the order of the schedule, one with the largest blocks first.
 
-Buffers are placed one after another, the largest first or the longest-lived first, each into the smallest hole that is
-free for as long as it lives. XLA tries both orders and keeps the lower heap (xla/service/heap_simulator).
+The first is that of HBM: each block goes, when it is first needed, into the lowest hole that it fits in, without
+looking ahead. That is what the TPU compiler's own buffer assignments show (``--xla_dump_to``): their heaps are met to
+the byte. The second is XLA's GlobalDecreasingSizeBestFitHeap (xla/service/heap_simulator), for memories that the
+compiler plans as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import insort
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 Interval = tuple[int, int]
 """First and last position, inclusive."""
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
-    """What needs a place: bytes, and the stretches of the schedule during which they are in use."""
+    """What needs a place: bytes, from one position of the schedule to another (inclusive)."""
 
     n_bytes: int
-    intervals: tuple[Interval, ...]
+    first: int
+    last: int
 
 
-def place(blocks: Sequence[Block], alignment_bytes: int) -> tuple[list[int], int]:
-    """Return the offset of every block and the size of the heap in bytes."""
-    found = [_placed(blocks, order, alignment_bytes) for order in (_by_size(blocks), _by_life(blocks))]
-    return min(found, key=_heap_size)
+def aligned(n_bytes: int, alignment_bytes: int) -> int:
+    """Return a number of bytes rounded up to the next multiple of an alignment."""
+    return -(-n_bytes // alignment_bytes) * alignment_bytes
 
 
-def _heap_size(found: tuple[list[int], int]) -> int:
-    """Return the size of a heap that was tried."""
-    return found[1]
-
-
-def _life(block: Block) -> int:
-    """Return how many positions a block lives."""
-    return sum(last - first for first, last in block.intervals)
-
-
-def _by_size(blocks: Sequence[Block]) -> list[int]:
-    """Return the order with the largest first."""
-    return sorted(range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, -_life(blocks[i]), i))
-
-
-def _by_life(blocks: Sequence[Block]) -> list[int]:
-    """Return the order with the longest-lived first."""
-    return sorted(range(len(blocks)), key=lambda i: (-_life(blocks[i]), -blocks[i].n_bytes, i))
-
-
-class _Placed:
-    """The stretches that have a place, as growing arrays: whoever comes next asks which of them it meets."""
-
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        total = sum(len(block.intervals) for block in blocks)
-        self.count = 0
-        self.first, self.last, self.begin, self.end = (np.zeros(total, np.int64) for _ in range(4))
-
-    def met_by(self, intervals: Iterable[Interval]) -> list[tuple[int, int]]:
-        """Return the bytes, as (begin, end), that are taken at some time in ``intervals``, in their order."""
-        n = self.count
-        meets = np.zeros(n, np.bool_)
-        for first, last in intervals:
-            meets |= (self.first[:n] <= last) & (self.last[:n] >= first)
-        return sorted(zip(self.begin[:n][meets].tolist(), self.end[:n][meets].tolist(), strict=True))
-
-    def add(self, block: Block, offset: int) -> None:
-        """Note a block's place."""
-        for first, last in block.intervals:
-            at = self.count
-            self.first[at], self.last[at], self.begin[at], self.end[at] = first, last, offset, offset + block.n_bytes
-            self.count += 1
-
-
-def _placed(blocks: Sequence[Block], order: Iterable[int], alignment_bytes: int) -> tuple[list[int], int]:
-    """Return offsets and heap size if blocks are placed in ``order``."""
-    placed, offsets, size = _Placed(blocks), [0] * len(blocks), 0
-    for number in order:
+def place_in_order(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
+    """Return the offset of every block if they are placed when they are first needed, in the lowest hole."""
+    offsets = [0] * len(blocks)
+    taken: list[tuple[int, int, int]] = []
+    for number in sorted(range(len(blocks)), key=lambda i: blocks[i].first):
         block = blocks[number]
-        offsets[number] = _best_hole(placed.met_by(block.intervals), block.n_bytes, alignment_bytes)
-        placed.add(block, offsets[number])
-        size = max(size, offsets[number] + block.n_bytes)
-    return offsets, size
+        taken = [held for held in taken if held[2] >= block.first]
+        offsets[number] = _first_hole(((begin, end) for begin, end, _ in taken), block.n_bytes)
+        # Whole units of the alignment, so that every hole begins at one.
+        insort(taken, (offsets[number], offsets[number] + aligned(block.n_bytes, alignment_bytes), block.last))
+    return offsets
 
 
-def _best_hole(taken: Iterable[tuple[int, int]], n_bytes: int, alignment_bytes: int) -> int:
-    """Return where the smallest hole between ``taken`` begins that ``n_bytes`` fit in, or the end of all of them."""
-    best, best_size, free_from = None, 0, 0
+def _first_hole(taken: Iterable[Interval], n_bytes: int) -> int:
+    """Return where the first hole between ``taken`` begins that ``n_bytes`` fit in, or where the free end does."""
+    free_from = 0
+    for begin, end in taken:
+        if begin - free_from >= n_bytes:
+            break
+        free_from = end
+    return free_from
+
+
+def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
+    """Return the offset of every block if the largest choose first, each the smallest hole during its whole life."""
+    order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, blocks[i].first - blocks[i].last, i))
+    offsets = [0] * len(blocks)
+    first, last, begin, end = (np.zeros(len(blocks), np.int64) for _ in range(4))
+    for count, number in enumerate(order):
+        block = blocks[number]
+        meets = (first[:count] <= block.last) & (last[:count] >= block.first)
+        taken = sorted(zip(begin[:count][meets].tolist(), end[:count][meets].tolist(), strict=True))
+        offset = offsets[number] = _best_hole(taken, block.n_bytes)
+        first[count], last[count], begin[count] = block.first, block.last, offset
+        end[count] = offset + aligned(block.n_bytes, alignment_bytes)
+    return offsets
+
+
+def _best_hole(taken: Iterable[Interval], n_bytes: int) -> int:
+    """Return where the smallest hole begins that ``n_bytes`` fit in, or where the free end does."""
+    best, best_bytes, free_from = None, 0, 0
     for begin, end in taken:
         hole = begin - free_from
-        if hole >= n_bytes and (best is None or hole < best_size):
-            best, best_size = free_from, hole
-        free_from = max(free_from, -(-end // alignment_bytes) * alignment_bytes)
+        if hole >= n_bytes and (best is None or hole < best_bytes):
+            best, best_bytes = free_from, hole
+        # Blocks that are never alive together may overlap.
+        free_from = max(free_from, end)
     return free_from if best is None else best
-
-
-def fits_in_time(taken: Iterable[Interval], wanted: Iterable[Interval]) -> bool:
-    """Tell whether no stretch of ``wanted`` meets one of ``taken``."""
-    busy = list(taken)
-    return not any(first <= end and last >= begin for first, last in wanted for begin, end in busy)

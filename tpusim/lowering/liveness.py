@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import async_parts
-from tpusim.lowering.aliasing import shared_operands
+from tpusim.lowering.aliasing import in_place_operands, stated_operands
 from tpusim.lowering.passing import MAKE, PASSING
 from tpusim.lowering.traffic import space_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import TupleShape, leaves
+from tpusim.shapes.nodes import node_number, nodes
+from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,13 +25,18 @@ if TYPE_CHECKING:
     from tpusim.program.work import MemorySpace
     from tpusim.shapes.shape import Shape
 
-    Leaf = tuple[int, ...]
-    Leaves = list[Leaf]
+    Node = tuple[int, ...]
+    """The values that hold one part of a shape: none for a flag, several where operands lie side by side."""
+    Nodes = list[Node]
+    """The same for all parts of a shape: each tuple, of which a table of addresses is kept, before its elements."""
+
+# As in the output sizes of programs compiled ahead of time.
+TABLE_ENTRY_BYTES = 4
 
 
 @dataclass(slots=True)
 class Value:
-    """One array that an instruction makes: ``last`` moves on as users are found."""
+    """One array that an instruction makes, or a tuple's table: ``last`` moves on as users are found."""
 
     instruction: Instruction
     shape: Shape
@@ -38,24 +44,31 @@ class Value:
     space: MemorySpace
     first: int
     last: int
+    depth: int
     is_result: bool = False
+    # A loop's or conditional's value stands for several that instructions make.
+    is_phi: bool = False
+    # The value whose memory it takes over, where no rule but the compiler's choice lets them share.
+    continues: int | None = None
 
 
 class Liveness:
     """The values of a module with their live ranges; ``schedule`` has the name of the instruction at each position."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, granule_bytes: int) -> None:
         self.module = module
+        self.granule_bytes = granule_bytes
         self.schedule: list[str] = []
         self.values: list[Value] = []
         # Memory that an instruction needs while it runs, per instruction: no operand or result shows it.
         self.scratch: list[Value] = []
         self._joined: list[int] = []
-        self._arguments: dict[str, Leaves] = {}
+        self._depth = 0
+        self._arguments: dict[str, Nodes] = {}
         result = self.run(module.entry, None)
         # One past the end: what is returned outlives the last instruction.
         self.keep(result, self.now)
-        for number in (number for leaf in result for number in leaf):
+        for number in (number for part in result for number in part):
             self.values[number].is_result = True
         self._join_aliases(result)
 
@@ -64,49 +77,68 @@ class Liveness:
         """The position of the instruction under way."""
         return len(self.schedule)
 
-    def _join_aliases(self, result: Leaves) -> None:
+    def _join_aliases(self, result: Nodes) -> None:
         """Let results lie where the module says that they are written over parameters."""
         parameters = {i.immediate: i for i in self.module.entry.parameters}
         for alias in self.module.attributes.get("input_output_alias", ()):
-            target = leaf_number(self.module.entry.root.shape, alias.output_index)
+            target = node_number(self.module.entry.root.shape, alias.output_index)
             parameter = parameters.get(alias.parameter)
-            source = leaf_number(parameter.shape, alias.parameter_index) if parameter else None
+            source = node_number(parameter.shape, alias.parameter_index) if parameter else None
             # An index that leads nowhere is for the verifier to report.
             if parameter and source is not None and target is not None:
                 self.join(self._arguments[parameter.name][source], result[target])
 
-    def run(self, computation: Computation, arguments: Sequence[Leaves] | None) -> Leaves:
+    def run(self, computation: Computation, arguments: Sequence[Nodes] | None) -> Nodes:
         """Walk a computation that gets ``arguments`` and return where its result lies."""
         frame = Frame(self, computation, arguments)
+        self._depth += 1
         for instruction in computation.instructions:
             frame.visit(instruction)
+        self._depth -= 1
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
         result = frame.values[computation.root_name]
-        self.keep(result, self.now - 1)
+        # One past its end: whoever called it takes the result over there.
+        self.keep(result, self.now)
         return result
 
-    def new(self, instruction: Instruction, shape: Shape) -> Leaves:
-        """Return a fresh value for every array of ``shape``, alive from the instruction under way."""
-        made: Leaves = []
-        for leaf in leaves(shape):
-            made.append((len(self.values),))
-            self._joined.append(len(self.values))
-            size = physical_bytes(leaf)
-            self.values.append(Value(instruction, leaf, size, space_of(leaf), self.now, self.now))
+    def new(self, instruction: Instruction, shape: Shape) -> Nodes:
+        """Return a fresh value for every part of ``shape``, alive from the instruction under way."""
+        return [self.value(instruction, part) for part in nodes(shape)]
+
+    def value(self, instruction: Instruction, shape: Shape) -> Node:
+        """Return one fresh value."""
+        self._joined.append(len(self.values))
+        if isinstance(shape, TupleShape):
+            size = -(-TABLE_ENTRY_BYTES * len(shape.elements) // self.granule_bytes) * self.granule_bytes
+        else:
+            size = physical_bytes(shape)
+        self.values.append(Value(instruction, shape, size, space_of(shape), self.now, self.now, self._depth))
+        return (len(self.values) - 1,)
+
+    def phi(self, instruction: Instruction, shape: Shape) -> Nodes:
+        """Return fresh values that stand for others, for every part of ``shape``."""
+        made = self.new(instruction, shape)
+        for number in (number for part in made for number in part):
+            self.values[number].is_phi = True
         return made
 
-    def keep(self, found: Iterable[Leaf], position: int) -> None:
+    def keep(self, found: Iterable[Node], position: int) -> None:
         """Keep values alive until a position."""
-        for leaf in found:
-            for number in leaf:
+        for part in found:
+            for number in part:
                 self.values[number].last = max(self.values[number].last, position)
 
-    def join(self, one: Leaf, other: Leaf) -> None:
+    def join(self, one: Node, other: Node) -> None:
         """Let two values lie in one place."""
         # What lies in several places, or in none, has no one place to share.
         if len(one) == len(other) == 1:
             self._joined[self.buffer(*other)] = self.buffer(*one)
+
+    def go_on(self, one: Node, other: Node) -> None:
+        """Note that a value takes over the memory of another that the program has no more use for."""
+        if len(one) == len(other) == 1:
+            self.values[other[0]].continues = one[0]
 
     def buffer(self, number: int) -> int:
         """Return the number that stands for all values that lie where this one does."""
@@ -115,6 +147,16 @@ class Liveness:
             self._joined[number] = self._joined[self._joined[number]]
             number = self._joined[number]
         return number
+
+    def counted_until(self) -> list[int]:
+        """Return until when each value is counted: until the last that takes over its memory ends."""
+        last = [value.last for value in self.values]
+        # Backwards, since whoever takes over comes later.
+        for number in reversed(range(len(self.values))):
+            before = self.values[number].continues
+            if before is not None:
+                last[before] = max(last[before], last[number])
+        return last
 
     def buffers(self) -> list[list[Value]]:
         """Return the values of every buffer, in the order of the schedule."""
@@ -127,12 +169,12 @@ class Liveness:
 class Frame:
     """One computation under way: where the value of each instruction lies."""
 
-    def __init__(self, liveness: Liveness, computation: Computation, arguments: Sequence[Leaves] | None) -> None:
+    def __init__(self, liveness: Liveness, computation: Computation, arguments: Sequence[Nodes] | None) -> None:
         self.liveness = liveness
         self.module = liveness.module
         self.computation = computation
         self.arguments = arguments
-        self.values: dict[str, Leaves] = {}
+        self.values: dict[str, Nodes] = {}
 
     def visit(self, instruction: Instruction) -> None:
         """Note what an instruction uses, what it makes, and what it needs while it runs."""
@@ -147,25 +189,25 @@ class Frame:
         scoped = instruction.backend_config.scoped_vmem_bytes
         if scoped:
             now = self.liveness.now
-            self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, "vmem", now, now))
+            self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, "vmem", now, now, 0))
         self.liveness.schedule.append(instruction.name)
 
-    def made(self, instruction: Instruction) -> Leaves:
+    def made(self, instruction: Instruction) -> Nodes:
         """Return new values, in the place of an operand where they are written over it."""
         made = self.liveness.new(instruction, instruction.shape)
-        for index, (operand, leaf) in shared_operands(self.module, self.computation, instruction).items():
-            source = self.values[instruction.operands[operand]]
-            if leaf < len(source) and index < len(made):
-                self.liveness.join(source[leaf], made[index])
+        results = _arrays(made, instruction.shape)
+        updated = in_place_operands(self.module, instruction)
+        stated = stated_operands(self.computation, instruction)
+        for index, (operand, leaf) in (stated | {index: (operand, 0) for index, operand in updated.items()}).items():
+            name = instruction.operands[operand]
+            sources = _arrays(self.values[name], self.computation[name].shape)
+            if leaf < len(sources) and index < len(results):
+                self.liveness.join(sources[leaf], results[index])
+                if index not in updated:
+                    self.liveness.go_on(sources[leaf], results[index])
         return made
 
 
-def leaf_number(shape: Shape, index: Sequence[int]) -> int | None:
-    """Return which array of a shape the way ``index`` through nested tuples leads to, None if to no array."""
-    before = 0
-    for step in index:
-        if not isinstance(shape, TupleShape) or step >= len(shape.elements):
-            return None
-        before += sum(len(tuple(leaves(element))) for element in shape.elements[:step])
-        shape = shape.elements[step]
-    return None if isinstance(shape, TupleShape) else before
+def _arrays(found: Nodes, shape: Shape) -> Nodes:
+    """Return those parts of a shape's values that are no tuples."""
+    return [part for part, piece in zip(found, nodes(shape), strict=False) if not isinstance(piece, TupleShape)]

@@ -45,13 +45,14 @@ def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS)
     frames, visits = SourceFrames(module), entry_visits(module)
     scope = Scope(module, chip, module.entry, notes, default_trips, frames, visits=visits)
     steps = lower_computation(scope)
-    plan = plan_buffers(module)
+    plan = plan_buffers(module, chip.tuple_table_granule_bytes)
     return Program(
         name=module.name,
         chip=chip.name,
         steps=steps,
         buffers=plan.buffers,
         schedule=plan.schedule,
+        temp_bytes=plan.temp_bytes,
         # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.
         argument_bytes=sum(device_bytes(parameter.shape) for parameter in module.entry.parameters),
         output_bytes=device_bytes(module.entry.root.shape) + table_bytes(module.entry.root.shape, chip),

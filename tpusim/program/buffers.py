@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Literal
 
@@ -50,22 +50,31 @@ class Buffer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, kw_only=
         return self.n_bytes - self.unpadded_bytes if self.unpadded_bytes else 0
 
 
-def alive_bytes(buffers: Iterable[Buffer]) -> dict[int, int]:
-    """Return the bytes alive from each position at which they change, in order; a buffer within another adds none."""
-    changes: dict[int, int] = defaultdict(int)
+Stretch = tuple[int, int, int]
+"""First and last position (inclusive), and the bytes in use from the one to the other."""
+
+
+def stretches(buffers: Iterable[Buffer]) -> Iterator[Stretch]:
+    """Yield when each buffer needs how much memory; one within another needs none of its own."""
     for buffer in buffers:
-        if buffer.within:
-            continue
-        changes[buffer.first] += buffer.n_bytes
+        if not buffer.within:
+            yield buffer.first, buffer.last, buffer.n_bytes
+
+
+def alive_bytes(in_use: Iterable[Stretch]) -> dict[int, int]:
+    """Return the bytes alive from each position at which they change, in order."""
+    changes: dict[int, int] = defaultdict(int)
+    for first, last, n_bytes in in_use:
+        changes[first] += n_bytes
         # An instruction needs operands and result at once: a buffer is free only behind its last user.
-        changes[buffer.last + 1] -= buffer.n_bytes
+        changes[last + 1] -= n_bytes
     order = sorted(changes)
     return dict(zip(order, accumulate(changes[position] for position in order), strict=True))
 
 
-def peak_bytes(buffers: Iterable[Buffer]) -> int:
+def peak_bytes(in_use: Iterable[Stretch]) -> int:
     """Return the most bytes that are alive at any one position."""
-    return max(alive_bytes(buffers).values(), default=0)
+    return max(alive_bytes(in_use).values(), default=0)
 
 
 def heap_bytes(buffers: Iterable[Buffer]) -> int:

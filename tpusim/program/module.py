@@ -36,6 +36,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     argument_bytes: int = 0
     output_bytes: int = 0
     alias_bytes: int = 0
+    temp_bytes: int = 0
     device_count: int = 1
     unsupported: tuple[Estimate, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from math import prod
 
 import msgspec
 
+from tpusim.display import page_of
 from tpusim.errors import ProgramError
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.layout import Layout
@@ -22,6 +23,10 @@ class Shape(msgspec.Struct, frozen=True, cache_hash=True):
 
     def __str__(self) -> str:
         return shape_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return page_of(self)
 
 
 class ArrayShape(Shape, frozen=True, cache_hash=True):

@@ -1,0 +1,93 @@
+"""A program as a graph for Model Explorer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tpusim
+from tpusim.cli import main
+from tpusim.report.model_explorer import graphs_json, node_data_json
+from tpusim.report.viewed import Viewed
+
+TRACES = Path(__file__).parents[2] / "traces"
+DECODE = TRACES / "llama1b_decode_b16s2048.v6e.hlo.txt.gz"
+
+
+@pytest.fixture(scope="module")
+def decode() -> Viewed:
+    """Give a decoder step, with a loop over its layers."""
+    result = tpusim.simulate(DECODE)
+    return Viewed(result.pod, result.summary, result.chip, result.program, result.module)
+
+
+@pytest.fixture(scope="module")
+def graphs(decode) -> dict:
+    """Give its graphs."""
+    return graphs_json(decode)
+
+
+def test_every_instruction_is_a_node_with_its_operands(decode, graphs):
+    """In the graph of its computation, edges in the order of the operands."""
+    found = {graph["id"]: {node["id"]: node for node in graph["nodes"]} for graph in graphs["graphs"]}
+    for computation in decode.module.computations:
+        for instruction in computation:
+            edges = found[computation.name][instruction.name]["incomingEdges"]
+            assert [edge["sourceNodeId"] for edge in edges] == list(instruction.operands)
+            assert [edge["targetNodeInputId"] for edge in edges] == [str(i) for i in range(len(edges))]
+
+
+def test_the_entry_is_shown_first_and_says_that_it_is_simulated(decode, graphs):
+    """Model Explorer opens the first graph; attributes of the empty namespace are the graph's."""
+    first = graphs["graphs"][0]
+    assert first["id"] == decode.module.entry_name
+    assert "simulated" in graphs["label"]
+    assert "simulated" in first["groupNodeAttributes"][""]
+
+
+def test_every_subgraph_is_there(graphs):
+    """A node can be opened into the computations that it calls."""
+    known = {graph["id"] for graph in graphs["graphs"]}
+    called = {name for graph in graphs["graphs"] for node in graph["nodes"] for name in node.get("subgraphIds", ())}
+    assert called
+    assert called <= known
+
+
+def test_values_are_texts_and_ids_are_unique(graphs):
+    """As ``types.ts`` has it: an attribute is a key and a text."""
+    for graph in graphs["graphs"]:
+        ids = [node["id"] for node in graph["nodes"]]
+        assert len(ids) == len(set(ids))
+        for node in graph["nodes"]:
+            assert all(isinstance(pair["value"], str) and pair["value"] for pair in node["attrs"])
+            assert not node["namespace"].startswith("/")
+            assert "//" not in node["namespace"]
+
+
+def test_times_of_the_entry_add_up_to_the_run(decode, graphs):
+    """A loop counts what its body takes, so that the longest node of the entry is the one to open."""
+    data = node_data_json(decode, graphs)
+    entry = data[decode.module.entry_name]["results"]
+    assert sum(result["value"] for result in entry.values()) == pytest.approx(decode.summary.total_ps / 1e6)
+    assert max(entry, key=lambda name: entry[name]["value"]).startswith("while")
+
+
+def test_a_lowered_program_is_a_graph_of_its_steps(tmp_path, capsys):
+    """Edges are what a step waits for."""
+    steps, graph = tmp_path / "steps.json", tmp_path / "graph.json"
+    assert main(["lower", str(DECODE), "-o", str(steps)]) == 0
+    assert main(["run", str(steps), "--quiet", "--model-explorer", str(graph)]) == 0
+    capsys.readouterr()
+    first, *others = json.loads(graph.read_text())["graphs"]
+    wait = next(node for node in first["nodes"] if node["id"] == "copy-done")
+    assert [edge["sourceNodeId"] for edge in wait["incomingEdges"]] == ["copy-start"]
+    assert {name for node in first["nodes"] for name in node.get("subgraphIds", ())} <= {g["id"] for g in others}
+    assert (tmp_path / "graph.node_data.json").exists()
+
+
+def test_another_ending_is_refused(tmp_path, capsys):
+    """Model Explorer goes by it."""
+    assert main(["run", str(DECODE), "--quiet", "--model-explorer", str(tmp_path / "graph.txt")]) == 1
+    assert ".json" in capsys.readouterr().err

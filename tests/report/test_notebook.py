@@ -1,0 +1,44 @@
+"""What notebooks show of results, explanations and shapes: the pages of the terminal, escaped."""
+
+from __future__ import annotations
+
+import pytest
+
+import tpusim
+from tests.house.source_tree import ROOT
+from tests.report.picture_cases import run
+from tpusim.hardware.load import load_chip
+from tpusim.pipeline import Result
+from tpusim.program.module import Program
+from tpusim.timeline.records import PodRun
+
+
+@pytest.fixture
+def result() -> Result:
+    """Give a run written by hand, whose program has a name that is markup."""
+    timeline = run()
+    pod = PodRun(sizes=(1,), slices=1, device_count=1, timelines=(timeline,))
+    return Result(Program(name="<b>by_hand</b>", chip="v5e", steps=()), load_chip("v5e"), pod)
+
+
+def test_a_result_is_its_report(result):
+    """Time, the longest ops and memory; names are escaped, so that none is taken for markup."""
+    page = result._repr_html_()
+    assert "&lt;b&gt;by_hand&lt;/b&gt;" in page
+    assert "convolution_add_fusion" in page
+    assert "<script" not in page
+    assert len(page) < 20_000
+
+
+def test_an_explanation_is_its_report():
+    """The kernel's name, and what a tile costs."""
+    page = tpusim.explain(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz", "fusion.7")._repr_html_()
+    assert "fusion.7" in page
+    assert "matrix unit" in page
+
+
+def test_a_shape_is_its_layout():
+    """Tiles and bytes; a shape of unknown size has its notation only."""
+    assert "(8,128): 10 x 300" in tpusim.parse_shape("bf16[10,300]{1,0:T(8,128)(2,1)}")._repr_html_()
+    assert "all 2 arrays" in tpusim.parse_shape("(f32[2],f32[3])")._repr_html_()
+    assert tpusim.parse_shape("f32[?]")._repr_html_() == "<code>f32[?]</code>"

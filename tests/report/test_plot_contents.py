@@ -1,0 +1,238 @@
+"""What pictures say, against arithmetic and the documents: positions, tiles, padding, wavefronts, shares, fronts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.report.picture_cases import US, kernel, profiles, run
+from tpusim import plot
+from tpusim.analysis.activity import activity
+from tpusim.analysis.layer_use import layer_use
+from tpusim.analysis.roof_points import roof_points, roofs
+from tpusim.errors import ConfigError, ProgramError
+from tpusim.hardware.array import Array
+from tpusim.hardware.load import load_chip
+from tpusim.machine.systolic import run_cycle_by_cycle
+from tpusim.program.layers import Layer
+from tpusim.report import plot_memory, plot_timeline
+from tpusim.report.plot_cells import shown_of, tint_of
+from tpusim.report.plot_plane import plane_of
+from tpusim.report.plot_style import kind_of, shortened
+from tpusim.report.plot_sweep import pareto_front
+from tpusim.report.plot_systolic import first_fold
+from tpusim.shapes.notation import parse_shape
+from tpusim.timeline.records import Repeat, Timeline
+
+
+def words_in(ax) -> list[str]:
+    """Return the texts that stand in an axes."""
+    return [text.get_text() for text in ax.texts]
+
+
+def padding_in(ax) -> int:
+    """Return how many cells of an axes are drawn as padding."""
+    return sum(patch.get_gid() == "padding" for patch in ax.patches)
+
+
+def test_figure_1_of_the_document():
+    """F32[3,5] in 2 x 2 tiles: six tiles of four positions, 9 of 24 cells are padding (XLA, Tiled layout, figure 1)."""
+    ax = plot.layout("F32[3,5]{1,0:(2,2)}").axes[0]
+    rows = np.array(words_in(ax), dtype=int).reshape(4, 6)
+    assert rows.tolist() == [
+        [0, 1, 4, 5, 8, 9],
+        [2, 3, 6, 7, 10, 11],
+        [12, 13, 16, 17, 20, 21],
+        [14, 15, 18, 19, 22, 23],
+    ]
+    assert padding_in(ax) == 9
+
+
+def test_figure_2_of_the_document():
+    """A 4 x 8 array in (2,4)(2,1): each column of two is contiguous, 16 red borders (XLA, Tiled layout, figure 2)."""
+    ax = plot.layout("bf16[4,8]{1,0:T(2,4)(2,1)}").axes[0]
+    rows = np.array(words_in(ax), dtype=int).reshape(4, 8)
+    assert rows[:2].tolist() == [[0, 2, 4, 6, 8, 10, 12, 14], [1, 3, 5, 7, 9, 11, 13, 15]]
+    assert rows[2:].tolist() == (rows[:2] + 16).tolist()
+    assert sum(patch.get_gid() == "subtile" for patch in ax.patches) == 16
+    assert padding_in(ax) == 0
+
+
+def test_words_hold_the_elements_of_a_sub_tile():
+    """Two rows of one column of bf16 are a word, the upper one in its low bits."""
+    ax = plot.layout("bf16[4,8]{1,0:T(2,4)(2,1)}").axes[1]
+    assert words_in(ax)[:4] == ["0,0", "1,0", "0,1", "1,1"]
+
+
+def test_memory_is_the_inverse_of_the_array():
+    """The strip names the element at each position; padding has none."""
+    ax = plot.layout("f32[2,3]{0,1:T(2,2)}").axes[-1]
+    assert words_in(ax) == ["0,0", "1,0", "0,1", "1,1", "0,2", "1,2"]
+    assert padding_in(ax) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "tiles", "sub_tile"),
+    [
+        ("bf16[10,300]{1,0:T(8,128)(2,1)}", 6, (2, 1)),
+        ("bf16[1000]{0:T(1024)(128)(2,1)}", 1, (2, 1)),
+        ("f32[32,1024,768]{2,1,0:T(8,128)}", 32 * 128 * 6, None),
+        ("s8[100,200]{0,1:T(32,128)(4,1)}", 7, (4, 1)),
+        ("f32[7,9]", 1, None),
+        ("f32[3]{0:T(128)}", 1, None),
+        ("f32[]", 1, None),
+    ],
+)
+def test_planes_know_their_tiles(text, tiles, sub_tile):
+    """By hand: sizes over tile sizes, rounded up, in every dimension."""
+    plane = plane_of(parse_shape(text))
+    assert plane.tiles == tiles
+    assert plane.sub_tile == sub_tile
+
+
+def test_large_arrays_show_both_ends():
+    """The first tiles and the last one, with the numbers that memory gives them."""
+    ax = plot.layout("f32[32,1024,768]{2,1,0:T(8,128)}").axes[0]
+    numbers = [word for word in words_in(ax) if word.isdecimal()]
+    assert numbers[0] == "0"
+    assert numbers[-1] == str(128 * 6 - 1)
+
+
+def test_a_relayout_is_of_one_array():
+    """Another element type or size is another array."""
+    with pytest.raises(ProgramError, match=r"two layouts of one array, found f32\[2,3\] and f32\[3,2\]"):
+        plot.relayout("f32[2,3]{1,0}", "f32[3,2]{1,0}")
+
+
+@pytest.mark.parametrize("text", ["(f32[2],f32[3])", "token[]", "f32[0,3]"])
+def test_what_has_no_layout_is_refused(text):
+    """Tuples, tokens and arrays without elements."""
+    with pytest.raises(ProgramError, match="to draw, found"):
+        plot.layout(text)
+
+
+@pytest.mark.parametrize("dataflow", ["ws", "is", "os"])
+def test_the_wavefront_is_that_of_the_cycle_model(dataflow):
+    """As many elements are at work in every cycle as the counted model says, also beyond ragged edges."""
+    array = Array(rows=5, columns=4, dataflow=dataflow)
+    layer = Layer(name="", m=4, n=3, k=5)
+    fold = first_fold(layer, array)
+    counted = run_cycle_by_cycle(np.ones((4, 5)), np.ones((5, 3)), array).active
+    drawn = [fold.active(cycle) for cycle in range(fold.cycles)]
+    assert drawn == counted[: fold.cycles].tolist()
+    assert sum(drawn) == 4 * 3 * 5
+
+
+def test_busy_shares_keep_the_busy_time():
+    """27 us of a copy and 50, 38 and 15 of kernels in 400 us, each at its place; repeats have what they repeat."""
+    shares = activity(run(), 0, 400 * US, 400)
+    assert shares["hbm"].sum() == pytest.approx(27 + 50 + 38 + 15)
+    assert shares["hbm"][140] == pytest.approx(38 / 40)
+    # The trip before the repeat takes 36 us, of which the arrays are busy for 25.
+    assert shares["matrix"][300] == pytest.approx(25 / 36)
+
+
+def test_loops_within_loops_repeat_with_them():
+    """An inner loop of 4 trips of 10 us, half busy, within an outer one of 2 trips: half busy to the end."""
+    inner = kernel("k", 0, 10, "matrix", units={"matrix": 5 * US}, count=8)
+    repeats = (Repeat("inner", 10 * US, 40 * US, 3), Repeat("outer", 40 * US, 80 * US, 1))
+    timeline = Timeline(program="p", chip="v5e", total_ps=80 * US, records=(inner,), repeats=repeats)
+    assert activity(timeline, 0, 80 * US, 8)["matrix"] == pytest.approx(0.5)
+
+
+def test_the_timeline_names_what_has_room():
+    """Long steps bear their names, the repeated loop its trips."""
+    words = words_in(plot_timeline.timeline(run()).axes[0])
+    assert "convolution_add_fusion" in words
+    assert "while.1: 4 more equal trips" in words
+
+
+def test_layers_add_up_to_the_core():
+    """Parts of all layers are the time of all core records, counted as often as they ran."""
+    layers = layer_use(run(), "op")
+    assert sum(layer.time_ps for layer in layers) == (30 + 100 + 40 + 30 + 20 + 5 * 36) * US
+    assert all(sum(layer.parts_ps.values()) == layer.time_ps for layer in layers)
+    assert layers[0].name == "body_fusion.1"
+
+
+def test_roofs_of_v5e():
+    """819 GB/s and 197 TFLOP/s as advertised; 4 ALUs of 8 x 128 lanes and 3 loads of 4 KiB a cycle."""
+    chip = load_chip("v5e")
+    found = {roof.name: roof.per_second for roof in roofs(chip)}
+    assert found["HBM"] == pytest.approx(819e9, rel=0.01)
+    assert found["MXU bf16"] == pytest.approx(197e12, rel=0.01)
+    assert found["vector f32"] == chip.vpu.alu_slots * 1024 * chip.clock_hz
+    assert found["VMEM"] == chip.vpu.load_slots * 4096 * chip.clock_hz
+
+
+def test_points_of_a_roofline():
+    """FLOP over bytes and over time; without HBM traffic bytes are those of VMEM."""
+    chip = load_chip("v5e")
+    points = {point.name: point for point in roof_points(run(), chip)}
+    product = points["convolution_add_fusion"]
+    assert product.intensity == pytest.approx(1.5e10 / 4e7)
+    assert product.flops_per_second == pytest.approx(1.5e10 / 100e-6)
+    assert points["tanh.3"].memory == "VMEM"
+    assert points["tanh.3"].n_bytes == pytest.approx(4e-6 * chip.vpu.load_slots * 4096 * chip.clock_hz)
+    assert "copy-done" not in points
+
+
+def test_the_buffers_at_the_peak_are_named():
+    """With their sizes, the largest first; at the VMEM's peak both are alive, 20 MiB apart."""
+    figure = plot_memory.memory(profiles(), {}, "")
+    assert words_in(figure.axes[1])[:2] == ["p0, 600.0 MiB", "logits (model.py:31), 400.0 MiB"]
+    assert "20.0 MiB lost in holes" in figure.axes[2].get_title(loc="left")
+
+
+def test_a_pareto_front():
+    """Points that no other beats in both; of equals the first."""
+    assert pareto_front([(1, 5), (2, 4), (2, 4), (3, 4), (4, 1), (0, 9)]) == [5, 0, 1, 4]
+
+
+def test_sweeps_say_what_is_missing():
+    """The known keys for a wrong one, and the value that is no number."""
+    with pytest.raises(ConfigError, match=r"the key 'price' in every record, found cost, time"):
+        plot.pareto([{"cost": 1, "time": 2}], "price", "time")
+    with pytest.raises(ConfigError, match="cost: expected a number, found 'much'"):
+        plot.pareto([{"cost": "much", "time": 2}], "cost", "time")
+
+
+def test_an_axes_of_ones_own_is_drawn_into():
+    """The figure that comes back is the one that the axes stand in."""
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    ax = figure.add_subplot()
+    assert plot.layout("f32[2,2]", ax) is figure
+    assert plot_timeline.timeline(run(), ax) is figure
+
+
+def test_a_notebook_shows_a_figure_by_itself():
+    """As a PNG at the width of its inches."""
+    data, size = plot.layout("f32[2,2]")._repr_png_()
+    assert data.startswith(b"\x89PNG")
+    assert size == {"width": 710}
+
+
+@pytest.mark.parametrize(("ending", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_equal_pictures_are_equal_files(tmp_path, ending, begin):
+    """In each format: nothing of the time of writing is in the file."""
+    paths = [tmp_path / f"{name}.{ending}" for name in "ab"]
+    for path in paths:
+        plot.save(plot.layout("f32[2,2]"), path)
+    assert paths[0].read_bytes().startswith(begin)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_small_helpers():
+    """Gaps stand for what is left out, names keep both ends, neighbours differ, causes have kinds."""
+    assert list(shown_of(4, 2, 1)) == [0, 1, 2, 3]
+    assert list(shown_of(9, 2, 1)) == [0, 1, None, 8]
+    assert shortened("bitcast_dynamic-update-slice_fusion.3", 16) == "bitcast\N{HORIZONTAL ELLIPSIS}fusion.3"
+    assert tint_of(0, 0) != tint_of(0, 1) != tint_of(1, 1)
+    assert [kind_of(b) for b in ("matrix", "waiting for a copy", "ICI latency", "new")] == [
+        "matrix",
+        "waiting",
+        "ICI",
+        "other",
+    ]

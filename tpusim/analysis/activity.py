@@ -1,0 +1,59 @@
+"""How busy every unit and memory was over the course of a run: shares of stretches of equal length.
+
+A record says how long a unit was busy in it, not when; here its time is spread evenly over the record.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tpusim.timeline.records import Timeline
+
+Values = np.ndarray[Any, Any]
+_Segments = list[tuple[float, float, float]]
+
+
+def activity(timeline: Timeline, first_ps: int, last_ps: int, stretches: int) -> dict[str, Values]:
+    """Return by unit the share, 0 to 1, of each of so many stretches from ``first_ps`` to ``last_ps`` that it was busy.
+
+    What a loop repeats is as busy, on average, as the trip that it repeats.
+    """
+    edges = np.linspace(first_ps, last_ps, stretches + 1)
+    width = max(1.0, (last_ps - first_ps) / stretches)
+    return {
+        unit: np.clip(np.diff(_integral(segments, edges)) / width, 0, 1)
+        for unit, segments in _segments(timeline).items()
+    }
+
+
+def _segments(timeline: Timeline) -> dict[str, _Segments]:
+    """Return by unit the stretches in which it was busy: start, end, share."""
+    found: dict[str, _Segments] = defaultdict(list)
+    for record in timeline.records:
+        for unit, busy_ps in record.units.items():
+            if record.duration_ps:
+                found[unit].append((record.start_ps, record.end_ps, busy_ps / record.duration_ps))
+    # Inner loops repeat within the trip of an outer one, and so come first.
+    for repeat in sorted(timeline.repeats, key=lambda repeat: repeat.start_ps):
+        trip_ps = (repeat.end_ps - repeat.start_ps) / repeat.trips
+        window = np.array([repeat.start_ps - trip_ps, repeat.start_ps])
+        for segments in found.values():
+            share = float(np.diff(_integral(segments, window))[0]) / max(1.0, trip_ps)
+            segments.append((repeat.start_ps, repeat.end_ps, share))
+    return found
+
+
+def _integral(segments: _Segments, at: Values) -> Values:
+    """Return the busy picoseconds up to some times."""
+    starts, ends, shares = (np.array(column, dtype=float) for column in zip(*segments, strict=True))
+    times = np.concatenate([starts, ends])
+    order = np.argsort(times, kind="stable")
+    rates = np.cumsum(np.concatenate([shares, -shares])[order])
+    times = times[order]
+    busy = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(times))])
+    found: Values = np.interp(at, times, busy)
+    return found

@@ -1,0 +1,105 @@
+"""Where the ops of a run lie under the roofs of their chip: how much they compute per byte, and how fast.
+
+Two intensities are told apart, as in a hierarchical roofline: per byte of HBM traffic, and, for ops that touch HBM not
+at all, per byte that registers exchange with VMEM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.analysis.roofline import peak_flops_per_second
+from tpusim.analysis.utilisation import group_records
+from tpusim.timeline.records import CORE
+from tpusim.units import PS_PER_SECOND
+
+if TYPE_CHECKING:
+    from tpusim.hardware.chip import Chip
+    from tpusim.timeline.records import Timeline
+
+# A lane of a register holds 32 bits.
+_LANE_BYTES = 4
+
+
+class Roof(msgspec.Struct, frozen=True):
+    """A limit: bytes per second of a memory (``is_memory``), or floating-point operations per second of a unit."""
+
+    name: str
+    per_second: float
+    is_memory: bool
+
+
+class RoofPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One op: its time on the core, FLOP, and bytes; ``memory`` is whose bytes they are (``HBM``, ``VMEM`` or none)."""
+
+    name: str
+    bound_by: str
+    time_ps: int
+    flops: float
+    n_bytes: float
+    memory: str
+
+    @property
+    def flops_per_second(self) -> float:
+        """The rate that the op reached."""
+        return self.flops / self.time_ps * PS_PER_SECOND
+
+    @property
+    def bytes_per_second(self) -> float:
+        """The bandwidth that the op reached."""
+        return self.n_bytes / self.time_ps * PS_PER_SECOND
+
+    @property
+    def intensity(self) -> float:
+        """Floating-point operations per byte; 0 for an op that moves none."""
+        return self.flops / self.n_bytes if self.n_bytes else 0.0
+
+
+def roofs(chip: Chip, operand_type: str = "bf16") -> tuple[Roof, ...]:
+    """Return the roofs of a device: HBM, the loads from VMEM, the matrix units for a type, the vector ALUs for f32."""
+    per_register = chip.vpu.sublanes * chip.vpu.lanes
+    clock = chip.clock_hz * chip.cores_per_device
+    return (
+        Roof("HBM", chip.hbm.bandwidth_bytes_per_second, True),
+        Roof("VMEM", chip.vpu.load_slots * per_register * _LANE_BYTES * clock, True),
+        Roof(f"MXU {operand_type}", peak_flops_per_second(chip, operand_type), False),
+        Roof("vector f32", chip.vpu.alu_slots * per_register * clock, False),
+    )
+
+
+def roof_points(timeline: Timeline, chip: Chip) -> tuple[RoofPoint, ...]:
+    """Return the ops of a run that took the core's time, the longest first."""
+    vmem_bytes = _vmem_bytes(timeline, chip)
+    found = []
+    for group in group_records(timeline, "op"):
+        if group.time_ps <= 0 or group.opcode.endswith("-done"):
+            continue
+        by_vmem = vmem_bytes.get((group.name, group.line), 0.0)
+        memory, n_bytes = ("HBM", group.hbm_bytes) if group.hbm_bytes else ("VMEM", by_vmem)
+        found.append(
+            RoofPoint(
+                name=group.name,
+                bound_by=group.bound_by,
+                time_ps=group.time_ps,
+                flops=group.flops,
+                n_bytes=n_bytes,
+                memory=memory if n_bytes else "",
+            )
+        )
+    return tuple(found)
+
+
+def _vmem_bytes(timeline: Timeline, chip: Chip) -> dict[tuple[str, int], float]:
+    """Return the bytes that each op loads from VMEM and stores there."""
+    found: dict[tuple[str, int], float] = {}
+    register_rate = chip.vpu.sublanes * chip.vpu.lanes * _LANE_BYTES * chip.clock_hz * chip.cores_per_device
+    slots = {"load": chip.vpu.load_slots, "store": chip.vpu.store_slots}
+    for record in timeline.records:
+        if record.row == CORE:
+            # Units count their busy time at their peak rate: all slots filled.
+            moved = sum(record.units.get(unit, 0) * count for unit, count in slots.items()) * register_rate
+            key = (record.name, record.line)
+            found[key] = found.get(key, 0.0) + moved * record.count / PS_PER_SECOND
+    return found

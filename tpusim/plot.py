@@ -1,0 +1,117 @@
+"""Pictures of layouts, runs and sweeps, each a Matplotlib ``Figure`` that notebooks show and ``save`` writes.
+
+    from tpusim import plot
+    plot.save(plot.layout("bf16[10,300]{1,0:T(8,128)(2,1)}"), "layout.svg")
+    plot.timeline(tpusim.simulate("step.v5e.hlo.txt.gz"))
+
+With ``ax`` a picture is drawn into axes of your own; their figure is returned.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpusim.analysis.memory import memory_profile
+from tpusim.errors import ConfigError
+from tpusim.hardware.array import Array
+from tpusim.program.layers import Layer
+from tpusim.report import (
+    plot_layout,
+    plot_links,
+    plot_memory,
+    plot_relayout,
+    plot_roofline,
+    plot_systolic,
+    plot_timeline,
+    plot_utilisation,
+)
+from tpusim.report.plot_style import Axes, Figure, save
+from tpusim.report.plot_sweep import pareto, sensitivity
+from tpusim.report.plot_systolic import animate_systolic
+from tpusim.report.plot_utilisation import layers
+from tpusim.shapes.notation import parse_shape
+from tpusim.shapes.shape import Shape
+
+if TYPE_CHECKING:
+    from tpusim.pipeline import Result
+
+__all__ = [
+    "animate_systolic",
+    "layers",
+    "layout",
+    "links",
+    "memory",
+    "pareto",
+    "read_csv",
+    "relayout",
+    "roofline",
+    "save",
+    "sensitivity",
+    "systolic",
+    "timeline",
+    "utilisation",
+]
+
+
+def layout(shape: Shape | str, ax: Axes | None = None) -> Figure:
+    """Draw how an array lies in memory: its tiles, the tiles within them, 32-bit words, padding, memory as a strip."""
+    return plot_layout.layout(_shape(shape), ax)
+
+
+def relayout(before: Shape | str, after: Shape | str) -> Figure:
+    """Draw what a ``copy`` between two layouts of one array does to the order of its elements."""
+    return plot_relayout.relayout(_shape(before), _shape(after))
+
+
+def timeline(result: Result, ax: Axes | None = None, window_us: tuple[float, float] | None = None) -> Figure:
+    """Draw a run over time: the core, its units and memories, what ran beside it; ``window_us`` is a part of it."""
+    return plot_timeline.timeline(result.timeline, ax, window_us)
+
+
+def roofline(result: Result, ax: Axes | None = None) -> Figure:
+    """Draw the ops of a run under the roofs of its chip; the area of a dot is the op's share of the time."""
+    return plot_roofline.roofline(result.timeline, result.chip, ax)
+
+
+def memory(result: Result, ax: Axes | None = None, spaces: Sequence[str] = ("hbm", "vmem")) -> Figure:
+    """Draw what is alive in memories over the schedule, where it lies, and the largest buffers at the peak."""
+    chip = result.chip
+    profiles = [memory_profile(result.program, space) for space in spaces]  # type: ignore[arg-type]
+    # A megacore program has the vector memories of both cores.
+    vmem_bytes = chip.vmem.capacity_bytes * chip.cores_per_device
+    capacities = {"hbm": chip.hbm.capacity_bytes, "vmem": vmem_bytes, "cmem": chip.cmem.capacity_bytes}
+    return plot_memory.memory(profiles, capacities, f"{result.program.name} on {chip.name} (simulated)", ax)
+
+
+def utilisation(result: Result, ax: Axes | None = None, by: str = "source") -> Figure:
+    """Draw what the time of each layer went to and how busy the units were; ``by`` source, category or op."""
+    return plot_utilisation.utilisation(result.timeline, ax, by)
+
+
+def links(result: Result, ax: Axes | None = None) -> Figure:
+    """Draw how busy every link of the slice was."""
+    return plot_links.links(result.pod, ax)
+
+
+def systolic(
+    m: int, n: int, k: int, array: Array | None = None, cycle: int | None = None, ax: Axes | None = None
+) -> Figure:
+    """Draw the wavefront of an (m, k) times (k, n) product in one cycle, by default on an 8 x 8 array."""
+    return plot_systolic.systolic(Layer(name="product", m=m, n=n, k=k), array or Array(rows=8, columns=8), cycle, ax)
+
+
+def read_csv(path: str | Path) -> list[Mapping[str, object]]:
+    """Return the rows of a CSV file with a head line, as ``pareto`` takes them. Raises ConfigError if it has none."""
+    with Path(path).open(newline="", encoding="utf-8") as file:
+        rows: list[Mapping[str, object]] = list(csv.DictReader(file))
+    if not rows:
+        raise ConfigError(f"{path}: expected a head line and at least one row, found none")
+    return rows
+
+
+def _shape(shape: Shape | str) -> Shape:
+    """Return a shape, read from its notation if need be."""
+    return parse_shape(shape) if isinstance(shape, str) else shape

@@ -1,0 +1,89 @@
+// The head of the page: figures, bars, warnings, the selected op, and what devices and links did together.
+
+function card(label, value, note = "") {
+  return make("div", { class: "card" }, make("span", { text: label }), make("b", { text: value }), make("span", { text: note }));
+}
+
+function bars(target, rows, fill = () => "") {
+  if (!rows.length) { target.replaceChildren(make("p", { class: "muted", text: "nothing" })); return; }
+  target.replaceChildren(...rows.map(([name, share, note], place) => make("div", { class: "bar", title: note ?? "" },
+    make("span", { class: "name", text: name, title: name }),
+    make("div", { class: "track", "aria-hidden": "true" }, make("div", { class: "fill", style: { width: `${Math.min(100, 100 * share)}%`, background: fill(place) } })),
+    make("span", { class: "value", text: percentText(share) }))));
+}
+
+function showSummary(store) {
+  const { summary, capacity } = store;
+  const us = 1e6;
+  el("program").textContent = summary.program;
+  el("machine").textContent = `on ${summary.chip} (${store.chip})`;
+  const total = Math.max(1e-9, summary.time_us);
+  const memory = summary.memory;
+  const estimate = summary.compiler_estimated_us;
+  el("cards").replaceChildren(
+    card("time", timeText(store.total_ps), estimate ? `compiler's estimate of its kernels ${timeText(estimate * us)}` : ""),
+    card("bound by", summary.bound_by || "nothing", `${summary.kernels.toLocaleString("en-US")} kernels`),
+    card("roofline", percentText(summary.roofline_us / total), `at least ${timeText(summary.roofline_us * us)}`),
+    card("FLOP/s of bf16 peak", percentText(summary.flops_utilization), `${countText(summary.flops)}FLOP`),
+    card("HBM bandwidth", percentText(summary.hbm_utilization), `${sizeText(summary.hbm_bytes)} moved`),
+    card("peak HBM", sizeText(memory.peak_hbm_bytes), `of ${sizeText(capacity.hbm)}`),
+    card("peak VMEM", sizeText(memory.peak_vmem_bytes), `of ${sizeText(capacity.vmem)}`),
+  );
+  const bound = Object.entries(summary.bound_us).map(([name, time]) => [name || "nothing", time / total, timeText(time * us)]);
+  bars(el("bounds"), bound.slice(0, 10));
+  const units = Object.entries(summary.unit_utilization).filter(([unit]) => unit !== "hbm").map(([unit, share]) => [store.units[unit] ?? unit, share]);
+  bars(el("units"), [...units, ["HBM", summary.hbm_utilization]].sort((a, b) => b[1] - a[1]));
+  const categories = summary.categories.slice(0, 12);
+  bars(el("categories"), categories.map((one) => [one.category, one.time_us / total, `${one.count.toLocaleString("en-US")} times, ${timeText(one.time_us * us)}, beside the core ${timeText(one.overlapped_us * us)}`]), (place) => `var(--c${store.colours.get(categories[place].category)})`);
+  showNotes(store);
+  el("footer").textContent = `Simulated by ${`tpusim ${store.version}`.trim()}: times, traffic and utilisation come from a model of the chip, not from hardware.`;
+}
+
+function showNotes(store) {
+  const { summary } = store;
+  const notes = summary.accuracy.map((band) => band.rows
+    ? `Accuracy: ${band.kind} kernels (${percentText(band.share)} of the time) are off by ${percentText(band.error)} on average in ${band.rows} measured rows of this chip.`
+    : `Accuracy: ${band.kind} kernels (${percentText(band.share)} of the time) are not measured on this chip.`);
+  const warnings = [...summary.warnings];
+  for (const item of summary.unsupported) warnings.push(`Estimated: ${item.name} (${item.opcode}): ${item.estimate}`);
+  if (store.left_out) warnings.push(`The time line leaves out ${store.left_out} kinds of devices that do not fit this page; --trace has them.`);
+  el("notes").replaceChildren(...notes.map((text) => make("p", { class: "muted", text })), ...warnings.map((text) => make("p", { class: "notice", text })));
+}
+
+function showDetails(store, op) {
+  const { ops } = store;
+  const tabled = op < ops.tabled;
+  const facts = [["name", ops.name[op]], ["opcode", ops.opcode[op]], ["category", ops.category[op]]];
+  if (tabled) {
+    const seconds = ops.time[op] / 1e12;
+    facts.push(["time", `${timeText(ops.time[op])} (${percentText(ops.time[op] / Math.max(1, store.total_ps))})`], ["executions", ops.count[op].toLocaleString("en-US")]);
+    if (ops.beside[op]) facts.push(["beside the core", timeText(ops.beside[op])]);
+    facts.push(["bound by", ops.bound_by[op]], ["work", `${countText(ops.flops[op])}FLOP`], ["HBM traffic", sizeText(ops.hbm_bytes[op])]);
+    if (seconds && ops.flops[op]) facts.push(["rate", rateText(ops.flops[op] / seconds, "FLOP")]);
+    if (seconds && ops.hbm_bytes[op]) facts.push(["HBM rate", rateText(ops.hbm_bytes[op] / seconds, "B")]);
+    if (ops.compiler[op] !== null) facts.push(["compiler's estimate", timeText(ops.compiler[op] * 1e6)]);
+  }
+  facts.push(["scope", ops.op_name[op]], ["source", ops.source[op]], ["HLO line", ops.line[op] ? String(ops.line[op]) : ""]);
+  const list = facts.filter(([, value]) => value).map(([name, value]) => make("div", {}, make("dt", { text: name }), make("dd", { text: value, class: name === "name" ? "name" : "" })));
+  el("details").replaceChildren(make("dl", { class: "facts" }, ...list));
+}
+
+function plainTable(target, titles, rows) {
+  if (!rows.length) { target.replaceChildren(make("p", { class: "muted", text: "none" })); return; }
+  const numeric = (place) => place ? "number" : "";
+  target.replaceChildren(make("table", {},
+    make("thead", {}, make("tr", {}, ...titles.map((text, place) => make("th", { text, scope: "col", class: numeric(place) })))),
+    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((text, place) => make("td", { text, title: text, class: numeric(place) })))))));
+}
+
+function showPod(store) {
+  const { pod } = store;
+  if (!pod) return;
+  el("pod").hidden = el("pod-link").hidden = false;
+  el("pod-about").textContent = `${pod.device_count} devices on ${pod.sizes.join("x")} chips${pod.slices > 1 ? `, ${pod.slices} slices` : ""}; ${pod.links.used} links carried something, ${percentText(pod.links.mean_share)} of the time on average.`;
+  const us = (value) => timeText(value * 1e6);
+  const who = (devices) => devices.length > 4 ? `${devices.slice(0, 3).join(", ")}, ... (${devices.length})` : devices.join(", ");
+  plainTable(el("pod-devices"), ["devices", "time", "compute", "exposed", "hidden", "waiting"], pod.devices.map((one) => [who(one.devices), us(one.total_us), us(one.compute_us), us(one.exposed_us), us(one.hidden_us), us(one.waiting_us)]));
+  plainTable(el("pod-links"), ["link", "bytes", "busy", "share"], pod.busiest_links.map(([chip, way, bytes, busy]) => [`chip ${chip} ${way}`, sizeText(bytes), timeText(busy), percentText(busy / Math.max(1, store.total_ps))]));
+  plainTable(el("pod-collectives"), ["collective", "kind", "group", "count", "bytes", "time each", "algorithm", "bus"], pod.collectives.map((one) => [one.name, one.kind, String(one.group_size), one.count.toLocaleString("en-US"), sizeText(one.payload_bytes), us(one.time_us / one.count), rateText(one.algorithm_bytes_per_second, "B"), rateText(one.bus_bytes_per_second, "B")]));
+}

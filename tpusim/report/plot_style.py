@@ -1,0 +1,279 @@
+"""How all pictures look: colours, fonts, units, labels that keep clear of each other, files.
+
+Colours are those of Okabe and Ito (Color Universal Design, 2008), which people with any common colour blindness tell
+apart; beside colour a hatch, a marker or a word says the same, so that a grey print can be read. Heat maps use cividis,
+whose lightness rises evenly (Nuñez et al., PLOS ONE 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+import matplotlib as mpl
+from matplotlib.axes import Axes as Axes
+from matplotlib.figure import Figure as Figure
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
+
+from tpusim.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.transforms import Bbox
+
+FORMATS: Final = ("png", "svg", "pdf")
+"""Endings of files that a picture is written to."""
+
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+GREY, PALE, INK = "#9A9A9A", "#E4E4E4", "#303030"
+HEAT: Final = "cividis"
+
+PADDING_HATCH: Final = "////"
+
+# Tints on which black figures can be read, from light to lighter, so that neighbours differ in grey as well.
+TILE_TINTS: Final = ("#9FD3F2", "#F7D08A", "#A8DDC9", "#F0EBA0", "#EBC3DA", "#D9D9D9")
+
+# What a stretch of time went to: colour, hatch, marker. One table, so that all pictures agree.
+_KINDS: Final[dict[str, tuple[str, str, str]]] = {
+    "matrix": (BLUE, "", "s"),
+    "HBM": (ORANGE, "", "o"),
+    "vector": (GREEN, "", "^"),
+    "VMEM": (YELLOW, "", "v"),
+    "EUP": (VERMILION, "", "D"),
+    "XLU": (PURPLE, "", "P"),
+    "ICI": (SKY, "", "X"),
+    "latency": (PALE, "", "."),
+    "scalar": (GREY, "", "."),
+    "host": (BLACK, "", "*"),
+    "waiting": ("#FFFFFF", "....", "."),
+    "other": (GREY, "xxx", "h"),
+}
+_ALIASES: Final = {
+    "ICI latency": "ICI",
+    "CMEM": "VMEM",
+    "load": "VMEM",
+    "store": "VMEM",
+    "infeed starved": "host",
+    "outfeed full": "host",
+}
+
+_STYLE: Final[Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8.0,
+    "axes.titlesize": 9.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8.0,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.5,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": 7.0,
+    "legend.frameon": False,
+    "hatch.linewidth": 0.5,
+    "hatch.color": "#808080",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",
+    # Without a salt every file of the same picture would have other names inside.
+    "svg.hashsalt": "tpusim",
+}
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
+    """Draw in the style of this module, whatever the caller's settings are."""
+
+    @wraps(draw)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+        with mpl.rc_context(_STYLE):
+            return draw(*args, **kwargs)
+
+    return inside
+
+
+class Picture(Figure):
+    """A figure that a notebook shows by itself, without pyplot."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """Return the picture and the width at which a notebook shows it, in its pixels of a 96th of an inch."""
+        buffer = BytesIO()
+        with mpl.rc_context(_STYLE):
+            self.savefig(buffer, format="png")
+        return buffer.getvalue(), {"width": round(96 * self.get_figwidth())}
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of so many inches; its parts make room for each other."""
+    return Picture(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def figure_of(ax: Axes) -> Figure:
+    """Return the figure that an axes stands in."""
+    return ax.get_figure(root=True)  # type: ignore[return-value]
+
+
+def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """Return the axes to draw in: the given one, or the only one of a new figure."""
+    return new_figure(width, height).add_subplot() if ax is None else ax
+
+
+@styled
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure in the format that the name ends in. Raises ConfigError for a format that pictures do not have."""
+    ending = Path(path).suffix.lower().lstrip(".")
+    if ending not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise ConfigError(f"{path}: expected a name that ends in one of {known}, found {Path(path).suffix!r}")
+    # Equal pictures are equal files: the time of writing stays out.
+    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    figure.savefig(path, format=ending, metadata=dated[ending])
+
+
+def kind_of(bound_by: str) -> str:
+    """Return the kind of time, as a picture tells kinds apart, of what bounds a record."""
+    if bound_by.startswith("waiting"):
+        return "waiting"
+    name = _ALIASES.get(bound_by, bound_by)
+    return name if name in _KINDS else "other"
+
+
+def colour_of(kind: str) -> str:
+    """Return the colour of a kind of time."""
+    return _KINDS[kind][0]
+
+
+def hatch_of(kind: str) -> str:
+    """Return the hatch of a kind of time, empty for most."""
+    return _KINDS[kind][1]
+
+
+def marker_of(kind: str) -> str:
+    """Return the marker of a kind of time."""
+    return _KINDS[kind][2]
+
+
+def kind_order(kinds: Iterable[str]) -> list[str]:
+    """Return kinds of time in the one order of all legends and stacks."""
+    found = set(kinds)
+    return [kind for kind in _KINDS if kind in found]
+
+
+def kind_patch(kind: str) -> Patch:
+    """Return a kind's entry in a legend."""
+    return Patch(facecolor=colour_of(kind), hatch=hatch_of(kind), edgecolor=INK, linewidth=0.4, label=kind)
+
+
+def ink_on(colour: str) -> str:
+    """Return black or white, whichever can be read on a colour."""
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    # ITU-R BT.601: how light a colour looks.
+    return "#FFFFFF" if 0.299 * red + 0.587 * green + 0.114 * blue < 128 else "#000000"
+
+
+def shortened(name: str, characters: int) -> str:
+    """Return a name in at most so many characters, its middle left out: programs count their ops at the end."""
+    if len(name) <= characters:
+        return name
+    tail = characters // 2
+    return f"{name[: characters - tail - 1]}\N{HORIZONTAL ELLIPSIS}{name[-tail:]}"
+
+
+def time_unit(longest_ps: int) -> tuple[float, str]:
+    """Return the picoseconds of a unit in which the longest time reads well, and the unit's name."""
+    for ps, name in ((1e12, "s"), (1e9, "ms"), (1e6, "us"), (1e3, "ns")):
+        if longest_ps >= ps:
+            return ps, name
+    return 1.0, "ps"
+
+
+def bytes_unit(most: float) -> tuple[float, str]:
+    """Return the bytes of a binary unit in which the most reads well, and the unit's name."""
+    for power, name in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if most >= 1024**power:
+            return float(1024**power), name
+    return 1.0, "B"
+
+
+def text_box(text: Text) -> Bbox:
+    """Return the room, in pixels, that a text takes."""
+    # The first call moves an annotation to its point; its answer has the arrow in it, the second one's has not.
+    text.get_window_extent()
+    return Text.get_window_extent(text)
+
+
+# Tried in this order: above first, where readers look, then round the point and farther out.
+_RING: Final = ((1, 0.6), (0, 1), (-1, 0.6), (1, -0.6), (-1, -0.6), (0, -1))
+_AROUND: Final = tuple((reach * x, reach * y) for reach in (1.0, 1.8, 3.0) for x, y in _RING)
+# Typographic points.
+_GAP: Final = 7.0
+_ABOVE: Final = tuple((x, y) for y in (0.7, 2.0, 3.3) for x in (0, 0.5, -0.5))
+
+
+def place_labels(
+    ax: Axes,
+    points: Sequence[tuple[float, float]],
+    texts: Sequence[str],
+    *,
+    only_above: bool = False,
+    avoid: Sequence[Bbox] = (),
+) -> list[Text]:
+    """Write a text beside each point (or ``only_above``) where no text is yet, and return those that fit.
+
+    ``avoid`` are further places, in pixels, to keep clear of.
+
+    The first ones have first choice; a text for which no room is left is not written. Call it when the limits of the
+    axes are final.
+    """
+    figure_of(ax).draw_without_rendering()
+    taken = [text_box(text) for text in ax.texts if text.get_text()] + list(avoid)
+    placed = []
+    for point, words in zip(points, texts, strict=True):
+        label = _place_label(ax, (point, words), _ABOVE if only_above else _AROUND, taken)
+        if label is not None:
+            taken.append(text_box(label))
+            placed.append(label)
+    return placed
+
+
+def _place_label(
+    ax: Axes, item: tuple[tuple[float, float], str], places: Iterable[tuple[float, float]], taken: list[Bbox]
+) -> Text | None:
+    """Write a text at the first place beside a point where there is room, or nowhere."""
+    point, words = item
+    whole = ax.get_window_extent()
+    for across, up in places:
+        label = ax.annotate(
+            words,
+            point,
+            (across * _GAP, up * _GAP),
+            textcoords="offset points",
+            fontsize=6.5,
+            ha="center" if not across else ("left" if across > 0 else "right"),
+            va="bottom" if up > 0 else "top",
+            # A white rim: lines of the picture may pass behind a text.
+            path_effects=[withStroke(linewidth=1.8, foreground="white")],
+            zorder=5,
+            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2},
+        )
+        box = text_box(label)
+        inside = whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1
+        if inside and not any(box.overlaps(other) for other in taken):
+            return label
+        label.remove()
+    return None
