@@ -69,7 +69,8 @@ def test_a_full_outfeed_holds_the_core():
 def test_an_infeed_that_ends_is_named():
     """A file of three times feeds three batches; the fourth never comes."""
     with pytest.raises(
-        SimulationError, match=r"device 0 waits at infeed 'i' for the host \(infeed starved\) from the host"
+        SimulationError,
+        match=r"device 0 waits at infeed 'i' for the host \(infeed starved\) from the host, whose .* has ended",
     ):
         simulate_pod(
             [program_of(loop_of(INFEED))],

@@ -35,8 +35,9 @@ class Split(NamedTuple):
     ends_ps: dict[int, int]
 
 
-MOST_COHORTS = 256
-"""So many cohorts are run; where there are more, one device stands for all, as slow as the slowest."""
+MOST_APART, MOST_COHORTS = 256, 32
+"""Up to so many devices are run however much they differ; of more devices so many cohorts, and where there are more of
+these one device stands for all, as slow as the slowest."""
 
 
 def may_share(assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> bool:
@@ -79,7 +80,13 @@ def one_is_enough(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> boo
     permutes = any(isinstance(step, Collective) and step.kind == "collective-permute" for step in steps)
     if not permutes and not any(len(step.choices) > 1 for step in _choosers(program)):
         return True
-    return not 1 < len(first_cohorts(costs, assigned)) <= MOST_COHORTS
+    cohorts = first_cohorts(costs, assigned)
+    return len(cohorts) == 1 or too_many(cohorts)
+
+
+def too_many(cohorts: Cohorts) -> bool:
+    """Tell whether running one device of each cohort would take too long."""
+    return len(cohorts) > MOST_COHORTS and sum(map(len, cohorts)) > MOST_APART
 
 
 def _choosers(program: Program) -> list[Loop | Branch]:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     Activity = Generator[simpy.Event, Any, None]
 
 
+HOST = -1
+"""The host's number where devices have theirs."""
+
 NOBODY: Mapping[int, Any] = MappingProxyType({})
 
 
@@ -297,6 +300,8 @@ class World:
         # The core may stand further down, at the end of what was started before.
         at = device.core.place if blocked.step is not device.core.current else ""
         from_whom = ", ".join(self._peer(peer) for peer in blocked.absent[:4]) or "itself"
+        if device.host.has_ended and blocked.peers == (HOST,):
+            from_whom += ", whose recorded feed has ended"
         place = device.core.place_of(blocked.step)
         also = f" (and stands at {at})" if at else ""
         return f"device {device.number} waits at {place} for {blocked.what} from {from_whom}{also}"
