@@ -47,12 +47,13 @@ class Value:
     space: MemorySpace
     first: int
     last: int
-    depth: int
     # Who made what it holds: not the copy that moved it.
     origin: Instruction
     is_result: bool = False
     # A loop's or conditional's value stands for several that instructions make.
     is_phi: bool = False
+    # Written over an operand, as it must be: an update in place.
+    is_update: bool = False
     # The value whose memory it takes over, where no rule but the compiler's choice lets them share.
     continues: int | None = None
 
@@ -68,7 +69,6 @@ class Liveness:
         # Memory that an instruction needs while it runs, per instruction: no operand or result shows it.
         self.scratch: list[Value] = []
         self._joined: list[int] = []
-        self._depth = 0
         self._arguments: dict[str, Nodes] = {}
         result = self.run(module.entry, None)
         # One past the end: what is returned outlives the last instruction.
@@ -96,10 +96,8 @@ class Liveness:
     def run(self, computation: Computation, arguments: Sequence[Nodes] | None) -> Nodes:
         """Walk a computation that gets ``arguments`` and return where its result lies."""
         frame = Frame(self, computation, arguments)
-        self._depth += 1
         for instruction in computation.instructions:
             frame.visit(instruction)
-        self._depth -= 1
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
         result = frame.values[computation.root_name]
@@ -118,9 +116,7 @@ class Liveness:
             size = -(-TABLE_ENTRY_BYTES * len(shape.elements) // self.granule_bytes) * self.granule_bytes
         else:
             size = physical_bytes(shape)
-        self.values.append(
-            Value(instruction, shape, size, space_of(shape), self.now, self.now, self._depth, instruction)
-        )
+        self.values.append(Value(instruction, shape, size, space_of(shape), self.now, self.now, instruction))
         return (len(self.values) - 1,)
 
     def phi(self, instruction: Instruction, shape: Shape) -> Nodes:
@@ -199,10 +195,15 @@ class Frame:
         scoped = instruction.backend_config.scoped_vmem_bytes
         if scoped:
             now = self.liveness.now
-            self.liveness.scratch.append(
-                Value(instruction, instruction.shape, scoped, "vmem", now, now, 0, instruction)
-            )
+            self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, "vmem", now, now, instruction))
         self.liveness.schedule.append(instruction.name)
+
+    def _note_sharing(self, source: Node, result: Node, is_update: bool) -> None:
+        """Note why a result lies over an operand: it is an update of it, or the compiler has chosen so."""
+        if is_update:
+            self.liveness.values[result[0]].is_update = True
+        else:
+            self.liveness.go_on(source, result)
 
     def _name_origin(self, instruction: Instruction, known: int) -> None:
         """Say of the values from number ``known`` on, which a copy has made, who made what it copies."""
@@ -221,8 +222,7 @@ class Frame:
             sources = _arrays(self.values[name], self.computation[name].shape)
             if leaf < len(sources) and index < len(results):
                 self.liveness.join(sources[leaf], results[index])
-                if index not in updated:
-                    self.liveness.go_on(sources[leaf], results[index])
+                self._note_sharing(sources[leaf], results[index], index in updated)
         return made
 
 

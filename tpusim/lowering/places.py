@@ -56,11 +56,6 @@ class Place:
         shape = self.values[0].shape
         return isinstance(shape, ArrayShape) and not shape.rank and self.values[0].instruction.opcode != "fusion"
 
-    @property
-    def counted(self) -> Value:
-        """The value that XLA's memory statistics count: computations that are called go before their callers."""
-        return min(self.values, key=lambda value: (value.is_phi, -value.depth))
-
 
 def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
     """Return the place that values share, as large as the largest of them."""
@@ -168,11 +163,11 @@ def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liven
 def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
     """Return the most bytes of HBM temporaries that XLA's memory statistics count as in use at once.
 
-    They count one value per place: of those that a loop carries the one that its body makes. (Found by comparing the
-    compiler's heaps and live ranges with its statistics.)
+    They count what instructions make anew, while it lives or while somebody goes on with its memory; updates in place,
+    and what stands for values from elsewhere, are not counted again. (Found by comparing the compiler's heaps and live
+    ranges with its statistics.)
     """
     until = {id(value): last for value, last in zip(liveness.values, liveness.counted_until(), strict=True)}
     loose = (place for place in places if place.is_loose and place.space == "hbm" and not place.is_table)
-    # A value that takes over another's memory is not counted itself.
-    counted = [value for value in (place.counted for place in loose) if value.continues is None]
-    return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in counted)
+    made = (value for place in loose for value in place.values if not (value.is_phi or value.is_update))
+    return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.continues is None)
