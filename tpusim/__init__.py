@@ -21,6 +21,7 @@ The rooms in reading order. Nouns are frozen data; verbs are functions from noun
     report/        numbers to text, plots and files
     pipeline.py    the flat list of stages: where the verbs meet
     plot.py        pictures of what the pipeline returns
+    export.py      files of it for viewers
     cli.py         options of the command line to calls of the pipeline
 
 First calls: ``program = tpusim.load("step.hlo.txt.gz")``, then ``tpusim.simulate(program, "v5e")``.
@@ -34,7 +35,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpusim import plot
+    from tpusim import export, plot
     from tpusim.errors import ConfigError, ProgramError, SimulationError, TpusimError, UnsupportedError
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.load import load_chip
@@ -58,6 +59,7 @@ __all__ = [
     "check",
     "execute",
     "explain",
+    "export",
     "load",
     "load_chip",
     "parse_shape",
@@ -78,6 +80,7 @@ _HOMES = {
     "check": "tpusim.pipeline",
     "execute": "tpusim.pipeline",
     "explain": "tpusim.pipeline",
+    "export": "tpusim.export",
     "load": "tpusim.pipeline",
     "load_chip": "tpusim.hardware.load",
     "parse_shape": "tpusim.shapes.notation",
@@ -92,8 +95,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tpusim' has no attribute {name!r}; its public names are {', '.join(__all__)}")
     home = import_module(_HOMES[name])
-    # Pictures are a module of functions.
-    return home if name == "plot" else getattr(home, name)
+    # Pictures and exports are modules of functions.
+    return home if name in ("export", "plot") else getattr(home, name)
 
 
 def __dir__() -> list[str]:

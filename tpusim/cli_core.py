@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpusim.cli_memory import validate_memory
 from tpusim.cli_options import CHIP_HELP, number, overrides
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tpusim.analysis.accuracy import Outcome
 
@@ -51,10 +52,14 @@ def _add_explain(commands: Any) -> None:
 def _add_validate(commands: Any) -> None:
     """Add ``tpusim validate``."""
     validate = commands.add_parser("validate", help="compare predictions with times measured on hardware")
-    validate.add_argument("index", metavar="INDEX.csv", nargs="+", help="measured programs: traces/*/index.csv")
+    indexes = "measured programs: traces/*/index.csv; with --memory also programs, or folders of them"
+    validate.add_argument("index", metavar="INDEX.csv", nargs="+", help=indexes)
     validate.add_argument("--chip", metavar="C", help="only the rows of this chip")
     validate.add_argument(
         "--collectives", action="store_true", help="rows of traces/collectives: no programs, only links"
+    )
+    validate.add_argument(
+        "--memory", action="store_true", help="HBM temporaries beside the compiler's: traces/memory/index.csv"
     )
     validate.add_argument("--json", action="store_true", help="print one JSON object with every row")
     validate.set_defaults(run=_validate)
@@ -106,12 +111,17 @@ def _validate(options: argparse.Namespace) -> None:
     from tpusim.hardware.load import load_chip, resolve_chip_name
     from tpusim.report.progress import CountLine
     from tpusim.validation import measured_as, predict_all, read_cases
-    from tpusim.validation_collectives import predict_collectives
+    from tpusim.validation_collectives import cross_validate, predict_collectives
 
+    if options.memory:
+        validate_memory(options)
+        return
     wanted = measured_as(resolve_chip_name(options.chip)) if options.chip else None
     if options.collectives:
         found = [row for index in options.index for row in predict_collectives(index, load_chip, wanted)]
-        _print_accuracy(found, options)
+        both = [cross_validate(index, load_chip) for index in options.index]
+        held_out = [[row for pair in both for row in pair[n] if wanted in (None, row.chip)] for n in (0, 1)]
+        _print_accuracy(found, options, dict(zip(("row", "source"), held_out, strict=True)))
         return
     cases = [case for index in options.index for case in read_cases(index) if wanted in (None, case.chip)]
     if not cases:
@@ -124,17 +134,21 @@ def _validate(options: argparse.Namespace) -> None:
     _print_accuracy(outcomes, options)
 
 
-def _print_accuracy(outcomes: Sequence[Outcome], options: argparse.Namespace) -> None:
-    """Print errors by family."""
-    from tpusim.analysis.accuracy import errors_by_predictor
+def _print_accuracy(
+    outcomes: Sequence[Outcome], options: argparse.Namespace, held_out: Mapping[str, Sequence[Outcome]] | None = None
+) -> None:
+    """Print errors by family, and those of predictions that do not know what they are compared with, if any."""
+    from tpusim.analysis.accuracy import errors_by_predictor, mean_error
     from tpusim.report.accuracy import accuracy_json, render_accuracy
     from tpusim.report.console import make_console
 
     errors = errors_by_predictor(outcomes)
+    overall = {"": outcomes, **(held_out or {})}
+    totals = {what: mean_error(rows) for what, rows in overall.items() if rows}
     if options.json:
-        sys.stdout.write(json.dumps(accuracy_json(errors, outcomes), indent=1) + "\n")
+        sys.stdout.write(json.dumps(accuracy_json(errors, outcomes, totals), indent=1) + "\n")
     else:
-        render_accuracy(errors, outcomes, make_console())
+        render_accuracy(errors, outcomes, make_console(), totals if held_out else {})
 
 
 def _of(chip: str | None) -> str:

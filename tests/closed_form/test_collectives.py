@@ -117,6 +117,13 @@ def test_slices_exchange_over_the_data_centre():
     assert seconds_on_links("v5e:2x2*2", "all-reduce", GIB) == pytest.approx(expected, rel=0.03)
 
 
+def test_a_ragged_exchange_takes_what_its_busiest_link_carries():
+    """Four chips in a row, all of which send everything to the last: over the last link come three operands."""
+    ragged = {"shares": (0.0, 0.0, 0.0, 1.0)}
+    expected = 3 * GIB / link_rate("v5e:1x4")
+    assert seconds_on_links("v5e:1x4", "ragged-all-to-all", GIB, **ragged) == pytest.approx(expected, rel=0.03)
+
+
 KINDS = ["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "ragged-all-to-all", "collective-broadcast"]
 
 

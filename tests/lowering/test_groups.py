@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lowering.hlo import ADD
+from tests.lowering.hlo import ADD, lower_module_text
 from tpusim.lowering.groups import algorithm_of, device_groups, device_pairs, stated_pairs
 from tpusim.numerics.collectives import device_number, group_of
 from tpusim.numerics.site import Device, Settings, Site
@@ -102,3 +102,28 @@ def test_algorithms_of_the_compiler_are_read(config, algorithm):
 def test_without_a_statement_there_is_no_algorithm():
     """Then the machine chooses."""
     assert algorithm_of(module_of(REDUCE)[1]) is None
+
+
+def ragged_text(sizes: str) -> str:
+    """Return a ragged all-to-all among four partitions whose rows for each are made as stated."""
+    shape, table = "f32[16,128]{1,0:T(8,128)}", "s32[4]{0}"
+    lines = [f"%x = {shape} parameter(0)", f"%o = {shape} parameter(1)", f"%n = {table} {sizes}"]
+    lines += [
+        f"ROOT %r = {shape} ragged-all-to-all(%x, %o, %n, %n, %n, %n), channel_id=1, replica_groups={{{{0,1,2,3}}}}"
+    ]
+    body = "\n".join(f"  {line}" for line in lines)
+    return f"HloModule m, is_scheduled=true, num_partitions=4\n\nENTRY %main {{\n{body}\n}}\n"
+
+
+def test_constant_sizes_of_a_ragged_exchange_are_used():
+    """Of 16 rows 1, 2, 4 and 8 go to the members."""
+    program = lower_module_text(ragged_text("constant({1, 2, 4, 8})"))
+    step = next(step for step in program.steps if step.name == "r")
+    assert (step.shares, program.warnings) == ((1 / 16, 2 / 16, 4 / 16, 8 / 16), ())
+
+
+def test_sizes_that_values_tell_are_even_with_a_warning():
+    """A parameter may be anything."""
+    program = lower_module_text(ragged_text("parameter(2)"))
+    assert next(step for step in program.steps if step.name == "r").shares == ()
+    assert any("how much 'r' sends to whom depends on values" in warning for warning in program.warnings)

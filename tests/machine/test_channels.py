@@ -12,7 +12,7 @@ from tests.machine.collectives import collective, program_of
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.machine.core import RunOptions, simulate_pod
-from tpusim.program.steps import ChannelTransfer, Kernel, Wait
+from tpusim.program.steps import Branch, ChannelTransfer, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -164,3 +164,35 @@ def test_an_end_that_no_program_has_is_outside_and_ready():
     assert any(
         warning.startswith("channel 1: its other end is not in this program") for warning in result.program.warnings
     )
+
+
+def test_a_collective_in_a_branch_that_only_some_take_is_a_deadlock():
+    """Device 0 reduces, the others go by: they have ended, and device 0 is told so."""
+    reduce = collective("all-reduce", 1e6, (tuple(range(4)),), channel_id=1)
+    choices = (Choice((0,), (0,)), Choice((1,), (1, 2, 3)))
+    branch = Branch(name="b", opcode="conditional", choices=choices, branches=((reduce,), ()))
+    with pytest.raises(SimulationError, match=r"device 0 waits at all-reduce 'c' .* from device 1, which has ended"):
+        simulate_pod([program_of(branch, devices=4)], CHIP)
+
+
+def test_each_device_sends_as_often_as_its_own_loop_says():
+    """Device 0 sends three times and device 1 receives three times, in loops of different programs and lengths."""
+    kernel = Kernel(name="k", opcode="fusion", work=Work(valu=1e5))
+    sends = (kernel, transfer("s", True, 1), Wait(name="sd", opcode="send-done", needs=("s",)))
+    receives = (transfer("r", False, 1), Wait(name="rd", opcode="recv-done", needs=("r",)))
+    loops = [Loop(name="l", opcode="while", trips=3, body=body) for body in (sends, receives)]
+    run = simulate_pod([stage(loop) for loop in loops], CHIP)
+    counts = [sum(r.count for r in timeline.records if r.name in ("s", "r")) for timeline in run.timelines]
+    assert counts == [3, 3]
+    assert sum(link.n_bytes for link in run.links) == 3e6
+
+
+def test_loops_of_different_lengths_that_never_meet_are_told():
+    """Device 0 sends a thousand times, device 1 receives 999 times."""
+    send = (transfer("s", True, 1), Wait(name="sd", opcode="send-done", needs=("s",)))
+    receive = (transfer("r", False, 1), Wait(name="rd", opcode="recv-done", needs=("r",)))
+    loops = [Loop(name="l", opcode="while", trips=n, body=body) for n, body in ((1000, send), (999, receive))]
+    with pytest.raises(
+        SimulationError, match=r"device 0 waits at send 's' for a recv on channel 1 from device 1, which"
+    ):
+        simulate_pod([stage(loop) for loop in loops], CHIP)

@@ -10,6 +10,7 @@ import tpusim
 from tests.machine.collectives import program_of
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
+from tpusim.hardware.pod import parse_topology
 from tpusim.machine.core import RunOptions, simulate_pod
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.steps import Copy, HostTransfer, Kernel, Loop, Wait
@@ -68,7 +69,8 @@ def test_a_full_outfeed_holds_the_core():
 def test_an_infeed_that_ends_is_named():
     """A file of three times feeds three batches; the fourth never comes."""
     with pytest.raises(
-        SimulationError, match=r"device 0 waits at infeed 'i' for the host \(infeed starved\) from the host"
+        SimulationError,
+        match=r"device 0 waits at infeed 'i' for the host \(infeed starved\) from the host, whose .* has ended",
     ):
         simulate_pod(
             [program_of(loop_of(INFEED))],
@@ -90,6 +92,24 @@ def test_fetching_from_host_memory_takes_the_link():
     copy = Copy(name="c", opcode="copy-start", n_bytes=16e6, source_space="host", target_space="hbm")
     total_ps = run(copy, Wait(name="d", opcode="copy-done", needs=("c",))).total_ps
     assert total_ps == pytest.approx(1e9 + 2e6, rel=0.001)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_devices_of_a_chip_share_its_link(apart):
+    """Eight devices of v7x on four chips fetch 63 MB each over 63 GB/s a chip: 2 ms, and on one device alone 1 ms."""
+    copy = Copy(name="c", opcode="copy-start", n_bytes=63e6, source_space="host", target_space="hbm")
+    steps = (copy, Wait(name="d", opcode="copy-done", needs=("c",)))
+    chip, options = load_chip("v7x"), RunOptions(apart=apart)
+    times = [simulate_pod([program_of(*steps, devices=n)], chip, None, None, options).last.total_ps for n in (1, 8)]
+    assert times == pytest.approx([1e9 + 2e6, 2e9 + 2e6], rel=0.001)
+
+
+def test_a_host_may_be_what_its_chips_share():
+    """Four chips of v5e through 32 GB/s: 8 GB/s for each, where the chips' own links have 16."""
+    copy = Copy(name="c", opcode="copy-start", n_bytes=16e6, source_space="host", target_space="hbm")
+    program = program_of(copy, Wait(name="d", opcode="copy-done", needs=("c",)), devices=4)
+    chip = load_chip("v5e", {"host.all_chips_bytes_per_second": 32e9})
+    assert simulate_pod([program], chip, parse_topology("v5e:2x2")).last.total_ps == pytest.approx(2e9, rel=0.01)
 
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.hlo.txt.gz")), ids=lambda path: path.name)

@@ -61,9 +61,27 @@ def test_long_loops_of_all_devices_jump_together():
 )
 def test_every_chip_takes_in_the_share_of_the_others(text, data):
     """Over the links into a chip come (n-1)/n of the bytes of a gather: no more, no less, whatever block it is of."""
+    check_taken_in(text, data)
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=st.sampled_from(["v4:4x4x8", "v5p:4x8x8"]), data=st.data())
+def test_a_line_that_a_twist_leads_out_of_does_not_close(text, data):
+    """The same on twisted tori: no bytes of a block go to chips outside of it as if they were of it."""
+    check_taken_in(text, data)
+
+
+def check_taken_in(text, data) -> None:
+    """Draw a block and compare what its chips take in."""
     torus = pod_of(text).torus
     corner = [data.draw(st.integers(0, size - 1)) for size in torus.sizes]
-    ends = [data.draw(st.integers(start, size - 1)) for start, size in zip(corner, torus.sizes, strict=True)]
+    # Whole axes come up as often as others: they are what closes.
+    corner = [0 if data.draw(st.booleans()) else start for start in corner]
+    whole = [data.draw(st.booleans()) for _ in corner]
+    ends = [
+        size - 1 if all_of_it else data.draw(st.integers(start, size - 1))
+        for start, size, all_of_it in zip(corner, torus.sizes, whole, strict=True)
+    ]
     spans = [range(start, end + 1) for start, end in zip(corner, ends, strict=True)]
     places = [torus.coordinates(chip) for chip in range(torus.chip_count)]
     chips = [torus.number(p) for p in places if all(x in span for x, span in zip(p, spans, strict=True))]

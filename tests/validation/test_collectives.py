@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tpusim.analysis.accuracy import mean_error
 from tpusim.cli import main
 from tpusim.errors import ConfigError
-from tpusim.hardware.load import load_chip
-from tpusim.validation_collectives import predict_collectives
+from tpusim.hardware.load import load_chip, override_chip
+from tpusim.validation_collectives import cross_validate, predict_collectives
 
 INDEX = Path(__file__).parents[2] / "traces" / "collectives" / "index.csv"
 
@@ -50,3 +51,27 @@ def test_a_row_without_numbers_is_refused(tmp_path):
     path.write_text("topology,kind,payload_bytes,groups,measured_us\nv5e:2x2,all-gather,many,,3\n")
     with pytest.raises(ConfigError, match=r"index.csv:2: expected numbers"):
         predict_collectives(path, load_chip)
+
+
+def test_rows_and_sources_are_held_out():
+    """No row draws its own prediction; without its source a chip has the usual figures."""
+    by_row, by_source = cross_validate(INDEX, load_chip)
+    known = predict_collectives(INDEX, load_chip)
+    assert [o.measured_us for o in by_row] == [o.measured_us for o in by_source] == [o.measured_us for o in known]
+    permute = next(o for o in by_source if o.chip == "v5p" and o.measured_us > 100)
+    # 64 MiB at 90 GB/s of 100, a hop of 1 us, and the mean launch of v2 and v7x, of some microseconds.
+    assert permute.predicted_us == pytest.approx(2**26 / 90e3 + 1 + 8, abs=5)
+    assert mean_error(known) < mean_error(by_row) < 0.10 < mean_error(by_source)
+
+
+def test_a_fit_finds_the_line_that_rows_lie_on(tmp_path):
+    """Times made of a launch of 5 us and links at half their rate are predicted exactly when held out."""
+    chip = override_chip(load_chip("v5e"), {"ici.launch_seconds": 5e-6, "ici.efficiency": 0.5})
+    sizes = (10**5, 10**6, 10**7)
+    lines = [f'v5e:4x4,all-gather,{size},"{{{{{",".join(map(str, range(16)))}}}}}"' for size in sizes]
+    path = tmp_path / "index.csv"
+    head = "topology,kind,payload_bytes,groups,measured_us\n"
+    path.write_text(head + "".join(f"{line},1\n" for line in lines))
+    times = [outcome.predicted_us for outcome in predict_collectives(path, lambda _: chip)]
+    path.write_text(head + "".join(f"{line},{time}\n" for line, time in zip(lines, times, strict=True)))
+    assert [o.predicted_us for o in cross_validate(path, load_chip)[0]] == pytest.approx(times, rel=1e-4)

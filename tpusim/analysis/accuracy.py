@@ -38,6 +38,11 @@ def accuracy(predicted: Sequence[float], measured: Sequence[float]) -> Accuracy:
     )
 
 
+def mean_error(outcomes: Sequence[Outcome]) -> float:
+    """Return the mean absolute error of all rows, each counting the same."""
+    return sum(abs(o.predicted_us / o.measured_us - 1) for o in outcomes) / len(outcomes)
+
+
 def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float:
     """Return Kendall's tau-b of two rankings: 1 for the same order, -1 for the reverse, 0 if either is all ties."""
     both = ties_first = ties_second = 0

@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
+from tpusim.program.module import every_step
+from tpusim.program.steps import Kernel
 from tpusim.program.work import MemorySpace
 
 if TYPE_CHECKING:
+    from tpusim.hardware.chip import Chip
     from tpusim.program.module import Program
 
 _IN_HEAP = ("temporary", "scratch")
 
 
 class MemoryUse(msgspec.Struct, frozen=True, gc=False):
-    """Physical bytes, tile padding included. ``temp_bytes`` is the heap of HBM temporaries alone."""
+    """Physical bytes, tile padding included.
+
+    ``temp_bytes`` are HBM temporaries as XLA's ``memory_analysis`` counts them: their heap, and once more what of it is
+    unused where it is fullest. The peak has the heap itself.
+    """
 
     argument_bytes: int
     output_bytes: int
@@ -83,14 +90,22 @@ def memory_use(program: Program) -> MemoryUse:
     """Return the memory figures of a program; arguments and outputs hold their memory throughout."""
     temporaries = [b for b in program.buffers if b.kind in _IN_HEAP and b.space == "hbm"]
     # A program written by hand may leave places out: then nothing is known of holes.
-    temp_bytes = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
+    heap = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
     return MemoryUse(
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
-        temp_bytes=program.temp_bytes or temp_bytes,
-        peak_hbm_bytes=_held_bytes(program) + temp_bytes,
-        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == "vmem")),
+        temp_bytes=program.temp_bytes if program.schedule else heap,
+        peak_hbm_bytes=_held_bytes(program) + heap,
+        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == "vmem")) + _blocks_bytes(program),
     )
+
+
+def _blocks_bytes(program: Program) -> int:
+    """Return the most VMEM that the blocks of one kernel need, where no buffer stands for them."""
+    # The buffers of a program that was lowered from HLO have what each kernel uses as scratch.
+    if program.schedule:
+        return 0
+    return int(max((step.vmem_bytes for step in every_step(program.steps) if isinstance(step, Kernel)), default=0))
 
 
 def _held_bytes(program: Program) -> int:
@@ -106,3 +121,53 @@ def _over_positions(buffers: list[Buffer], held: int, count: int) -> tuple[int, 
     total = count or max((b.last + 1 for b in buffers), default=0)
     found = (bisect_right(starts, position) for position in range(total))
     return tuple(held + (amounts[number - 1] if number else 0) for number in found)
+
+
+class SpaceUse(msgspec.Struct, frozen=True):
+    """A memory space of a chip and what a program needs of it; ``free_bytes`` is negative if that does not fit."""
+
+    profile: MemoryProfile
+    capacity_bytes: int
+    needed_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        """Capacity that is left where most is in use."""
+        return self.capacity_bytes - self.needed_bytes
+
+
+class MemoryReport(msgspec.Struct, frozen=True):
+    """What a program needs of a chip's memories, buffer by buffer."""
+
+    program: str
+    chip: str
+    use: MemoryUse
+    spaces: tuple[SpaceUse, ...]
+    alias_bytes: int
+
+    @property
+    def hbm(self) -> SpaceUse:
+        """What it needs of HBM."""
+        return self.spaces[0]
+
+    @property
+    def padded(self) -> tuple[Buffer, ...]:
+        """The buffers that are larger than their elements, the most wasteful first."""
+        found = {(b.name, b.shape): b for space in self.spaces for b in space.profile.buffers if b.padding_bytes > 0}
+        return tuple(sorted(found.values(), key=lambda b: (-b.padding_bytes, b.first, b.name)))
+
+
+def memory_report(program: Program, chip: Chip) -> MemoryReport:
+    """Return what a program needs of HBM, VMEM and, where the chip has one, CMEM."""
+    # A megacore program has the vector memories of both cores.
+    capacities: dict[MemorySpace, int] = {
+        "hbm": chip.hbm.capacity_bytes,
+        "vmem": chip.vmem.capacity_bytes * chip.cores_per_device,
+        "cmem": chip.cmem.capacity_bytes,
+    }
+    use = memory_use(program)
+    profiles = (memory_profile(program, name) for name, size in capacities.items() if size)
+    # Of HBM the heap counts, holes included; a memory that the compiler has planned as a whole may be denser than ours.
+    needed = {"hbm": use.peak_hbm_bytes, "vmem": use.peak_vmem_bytes}
+    spaces = (SpaceUse(p, capacities[p.space], needed.get(p.space, p.peak_bytes)) for p in profiles)
+    return MemoryReport(program.name, chip.name, use, tuple(spaces), program.alias_bytes)

@@ -123,9 +123,11 @@ class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The link to the host, each way, per chip."""
+    """The link to the host, each way, per chip; the devices of a chip share it."""
 
     bandwidth_bytes_per_second: float
+    all_chips_bytes_per_second: float
+    """What all chips of one host can move together, each way."""
     latency_seconds: float
     dispatch_seconds: float
     """What a blocked call takes, on the host's clock, beyond the call of an empty program and the program's own time

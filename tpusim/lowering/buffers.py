@@ -13,7 +13,8 @@ import msgspec
 
 from tpusim.ir.frames import SourceFrames
 from tpusim.lowering.liveness import Liveness
-from tpusim.lowering.places import HBM_ALIGNMENT_BYTES, Place, fill_heaps, move_into_lent, place_of, used_bytes
+from tpusim.lowering.order import module_order
+from tpusim.lowering.places import HBM_ALIGNMENT_BYTES, Place, counted_temp_bytes, fill_heaps, move_into_lent, place_of
 from tpusim.program.buffers import Buffer
 from tpusim.shapes.address import logical_bytes
 
@@ -28,7 +29,7 @@ TABLES = "tuple tables"
 
 class BufferPlan(msgspec.Struct, frozen=True):
     """The buffers of a program, the instruction at each position that they count in, and its HBM temporaries in bytes,
-    as XLA's memory statistics count them: the heap, and once more what of it is unused where it is fullest.
+    as XLA's memory statistics count them.
     """
 
     schedule: tuple[str, ...]
@@ -46,15 +47,15 @@ def plan_buffers(module: Module, granule_bytes: int) -> BufferPlan:
     tables = [place for place in shared if place.is_table and place.kind == "temporary"]
     places = [place for place in shared if not place.is_table]
     places += [place_of((value,), "scratch") for value in liveness.scratch]
-    move_into_lent(places)
+    move_into_lent(places, module_order(module))
     frames = SourceFrames(module)
     heap_bytes = fill_heaps(places)
     buffers = [buffer for place in places for buffer in _buffers(place, frames)]
     if tables:
         buffers.append(_tables_buffer(len(tables), len(liveness.schedule), heap_bytes))
         heap_bytes += buffers[-1].n_bytes
-    used = used_bytes(places, liveness) + sum(table.n_bytes for table in tables)
-    return BufferPlan(tuple(liveness.schedule), tuple(buffers), 2 * heap_bytes - used)
+    temp_bytes = counted_temp_bytes(heap_bytes, [*places, *tables], liveness)
+    return BufferPlan(tuple(liveness.schedule), tuple(buffers), temp_bytes)
 
 
 def _tables_buffer(count: int, last: int, offset_bytes: int) -> Buffer:

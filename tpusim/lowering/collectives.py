@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.lowering.counters import table_of
 from tpusim.lowering.groups import algorithm_of, device_groups, device_pairs
 from tpusim.lowering.scope import rule
 from tpusim.lowering.traffic import bytes_in_hbm, space_of
@@ -65,7 +66,25 @@ def collective_step(
         groups=() if pairs else groups,
         pairs=pairs,
         algorithm=algorithm_of(collective),
+        shares=_shares(scope, computation, collective, group_size),
     )
+
+
+def _shares(scope: Scope, computation: Computation, collective: Instruction, group_size: int) -> tuple[float, ...]:
+    """Return which parts of its rows a ragged all-to-all sends to whom, nothing (with a warning) if values tell.
+
+    Its fourth operand are the rows for each member of the group (XLA, RaggedAllToAll).
+    """
+    if collective.opcode != "ragged-all-to-all":
+        return ()
+    operands = computation.operands_of(collective)
+    sizes, rows = table_of(computation, operands[3]), next(iter(leaves(operands[0].shape))).dimensions
+    if sizes is None or len(sizes) != group_size or not rows or not 0 <= sum(sizes) <= rows[0]:
+        scope.notes.warn(
+            f"how much {collective.name!r} sends to whom depends on values: even parts of all rows assumed"
+        )
+        return ()
+    return tuple(size / rows[0] for size in sizes)
 
 
 def _hbm_bytes(computation: Computation, collective: Instruction, kind: str, group_size: int) -> float:

@@ -62,6 +62,14 @@ def states_of(module: Module, loop: Instruction, start: State) -> Iterator[State
         state = _next_state(module, module[loop.attributes["body"]], state)
 
 
+def table_of(computation: Computation, made: Instruction) -> list[int] | None:
+    """Return the numbers of a constant array of integers, past copies of it; None for anything else."""
+    while made.opcode in ("copy", "bitcast", "reshape"):
+        made = computation[made.operands[0]]
+    text = made.immediate.text if isinstance(made.immediate, Literal) else ""
+    return [int(number) for number in text.strip("{} ").split(",")] if _TABLE.fullmatch(text) else None
+
+
 def literal_number(instruction: Instruction) -> Number | None:
     """Return the number of a scalar ``constant``, or None for anything else."""
     text = instruction.immediate.text if isinstance(instruction.immediate, Literal) else ""
@@ -171,13 +179,11 @@ class Scalars:
 
     def looked_up(self, instruction: Instruction) -> Number:
         """Return an element of a table: devices find their places along the axes of a mesh in such."""
-        table, index = (self._computation[name] for name in instruction.operands[:2])
-        text = table.immediate.text if isinstance(table.immediate, Literal) else ""
-        if len(instruction.operands) != 2 or not _TABLE.fullmatch(text):
+        numbers = table_of(self._computation, self._computation[instruction.operands[0]])
+        if len(instruction.operands) != 2 or numbers is None:
             raise Unknown
-        numbers = text.strip("{} ").split(",")
         # Beyond its ends a slice begins as far in as it has to (XLA, DynamicSlice).
-        return int(numbers[min(max(0, int(self.value(index.name))), len(numbers) - 1)])
+        return numbers[min(max(0, int(self.value(instruction.operands[1]))), len(numbers) - 1)]
 
     def compared(self, instruction: Instruction) -> Number:
         """Compare two scalars."""

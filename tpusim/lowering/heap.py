@@ -1,7 +1,9 @@
-"""Where buffers lie: a first-fit heap, filled and emptied in the order of the schedule.
+"""Where buffers lie in a memory: two heaps, one filled in the order of the schedule, one with the largest blocks first.
 
-Each block goes, when it is first needed, into the lowest hole that it fits in, without looking ahead. That is what the
-TPU compiler's own buffer assignments show of HBM (``--xla_dump_to``): its heaps are met to the byte.
+The first is that of HBM: each block goes, when it is first needed, into the lowest hole that it fits in, without
+looking ahead. That is what the TPU compiler's own buffer assignments show (``--xla_dump_to``): their heaps are met to
+the byte. The second is XLA's GlobalDecreasingSizeBestFitHeap (xla/service/heap_simulator), for memories that the
+compiler plans as a whole.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from bisect import insort
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,26 +34,51 @@ def aligned(n_bytes: int, alignment_bytes: int) -> int:
     return -(-n_bytes // alignment_bytes) * alignment_bytes
 
 
-def place_blocks(blocks: Sequence[Block], alignment_bytes: int) -> tuple[list[int], int]:
-    """Return the offset of every block and the size of the heap, a multiple of ``alignment_bytes``."""
-    offsets, size = [0] * len(blocks), 0
+def place_in_order(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
+    """Return the offset of every block if they are placed when they are first needed, in the lowest hole."""
+    offsets = [0] * len(blocks)
     taken: list[tuple[int, int, int]] = []
     for number in sorted(range(len(blocks)), key=lambda i: blocks[i].first):
         block = blocks[number]
         taken = [held for held in taken if held[2] >= block.first]
-        offset = _first_hole(taken, block.n_bytes)
+        offsets[number] = _first_hole(((begin, end) for begin, end, _ in taken), block.n_bytes)
         # Whole units of the alignment, so that every hole begins at one.
-        end = offset + aligned(block.n_bytes, alignment_bytes)
-        insort(taken, (offset, end, block.last))
-        offsets[number], size = offset, max(size, end)
-    return offsets, size
+        insort(taken, (offsets[number], offsets[number] + aligned(block.n_bytes, alignment_bytes), block.last))
+    return offsets
 
 
-def _first_hole(taken: Iterable[tuple[int, int, int]], n_bytes: int) -> int:
-    """Return where the first hole begins that ``n_bytes`` fit in, or where the free end does."""
+def _first_hole(taken: Iterable[Interval], n_bytes: int) -> int:
+    """Return where the first hole between ``taken`` begins that ``n_bytes`` fit in, or where the free end does."""
     free_from = 0
-    for begin, end, _ in taken:
+    for begin, end in taken:
         if begin - free_from >= n_bytes:
             break
         free_from = end
     return free_from
+
+
+def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
+    """Return the offset of every block if the largest choose first, each the smallest hole during its whole life."""
+    order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, blocks[i].first - blocks[i].last, i))
+    offsets = [0] * len(blocks)
+    first, last, begin, end = (np.zeros(len(blocks), np.int64) for _ in range(4))
+    for count, number in enumerate(order):
+        block = blocks[number]
+        meets = (first[:count] <= block.last) & (last[:count] >= block.first)
+        taken = sorted(zip(begin[:count][meets].tolist(), end[:count][meets].tolist(), strict=True))
+        offset = offsets[number] = _best_hole(taken, block.n_bytes)
+        first[count], last[count], begin[count] = block.first, block.last, offset
+        end[count] = offset + aligned(block.n_bytes, alignment_bytes)
+    return offsets
+
+
+def _best_hole(taken: Iterable[Interval], n_bytes: int) -> int:
+    """Return where the smallest hole begins that ``n_bytes`` fit in, or where the free end does."""
+    best, best_bytes, free_from = None, 0, 0
+    for begin, end in taken:
+        hole = begin - free_from
+        if hole >= n_bytes and (best is None or hole < best_bytes):
+            best, best_bytes = free_from, hole
+        # Blocks that are never alive together may overlap.
+        free_from = max(free_from, end)
+    return free_from if best is None else best

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tpusim.lowering.heap import Block, Interval, place_blocks
+from tpusim.lowering.heap import Block, Interval, aligned, place_in_order, place_largest_first
 from tpusim.program.buffers import peak_bytes
-from tpusim.shapes.shape import TupleShape
+from tpusim.shapes.shape import ArrayShape, TupleShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tpusim.lowering.liveness import Liveness, Value
     from tpusim.program.buffers import BufferKind
@@ -50,6 +51,12 @@ class Place:
         return isinstance(self.values[0].shape, TupleShape) and self.kind != "scratch"
 
     @property
+    def is_scalar(self) -> bool:
+        """Whether the scalar core makes what it holds, and keeps it: a loop's counter, a condition."""
+        shape = self.values[0].shape
+        return isinstance(shape, ArrayShape) and not shape.rank and self.values[0].instruction.opcode != "fusion"
+
+    @property
     def counted(self) -> Value:
         """The value that XLA's memory statistics count: computations that are called go before their callers."""
         return min(self.values, key=lambda value: (value.is_phi, -value.depth))
@@ -82,21 +89,29 @@ def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(found)
 
 
-def move_into_lent(places: Iterable[Place]) -> None:
+def move_into_lent(places: Iterable[Place], order: Mapping[int, int]) -> None:
     """Let temporaries move into the memory of outputs, and of arguments that outputs are written over, while that is
     not in use.
+
+    As in XLA the largest are asked first, what lives on first among equals, and then in the ``order`` of instructions
+    (by ``id``); each takes the smallest that will have it.
     """
-    # The largest first, as in XLA: a temporary is looked at before everything that is smaller.
-    ordered = sorted(places, key=lambda place: -place.n_bytes)
-    lent = [place for place in ordered if _is_lent(place)]
-    for place in lent:
+    ordered = sorted(places, key=lambda place: (-place.n_bytes, not _is_lent(place), _rank(place, order)))
+    lent: dict[MemorySpace, list[Place]] = defaultdict(list)
+    for place in filter(_is_lent, reversed(ordered)):
         place.taken = list(place.intervals)
+        lent[place.space].append(place)
     for place in ordered:
-        home = next((other for other in lent if _may_move_in(place, other)), None) if place.is_loose else None
+        home = _home(place, lent[place.space]) if place.is_loose else None
         if home is not None:
             place.within = home.values[-1].instruction.name
             for interval in place.intervals:
                 insort(home.taken, interval)
+
+
+def _rank(place: Place, order: Mapping[int, int]) -> int:
+    """Return where the first instruction that writes a place stands."""
+    return min(order[id(value.instruction)] for value in place.values)
 
 
 def _is_lent(place: Place) -> bool:
@@ -104,11 +119,13 @@ def _is_lent(place: Place) -> bool:
     return any(value.is_result and value.instruction.opcode not in _KINDS for value in place.values)
 
 
-def _may_move_in(place: Place, home: Place) -> bool:
-    """Tell whether a temporary fits into the memory of another place, in size and time."""
-    if place.space != home.space or place.n_bytes > home.n_bytes:
-        return False
-    return not any(meets(interval, home.taken) for interval in place.intervals)
+def _home(place: Place, lent: Sequence[Place]) -> Place | None:
+    """Return the first of places, the smallest first, into whose memory a temporary fits in size and time."""
+    # What is too small need not be looked at, and of what is large enough mostly the first will do.
+    for number in range(bisect_left(lent, place.n_bytes, key=lambda home: home.n_bytes), len(lent)):
+        if not any(meets(interval, lent[number].taken) for interval in place.intervals):
+            return lent[number]
+    return None
 
 
 def meets(interval: Interval, taken: Sequence[Interval]) -> bool:
@@ -121,17 +138,31 @@ def meets(interval: Interval, taken: Sequence[Interval]) -> bool:
 
 def fill_heaps(places: Sequence[Place]) -> int:
     """Give every loose place its offset in the heap of its memory space, and return the size of that of HBM."""
-    hbm_bytes = 0
     loose = [place for place in places if place.is_loose]
     for space in sorted({place.space for place in loose}):
         members = [place for place in loose if place.space == space]
         # A place is kept between the values that it holds: who comes next finds it where the one before left it.
         blocks = [Block(place.n_bytes, place.intervals[0][0], place.intervals[-1][1]) for place in members]
-        offsets, size = place_blocks(blocks, HBM_ALIGNMENT_BYTES if space == "hbm" else _ALIGNMENT_BYTES)
+        if space == "hbm":
+            offsets = place_in_order(blocks, HBM_ALIGNMENT_BYTES)
+        else:
+            offsets = place_largest_first(blocks, _ALIGNMENT_BYTES)
         for place, offset in zip(members, offsets, strict=True):
             place.offset_bytes = offset
-        hbm_bytes = size if space == "hbm" else hbm_bytes
-    return hbm_bytes
+    ends = (place.n_bytes + (place.offset_bytes or 0) for place in loose if place.space == "hbm")
+    return aligned(max(ends, default=0), HBM_ALIGNMENT_BYTES)
+
+
+def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
+    """Return a program's HBM temporaries as XLA's memory statistics count them.
+
+    That is the heap, and once more what of it is unused where it is fullest; tables of tuples are in use throughout.
+    Nothing if all that is there are scalars, which the scalar core keeps, and tables of what lies elsewhere.
+    """
+    if all(place.is_scalar or place.is_table for place in places if place.is_loose and place.space == "hbm"):
+        return 0
+    tables = sum(place.n_bytes for place in places if place.is_table and place.kind == "temporary")
+    return 2 * heap_bytes - used_bytes(places, liveness) - tables
 
 
 def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
@@ -141,7 +172,7 @@ def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
     compiler's heaps and live ranges with its statistics.)
     """
     until = {id(value): last for value, last in zip(liveness.values, liveness.counted_until(), strict=True)}
-    counted = [
-        place.counted for place in places if place.kind == "temporary" and place.space == "hbm" and place.is_loose
-    ]
+    loose = (place for place in places if place.is_loose and place.space == "hbm" and not place.is_table)
+    # A value that takes over another's memory is not counted itself.
+    counted = [value for value in (place.counted for place in loose) if value.continues is None]
     return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in counted)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tpusim.machine.costs import chosen_values
 from tpusim.program.module import every_step
-from tpusim.program.steps import Branch, ChannelTransfer, Collective, Loop
+from tpusim.program.steps import Branch, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tpusim.machine.core import RunOptions
     from tpusim.machine.costs import Costs, Team
     from tpusim.program.module import Program
+    from tpusim.program.steps import AnyStep
 
 
 Cohorts = list[tuple[int, ...]]
@@ -34,8 +35,9 @@ class Split(NamedTuple):
     ends_ps: dict[int, int]
 
 
-MOST_COHORTS = 256
-"""So many cohorts are run; where there are more, one device stands for all, as slow as the slowest."""
+MOST_APART, MOST_COHORTS = 256, 32
+"""Up to so many devices are run however much they differ; of more devices so many cohorts, and where there are more of
+these one device stands for all, as slow as the slowest."""
 
 
 def may_share(assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> bool:
@@ -43,7 +45,17 @@ def may_share(assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> 
     if options.apart or options.infeed is not None or options.outfeed is not None:
         return False
     programs = {id(program): program for program, _ in assigned}.values()
-    return not any(isinstance(step, ChannelTransfer) for program in programs for step in every_step(program.steps))
+    steps = [step for program in programs for step in every_step(program.steps)]
+    return not any(isinstance(step, ChannelTransfer) or meets_host(step) for step in steps)
+
+
+def meets_host(step: AnyStep) -> bool:
+    """Tell whether a step uses the link to the host, which devices of a chip share whatever else they do."""
+    if isinstance(step, Copy):
+        return "host" in (step.source_space, step.target_space)
+    return isinstance(step, HostTransfer) or (
+        isinstance(step, Kernel) and any(stream.space == "host" for stream in step.streams)
+    )
 
 
 def first_cohorts(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> Cohorts:
@@ -68,7 +80,13 @@ def one_is_enough(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> boo
     permutes = any(isinstance(step, Collective) and step.kind == "collective-permute" for step in steps)
     if not permutes and not any(len(step.choices) > 1 for step in _choosers(program)):
         return True
-    return not 1 < len(first_cohorts(costs, assigned)) <= MOST_COHORTS
+    cohorts = first_cohorts(costs, assigned)
+    return len(cohorts) == 1 or too_many(cohorts)
+
+
+def too_many(cohorts: Cohorts) -> bool:
+    """Tell whether running one device of each cohort would take too long."""
+    return len(cohorts) > MOST_COHORTS and sum(map(len, cohorts)) > MOST_APART
 
 
 def _choosers(program: Program) -> list[Loop | Branch]:

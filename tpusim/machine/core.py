@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import simpy
 
 from tpusim.errors import SimulationError
-from tpusim.machine.cohorts import first_cohorts, may_share, one_is_enough, refined
+from tpusim.machine.cohorts import first_cohorts, may_share, meets_host, one_is_enough, refined, too_many
 from tpusim.machine.communication import run_channel, run_collective
 from tpusim.machine.costs import Costs, Team, chosen_values
 from tpusim.machine.dma import memory_rates, run_cost
 from tpusim.machine.host import HostQueues, run_host
 from tpusim.machine.loops import MOST_PLAYED_TRIPS, changes, waits_for_others, watch_of
-from tpusim.machine.memory import SharedMemory
+from tpusim.machine.memory import SharedMemory, all_of
 from tpusim.machine.recorder import Recorder
 from tpusim.machine.world import World, assign, devices_needed, pod_of
-from tpusim.program.module import walk
+from tpusim.program.module import every_step, walk
 from tpusim.program.steps import (
     Branch,
     Call,
@@ -118,15 +118,17 @@ def simulate_pod(
     count = _devices_run(pod, devices_needed(programs), topology)
     assigned = assign(programs, count)
     cohorts = _cohorts(costs, assigned, options)
-    apart = cohorts != [(0,)]
     world = _run(costs, assigned, cohorts, progress, options)
     while world.split is not None:
         cohorts = refined(costs, [team for _, team in assigned], cohorts, world.split)
+        # Not those of who wants every device run, nor those who wait for each other for ever.
+        if too_many(cohorts) and world.split.step is not None:
+            cohorts = [(0,)]
         world = _run(costs, assigned, cohorts, progress, options)
     return PodRun(
         sizes=pod.torus.sizes,
         slices=pod.slices,
-        device_count=len(assigned) if apart else count,
+        device_count=len(assigned) if world.apart else count,
         timelines=_timelines(world),
         links=world.links(),
     )
@@ -150,7 +152,7 @@ def _run(
     options: RunOptions,
 ) -> World:
     """Run one device of every cohort to its end, or until some of a cohort would have to part."""
-    world = World(costs, apart=cohorts != [(0,)])
+    world = World(costs, len(assigned), apart=cohorts != [(0,)])
     for members in cohorts:
         program, team = assigned[members[0]]
         first = progress if members[0] == 0 else None
@@ -208,6 +210,8 @@ class Device:
         # What overlaps shares the rate that transfers reach, so the efficiency stands here and not in each of them.
         rates = {**memory_rates(chip), "vmem": chip.dma.vmem_bytes_per_second}
         self.memories = {space: SharedMemory(self.env, space, rate) for space, rate in rates.items()}
+        if _uses_host(program, options):
+            self.memories |= {way: world.host_link(self, way) for way in ("host_in", "host_out")}
         self.in_flight = 0
         self.core = Core(self, CORE)
         self.host = HostQueues(self, options.infeed, options.outfeed)
@@ -237,6 +241,12 @@ class Device:
         """Run ``activity`` and count it out when it ends."""
         yield from activity
         self.in_flight -= 1
+
+
+def _uses_host(program: Program, options: RunOptions) -> bool:
+    """Tell whether a program has to do with its host."""
+    fed = options.infeed is not None or options.outfeed is not None
+    return fed or any(meets_host(step) for step in every_step(program.steps))
 
 
 class Core:
@@ -312,7 +322,8 @@ class Core:
 def _run_kernel(core: Core, kernel: Kernel) -> Activity:
     """Run one kernel; one that nothing can disturb takes as long, and for the same reasons, as the last time."""
     start_ps, played = core.now_ps, core.device.world.costs.played
-    alone = not core.device.in_flight or not core.device.world.costs.kernel(kernel).traffic
+    traffic = core.device.world.costs.kernel(kernel).traffic
+    alone = not traffic or (not core.device.in_flight and not any(t.space in _HOST_LINKS for t in traffic))
     if alone and id(kernel) in played:
         duration_ps, details = played[id(kernel)]
         yield core.env.timeout(duration_ps)
@@ -355,7 +366,7 @@ def _move(core: Core, kernel: Kernel, time: KernelTime, which: str, parts: dict[
     parts["latency"] += latency_ps
     yield core.env.timeout(latency_ps)
     start_ps = core.now_ps
-    yield core.env.all_of([core.device.memories[s].transfer(kernel.name, n_bytes) for s, n_bytes in moving])
+    yield all_of(core.env, [core.device.memories[s].transfer(kernel.name, n_bytes) for s, n_bytes in moving])
     memory = BOUND_NAMES[moving[0][0]]
     parts[memory] = parts.get(memory, 0) + core.now_ps - start_ps
 
@@ -418,7 +429,7 @@ def _copy(core: Core, copy: Copy) -> Activity:
     over_pcie = "host" in (copy.source_space, copy.target_space)
     latency_seconds = device.chip.host.latency_seconds if over_pcie else device.chip.dma.fixed_latency_seconds
     yield core.env.timeout(seconds_to_ps(latency_seconds))
-    yield core.env.all_of([device.memories[s].transfer(copy.name, n) for s, n in copy_loads(copy, n_bytes)])
+    yield all_of(core.env, [device.memories[s].transfer(copy.name, n) for s, n in copy_loads(copy, n_bytes)])
     hbm_bytes = copy.n_bytes * ((copy.source_space == "hbm") + (copy.target_space == "hbm"))
     busy = {space: bytes_to_ps(n, rate) for space, n in copy_loads(copy, copy.n_bytes) if (rate := device.peak(space))}
     bound_by = BOUND_NAMES[max(busy, key=lambda space: busy[space])] if busy else "VMEM"
@@ -438,7 +449,8 @@ def copy_loads(copy: Copy, n_bytes: float) -> list[tuple[str, float]]:
     return list(loads.items())
 
 
-_FAR_MEMORIES = ("hbm", "cmem", "host_in", "host_out")
+_HOST_LINKS = ("host_in", "host_out")
+_FAR_MEMORIES = ("hbm", "cmem", *_HOST_LINKS)
 
 
 def _run_loop(core: Core, loop: Loop) -> Activity:

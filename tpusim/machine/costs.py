@@ -133,6 +133,8 @@ class Costs:
         routing = _routing()
         if step.kind == "collective-permute":
             way = routing.plan_pairs(self.pod, [(pair[0], pair[-1]) for pair in groups])
+        elif step.shares:
+            way = routing.together([routing.plan_shares(self.pod, group, step.shares) for group in groups])
         else:
             way = routing.together([routing.plan_group(step.kind, self.pod, group, step.algorithm) for group in groups])
         members = len({self.pod.chip_of(number) for group in groups for number in group})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import simpy
 
+from tpusim.machine.world import HOST
 from tpusim.program.feed import intervals_ps
 from tpusim.program.module import every_step
 from tpusim.program.steps import HostTransfer
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from tpusim.program.feed import Feed
 
     Activity = Generator[simpy.Event, Any, None]
-
-HOST = -1
-"""The host's number where devices have theirs."""
 
 
 class HostQueues:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tpusim.units import PS_PER_SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from simpy import Environment, Event
 
@@ -27,6 +27,11 @@ def call_after(env: Environment, delay_ps: int, action: Callable[[], object]) ->
         action()
 
     env.timeout(delay_ps).callbacks.append(call)
+
+
+def all_of(env: Environment, events: Sequence[Event]) -> Event:
+    """Return the event of the end of all of some; of one, which is the usual case, that one."""
+    return events[0] if len(events) == 1 else env.all_of(events)
 
 
 class Flow:

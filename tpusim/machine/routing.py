@@ -76,6 +76,21 @@ def plan_pairs(pod: Pod, pairs: Sequence[tuple[int, int]]) -> Way:
     )
 
 
+def plan_shares(pod: Pod, devices: Sequence[int], shares: Sequence[float]) -> Way:
+    """Return what an all-to-all asks of the network in which every device sends each member its share of a byte."""
+    sent = [
+        (_message(pod, pod.chip_of(source), pod.chip_of(target)), share)
+        for source in devices
+        for target, share in zip(devices, shares, strict=True)
+        if source != target and share > 0
+    ]
+    return Way(
+        joined([way.load.times(share) for way, share in sent]),
+        max((way.hops for way, _ in sent), default=0),
+        max((way.far_hops for way, _ in sent), default=0),
+    )
+
+
 def together(ways: Sequence[Way]) -> Way:
     """Return what groups that work at the same time ask of the network."""
     if len(ways) == 1:
@@ -225,14 +240,19 @@ def _lines(torus: Torus, chips: tuple[int, ...]) -> list[_Line]:
     places = [tuple(sorted(set(line))) for line in zip(*map(torus.coordinates, chips), strict=True)]
     if prod(map(len, places)) != len(chips):
         return []
-    return [_line(torus, axis, line) for axis, line in enumerate(places) if len(line) > 1]
+    whole = [len(line) == size for line, size in zip(places, torus.sizes, strict=True)]
+    return [_line(torus, axis, line, whole) for axis, line in enumerate(places) if len(line) > 1]
 
 
-def _line(torus: Torus, axis: int, places: tuple[int, ...]) -> _Line:
-    """Return the places of a block along an axis; equal steps all the way round a closed axis make a ring."""
+def _line(torus: Torus, axis: int, places: tuple[int, ...], whole: list[bool]) -> _Line:
+    """Return the places of a block along an axis; equal steps all the way round a closed axis make a ring.
+
+    Where a twist leads into another line, that line has to be of the block as well: ``whole`` tells which axes are.
+    """
     size, step = torus.sizes[axis], max(b - a for a, b in pairwise(places))
     even = {b - a for a, b in pairwise((*places, places[0] + size))} == {step}
-    return _Line(axis, places, torus.wraps[axis] and even and len(places) > 2, step)
+    stays = all(is_whole or not by for is_whole, by in zip(whole, torus.shift(axis), strict=True))
+    return _Line(axis, places, torus.wraps[axis] and even and len(places) > 2 and stays, step)
 
 
 def _along_axes(torus: Torus, chips: tuple[int, ...], lines: list[_Line], directions: int) -> tuple[Load, int]:
@@ -322,10 +342,12 @@ def _round(torus: Torus, ring: tuple[int, ...], directions: int) -> tuple[Load, 
     loads = []
     for here, there in zip(ring, (*ring[1:], ring[0]), strict=True):
         ends = ((here, there), (there, here))[:directions]
-        routes = [torus.route(a, torus.displacements(a, b)[0]) for a, b in ends]
-        length += len(routes[0])
-        share = (count - 1) / count / directions
-        loads += [Load(np.array(route, np.int64), np.full(len(route), share)) for route in routes]
+        length += torus.distance(here, there)
+        for a, b in ends:
+            ways = torus.displacements(a, b)
+            share = (count - 1) / count / directions / len(ways)
+            routes = [torus.route(a, way) for way in ways]
+            loads += [Load(np.array(route, np.int64), np.full(len(route), share)) for route in routes]
     return joined(loads), length // 2 if directions == 2 else length * (count - 1) // count
 
 

@@ -20,7 +20,7 @@ from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
 from tpusim.machine.cohorts import Split
 from tpusim.machine.communication import Channels
 from tpusim.machine.costs import Costs, Part, Team
-from tpusim.machine.memory import call_after
+from tpusim.machine.memory import SharedMemory, call_after
 from tpusim.program.module import every_step
 from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.units import PS_PER_US, ps_to_us, seconds_to_ps
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
     Activity = Generator[simpy.Event, Any, None]
 
+
+HOST = -1
+"""The host's number where devices have theirs."""
 
 NOBODY: Mapping[int, Any] = MappingProxyType({})
 
@@ -99,8 +102,9 @@ class _Meeting:
 class World:
     """One clock, one network, and the devices on it."""
 
-    def __init__(self, costs: Costs, *, apart: bool = False) -> None:
+    def __init__(self, costs: Costs, device_count: int, *, apart: bool = False) -> None:
         self.env = simpy.Environment()
+        self.device_count = device_count
         self.costs = costs
         self.chip = costs.chip
         self.pod = costs.pod
@@ -110,6 +114,7 @@ class World:
         self.blocked: dict[int, list[Blocked]] = {}
         self.channels = Channels(self)
         self.split: Split | None = None
+        self._host_links: dict[tuple[int, str], SharedMemory] = {}
         self._ends: set[tuple[int, bool]] = set()
         self._meetings: dict[tuple[Any, ...], _Meeting] = {}
         self._visits: dict[tuple[Any, ...], int] = {}
@@ -220,6 +225,22 @@ class World:
         self.blocked.setdefault(number, []).append(blocked)
         return blocked
 
+    def host_link(self, device: Device, way: str) -> SharedMemory:
+        """Return a device's link to the host, in or out, which the devices of a chip share.
+
+        A device that stands for others has the share of it that is left if all do the same.
+        """
+        first = device.members[0]
+        chip, host = self.pod.chip_of(first), self.pod.host_of(first)
+        taking_part = range(self.device_count)
+        beside = [number for number in taking_part if self.pod.host_of(number) == host]
+        chips = len({self.pod.chip_of(number) for number in beside})
+        rate = min(self.chip.host.bandwidth_bytes_per_second, self.chip.host.all_chips_bytes_per_second / max(1, chips))
+        if not self.apart or len(device.members) > 1:
+            sharers = sum(self.pod.chip_of(number) == chip for number in beside)
+            return SharedMemory(self.env, way, rate / max(1, sharers))
+        return self._host_links.setdefault((chip, way), SharedMemory(self.env, way, rate))
+
     def carried(self) -> Mapping[int, float]:
         """Return what the links have carried so far, to give to ``repeat`` later."""
         return self.network.mark() if "network" in self.__dict__ else {}
@@ -279,6 +300,8 @@ class World:
         # The core may stand further down, at the end of what was started before.
         at = device.core.place if blocked.step is not device.core.current else ""
         from_whom = ", ".join(self._peer(peer) for peer in blocked.absent[:4]) or "itself"
+        if device.host.has_ended and blocked.peers == (HOST,):
+            from_whom += ", whose recorded feed has ended"
         place = device.core.place_of(blocked.step)
         also = f" (and stands at {at})" if at else ""
         return f"device {device.number} waits at {place} for {blocked.what} from {from_whom}{also}"

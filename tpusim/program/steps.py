@@ -61,6 +61,13 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     scalar: bool = False
 
     @property
+    def vmem_bytes(self) -> float:
+        """VMEM that its tiles need: what the compiler states, else the blocks that other memories send and get."""
+        # Two of each block that changes from tile to tile, so that the next can come in while one is worked on.
+        blocks = (s.block_bytes * (2 if s.fetches > 1 else 1) for s in self.streams if s.space != "vmem")
+        return self.scoped_vmem_bytes or sum(blocks)
+
+    @property
     def hbm_bytes(self) -> float:
         """Bytes to and from HBM."""
         return sum(s.total_bytes for s in self.streams if s.space == "hbm")
@@ -108,7 +115,8 @@ class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     ``n_bytes`` is the larger of what one device puts in and what it gets out, ``hbm_bytes`` what it reads and writes in
     HBM for that; ``is_async`` ones run beside the core. ``groups`` list device numbers (replica times partitions plus
     partition), ``pairs`` the sources and targets of a permute; where neither is stated ``group_count`` groups of
-    ``group_size`` neighbours are meant.
+    ``group_size`` neighbours are meant. ``shares`` are the parts of its operand that a device of a ragged all-to-all
+    sends to the members of its group, where the program states them; else the parts are even.
     """
 
     kind: str = ""
@@ -122,6 +130,7 @@ class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     groups: tuple[tuple[int, ...], ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
     algorithm: Algorithm | None = None
+    shares: tuple[float, ...] = ()
 
 
 class HostTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):

@@ -23,16 +23,28 @@ if TYPE_CHECKING:
 _WORST = 10
 
 
-def accuracy_json(errors: Mapping[str, Errors], outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return the errors by predictor and family, and every row, as plain data; times in microseconds."""
+def accuracy_json(
+    errors: Mapping[str, Errors], outcomes: Sequence[Outcome], totals: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """Return the errors by predictor and family, and every row, as plain data; times in microseconds.
+
+    ``totals`` are mean errors over all rows: of the predictions, and of those with the row or its source held out.
+    """
+    named = {f"{what}_held_out" if what else "all": error for what, error in (totals or {}).items()}
     return {
         "families": {who: msgspec.to_builtins(dict(by_family)) for who, by_family in errors.items()},
+        "mean_error": named,
         "rows": [msgspec.to_builtins(outcome) for outcome in outcomes],
         "simulated": True,
     }
 
 
-def render_accuracy(errors: Mapping[str, Errors], outcomes: Sequence[Outcome], console: Console) -> None:
+def render_accuracy(
+    errors: Mapping[str, Errors],
+    outcomes: Sequence[Outcome],
+    console: Console,
+    totals: Mapping[str, float] | None = None,
+) -> None:
     """Print the table of families and the rows that are furthest off; ``errors`` is by predictor, ours the first."""
     ours, *baselines = errors
     table = plain_table(
@@ -50,6 +62,12 @@ def render_accuracy(errors: Mapping[str, Errors], outcomes: Sequence[Outcome], c
         table.add_row(escape(family), str(own.count), *_cells(own), *cells)
     console.print(table)
     console.print("error: mean absolute, of the measured time; bias above 0: predicted too long; tau: Kendall's")
+    if totals:
+        every, row, source = (f"{totals[what]:.1%}" for what in ("", "row", "source"))
+        console.print(
+            f"all rows: {every}; {row} if the efficiency of links and the launch are fitted without the row, "
+            f"{source} without its whole source"
+        )
     console.print()
     console.print(_worst(outcomes))
 

@@ -1,9 +1,15 @@
 // The head of the page: figures, bars, warnings, the selected op, and what devices and links did together.
 
-const ROOF_NAMES = { matrix: "MXU", vector: "vector ALU", eup: "EUP", xlu: "XLU", load: "vector load", store: "vector store", hbm: "HBM", cmem: "CMEM", ici: "ICI", scalar: "scalar core", host_in: "from host", host_out: "to host" };
-
 function card(label, value, note = "") {
   return make("div", { class: "card" }, make("span", { text: label }), make("b", { text: value }), make("span", { text: note }));
+}
+
+// The mean error of what was measured, each kind of kernel by its share of the time.
+function accuracyCard(bands) {
+  const measured = bands.filter((band) => band.rows);
+  const share = measured.reduce((sum, band) => sum + band.share, 0);
+  const error = measured.reduce((sum, band) => sum + band.share * band.error, 0) / Math.max(1e-9, share);
+  return share ? card("accuracy", `\u00b1 ${percentText(error)}`, `mean error of measured kernels of the kinds that take ${percentText(share)} of the time`) : card("accuracy", "unknown", "no kernels of these kinds were measured on this chip");
 }
 
 function bars(target, rows, fill = () => "") {
@@ -24,6 +30,7 @@ function showSummary(store) {
   const estimate = summary.compiler_estimated_us;
   el("cards").replaceChildren(
     card("time", timeText(store.total_ps), estimate ? `compiler's estimate of its kernels ${timeText(estimate * us)}` : ""),
+    accuracyCard(summary.accuracy),
     card("bound by", summary.bound_by || "nothing", `${summary.kernels.toLocaleString("en-US")} kernels`),
     card("roofline", percentText(summary.roofline_us / total), `at least ${timeText(summary.roofline_us * us)}`),
     card("FLOP/s of bf16 peak", percentText(summary.flops_utilization), `${countText(summary.flops)}FLOP`),
@@ -33,7 +40,7 @@ function showSummary(store) {
   );
   const bound = Object.entries(summary.bound_us).map(([name, time]) => [name || "nothing", time / total, timeText(time * us)]);
   bars(el("bounds"), bound.slice(0, 10));
-  const units = Object.entries(summary.unit_utilization).filter(([unit]) => unit !== "hbm").map(([unit, share]) => [ROOF_NAMES[unit] ?? unit, share]);
+  const units = Object.entries(summary.unit_utilization).filter(([unit]) => unit !== "hbm").map(([unit, share]) => [store.units[unit] ?? unit, share]);
   bars(el("units"), [...units, ["HBM", summary.hbm_utilization]].sort((a, b) => b[1] - a[1]));
   const categories = summary.categories.slice(0, 12);
   bars(el("categories"), categories.map((one) => [one.category, one.time_us / total, `${one.count.toLocaleString("en-US")} times, ${timeText(one.time_us * us)}, beside the core ${timeText(one.overlapped_us * us)}`]), (place) => `var(--c${store.colours.get(categories[place].category)})`);

@@ -1,0 +1,92 @@
+"""The trace for Perfetto: well formed, with counters, and with arrows that begin and end in slices."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import tpusim
+from tpusim.analysis.memory import memory_profile
+from tpusim.report.perfetto import pod_trace_json
+
+TRACES = Path(__file__).parents[2] / "traces"
+DECODE = TRACES / "llama1b_decode_b16s2048.v6e.hlo.txt.gz"
+PROGRAMS = [
+    "llama1b_decode_b16s2048.v6e", "mlp_b1024.v5e", "llama8b_decode_tp.v5e_2x4", "host/two_stage_pipeline.v5e",
+]  # fmt: skip
+
+
+def traced(name: str) -> tuple:
+    """Return the run of a program, and the events of its trace."""
+    result = tpusim.simulate(TRACES / f"{name}.hlo.txt.gz")
+    return result, pod_trace_json(result.pod, result.program)["traceEvents"]
+
+
+def slices(events: list) -> dict:
+    """Return start and end of the slices of each row, in picoseconds."""
+    found = defaultdict(list)
+    for event in events:
+        if event["ph"] == "X":
+            start = round(event["ts"] * 1e6)
+            found[event["pid"], event["tid"]].append((start, start + round(event["dur"] * 1e6)))
+    return found
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_slices_of_a_row_nest_or_follow_each_other(name):
+    """As the format wants it: what overlaps in part would be drawn wrong."""
+    for row in slices(traced(name)[1]).values():
+        open_until = []
+        for start, end in sorted(row, key=lambda piece: (piece[0], -piece[1])):
+            while open_until and open_until[-1] <= start:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1]
+            open_until.append(end)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_both_ends_of_an_arrow_lie_in_slices(name):
+    """Perfetto binds an arrow to the slice at its place, and drops one that finds none."""
+    _, events = traced(name)
+    rows = slices(events)
+    arrows = [event for event in events if event["ph"] in "sf"]
+    for event in arrows:
+        at = round(event["ts"] * 1e6)
+        assert any(start <= at <= end for start, end in rows[event["pid"], event["tid"]]), event
+    starts = [event["id"] for event in arrows if event["ph"] == "s"]
+    assert sorted(starts) == sorted(event["id"] for event in arrows if event["ph"] == "f")
+    # Numbers, each of one arrow only.
+    assert sorted(starts) == list(range(1, len(starts) + 1))
+
+
+def test_an_arrow_leads_from_a_copy_to_who_waits_for_it():
+    """The weights that the second product of a perceptron has prefetched."""
+    _, events = traced("mlp_b1024.v5e")
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    start, end = (event for event in events if event["ph"] in "sf")
+    assert (names[start["tid"]], names[end["tid"]]) == ("dma 0", "XLA ops")
+    assert start["ts"] <= end["ts"]
+
+
+def test_the_counter_of_traffic_integrates_to_all_bytes():
+    """GB/s over microseconds: every byte of the report, those of the trips that are not drawn included."""
+    result, events = traced("llama1b_decode_b16s2048.v6e")
+    steps = [(e["ts"], e["args"]["GB/s"]) for e in events if e["name"] == "HBM traffic"]
+    assert steps == sorted(steps, key=lambda step: step[0])
+    n_bytes = sum(rate * 1e3 * (after - at) for (at, rate), (after, _) in pairwise(steps))
+    assert n_bytes == pytest.approx(result.summary.utilisation.hbm_bytes, rel=1e-3)
+    assert steps[-1][1] == pytest.approx(0, abs=1e-2)
+
+
+@pytest.mark.parametrize(("space", "counter"), [("hbm", "HBM in use"), ("vmem", "VMEM in use")])
+def test_the_counter_of_memory_stays_within_the_peak(space, counter):
+    """And what an op that takes time has in use is what the memory profile says."""
+    result, events = traced("llama1b_decode_b16s2048.v6e")
+    profile = memory_profile(result.program, space)
+    values = [event["args"]["bytes"] for event in events if event["name"] == counter]
+    assert values
+    assert set(values) <= set(profile.alive_bytes)
+    assert max(values) <= profile.peak_bytes

@@ -1,0 +1,52 @@
+"""A run as a file for a viewer: a browser, XProf, Perfetto, Model Explorer.
+
+    from tpusim import export
+    result = tpusim.simulate("step.v5e.hlo.txt.gz")
+    export.html(result, "report.html")
+    export.xprof(result, "profile")  # then: xprof --logdir profile
+
+Each says in itself that it is simulated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim import __version__
+from tpusim.report.html.page import write_page
+from tpusim.report.model_explorer import write_model_explorer
+from tpusim.report.perfetto import write_trace
+from tpusim.report.viewed import Viewed
+from tpusim.report.xprof import write_xprof
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tpusim.pipeline import Result
+
+__all__ = ["html", "model_explorer", "perfetto", "xprof"]
+
+
+def html(result: Result, path: str | Path) -> None:
+    """Write one page for a browser, which loads nothing else: op table, time line, memory, roofline, warnings."""
+    write_page(_viewed(result), path)
+
+
+def perfetto(result: Result, path: str | Path) -> None:
+    """Write a time line for https://ui.perfetto.dev (``.json``, or ``.json.gz``): rows, counters, arrows."""
+    write_trace(result.pod, path, result.program)
+
+
+def xprof(result: Result, directory: str | Path) -> Path:
+    """Write a profile for ``xprof --logdir directory``, in a folder of its own; return the profile's file."""
+    return write_xprof(_viewed(result), directory)
+
+
+def model_explorer(result: Result, path: str | Path) -> Path:
+    """Write a graph (``.json``) and beside it the time of every node; return the name of the latter file."""
+    return write_model_explorer(_viewed(result), path)
+
+
+def _viewed(result: Result) -> Viewed:
+    """Return what the reports take."""
+    return Viewed(result.pod, result.summary, result.chip, result.program, result.module, __version__)

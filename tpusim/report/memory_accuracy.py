@@ -1,0 +1,46 @@
+"""Our figures of memory beside the compiler's: a line per program, median and worst."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.markup import escape
+
+from tpusim.analysis.memory_accuracy import LEAST_BYTES, memory_accuracy
+from tpusim.report.tables import plain_table, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from tpusim.analysis.memory_accuracy import MemoryOutcome
+
+
+def memory_accuracy_json(outcomes: Sequence[MemoryOutcome]) -> dict[str, Any]:
+    """Return the errors over all programs, and every row, as plain data; bytes, and errors as shares."""
+    rows = [msgspec.to_builtins(o) | {"error": o.error, "counted": o.is_counted} for o in outcomes]
+    return {"temp_bytes": msgspec.to_builtins(memory_accuracy(outcomes)), "rows": rows, "simulated": True}
+
+
+def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Console) -> None:
+    """Print the table of programs, and median and worst error of those with enough temporaries."""
+    table = plain_table(
+        ("program", "left"), ("chip", "left"), ("ours, bytes", "right"), ("compiler's", "right"), ("error", "right")
+    )
+    for outcome in outcomes:
+        error = "-" if outcome.error is None else f"{outcome.error:+.2%}"
+        figures = (f"{outcome.temp_bytes:,}", f"{outcome.compiler_temp_bytes:,}", error)
+        table.add_row(escape(outcome.program), escape(outcome.chip), *figures)
+    console.print(table)
+    console.print()
+    total = memory_accuracy(outcomes)
+    least = size_text(LEAST_BYTES)
+    if not total.count:
+        console.print(f"HBM temporaries: no program has more than {least} of them")
+        return
+    console.print(
+        f"HBM temporaries of {total.count} programs with more than {least}: "
+        f"median error {total.median_error:.2%}, worst {total.worst_error:.2%} ({escape(total.worst)})"
+    )
