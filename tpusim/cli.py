@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tpusim import __version__
+from tpusim.cli_compare import add_compare
 from tpusim.cli_core import add_commands
 from tpusim.cli_memory import add_memory
 from tpusim.cli_options import CHIP_HELP, number, overrides
@@ -85,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     plain = (_add_run, _add_exec, _add_check, _add_fmt, _add_layout, _add_chips, _add_ops)
-    for add in (*plain, add_memory, add_commands, add_systolic, add_plot):
+    for add in (*plain, add_memory, add_compare, add_commands, add_systolic, add_plot):
         add(commands)
     return parser
 
@@ -111,6 +112,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--queue-depth", metavar="N", type=number, default=2, help="feeds that may wait (default 2)")
     run.add_argument("--warm", action="store_true", help="one of many runs: cross-program prefetches have come in")
     add_viewers(run)
+    run.add_argument("--save", metavar="FILE.json", help="write the result, for `tpusim diff`")
     run.add_argument("--links", metavar="FILE", help="write what every link carried, for a heat map (.json)")
     run.add_argument("--stop-after", choices=("text", "lowering", "machine"), help="print what that stage made instead")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
@@ -193,6 +195,10 @@ def _run(options: argparse.Namespace) -> None:
     result = _simulate(options)
     # Before anything is printed: a pipe that closes early must not cost a file.
     write_views(result, options)
+    if options.save:
+        from tpusim.report.compare import save_result
+
+        save_result(result.summary, options.save)
     if options.links:
         from tpusim.report.pod import write_links
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tpusim.analysis.communication import PodUse, pod_use
+from tpusim.analysis.compare import RunFigures, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
@@ -44,6 +45,7 @@ from tpusim.program.steps import (
     Wait,
 )
 from tpusim.program.stored import load_program
+from tpusim.program.verify import verify_blocks
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
@@ -166,6 +168,19 @@ def simulate(
     options = RunOptions(warm, None, timeout_seconds, *paces)
     run = simulate_pod([lowered, *others], machine, slice_, progress, options)
     return Result(lowered, machine, run, loaded if isinstance(loaded, Module) else None)
+
+
+def figures(program: Module | Program | str | Path, chip: Chip | str | None = None) -> RunFigures:
+    """Return what ``analysis.compare`` compares of a run: of a saved result, or of a program that is simulated.
+
+    Raises ConfigError if a saved result is to have run on another chip than it did.
+    """
+    if isinstance(program, str | Path) and is_result(program):
+        found = load_result(program)
+        if chip is not None and (chip if isinstance(chip, str) else chip.name) != found.chip:
+            raise ConfigError(f"{program}: a saved result of {found.chip}, which cannot be run on another chip")
+        return found
+    return run_figures(simulate(program, chip).summary)
 
 
 def run_program(
@@ -377,6 +392,7 @@ def _lowered(
     # A slice without a chip has an empty name there, which must count as none.
     machine = _chip(loaded, path, chip or (topology.chip if topology else None) or None, overrides)
     lowered = _on(loaded, machine) if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)
+    verify_blocks(lowered, machine.vmem.capacity_bytes * machine.cores_per_device)
     if topology is not None:
         _check_topology(topology, lowered, machine)
     return lowered, machine

@@ -28,7 +28,7 @@ EXCEPTIONS: list[tuple[str, str, str]] = [
     ),
     *(
         ("functions do not import the package", f"tpusim/{name}.py", "as in cli.py")
-        for name in ("cli_core", "cli_memory", "cli_options", "cli_plot", "cli_systolic", "cli_viewers")
+        for name in ("cli_compare", "cli_core", "cli_memory", "cli_options", "cli_plot", "cli_systolic", "cli_viewers")
     ),
     (
         "functions take at most 6 arguments, kernels 10",

@@ -76,6 +76,20 @@ class Browser:
         self._call("POST", f"/element/{element}/click", {})
         self.settle()
 
+    def drag(self, selector: str, begin: tuple[int, int], end: tuple[int, int] | None = None) -> None:
+        """Point at a place of an element (from its top left), press, and let go there or at another place."""
+        script = (
+            "const e = document.querySelector(arguments[0]); e.scrollIntoView(); const r = e.getBoundingClientRect();"
+        )
+        left, top = self.run(f"{script} return [Math.ceil(r.left), Math.ceil(r.top)]", selector)
+        path = [begin, end or begin]
+        moves = [{"type": "pointerMove", "x": left + x, "y": top + y, "duration": 50} for x, y in path]
+        press, release = ({"type": kind, "button": 0} for kind in ("pointerDown", "pointerUp"))
+        steps = [moves[0], press, moves[1], release, moves[1]]
+        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": steps}
+        self._call("POST", "/actions", {"actions": [mouse]})
+        self.settle()
+
     def settle(self) -> None:
         """Wait until the page has drawn what was asked for."""
         script = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done(null)))"

@@ -9,7 +9,7 @@ from tpusim.analysis.memory import MemoryProfile
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline import run_layers
-from tpusim.program.buffers import Buffer, alive_bytes
+from tpusim.program.buffers import Buffer
 from tpusim.program.layers import Layer
 from tpusim.report import plot_links, plot_memory, plot_roofline, plot_timeline, plot_utilisation
 from tpusim.report.plot_style import Figure
@@ -72,9 +72,9 @@ def profiles() -> list[MemoryProfile]:
 
 def _profile(space: str, buffers: tuple[Buffer, ...], held: int) -> MemoryProfile:
     """Return a profile over ten instructions."""
-    changes = alive_bytes(b for b in buffers if b.kind != "argument")
-    alive = tuple(held + changes[max(place for place in (-1, *changes) if place <= at)] if at >= min(changes) else held
-                  for at in range(10))  # fmt: skip
+    alive = tuple(
+        held + sum(b.n_bytes for b in buffers if b.kind != "argument" and b.first <= at <= b.last) for at in range(10)
+    )
     end = max(b.offset_bytes + b.n_bytes for b in buffers if b.offset_bytes is not None)
     peak = max(alive)
     schedule = tuple(f"instruction.{n}" for n in range(10))

@@ -232,6 +232,24 @@ def test_the_time_line_zooms_by_button_wheel_and_key(opened):
 
 @pytest.mark.slow
 @needs_browser
+def test_the_mouse_moves_the_time_line_and_chooses_an_op(opened):
+    """A drag to the left shows what comes later; a click on the core shows the op, and a tip names it."""
+    opened.click("[data-zoom=in]")
+    before = opened.run("return document.getElementById('timeline-range').textContent")
+    opened.drag("#timeline-canvas", (900, 15), (600, 15))
+    assert opened.run("return document.getElementById('timeline-range').textContent") != before
+    assert shown(opened) == pytest.approx(0.6, abs=0.002)
+    opened.run(
+        "document.querySelectorAll('[data-zoom=in]').forEach((e) => { for (let i = 0; i < 20; i++) e.click(); })"
+    )
+    opened.settle()
+    opened.drag("#timeline-canvas", (700, 15))
+    name = opened.run("return document.querySelector('#details dd').textContent")
+    assert opened.run("return document.getElementById('tip').textContent").startswith(name)
+
+
+@pytest.mark.slow
+@needs_browser
 def test_everything_is_reached_by_keyboard(opened):
     """An op chosen in the table is shown in detail, marked in the time line, and the next one is a key away."""
     opened.keys("#ops-scroll", "\ue015\ue015\ue007")

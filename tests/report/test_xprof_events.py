@@ -12,7 +12,8 @@ from tpusim.report.xprof_events import unrolled
 from tpusim.timeline.records import Record, Repeat, Timeline
 
 TRACES = Path(__file__).parents[2] / "traces"
-DECODE = TRACES / "llama1b_decode_b16s2048.v6e.hlo.txt.gz"
+# One loop over layers, and one with a loop inside whose first trip begins where a kernel ends.
+PROGRAMS = ["llama1b_decode_b16s2048.v6e", "llama8b_decode_tp.v5e_2x4"]
 
 
 def record(name: str, start_ps: int, end_ps: int, count: int = 1, row: str = "core") -> Record:
@@ -60,9 +61,10 @@ def test_too_many_trips_become_one_long_one():
 
 
 @pytest.mark.parametrize("most", [0, 200_000])
-def test_executions_and_times_of_a_real_program_are_kept(most):
-    """A decoder step with a loop over its layers: what the time line counts, event by event."""
-    timeline = tpusim.simulate(DECODE).timeline
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_executions_and_times_of_a_real_program_are_kept(name, most):
+    """Decoder steps: what the time line counts, event by event."""
+    timeline = tpusim.simulate(TRACES / f"{name}.hlo.txt.gz").timeline
     done, times = Counter(), Counter()
     for event in unrolled(timeline, most):
         done[id(event.record)] += event.executions

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
+from tpusim.program.module import every_step
+from tpusim.program.steps import Kernel
 from tpusim.program.work import MemorySpace
 
 if TYPE_CHECKING:
@@ -94,8 +96,16 @@ def memory_use(program: Program) -> MemoryUse:
         output_bytes=program.output_bytes,
         temp_bytes=program.temp_bytes if program.schedule else heap,
         peak_hbm_bytes=_held_bytes(program) + heap,
-        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == "vmem")),
+        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == "vmem")) + _blocks_bytes(program),
     )
+
+
+def _blocks_bytes(program: Program) -> int:
+    """Return the most VMEM that the blocks of one kernel need, where no buffer stands for them."""
+    # The buffers of a program that was lowered from HLO have what each kernel uses as scratch.
+    if program.schedule:
+        return 0
+    return int(max((step.vmem_bytes for step in every_step(program.steps) if isinstance(step, Kernel)), default=0))
 
 
 def _held_bytes(program: Program) -> int:
@@ -118,18 +128,12 @@ class SpaceUse(msgspec.Struct, frozen=True):
 
     profile: MemoryProfile
     capacity_bytes: int
+    needed_bytes: int
 
     @property
     def free_bytes(self) -> int:
         """Capacity that is left where most is in use."""
         return self.capacity_bytes - self.needed_bytes
-
-    @property
-    def needed_bytes(self) -> int:
-        """Bytes that the program needs: of HBM all that it holds and its heap, of others what is alive at once."""
-        held = self.profile.held_bytes + self.profile.heap_bytes
-        # Where the compiler has planned a memory as a whole, its plan may be denser than the heap that we draw.
-        return max(held, self.profile.peak_bytes) if self.profile.space == "hbm" else self.profile.peak_bytes
 
 
 class MemoryReport(msgspec.Struct, frozen=True):
@@ -161,5 +165,9 @@ def memory_report(program: Program, chip: Chip) -> MemoryReport:
         "vmem": chip.vmem.capacity_bytes * chip.cores_per_device,
         "cmem": chip.cmem.capacity_bytes,
     }
-    spaces = (SpaceUse(memory_profile(program, name), size) for name, size in capacities.items() if size)
-    return MemoryReport(program.name, chip.name, memory_use(program), tuple(spaces), program.alias_bytes)
+    use = memory_use(program)
+    profiles = (memory_profile(program, name) for name, size in capacities.items() if size)
+    # Of HBM the heap counts, holes included; a memory that the compiler has planned as a whole may be denser than ours.
+    needed = {"hbm": use.peak_hbm_bytes, "vmem": use.peak_vmem_bytes}
+    spaces = (SpaceUse(p, capacities[p.space], needed.get(p.space, p.peak_bytes)) for p in profiles)
+    return MemoryReport(program.name, chip.name, use, tuple(spaces), program.alias_bytes)

@@ -36,11 +36,23 @@ def _pairs(numbers: Sequence[int], places: Sequence[tuple[int, int]]) -> Iterato
 
 
 def in_place_operands(module: Module, instruction: Instruction) -> dict[int, int]:
-    """Return which results (by leaf) are updates in place, and of which operands."""
+    """Return which results (by leaf) must lie where an operand does: updates in place, and what the text states."""
     if instruction.opcode in IN_PLACE:
         return {0: 0}
-    if instruction.opcode != "fusion":
-        return {}
+    stated = {index: operand for index, operand in _attribute(instruction) if index is not None}
+    return stated | (_updates(module, instruction) if instruction.opcode == "fusion" else {})
+
+
+def _attribute(instruction: Instruction) -> Iterator[tuple[int | None, int]]:
+    """Yield the aliases that ``output_to_operand_aliasing`` states of whole operands, by leaf of the result."""
+    for alias in instruction.attributes.get("output_to_operand_aliasing", ()):
+        if not alias.operand_index and alias.operand < len(instruction.operands):
+            # Of nested tuples nobody has seen any.
+            yield (alias.output_index or (0,))[0] if len(alias.output_index) < 2 else None, alias.operand
+
+
+def _updates(module: Module, instruction: Instruction) -> dict[int, int]:
+    """Return which results of a fusion are updates in place, and of which operands."""
     called = module[instruction.attributes["calls"]]
     # Only a root can be written over an operand: a value inside a fusion has no buffer.
     roots = called.operands_of(called.root) if called.root.opcode == "tuple" else (called.root,)
@@ -61,6 +73,7 @@ def _updated_parameter(module: Module, computation: Computation, value: Instruct
 def _parameter_behind(computation: Computation, name: str) -> int | None:
     """Return the number of the parameter that a name is a view of, or None."""
     value = computation[name]
-    while value.opcode in VIEWS:
+    # A fusion inside may be a view of its own: it is written over its operand.
+    while value.opcode in VIEWS or (value.opcode == "fusion" and (0, 0) in _attribute(value)):
         value = computation[value.operands[0]]
     return value.immediate if value.opcode == "parameter" and isinstance(value.immediate, int) else None

@@ -13,6 +13,7 @@ import msgspec
 
 from tpusim.ir.frames import SourceFrames
 from tpusim.lowering.liveness import Liveness
+from tpusim.lowering.order import module_order
 from tpusim.lowering.places import HBM_ALIGNMENT_BYTES, Place, counted_temp_bytes, fill_heaps, move_into_lent, place_of
 from tpusim.program.buffers import Buffer
 from tpusim.shapes.address import logical_bytes
@@ -46,7 +47,7 @@ def plan_buffers(module: Module, granule_bytes: int) -> BufferPlan:
     tables = [place for place in shared if place.is_table and place.kind == "temporary"]
     places = [place for place in shared if not place.is_table]
     places += [place_of((value,), "scratch") for value in liveness.scratch]
-    move_into_lent(places)
+    move_into_lent(places, module_order(module))
     frames = SourceFrames(module)
     heap_bytes = fill_heaps(places)
     buffers = [buffer for place in places for buffer in _buffers(place, frames)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from tpusim.program.buffers import peak_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tpusim.lowering.liveness import Liveness, Value
     from tpusim.program.buffers import BufferKind
@@ -89,14 +89,16 @@ def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(found)
 
 
-def move_into_lent(places: Iterable[Place]) -> None:
+def move_into_lent(places: Iterable[Place], order: Mapping[int, int]) -> None:
     """Let temporaries move into the memory of outputs, and of arguments that outputs are written over, while that is
     not in use.
+
+    As in XLA the largest are asked first, what lives on first among equals, and then in the ``order`` of instructions
+    (by ``id``); each takes the smallest that will have it.
     """
-    # The largest first, as in XLA: a temporary is looked at before everything that is smaller.
-    ordered = sorted(places, key=lambda place: -place.n_bytes)
+    ordered = sorted(places, key=lambda place: (-place.n_bytes, not _is_lent(place), _rank(place, order)))
     lent: dict[MemorySpace, list[Place]] = defaultdict(list)
-    for place in filter(_is_lent, ordered):
+    for place in filter(_is_lent, reversed(ordered)):
         place.taken = list(place.intervals)
         lent[place.space].append(place)
     for place in ordered:
@@ -107,18 +109,22 @@ def move_into_lent(places: Iterable[Place]) -> None:
                 insort(home.taken, interval)
 
 
+def _rank(place: Place, order: Mapping[int, int]) -> int:
+    """Return where the first instruction that writes a place stands."""
+    return min(order[id(value.instruction)] for value in place.values)
+
+
 def _is_lent(place: Place) -> bool:
     """Tell whether a place is the program's to write: an output's, or an argument's that an output is written over."""
     return any(value.is_result and value.instruction.opcode not in _KINDS for value in place.values)
 
 
-def _home(place: Place, lent: Iterable[Place]) -> Place | None:
-    """Return the first of places, the largest first, into whose memory a temporary fits in size and time."""
-    for home in lent:
-        if home.n_bytes < place.n_bytes:
-            return None
-        if not any(meets(interval, home.taken) for interval in place.intervals):
-            return home
+def _home(place: Place, lent: Sequence[Place]) -> Place | None:
+    """Return the first of places, the smallest first, into whose memory a temporary fits in size and time."""
+    # What is too small need not be looked at, and of what is large enough mostly the first will do.
+    for number in range(bisect_left(lent, place.n_bytes, key=lambda home: home.n_bytes), len(lent)):
+        if not any(meets(interval, lent[number].taken) for interval in place.intervals):
+            return lent[number]
     return None
 
 
@@ -167,5 +173,6 @@ def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
     """
     until = {id(value): last for value, last in zip(liveness.values, liveness.counted_until(), strict=True)}
     loose = (place for place in places if place.is_loose and place.space == "hbm" and not place.is_table)
-    counted = [place.counted for place in loose]
+    # A value that takes over another's memory is not counted itself.
+    counted = [value for value in (place.counted for place in loose) if value.continues is None]
     return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in counted)

@@ -61,6 +61,13 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     scalar: bool = False
 
     @property
+    def vmem_bytes(self) -> float:
+        """VMEM that its tiles need: what the compiler states, else the blocks that other memories send and get."""
+        # Two of each block that changes from tile to tile, so that the next can come in while one is worked on.
+        blocks = (s.block_bytes * (2 if s.fetches > 1 else 1) for s in self.streams if s.space != "vmem")
+        return self.scoped_vmem_bytes or sum(blocks)
+
+    @property
     def hbm_bytes(self) -> float:
         """Bytes to and from HBM."""
         return sum(s.total_bytes for s in self.streams if s.space == "hbm")

@@ -126,3 +126,14 @@ def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
                 # Steps inside a step are verified by themselves.
                 if isinstance(item, msgspec.Struct) and not isinstance(item, Step):
                     yield from _misfit_numbers(item, f"{where}[{number}].")
+
+
+def verify_blocks(program: Program, vmem_bytes: int) -> None:
+    """Raise ProgramError if a kernel of a program that was written by hand has blocks larger than VMEM."""
+    # The compiler has made sure of it for its own kernels; where the text states no tiles, ours are an estimate.
+    for step in every_step(program.steps) if not program.schedule else ():
+        if isinstance(step, Kernel) and step.vmem_bytes > vmem_bytes:
+            raise ProgramError(
+                f"{program.name}: {step.name!r}: expected blocks that fit into {vmem_bytes} bytes of VMEM, found "
+                f"{step.vmem_bytes:.0f} (two of each that changes from tile to tile): cut it into more tiles"
+            )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 from matplotlib.transforms import Bbox
 
 from tpusim.analysis.roof_points import Roof, RoofPoint, roof_points, roofs
@@ -19,6 +20,7 @@ from tpusim.report.plot_style import (
     marker_of,
     new_figure,
     place_labels,
+    settle,
     shortened,
     styled,
 )
@@ -61,6 +63,9 @@ def roofline(run: Timeline, chip: Chip, ax: Axes | None = None) -> Figure:
     _finish(ax, limits, points, f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}")
     if lower is not None:
         _draw_rest(lower, rest, total_ps, chip)
+    settle(figure_of(ax))
+    if lower is not None:
+        place_labels(lower, [_rest_place(p) for p in rest[:4]], [shortened(p.name, 30) for p in rest[:4]])
     _turn_slopes(ax)
     _label_dots(ax, dots, limits, total_ps)
     return figure_of(ax)
@@ -111,7 +116,6 @@ def _draw_roofs(ax: Axes, found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _
 
 def _turn_slopes(ax: Axes) -> None:
     """Turn the names of memories along their roofs, and lift them off the line."""
-    figure_of(ax).draw_without_rendering()
     for text in ax.texts:
         if text.get_gid() == "slope":
             x, y = text.get_position()
@@ -135,20 +139,38 @@ def _area(point: RoofPoint, total_ps: int) -> float:
 
 
 def _draw_dots(ax: Axes, dots: Sequence[RoofPoint], total_ps: int, limits: _Limits) -> None:
-    """Draw a dot per op, the large ones first so that none hides another."""
-    for dot in dots:
-        kind = kind_of(dot.bound_by)
-        hollow = dot.memory == "VMEM"
-        ax.scatter(
-            *_place(dot, limits),
-            s=_area(dot, total_ps),
-            marker=marker_of(kind) if marker_of(kind) != "." else "o",
-            facecolor="none" if hollow else colour_of(kind),
-            edgecolor=colour_of(kind) if hollow and kind != "latency" else INK,
-            linewidth=1.0 if hollow else 0.5,
-            alpha=0.85,
-            zorder=3,
-        )
+    """Draw a dot per op; those of one kind together, since thousands drawn one by one take seconds."""
+    for kind in kind_order(kind_of(dot.bound_by) for dot in dots):
+        for hollow in (False, True):
+            alike = [d for d in dots if kind_of(d.bound_by) == kind and (d.memory == "VMEM") == hollow]
+            if alike:
+                _scatter(
+                    ax, [_place(dot, limits) for dot in alike], [_area(d, total_ps) for d in alike], (kind, hollow)
+                )
+
+
+def _scatter(ax: Axes, places: Sequence[tuple[float, float]], areas: Sequence[float], look: tuple[str, bool]) -> None:
+    """Draw dots of one kind, filled or hollow."""
+    if not places:
+        return
+    kind, hollow = look
+    across, up = zip(*places, strict=True)
+    ax.scatter(
+        across,
+        up,
+        s=areas,
+        marker=_dot_marker(kind),
+        facecolor="none" if hollow else colour_of(kind),
+        edgecolor=colour_of(kind) if hollow and kind != "latency" else INK,
+        linewidth=1.0 if hollow else 0.5,
+        alpha=0.85,
+        zorder=3,
+    )
+
+
+def _dot_marker(kind: str) -> str:
+    """Return the marker of a kind, large enough to have a colour."""
+    return marker_of(kind) if marker_of(kind) != "." else "o"
 
 
 def _place(dot: RoofPoint, limits: _Limits) -> tuple[float, float]:
@@ -189,6 +211,9 @@ def _finish(ax: Axes, limits: _Limits, points: Sequence[RoofPoint], title: str) 
     ax.set_xlim(limits[0], limits[1])
     ax.set_ylim(limits[2], limits[3])
     ax.grid(which="major")
+    for axis in (ax.xaxis, ax.yaxis):
+        # Decades have labels; asking whether the ticks between them might takes most of the time of a drawing.
+        axis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("arithmetic intensity (FLOP per byte of HBM; hollow: of VMEM, for ops without HBM traffic)")
     ax.set_ylabel("rate (FLOP/s)")
     ax.set_title(title)
@@ -198,30 +223,29 @@ def _finish(ax: Axes, limits: _Limits, points: Sequence[RoofPoint], title: str) 
 
 def _handle(kind: str) -> Line2D:
     """Return a kind's entry in the legend."""
-    marker = marker_of(kind) if marker_of(kind) != "." else "o"
-    return Line2D([], [], linestyle="", marker=marker, color=colour_of(kind), markeredgecolor=INK, label=kind)
+    return Line2D(
+        [], [], linestyle="", marker=_dot_marker(kind), color=colour_of(kind), markeredgecolor=INK, label=kind
+    )
 
 
 def _draw_rest(ax: Axes, rest: Sequence[RoofPoint], total_ps: int, chip: Chip) -> None:
     """Draw what computes nothing by the HBM bandwidth that it reaches."""
     peak = chip.hbm.bandwidth_bytes_per_second
-    places = []
-    for point in rest:
-        kind = kind_of(point.bound_by)
-        across = point.bytes_per_second / 1e9 if point.memory == "HBM" else 0.0
-        places.append((across, 0.0))
-        marker = marker_of(kind) if marker_of(kind) != "." else "o"
-        ax.scatter(
-            across, 0.0, s=_area(point, total_ps), marker=marker, facecolor=colour_of(kind), edgecolor=INK,
-            linewidth=0.5, alpha=0.85,
-        )  # fmt: skip
+    for kind in kind_order(kind_of(point.bound_by) for point in rest):
+        alike = [point for point in rest if kind_of(point.bound_by) == kind]
+        _scatter(ax, [_rest_place(point) for point in alike], [_area(p, total_ps) for p in alike], (kind, False))
     ax.axvline(peak / 1e9, color=INK, linewidth=1.1)
+    ax.axhline(0, color=GREY, linewidth=0.4, zorder=0)
     ax.set_xlim(-0.03 * peak / 1e9, 1.08 * peak / 1e9)
     ax.set_ylim(-1, 1)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     share = sum(point.time_ps for point in rest) / total_ps
-    ax.set_title(f"without floating-point work: {len(rest)} ops, {share:.0%} of the time", fontsize=8)
+    ops = f"{len(rest)} op{'s' if len(rest) > 1 else ''}"
+    ax.set_title(f"without floating-point work: {ops}, {share:.0%} of the time", fontsize=8)
     ax.set_xlabel(f"HBM bandwidth reached (GB/s; line: the chip's {peak / 1e9:,.0f})")
-    place_labels(ax, places[:4], [shortened(point.name, 30) for point in rest[:4]])
-    ax.axhline(0, color=GREY, linewidth=0.4, zorder=0)
+
+
+def _rest_place(point: RoofPoint) -> tuple[float, float]:
+    """Return where an op that computes nothing is drawn."""
+    return (point.bytes_per_second / 1e9 if point.memory == "HBM" else 0.0), 0.0

@@ -210,6 +210,11 @@ def bytes_unit(most: float) -> tuple[float, str]:
     return 1.0, "B"
 
 
+def settle(figure: Figure) -> None:
+    """Let the parts of a figure make room for each other, so that places in pixels are final. It takes a while."""
+    figure.draw_without_rendering()
+
+
 def text_box(text: Text) -> Bbox:
     """Return the room, in pixels, that a text takes."""
     # The first call moves an annotation to its point; its answer has the arrow in it, the second one's has not.
@@ -237,10 +242,9 @@ def place_labels(
 
     ``avoid`` are further places, in pixels, to keep clear of.
 
-    The first ones have first choice; a text for which no room is left is not written. Call it when the limits of the
-    axes are final.
+    The first ones have first choice; a text for which no room is left is not written. Call it when all else is drawn
+    and ``settle`` has put it in its place.
     """
-    figure_of(ax).draw_without_rendering()
     taken = [text_box(text) for text in ax.texts if text.get_text()] + list(avoid)
     placed = []
     for point, words in zip(points, texts, strict=True):

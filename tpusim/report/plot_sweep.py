@@ -15,6 +15,7 @@ from tpusim.report.plot_style import (
     axes_or_new,
     figure_of,
     place_labels,
+    settle,
     shortened,
     styled,
 )
@@ -75,6 +76,7 @@ def pareto(records: Sequence[Mapping[str, object]], x: str, y: str, name: str = 
     ax.legend(loc="upper right")
     if name:
         named = front[:_NAMED]
+        settle(figure_of(ax))
         place_labels(ax, [points[n] for n in named], [shortened(str(records[n].get(name, "")), 30) for n in named])
     return figure_of(ax)
 

@@ -27,6 +27,7 @@ from tpusim.report.plot_style import (
     kind_order,
     kind_patch,
     place_labels,
+    settle,
     shortened,
     styled,
     time_unit,
@@ -116,6 +117,7 @@ def timeline(run: Timeline, ax: Axes | None = None, window_us: tuple[float, floa
     ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), borderaxespad=0.2)
     longest = sorted(unnamed, key=lambda block: block.start_ps - block.end_ps)[:_CALLOUTS]
     points = [((block.start_ps + block.end_ps) / 2 / per_unit, 0.0) for block in longest]
+    settle(figure_of(ax))
     place_labels(ax, points, [shortened(block.name, 28) for block in longest], only_above=True)
     return figure_of(ax)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from tpusim.timeline.records import CORE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -49,13 +51,22 @@ def unrolled(timeline: Timeline, most: int = MOST_EVENTS) -> list[Event]:
 def _trip(repeat: Repeat, events: Sequence[Event], done: Counter[int]) -> list[Event]:
     """Return the events that ended in the trip before a repetition, as far as their records are to be repeated."""
     begin_ps = repeat.start_ps - (repeat.end_ps - repeat.start_ps) // repeat.trips
-    return [
-        event
-        for event in events
-        if begin_ps <= event.end_ps <= repeat.start_ps
-        # What ended on the very edge may belong to the trip or not; its count tells.
-        and event.record.count % (done[id(event.record)] * (1 + repeat.trips)) == 0
+    times = 1 + repeat.trips
+    due = [
+        e
+        for e in events
+        if begin_ps <= e.end_ps <= repeat.start_ps and not e.record.count % (done[id(e.record)] * times)
     ]
+    inside = [event for event in due if event.end_ps > begin_ps]
+    # What ended on the very edge belongs to the trip if it happened as often as what is in it for sure.
+    often = min((event.record.count for event in inside), default=times)
+    edge = [e for e in due if e.end_ps == begin_ps and not e.record.count % often and not _ran_before(e)]
+    return edge + inside
+
+
+def _ran_before(event: Event) -> bool:
+    """Tell whether an event that ended where a trip begins was the core's work before it."""
+    return event.record.row == CORE and event.duration_ps > 0
 
 
 def _again(repeat: Repeat, trip: Sequence[Event]) -> list[Event]:

@@ -6,7 +6,8 @@ class Chart {
     this.context = canvas.getContext("2d");
     this.height = height;
     this.pending = false;
-    new ResizeObserver(() => this.redraw()).observe(canvas);
+    // The first call comes when nothing has changed yet.
+    new ResizeObserver(() => { if (canvas.clientWidth !== this.width) this.redraw(); }).observe(canvas);
   }
 
   // Size in CSS pixels, the context scaled to the screen's.

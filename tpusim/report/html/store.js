@@ -2,7 +2,9 @@
 
 async function unpack(packed) {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser cannot unpack the data: it needs DecompressionStream (any browser from 2023 on)");
-  const bytes = Uint8Array.from(atob(packed.trim()), (character) => character.charCodeAt(0));
+  const characters = atob(packed.trim());
+  const bytes = new Uint8Array(characters.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = characters.charCodeAt(i);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return JSON.parse(await new Response(stream).text());
 }

@@ -4,6 +4,14 @@ function card(label, value, note = "") {
   return make("div", { class: "card" }, make("span", { text: label }), make("b", { text: value }), make("span", { text: note }));
 }
 
+// The mean error of what was measured, each kind of kernel by its share of the time.
+function accuracyCard(bands) {
+  const measured = bands.filter((band) => band.rows);
+  const share = measured.reduce((sum, band) => sum + band.share, 0);
+  const error = measured.reduce((sum, band) => sum + band.share * band.error, 0) / Math.max(1e-9, share);
+  return share ? card("accuracy", `\u00b1 ${percentText(error)}`, `mean error of measured kernels of the kinds that take ${percentText(share)} of the time`) : card("accuracy", "unknown", "no kernels of these kinds were measured on this chip");
+}
+
 function bars(target, rows, fill = () => "") {
   if (!rows.length) { target.replaceChildren(make("p", { class: "muted", text: "nothing" })); return; }
   target.replaceChildren(...rows.map(([name, share, note], place) => make("div", { class: "bar", title: note ?? "" },
@@ -22,6 +30,7 @@ function showSummary(store) {
   const estimate = summary.compiler_estimated_us;
   el("cards").replaceChildren(
     card("time", timeText(store.total_ps), estimate ? `compiler's estimate of its kernels ${timeText(estimate * us)}` : ""),
+    accuracyCard(summary.accuracy),
     card("bound by", summary.bound_by || "nothing", `${summary.kernels.toLocaleString("en-US")} kernels`),
     card("roofline", percentText(summary.roofline_us / total), `at least ${timeText(summary.roofline_us * us)}`),
     card("FLOP/s of bf16 peak", percentText(summary.flops_utilization), `${countText(summary.flops)}FLOP`),

@@ -93,8 +93,9 @@ class Timeline extends Chart {
     return this.canvas.clientWidth < 600 ? 74 : 104;
   }
 
+  // Asked for every record: what it needs is taken once per drawing, as asking the page for a width is slow.
   x(ps) {
-    return this.gutter + (ps - this.from) / (this.to - this.from) * (this.width - this.gutter);
+    return this.left + (ps - this.from) * this.scale;
   }
 
   ps(x) {
@@ -103,12 +104,14 @@ class Timeline extends Chart {
 
   draw() {
     const context = this.prepare();
+    this.left = this.gutter;
+    this.scale = (this.width - this.left) / (this.to - this.from);
     this.fills = Array.from({ length: 9 }, (_, place) => colour(`c${place}`));
     this.inks = this.fills.map(inkOn);
     const colours = { ink: colour("ink"), muted: colour("muted"), line: colour("line"), paper: colour("paper"), panel: colour("panel"), area: colour("area"), mark: colour("mark") };
     context.save();
     context.beginPath();
-    context.rect(this.gutter, 0, this.width - this.gutter, this.height);
+    context.rect(this.left, 0, this.width - this.left, this.height);
     context.clip();
     this.drawGrid(context, colours);
     context.translate(0, -this.scroll.scrollTop);
@@ -124,7 +127,7 @@ class Timeline extends Chart {
     for (const track of this.seen) {
       context.fillStyle = track.kind === "title" ? colours.ink : colours.muted;
       context.font = `${track.kind === "title" ? "600 12" : "12"}px system-ui, sans-serif`;
-      context.fillText(fitted(context, track.label, track.kind === "title" ? this.width - 8 : this.gutter - 10), 6, track.y + Math.max(track.h, 12) / 2);
+      context.fillText(fitted(context, track.label, track.kind === "title" ? this.width - 8 : this.left - 10), 6, track.y + Math.max(track.h, 12) / 2);
     }
     context.restore();
     this.axis.redraw();
@@ -133,7 +136,7 @@ class Timeline extends Chart {
   }
 
   ticks() {
-    const step = roundStep(this.to - this.from, (this.width - this.gutter) / 110);
+    const step = roundStep(this.to - this.from, (this.width - this.left) / 110);
     const found = [];
     for (let at = Math.ceil(this.from / step) * step; at <= this.to; at += step) found.push(at);
     return found;
@@ -168,7 +171,7 @@ class Timeline extends Chart {
     const selected = [];
     let drawn = -1;
     for (let i = first; i < track.start.length && track.start[i] < this.to; i++) {
-      const [left, right] = [this.x(track.start[i]), this.x(track.end[i])];
+      const left = this.x(track.start[i]), right = this.x(track.end[i]);
       if (track.op[i] === store.selected) selected.push([left, right]);
       // Half a pixel that is coloured already needs no second coat.
       if (right - drawn < 0.5) continue;
@@ -178,7 +181,7 @@ class Timeline extends Chart {
       context.fillRect(left, track.y + 1, width, track.h - (track.h > 10 ? 2 : 1));
       drawn = right;
       if (width > 26 && track.h > 10) {
-        const begin = Math.max(left, this.gutter);
+        const begin = Math.max(left, this.left);
         context.fillStyle = inks[number];
         context.fillText(fitted(context, store.ops.name[track.op[i]], Math.min(right, this.width) - begin - 8), begin + 4, track.y + track.h / 2 + 0.5);
       }
@@ -192,13 +195,13 @@ class Timeline extends Chart {
   // How long a unit was busy in a step is known, when is not: so its share is the height of the bar.
   drawUnit(context, track, colours) {
     context.fillStyle = colours.panel;
-    context.fillRect(this.gutter, track.y + 1, this.width, track.h - 2);
+    context.fillRect(this.left, track.y + 1, this.width, track.h - 2);
     context.fillStyle = colours.area;
     let [drawn, height] = [-1, 0];
     for (let i = upper(track.end, this.from); i < track.start.length && track.start[i] < this.to; i++) {
       const share = track.share[i];
       if (!share) continue;
-      const [left, right] = [this.x(track.start[i]), this.x(track.end[i])];
+      const left = this.x(track.start[i]), right = this.x(track.end[i]);
       const own = Math.max(1, share / 1000 * (track.h - 3));
       if (right - drawn < 0.5 && own <= height) continue;
       context.fillRect(left, track.y + track.h - 1 - own, Math.max(0.5, right - left), own);
@@ -208,8 +211,8 @@ class Timeline extends Chart {
 
   drawRepeats(context, track, colours) {
     for (const [name, start, end, trips] of track.device.repeats) {
-      const [left, right] = [Math.max(this.x(start), this.gutter), Math.min(this.x(end), this.width)];
-      if (right < this.gutter || left > this.width) continue;
+      const [left, right] = [Math.max(this.x(start), this.left), Math.min(this.x(end), this.width)];
+      if (right < this.left || left > this.width) continue;
       context.strokeStyle = colours.muted;
       context.save();
       context.beginPath();
