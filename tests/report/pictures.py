@@ -87,6 +87,14 @@ def overlaps(figure: Figure) -> list[tuple[str, str]]:
     ]
 
 
+def strays(figure: Figure) -> list[str]:
+    """Return the texts of a picture that reach over its edge by more than two pixels."""
+    texts = texts_of(figure)
+    width, height = figure.bbox.width, figure.bbox.height
+    boxes = [(text.get_text(), text_box(text).padded(-2.0)) for text in texts]
+    return [words for words, box in boxes if box.x0 < 0 or box.y0 < 0 or box.x1 > width or box.y1 > height]
+
+
 def write_baselines(names: list[str]) -> None:
     """Draw baselines, all of them without names."""
     BASELINES.mkdir(exist_ok=True)

@@ -42,3 +42,10 @@ def test_a_shape_is_its_layout():
     assert "(8,128): 10 x 300" in tpusim.parse_shape("bf16[10,300]{1,0:T(8,128)(2,1)}")._repr_html_()
     assert "all 2 arrays" in tpusim.parse_shape("(f32[2],f32[3])")._repr_html_()
     assert tpusim.parse_shape("f32[?]")._repr_html_() == "<code>f32[?]</code>"
+
+
+def test_a_page_is_returned_and_not_shown(monkeypatch, result):
+    """Within a notebook Rich's consoles show by themselves what they print; that would be a second copy."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *_: pytest.fail("the page was shown as well"))
+    assert "by_hand" in result._repr_html_()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.report.picture_cases import CASES
-from tests.report.pictures import baseline_of, difference, grey_of, overlaps
+from tests.report.pictures import baseline_of, difference, grey_of, overlaps, strays
 from tpusim.report.plot_style import Figure
 
 # Another font moves the shade of a place by up to 0.07, a missing cell, bar or area by 0.12 and more.
@@ -33,6 +33,13 @@ def test_it_looks_as_it_did(name: str) -> None:
 def test_no_text_covers_another(name: str) -> None:
     """Titles, labels, ticks, legends and names of ops: their boxes are disjoint."""
     assert overlaps(figure_of(name)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_no_text_is_cut(name: str) -> None:
+    """All texts lie within the picture."""
+    assert strays(figure_of(name)) == []
 
 
 @pytest.mark.slow

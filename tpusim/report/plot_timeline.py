@@ -111,7 +111,7 @@ def timeline(run: Timeline, ax: Axes | None = None, window_us: tuple[float, floa
     ax.set_yticks([place for place, _ in labels], [name for _, name in labels])
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel(f"time ({unit})")
-    ax.set_ylabel("unit (height: share of time busy)")
+    ax.set_ylabel("unit (height: busy)")
     ax.set_title(f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}", pad=18)
     handles = [kind_patch(kind) for kind in kind_order(kinds)]
     ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), borderaxespad=0.2)
@@ -219,7 +219,9 @@ def _name_block(ax: Axes, block: _Block, window: tuple[int, int], scale: tuple[f
         return False
     middle = (start_ps + end_ps) / 2 / scale[1]
     ink = ink_on(colour_of(block.kind))
-    ax.text(middle, 0.5, shortened(block.name, letters), ha="center", va="center", fontsize=_FONT, color=ink)
+    text = ax.text(middle, 0.5, shortened(block.name, letters), ha="center", va="center", fontsize=_FONT, color=ink)
+    if hatch_of(block.kind):
+        text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     return True
 
 
