@@ -23,8 +23,8 @@ class MemoryUse(msgspec.Struct, frozen=True, gc=False):
     """Physical bytes, tile padding included.
 
     ``temp_bytes`` are HBM temporaries as XLA's ``memory_analysis`` counts them: their heap, and once more what of it is
-    unused where it is fullest (as libtpu 0.0.41 to 0.0.45; 0.0.52 counts the heap alone, and lends less). ``heap_bytes`` is the heap itself; the peak
-    has it.
+    unused where it is fullest. libtpu 0.0.41 to 0.0.45 do so; 0.0.52 counts the heap alone, and lets fewer temporaries
+    into the memory of outputs. ``heap_bytes`` is the heap itself; the peak has it.
     """
 
     argument_bytes: int
