@@ -93,6 +93,7 @@ def compare_memory(
     outcomes = []
     for number, (path, stated_chip, compiler_bytes) in enumerate(cases, start=1):
         report = memory(path, chip or stated_chip)
-        outcomes.append(MemoryOutcome(path.name, report.chip, report.use.temp_bytes, compiler_bytes))
+        use = report.use
+        outcomes.append(MemoryOutcome(path.name, report.chip, use.temp_bytes, compiler_bytes, use.heap_bytes))
         progress(number)
     return outcomes

@@ -88,11 +88,15 @@ def classes(run: PodRun) -> list[tuple[Timeline, tuple[int, ...]]]:
     """Return the time lines that differ, each with the devices that it is of; one alone may stand for all."""
     if len(run.timelines) == 1:
         return [(run.timelines[0], tuple(range(run.device_count)))]
-    found: dict[bytes, list[Timeline]] = defaultdict(list)
+    shared: dict[int, list[Timeline]] = defaultdict(list)
     for timeline in run.timelines:
+        # Devices that were simulated as one share their records: looked at once.
+        shared[id(timeline.records)].append(timeline)
+    found: dict[bytes, list[Timeline]] = defaultdict(list)
+    for alike in shared.values():
         # To whom they send makes no difference.
-        plain = [(r.name, r.row, r.start_ps, r.end_ps, r.count) for r in timeline.records]
-        found[msgspec.msgpack.encode((timeline.program, plain))].append(timeline)
+        plain = sorted((r.start_ps, r.end_ps, r.name, r.row, r.count) for r in alike[0].records)
+        found[msgspec.msgpack.encode((alike[0].program, plain))] += alike
     return [(alike[0], tuple(timeline.device for timeline in alike)) for alike in found.values()]
 
 

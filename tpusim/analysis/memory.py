@@ -23,12 +23,14 @@ class MemoryUse(msgspec.Struct, frozen=True, gc=False):
     """Physical bytes, tile padding included.
 
     ``temp_bytes`` are HBM temporaries as XLA's ``memory_analysis`` counts them: their heap, and once more what of it is
-    unused where it is fullest. The peak has the heap itself.
+    unused where it is fullest (the newest compilers count the heap alone). ``heap_bytes`` is the heap itself; the peak
+    has it.
     """
 
     argument_bytes: int
     output_bytes: int
     temp_bytes: int
+    heap_bytes: int
     peak_hbm_bytes: int
     peak_vmem_bytes: int
 
@@ -95,6 +97,7 @@ def memory_use(program: Program) -> MemoryUse:
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
         temp_bytes=program.temp_bytes if program.schedule else heap,
+        heap_bytes=heap,
         peak_hbm_bytes=_held_bytes(program) + heap,
         peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == "vmem")) + _blocks_bytes(program),
     )

@@ -15,12 +15,13 @@ LEAST_BYTES = 2**20
 
 
 class MemoryOutcome(msgspec.Struct, frozen=True):
-    """A program's HBM temporaries in bytes, as we and as the compiler count them."""
+    """A program's HBM temporaries in bytes, as we and as the compiler count them; ``heap_bytes`` is our heap alone."""
 
     program: str
     chip: str
     temp_bytes: int
     compiler_temp_bytes: int
+    heap_bytes: int = 0
 
     @property
     def error(self) -> float | None:

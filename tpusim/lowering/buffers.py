@@ -76,7 +76,7 @@ def _buffers(place: Place, frames: SourceFrames) -> Iterator[Buffer]:
     """Yield a buffer for every stretch of a place's life, named after the value that begins it."""
     for first, last in place.intervals:
         value = next((v for v in place.values if v.first >= first), place.values[0])
-        metadata = value.instruction.metadata
+        metadata = value.origin.metadata
         is_scratch = place.kind == "scratch"
         yield Buffer(
             name=value.instruction.name,

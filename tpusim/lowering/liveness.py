@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     Nodes = list[Node]
     """The same for all parts of a shape: each tuple, of which a table of addresses is kept, before its elements."""
 
+# Opcodes that move a value as it is; the short forms of asynchronous operations do so too.
+_MOVES = ("copy", "copy-start")
+
 # As in the output sizes of programs compiled ahead of time.
 TABLE_ENTRY_BYTES = 4
 
@@ -45,6 +48,8 @@ class Value:
     first: int
     last: int
     depth: int
+    # Who made what it holds: not the copy that moved it.
+    origin: Instruction
     is_result: bool = False
     # A loop's or conditional's value stands for several that instructions make.
     is_phi: bool = False
@@ -85,7 +90,7 @@ class Liveness:
             parameter = parameters.get(alias.parameter)
             source = node_number(parameter.shape, alias.parameter_index) if parameter else None
             # An index that leads nowhere is for the verifier to report.
-            if parameter and source is not None and target is not None:
+            if parameter and source is not None and target is not None and target < len(result):
                 self.join(self._arguments[parameter.name][source], result[target])
 
     def run(self, computation: Computation, arguments: Sequence[Nodes] | None) -> Nodes:
@@ -113,7 +118,9 @@ class Liveness:
             size = -(-TABLE_ENTRY_BYTES * len(shape.elements) // self.granule_bytes) * self.granule_bytes
         else:
             size = physical_bytes(shape)
-        self.values.append(Value(instruction, shape, size, space_of(shape), self.now, self.now, self._depth))
+        self.values.append(
+            Value(instruction, shape, size, space_of(shape), self.now, self.now, self._depth, instruction)
+        )
         return (len(self.values) - 1,)
 
     def phi(self, instruction: Instruction, shape: Shape) -> Nodes:
@@ -179,6 +186,7 @@ class Frame:
     def visit(self, instruction: Instruction) -> None:
         """Note what an instruction uses, what it makes, and what it needs while it runs."""
         short = async_parts(instruction.opcode)
+        known = len(self.liveness.values)
         make = MAKE.get(f"async-{short[1]}" if short else instruction.opcode)
         made = make(self, instruction) if make else None
         # A view is no use: only who reads through it keeps the buffer alive.
@@ -186,11 +194,21 @@ class Frame:
             for name in instruction.operands:
                 self.liveness.keep(self.values[name], self.liveness.now)
         self.values[instruction.name] = self.made(instruction) if made is None else made
+        if "metadata" not in instruction.attributes and (short or instruction.opcode in _MOVES):
+            self._name_origin(instruction, known)
         scoped = instruction.backend_config.scoped_vmem_bytes
         if scoped:
             now = self.liveness.now
-            self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, "vmem", now, now, 0))
+            self.liveness.scratch.append(
+                Value(instruction, instruction.shape, scoped, "vmem", now, now, 0, instruction)
+            )
         self.liveness.schedule.append(instruction.name)
+
+    def _name_origin(self, instruction: Instruction, known: int) -> None:
+        """Say of the values from number ``known`` on, which a copy has made, who made what it copies."""
+        copied = [number for name in instruction.operands[:1] for part in self.values[name] for number in part]
+        for value in self.liveness.values[known:] if copied else ():
+            value.origin = self.liveness.values[copied[0]].origin
 
     def made(self, instruction: Instruction) -> Nodes:
         """Return new values, in the place of an operand where they are written over it."""

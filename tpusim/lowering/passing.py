@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import async_parts
 from tpusim.lowering.traffic import IN_PLACE
-from tpusim.shapes.nodes import node_count, nodes
+from tpusim.shapes.nodes import element_begins, node_count, nodes
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
@@ -37,19 +37,19 @@ def _operands(frame: Frame, instruction: Instruction) -> Nodes:
     return [part for name in instruction.operands for part in frame.values[name]]
 
 
-def _element(frame: Frame, instruction: Instruction) -> Nodes:
-    """Return one element's values of a tuple's."""
+def _element(frame: Frame, instruction: Instruction) -> Nodes | None:
+    """Return one element's values of a tuple's, None if it has no such element: that is for the verifier to report."""
     source = frame.computation[instruction.operands[0]]
     assert isinstance(source.shape, TupleShape)
     index = instruction.attributes["index"]
-    # The source's own table stands before its elements.
-    begin = 1 + sum(node_count(element) for element in source.shape.elements[:index])
-    return frame.values[source.name][begin : begin + node_count(instruction.shape)]
+    begins = element_begins(source.shape)
+    return frame.values[source.name][begins[index] : begins[index + 1]] if index + 1 < len(begins) else None
 
 
 def _parameter(frame: Frame, instruction: Instruction) -> Nodes | None:
-    """Return what the caller gave, None in the entry."""
-    return None if frame.arguments is None else frame.arguments[int(str(instruction.immediate))]
+    """Return what the caller gave, None where it gave nothing, as in the entry."""
+    number = int(str(instruction.immediate))
+    return None if frame.arguments is None or number >= len(frame.arguments) else frame.arguments[number]
 
 
 def _copy_start(frame: Frame, instruction: Instruction) -> Nodes:

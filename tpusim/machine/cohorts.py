@@ -28,6 +28,10 @@ Cohorts = list[tuple[int, ...]]
 """Devices that are simulated together, of each the first; the others are those of its tuple."""
 
 
+MOST_SIMPLE_SPLITS = 6
+"""After so many runs that ended in a split, one more is expected of everybody whom it may concern."""
+
+
 class Split(NamedTuple):
     """What ended a run: when a wait in a collective ended for members of one cohort; none if they wait for ever."""
 
@@ -58,14 +62,18 @@ def meets_host(step: AnyStep) -> bool:
     )
 
 
-def first_cohorts(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> Cohorts:
-    """Return the devices put together by what is known before the run."""
+def first_cohorts(costs: Costs, assigned: Sequence[tuple[Program, Team]], *, loose: bool = False) -> Cohorts:
+    """Return the devices put together by what is known before the run.
+
+    A ``loose`` cohort may have different ways in permutes that run beside the core: who does not wait for one has no
+    part from whom it ends earlier for.
+    """
     found: dict[object, list[int]] = defaultdict(list)
     programs = {id(program): program for program, _ in assigned}
     steps = {key: (_collectives(program), _choosers(program)) for key, program in programs.items()}
     for number, (program, team) in enumerate(assigned):
         collectives, choosers = steps[id(program)]
-        ways = tuple(_farness(costs, team, step, number) for step in collectives)
+        ways = tuple(_farness(costs, team, step, number) for step in collectives if not (loose and _is_beside(step)))
         choices = tuple(chosen_values(step, number, team) for step in choosers)
         found[id(program), team, ways, choices].append(number)
     return [tuple(members) for members in found.values()]
@@ -84,6 +92,11 @@ def one_is_enough(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> boo
     return len(cohorts) == 1 or too_many(cohorts)
 
 
+def _is_beside(step: Collective) -> bool:
+    """Tell whether a collective is a permute that runs beside the core."""
+    return step.is_async and step.kind == "collective-permute"
+
+
 def too_many(cohorts: Cohorts) -> bool:
     """Tell whether running one device of each cohort would take too long."""
     return len(cohorts) > MOST_COHORTS and sum(map(len, cohorts)) > MOST_APART
@@ -97,7 +110,7 @@ def _choosers(program: Program) -> list[Loop | Branch]:
 def _collectives(program: Program) -> list[Collective]:
     """Return collectives of a program that stand for all that go the same ways."""
     steps = (step for step in every_step(program.steps) if isinstance(step, Collective))
-    return list({(step.kind, step.groups, step.pairs, step.algorithm): step for step in steps}.values())
+    return list({(step.kind, step.groups, step.pairs, step.algorithm, step.is_async): step for step in steps}.values())
 
 
 def _farness(costs: Costs, team: Team, step: Collective, number: int) -> tuple[object, ...]:
@@ -106,15 +119,15 @@ def _farness(costs: Costs, team: Team, step: Collective, number: int) -> tuple[o
     return tuple(sorted((way.hops, way.far_hops, way.relayed, way.carried) for way in ways))
 
 
-def refined(costs: Costs, teams: Sequence[Team], cohorts: Cohorts, split: Split) -> Cohorts:
-    """Return cohorts cut by when a wait of their members ended, and by whom they were with in that collective.
+def refined(costs: Costs, teams: Sequence[Team], cohorts: Cohorts, split: Split, *, deep: bool = True) -> Cohorts:
+    """Return cohorts cut by when a wait of their members ended; a ``deep`` cut also goes by whom they were with.
 
     Who waits for somebody that is late will be late himself the next time: all of that is cut at once, so that the run
     does not have to begin again for each.
     """
     colours = {number: place for place, members in enumerate(cohorts) for number in members}
     colours = _numbered({number: (colour, split.ends_ps.get(number)) for number, colour in colours.items()})
-    while split.step is not None:
+    while deep and split.step is not None:
         before = len(set(colours.values()))
         partners = _partners(costs, teams, split.step, colours)
         colours = _numbered({number: (colour, partners[number]) for number, colour in colours.items()})

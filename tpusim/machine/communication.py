@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import simpy
 
     from tpusim.machine.core import Core
+    from tpusim.machine.routing import Way
     from tpusim.machine.world import World
     from tpusim.program.steps import ChannelTransfer, Collective
 
@@ -26,33 +27,56 @@ def run_collective(core: Core, step: Collective) -> Activity:
     yield from _communicate(core, step, core.row)
 
 
-def _communicate(core: Core, step: Collective, row: str) -> Activity:
-    """Take part in a collective: its bytes over the links, through HBM here, and the sums of what comes in."""
+def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Event, Any, dict[int, int]]:
+    """Take part in a collective: its bytes over the links, through HBM here, and the sums of what comes in.
+
+    Return when it ended for each that the device stands for. Those who did not wait for it need not part for that, but
+    their records differ.
+    """
     start_ps, device = core.now_ps, core.device
     way = device.world.way(device, step)
     # What is passed on was received into HBM, if the result lies there, and is read again.
     hbm_bytes = step.hbm_bytes + (way.relayed * step.n_bytes if step.hbm_bytes else 0.0)
-    ended = device.world.collective(device, step)
+    ended, each_ps = device.world.collective(device, step)
     # What a collective reads and writes here slows the kernels beside it, so it takes its share of HBM.
     local = device.memories["hbm"].transfer(step.name, hbm_bytes)
-    vector_ps = _vector_ps(core, step)
-    yield core.env.all_of([ended, local, core.env.timeout(vector_ps)])
-    latency_ps = device.world.latency_ps(way)
-    links_ps = bytes_to_ps(way.carried * step.n_bytes, device.peak("ici"))
-    # Hops of collectives that run beside each other overlap; only those that the core waits for add up.
-    waited_ps = 0 if step.is_async else latency_ps
-    device.recorder.add(
+    here_ps: list[int] = []
+    here = core.env.all_of([local, core.env.timeout(_vector_ps(core, step))])
+    here.callbacks.append(lambda _: here_ps.append(core.now_ps))
+    yield core.env.all_of([ended, here])
+    ends_ps = {number: max(end_ps, *here_ps) for number, end_ps in each_ps().items()}
+    if not step.is_async:
+        device.world.compare(step, ends_ps)
+    end_ps = ends_ps.get(device.number, core.now_ps)
+    record = device.recorder.add(
         step,
         row,
         start_ps,
-        core.now_ps,
-        bound_by="ICI latency" if 2 * latency_ps > core.now_ps - start_ps else "ICI",
-        units={"ici": links_ps + waited_ps} | ({"vector": vector_ps} if vector_ps else {}),
+        end_ps,
+        **_figures(core, step, way, end_ps - start_ps),
         flops=step.flops,
         hbm_bytes=hbm_bytes,
         payload_bytes=step.n_bytes,
         group_size=step.group_size,
     )
+    for number in device.members[1:]:
+        own = device.world.costs.longest_way(device.team, step, number)
+        if (ends_ps[number], own.hops, own.far_hops) != (end_ps, way.hops, way.far_hops):
+            figures = _figures(core, step, own, ends_ps[number] - start_ps)
+            device.recorder.vary(number, record, {"end_ps": ends_ps[number], **figures})
+    return ends_ps
+
+
+def _figures(core: Core, step: Collective, way: Way, duration_ps: int) -> dict[str, Any]:
+    """Return what bounds a collective of a device whose bytes go a way, and the units that it keeps busy."""
+    latency_ps, vector_ps = core.device.world.latency_ps(way), _vector_ps(core, step)
+    # Hops of collectives that run beside each other overlap; only those that the core waits for add up.
+    waited_ps = 0 if step.is_async else latency_ps
+    links_ps = bytes_to_ps(way.carried * step.n_bytes, core.device.peak("ici"))
+    return {
+        "bound_by": "ICI latency" if 2 * latency_ps > duration_ps else "ICI",
+        "units": {"ici": links_ps + waited_ps} | ({"vector": vector_ps} if vector_ps else {}),
+    }
 
 
 def _vector_ps(core: Core, step: Collective) -> int:

@@ -7,12 +7,22 @@ program on a chip always gives the same time line.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count as count_from
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import simpy
 
 from tpusim.errors import SimulationError
-from tpusim.machine.cohorts import first_cohorts, may_share, meets_host, one_is_enough, refined, too_many
+from tpusim.machine.cohorts import (
+    MOST_APART,
+    MOST_SIMPLE_SPLITS,
+    first_cohorts,
+    may_share,
+    meets_host,
+    one_is_enough,
+    refined,
+    too_many,
+)
 from tpusim.machine.communication import run_channel, run_collective
 from tpusim.machine.costs import Costs, Team, chosen_values
 from tpusim.machine.dma import memory_rates, run_cost
@@ -119,8 +129,10 @@ def simulate_pod(
     assigned = assign(programs, count)
     cohorts = _cohorts(costs, assigned, options)
     world = _run(costs, assigned, cohorts, progress, options)
-    while world.split is not None:
-        cohorts = refined(costs, [team for _, team in assigned], cohorts, world.split)
+    for run in count_from(1):
+        if world.split is None:
+            break
+        cohorts = refined(costs, [team for _, team in assigned], cohorts, world.split, deep=run > MOST_SIMPLE_SPLITS)
         # Not those of who wants every device run, nor those who wait for each other for ever.
         if too_many(cohorts) and world.split.step is not None:
             cohorts = [(0,)]
@@ -140,7 +152,8 @@ def _cohorts(costs: Costs, assigned: Sequence[tuple[Program, Team]], options: Ru
     if apart is False or (apart is None and one_is_enough(costs, assigned)):
         return [(0,)]
     if may_share(assigned, options):
-        return first_cohorts(costs, assigned)
+        # In large pods every split is dear: there cohorts are cut for all that might part them.
+        return first_cohorts(costs, assigned, loose=len(assigned) <= MOST_APART)
     return [(number,) for number in range(len(assigned))]
 
 
@@ -223,7 +236,7 @@ class Device:
             chip=self.chip.name,
             # A copy that nobody waits for may outlast the last kernel; the program ends with the core.
             total_ps=self.core.ended_ps,
-            records=tuple(self.recorder.records),
+            records=self.recorder.records_of(number),
             repeats=tuple(self.recorder.repeats),
             device=number,
         )
@@ -232,15 +245,16 @@ class Device:
         """Return the advertised bytes per second of a memory that reports show, 0 for others."""
         return self._peaks.get(space, 0.0)
 
-    def launch(self, activity: Activity) -> simpy.Event:
+    def launch(self, activity: Generator[simpy.Event, Any, Any]) -> simpy.Event:
         """Start something that runs beside the core; return the event of its end."""
         self.in_flight += 1
         return self.env.process(self._landed(activity))
 
-    def _landed(self, activity: Activity) -> Activity:
-        """Run ``activity`` and count it out when it ends."""
-        yield from activity
+    def _landed(self, activity: Generator[simpy.Event, Any, Any]) -> Generator[simpy.Event, Any, Any]:
+        """Run ``activity``, count it out when it ends, and return what it does."""
+        value = yield from activity
         self.in_flight -= 1
+        return value
 
 
 def _uses_host(program: Program, options: RunOptions) -> bool:
@@ -259,6 +273,7 @@ class Core:
         self.current: AnyStep | None = None
         self.ended_ps = 0
         self._visits: Counter[object] = Counter()
+        self._collectives: dict[str, Collective] = {}
         # One table for all computations: a loop may end what was started before it.
         self._started: dict[str, tuple[simpy.Event, str]] = {}
 
@@ -300,9 +315,17 @@ class Core:
         """Record that ``step`` held this core from ``start_ps`` until now."""
         self.device.recorder.add(step, self.row, start_ps, self.now_ps, **details)
 
-    def start(self, step: AnyStep, activity: Activity, what: str) -> None:
+    def start(self, step: AnyStep, activity: Generator[simpy.Event, Any, Any], what: str) -> None:
         """Start something beside the core under the name of its step; ``what`` is how a wait for it is called."""
         self._started[step.name] = (self.device.launch(activity), what)
+        if isinstance(step, Collective):
+            self._collectives[step.name] = step
+
+    def _compare(self, name: str, before_ps: int) -> None:
+        """See whether a wait for a collective ended at once for all that the device stands for."""
+        ends_ps, collective = self._started[name][0].value, self._collectives.get(name)
+        if collective is not None and ends_ps:
+            self.device.world.compare(collective, {number: max(before_ps, at) for number, at in ends_ps.items()})
 
     def _wait(self, step: AnyStep) -> Activity:
         """Wait until all that ``step`` needs has ended, and record the time lost."""
@@ -311,9 +334,10 @@ class Core:
             if name not in self._started:
                 raise SimulationError(f"{step.name!r} waits for {name!r}, which has not been started")
             ended, what = self._started[name]
-            reason = f"waiting for {what}"
+            reason, before_ps = f"waiting for {what}", self.now_ps
             if not ended.processed:
                 yield ended
+                self._compare(name, before_ps)
         # A wait of the text is shown even if it was none: readers look for each of their instructions.
         if self.now_ps > start_ps or isinstance(step, Wait):
             self.record(step, start_ps, bound_by=reason)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tpusim.timeline.records import Record, Repeat
 
 if TYPE_CHECKING:
@@ -19,8 +21,10 @@ class Recorder:
         self.records: list[Record] = []
         self.repeats: list[Repeat] = []
         self._progress = progress
+        self._changes: dict[int, dict[int, dict[str, Any]]] = {}
+        self._shared: dict[bytes, tuple[Record, ...]] = {}
 
-    def add(self, step: AnyStep, row: str, start_ps: int, end_ps: int, **details: Any) -> None:
+    def add(self, step: AnyStep, row: str, start_ps: int, end_ps: int, **details: Any) -> Record:
         """Record that ``step`` kept ``row`` from ``start_ps`` to ``end_ps``; ``details`` are fields of ``Record``."""
         record = Record(
             name=step.name,
@@ -37,6 +41,22 @@ class Recorder:
         self.records.append(record)
         if self._progress is not None:
             self._progress(record)
+        return record
+
+    def vary(self, number: int, record: Record, changes: dict[str, Any]) -> None:
+        """Note what is different in a record for another device that the recorded one stands for."""
+        self._changes.setdefault(number, {})[id(record)] = changes
+
+    def records_of(self, number: int) -> tuple[Record, ...]:
+        """Return the records of a device; those that agree in all share one tuple."""
+        changes = self._changes.get(number, {})
+        key = msgspec.msgpack.encode(sorted(changes.items()))
+        if key not in self._shared:
+            self._shared[key] = tuple(
+                msgspec.structs.replace(record, **changes[id(record)]) if id(record) in changes else record
+                for record in self.records
+            )
+        return self._shared[key]
 
     def mark(self) -> int:
         """Return the place in the list of records to give to ``repeat`` later."""

@@ -26,7 +26,7 @@ from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.units import PS_PER_US, ps_to_us, seconds_to_ps
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from tpusim.hardware.chip import Chip
     from tpusim.machine.core import Device
@@ -78,15 +78,13 @@ class _Wait:
         self.ends_ps[place] = now_ps
         return len(self.ends_ps) == len(self.parts)
 
-    def spread_ps(self) -> dict[int, int]:
-        """Return when the collective ended for each that the device stands for, nothing if at once for all."""
-        if len(set(self.ends_ps.values())) == 1:
-            return {}
+    def each_ps(self) -> dict[int, int]:
+        """Return when the collective ended for each that the device stands for, 0 for those who have no part in it."""
         ends_ps = dict.fromkeys(self.device.members, 0)
         for part in self.parts:
             for number in part.own:
                 ends_ps[number] = max(ends_ps[number], self.ends_ps[part.place])
-        return ends_ps if len(set(ends_ps.values())) > 1 else {}
+        return ends_ps
 
 
 class _Meeting:
@@ -126,17 +124,20 @@ class World:
 
         return Network(self.env, self.pod, self.chip)
 
-    def collective(self, device: Device, step: Collective) -> simpy.Event:
-        """Take part in a collective, for all devices that this one stands for; return the event of its end."""
+    def collective(self, device: Device, step: Collective) -> tuple[simpy.Event, Callable[[], dict[int, int]]]:
+        """Take part in a collective, for all devices that this one stands for.
+
+        Return the event of its end for all of them, and what then tells when it ended for each.
+        """
         if not self.apart:
-            return self._carry_out(self.way(device, step), step.n_bytes)
+            return self._carry_out(self.way(device, step), step.n_bytes), dict
         # Channels tell collectives of different programs apart; without one they go by their names.
         key = (step.kind, step.channel_id or step.name)
         visit = self._visits[*key, device.number] = self._visits.get((*key, device.number), 0) + 1
         parts = self.costs.parts(device.team, step, device.members)
         wait = _Wait(device, step, parts, self.env.event())
         if not parts:
-            return wait.end.succeed()
+            return wait.end.succeed(), wait.each_ps
         complete: dict[int, list[tuple[int, _Meeting]]] = {}
         for part in parts:
             meeting = self._meet(wait, step, part, (*key, part.place, device.team.first, visit))
@@ -144,7 +145,7 @@ class World:
                 complete.setdefault(self.latency_ps(meeting.way), []).append((part.place, meeting))
         for latency_ps, meetings in complete.items():
             call_after(self.env, latency_ps, partial(self._move, step, meetings))
-        return wait.end
+        return wait.end, wait.each_ps
 
     def way(self, device: Device, step: Collective) -> Way:
         """Return the way of the bytes of a device's own groups."""
@@ -154,6 +155,10 @@ class World:
 
     def _meet(self, wait: _Wait, step: Collective, part: Part, key: tuple[Any, ...]) -> _Meeting | None:
         """Come to a collective of a group; return it once all have come."""
+        if key not in self._meetings and len(part.own) == part.size:
+            alone = _Meeting(self.costs.way(wait.device.team, step, part.place))
+            alone.waits.append(wait)
+            return alone
         if key not in self._meetings:
             self._meetings[key] = _Meeting(self.costs.way(wait.device.team, step, part.place))
         meeting = self._meetings[key]
@@ -177,19 +182,17 @@ class World:
         """End a group's collective for all who wait for it."""
         for wait in meeting.waits:
             if wait.ended(place, int(self.env.now)):
-                self._compare(wait)
                 wait.end.succeed()
 
-    def _compare(self, wait: _Wait) -> None:
-        """End the run if some of a cohort could have gone on before others."""
-        ends_ps = wait.spread_ps()
-        if not ends_ps:
+    def compare(self, step: Collective, ends_ps: dict[int, int]) -> None:
+        """End the run if some of a cohort could have gone on before others, who waited for a collective as long."""
+        if len(set(ends_ps.values())) < 2:
             return
         if self.split is None:
             # What else happens at this moment may show further splits; what comes later would be wrong.
-            self.split = Split(wait.step, {})
+            self.split = Split(step, {})
             self.env.timeout(0).callbacks.append(_stop)
-        if self.split.step is wait.step:
+        if self.split.step is step:
             self.split.ends_ps.update(ends_ps)
 
     def _carry_out(self, way: Way, n_bytes: float) -> simpy.Event:

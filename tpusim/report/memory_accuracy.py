@@ -27,13 +27,21 @@ def memory_accuracy_json(outcomes: Sequence[MemoryOutcome]) -> dict[str, Any]:
 def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Console) -> None:
     """Print the table of programs, and median and worst error of those with enough temporaries."""
     table = plain_table(
-        ("program", "left"), ("chip", "left"), ("ours, bytes", "right"), ("compiler's", "right"), ("error", "right")
+        ("program", "left"),
+        ("chip", "left"),
+        ("heap", "right"),
+        ("ours, bytes", "right"),
+        ("compiler's", "right"),
+        ("error", "right"),
     )
     for outcome in outcomes:
         error = "-" if outcome.error is None else f"{outcome.error:+.2%}"
-        figures = (f"{outcome.temp_bytes:,}", f"{outcome.compiler_temp_bytes:,}", error)
+        figures = (f"{outcome.heap_bytes:,}", f"{outcome.temp_bytes:,}", f"{outcome.compiler_temp_bytes:,}", error)
         table.add_row(escape(outcome.program), escape(outcome.chip), *figures)
     console.print(table)
+    console.print(
+        "ours: the heap, and once more what of it is unused where it is fullest, as memory_analysis counts it"
+    )
     console.print()
     total = memory_accuracy(outcomes)
     least = size_text(LEAST_BYTES)

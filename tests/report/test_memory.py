@@ -1,0 +1,70 @@
+"""Memory on a page: XLA's units, and its message about a program that does not fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tpusim.analysis.memory import memory_report
+from tpusim.hardware.load import load_chip
+from tpusim.program.buffers import Buffer
+from tpusim.program.module import Program
+from tpusim.report.memory import memory_json, oom_text, xla_size
+
+GIB = 2**30
+
+
+def report(temporary: int):
+    """A program with one argument of 4 GiB and one temporary, half of it padding."""
+    fields = {"space": "hbm", "first": 0, "last": 0}
+    buffers = (
+        Buffer(name="x", n_bytes=4 * GIB, kind="argument", shape="f32[1]", **fields),
+        Buffer(
+            name="t",
+            n_bytes=temporary,
+            unpadded_bytes=temporary // 2,
+            kind="temporary",
+            op_name="dot",
+            source="model.py:7",
+            opcode="fusion",
+            shape="f32[2]",
+            offset_bytes=0,
+            **fields,
+        ),
+    )
+    program = Program(
+        name="p", chip="v5e", steps=(), buffers=buffers, schedule=("t",), argument_bytes=4 * GIB, output_bytes=8 * GIB
+    )
+    return memory_report(program, load_chip("v5e"))
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "text"),
+    [(0, "0B"), (512, "512B"), (47616, "46.5K"), (16384, "16.0K"), (258 << 20, "258.00M"), (8 * GIB, "8.00G")],
+)
+def test_sizes_are_written_as_xla_writes_them(n_bytes, text):
+    """As in the messages of CompileTimeHbmOom: one decimal for K, two from M up."""
+    assert xla_size(n_bytes) == text
+
+
+def test_a_program_that_fits_has_no_message():
+    """4 + 8 + 1 GiB of 16."""
+    assert oom_text(report(GIB)) == ""
+
+
+def test_the_message_is_xlas():
+    """Used, capacity and excess; arguments and program; the largest buffers with their padding and source."""
+    text = oom_text(report(8 * GIB))
+    assert "Ran out of memory in memory space hbm. Used 20.00G of 16.00G hbm. Exceeded hbm capacity by 4.00G." in text
+    assert "Total hbm usage >= 12.00G:" in text
+    assert "Output size 8.00G; shares 0B with arguments." in text
+    assert "(50.0% utilization: Unpadded (4.00G) Padded (8.00G), 0.0% fragmentation (0B))" in text
+    assert 'Operator: op_name="dot" source_file="model.py" source_line=7' in text
+    assert "Extra memory due to padding: 4.00G (2.0x expansion)" in text
+
+
+def test_json_has_what_the_page_has():
+    """Spaces by name, buffers with expansion, the message or an empty string."""
+    data = memory_json(report(GIB))
+    assert data["spaces"]["hbm"]["free_bytes"] == 3 * GIB
+    assert data["spaces"]["hbm"]["alive_at_peak"][1]["expansion"] == 2.0
+    assert (data["padding"][0]["padding_bytes"], data["compiler_message"], data["simulated"]) == (GIB // 2, "", True)
