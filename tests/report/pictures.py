@@ -72,8 +72,9 @@ def texts_of(figure: Figure) -> list[Any]:
 def _ticks(labels: list[Any], limits: tuple[float, float], axis: int) -> list[Any]:
     """Return the labels of ticks that lie within the limits of their axis."""
     low, high = sorted(limits)
-    slack = 1e-6 * (high - low)
-    return [label for label in labels if low - slack <= label.get_position()[axis] <= high + slack]
+    # Relative, since an axis may be logarithmic.
+    low, high = low - 1e-9 * abs(low), high + 1e-9 * abs(high)
+    return [label for label in labels if low <= label.get_position()[axis] <= high]
 
 
 def overlaps(figure: Figure) -> list[tuple[str, str]]:

@@ -103,7 +103,8 @@ def _draw_roofs(ax: Axes, found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _
         dashes = ("-", "--", "-", ":")[number % 4]
         if roof.is_memory:
             ax.plot([left, peak / roof.per_second], [left * roof.per_second, peak], dashes, color=INK, linewidth=1.1)
-            start = max(left, low / roof.per_second) * 1.3
+            # Each farther along its roof than the one before, so that names of near roofs do not meet.
+            start = max(left, low / roof.per_second) * 1.3 * 5**number
             words = f"{roof.name} {_rate(roof.per_second)}B/s"
             ax.text(start, start * roof.per_second, words, fontsize=6.5, color=INK, gid="slope")
         else:
@@ -165,6 +166,8 @@ def _scatter(ax: Axes, places: Sequence[tuple[float, float]], areas: Sequence[fl
         linewidth=1.0 if hollow else 0.5,
         alpha=0.85,
         zorder=3,
+        # Those at the rim are drawn whole.
+        clip_on=False,
     )
 
 
