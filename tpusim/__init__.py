@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tpusim.hardware.load import load_chip
     from tpusim.ir.builder import Builder
     from tpusim.ir.custom_calls import register_custom_call
-    from tpusim.pipeline import Result, check, execute, explain, load, simulate
+    from tpusim.pipeline import Result, check, execute, explain, load, memory, simulate
     from tpusim.shapes.notation import parse_shape
 
 __version__ = "0.1.0"
@@ -62,6 +62,7 @@ __all__ = [
     "export",
     "load",
     "load_chip",
+    "memory",
     "parse_shape",
     "plot",
     "register_custom_call",
@@ -83,6 +84,7 @@ _HOMES = {
     "export": "tpusim.export",
     "load": "tpusim.pipeline",
     "load_chip": "tpusim.hardware.load",
+    "memory": "tpusim.pipeline",
     "parse_shape": "tpusim.shapes.notation",
     "plot": "tpusim.plot",
     "register_custom_call": "tpusim.ir.custom_calls",

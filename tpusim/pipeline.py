@@ -20,7 +20,7 @@ from tpusim.analysis.compare import RunFigures, is_result, load_result, run_figu
 from tpusim.analysis.memory import MemoryReport, memory_report
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
-from tpusim.display import page_of
+from tpusim.display import page_of, text_of
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Chip
@@ -68,7 +68,7 @@ _NAME_PART = re.compile(r"[._]")
 _MEGACORE = re.compile(r'"megacore_split_dim"')
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
 
@@ -100,6 +100,14 @@ class Result:
     def communication(self) -> PodUse:
         """What devices and links did together: exposed and hidden communication, bandwidths, shares of links."""
         return pod_use(self.pod)
+
+    def __repr__(self) -> str:
+        """Name the program, the chip and the time: all fields would be thousands of lines."""
+        return f"<Result of {self.program.name} on {self.chip.name}: {self.time_us:.2f} us>"
+
+    def __str__(self) -> str:
+        """Return the report of ``tpusim run``."""
+        return text_of(self)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

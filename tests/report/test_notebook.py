@@ -37,6 +37,14 @@ def test_an_explanation_is_its_report():
     assert "matrix unit" in page
 
 
+def test_printed_they_are_their_reports(result):
+    """As on the command line; the representation is one line, however large the program."""
+    assert str(result).splitlines()[0] == "<b>by_hand</b> on v5e (simulated)"
+    assert repr(result).startswith("<Result of <b>by_hand</b> on v5e: ")
+    found = tpusim.explain(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz", "fusion.7")
+    assert str(found).startswith("fusion.7 ")
+
+
 def test_a_shape_is_its_layout():
     """Tiles and bytes; a shape of unknown size has its notation only."""
     assert "(8,128): 10 x 300" in tpusim.parse_shape("bf16[10,300]{1,0:T(8,128)(2,1)}")._repr_html_()

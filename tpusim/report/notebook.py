@@ -17,8 +17,9 @@ from tpusim.shapes.facts import layout_facts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tpusim.analysis.explanation import Explanation
     from tpusim.shapes.shape import Shape
+
+    Render = Callable[[Any, Console], None]
 
 # The width at which no column of the widest table is left out.
 _COLUMNS = 150
@@ -26,28 +27,52 @@ _COLUMNS = 150
 _FORMAT = '<pre style="line-height:1.25;overflow-x:auto;white-space:pre;font-size:0.85em">{code}</pre>'
 
 
-def result_html(result: Any) -> str:
-    """Return the page of ``tpusim run``; ``result`` has a ``summary`` and ``groups``."""
-    return _html(lambda console: render_run(result.summary, result.groups(), "op", console))
-
-
-def explanation_html(found: Explanation) -> str:
-    """Return the page of ``tpusim explain``."""
-    return _html(lambda console: render_explanation(found, console))
-
-
-def shape_html(shape: Shape) -> str:
-    """Return the page of ``tpusim layout``; of a shape that has no layout yet, its notation."""
+def page(shown: Any) -> str:
+    """Return the report of an object as HTML; a shape that has no layout yet is its notation."""
+    render = _renderer(shown)
     try:
-        facts = layout_facts(shape)
+        console = _recorded(render, shown)
     except TpusimError:
-        return f"<code>{escape(str(shape))}</code>"
-    return _html(lambda console: render_layout(facts, console))
+        return f"<code>{escape(str(shown))}</code>"
+    # Rich escapes what it prints.
+    return _trimmed(console.export_html(inline_styles=True, code_format=_FORMAT))
 
 
-def _html(render: Callable[[Console], None]) -> str:
-    """Return what a report prints as HTML; Rich escapes it."""
+def text(shown: Any) -> str:
+    """Return the report of an object as the terminal shows it, without colours."""
+    return _trimmed(_recorded(_renderer(shown), shown).export_text())
+
+
+def _renderer(shown: Any) -> Render:
+    """Return the report of an object's class, or of a base of it."""
+    return next(_REPORTS[base.__name__] for base in type(shown).__mro__ if base.__name__ in _REPORTS)
+
+
+def _recorded(render: Render, shown: Any) -> Console:
+    """Return a console that holds a report."""
     console = Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False)
-    render(console)
-    page = console.export_html(inline_styles=True, code_format=_FORMAT)
+    render(shown, console)
+    return console
+
+
+def _trimmed(page: str) -> str:
+    """Return a page without the blanks that fill its lines."""
     return "\n".join(line.rstrip() for line in page.splitlines())
+
+
+def _render_result(result: Any, console: Console) -> None:
+    """Print the page of ``tpusim run``; ``result`` has a ``summary`` and ``groups``."""
+    render_run(result.summary, result.groups(), "op", console)
+
+
+def _render_shape(shape: Shape, console: Console) -> None:
+    """Print the page of ``tpusim layout``."""
+    render_layout(layout_facts(shape), console)
+
+
+_REPORTS: dict[str, Render] = {
+    "Shape": _render_shape,
+    "Explanation": render_explanation,
+    "Result": _render_result,
+}
+"""By the name of the class, since results live in the pipeline, which no report knows."""
