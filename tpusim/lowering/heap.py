@@ -9,16 +9,19 @@ compiler plans as a whole.
 from __future__ import annotations
 
 from bisect import insort
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Interval = tuple[int, int]
 """First and last position, inclusive."""
+
+_STRETCH = 64
+"""Positions that are looked up together: short beside a program, long beside most lives."""
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
@@ -61,14 +64,17 @@ def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[i
     """Return the offset of every block if the largest choose first, each the smallest hole during its whole life."""
     order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, blocks[i].first - blocks[i].last, i))
     offsets = [0] * len(blocks)
-    first, last, begin, end = (np.zeros(len(blocks), np.int64) for _ in range(4))
-    for count, number in enumerate(order):
+    # By stretches of the schedule who is placed there, so that nobody looks at all the others.
+    placed: dict[int, list[int]] = defaultdict(list)
+    for number in order:
         block = blocks[number]
-        meets = (first[:count] <= block.last) & (last[:count] >= block.first)
-        taken = sorted(zip(begin[:count][meets].tolist(), end[:count][meets].tolist(), strict=True))
-        offset = offsets[number] = _best_hole(taken, block.n_bytes)
-        first[count], last[count], begin[count] = block.first, block.last, offset
-        end[count] = offset + aligned(block.n_bytes, alignment_bytes)
+        stretches = range(block.first // _STRETCH, block.last // _STRETCH + 1)
+        near = {other for stretch in stretches for other in placed[stretch]}
+        met = (i for i in near if blocks[i].first <= block.last and blocks[i].last >= block.first)
+        taken = sorted((offsets[i], offsets[i] + aligned(blocks[i].n_bytes, alignment_bytes)) for i in met)
+        offsets[number] = _best_hole(taken, block.n_bytes)
+        for stretch in stretches:
+            placed[stretch].append(number)
     return offsets
 
 
