@@ -14,7 +14,7 @@ from tests.house.source_tree import ROOT
 
 HEAVY = {"numpy", "numba", "simpy", "matplotlib", "rich", "jax", "ml_dtypes"}
 
-LIGHT_MODULES = ["tpusim", "tpusim.cli", "tpusim.text", "tpusim.shapes"]
+LIGHT_MODULES = ["tpusim", "tpusim.cli", "tpusim.text", "tpusim.shapes", "tpusim.lowering", "tpusim.pipeline"]
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
