@@ -127,3 +127,11 @@ def test_sizes_that_values_tell_are_even_with_a_warning():
     program = lower_module_text(ragged_text("parameter(2)"))
     assert next(step for step in program.steps if step.name == "r").shares == ()
     assert any("how much 'r' sends to whom depends on values" in warning for warning in program.warnings)
+
+
+@pytest.mark.parametrize(("sizes", "sent_rows"), [("constant({1, 2, 4, 8})", 15), ("parameter(2)", 16)])
+def test_a_ragged_exchange_sends_its_first_operand(sizes, sent_rows):
+    """16 rows of 128 numbers of 4 bytes, however large the buffer is that they go to; HBM has those that are sent."""
+    text = ragged_text(sizes).replace("%o = f32[16,", "%o = f32[64,").replace("%r = f32[16,", "%r = f32[64,")
+    step = next(step for step in lower_module_text(text).steps if step.name == "r")
+    assert (step.n_bytes, step.hbm_bytes) == (16 * 512, 2 * sent_rows * 512)

@@ -13,6 +13,8 @@ from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import leaves
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tpusim.ir.module import Computation, Instruction
     from tpusim.lowering.scope import Scope
     from tpusim.program.steps import AnyStep
@@ -45,19 +47,23 @@ def collective_step(
 ) -> Collective:
     """Return the step of ``collective``, which stands in ``computation``, under the name of ``label_of``."""
     kind = kind or collective.opcode.removesuffix("-start")
-    operand_bytes = sum(physical_bytes(operand.shape) for operand in computation.operands_of(collective))
+    operands = _sent(computation, collective)
+    operand_bytes = sum(physical_bytes(operand.shape) for operand in operands)
     # What a start returns holds its operands, results and flags; the results of these kinds follow from the operands.
     groups = device_groups(scope.module, collective)
     pairs = device_pairs(scope.module, collective)
     # A single pair is still a transfer between two, which a group of 1 would make free.
     group_size = max(2, len(pairs)) if pairs else max(map(len, groups))
     gathered = operand_bytes * group_size if kind == "all-gather" else operand_bytes
-    elements = sum(leaf.element_count for op in computation.operands_of(collective) for leaf in leaves(op.shape))
+    elements = sum(leaf.element_count for op in operands for leaf in leaves(op.shape))
+    shares = _shares(scope, computation, collective, group_size)
+    # Rows that a ragged exchange sends to nobody are not touched.
+    touched = min(1.0, sum(shares)) if shares else 1.0
     return Collective(
         **scope.label(label_of, kind),
         kind=kind,
         n_bytes=float(gathered),
-        hbm_bytes=float(_hbm_bytes(computation, collective, kind, group_size)),
+        hbm_bytes=touched * _hbm_bytes(operands, collective, kind, group_size),
         group_size=group_size,
         group_count=max(1, scope.device_count // max(1, group_size)),
         is_async=is_async,
@@ -66,8 +72,17 @@ def collective_step(
         groups=() if pairs else groups,
         pairs=pairs,
         algorithm=algorithm_of(collective),
-        shares=_shares(scope, computation, collective, group_size),
+        shares=shares,
     )
+
+
+def _sent(computation: Computation, collective: Instruction) -> tuple[Instruction, ...]:
+    """Return the operands that a collective sends.
+
+    Of a ragged all-to-all that is the first: behind it stand the buffer that it updates, and offsets and sizes.
+    """
+    operands = computation.operands_of(collective)
+    return operands[:1] if collective.opcode == "ragged-all-to-all" else operands
 
 
 def _shares(scope: Scope, computation: Computation, collective: Instruction, group_size: int) -> tuple[float, ...]:
@@ -87,10 +102,10 @@ def _shares(scope: Scope, computation: Computation, collective: Instruction, gro
     return tuple(size / rows[0] for size in sizes)
 
 
-def _hbm_bytes(computation: Computation, collective: Instruction, kind: str, group_size: int) -> float:
+def _hbm_bytes(sent: Sequence[Instruction], collective: Instruction, kind: str, group_size: int) -> float:
     """Return what one device reads and writes in HBM: operands in, results out, where they are not in VMEM."""
     scale = {"all-gather": group_size, "reduce-scatter": 1 / group_size}.get(kind, 1)
-    operands = [operand.shape for operand in computation.operands_of(collective)]
+    operands = [operand.shape for operand in sent]
     read = sum(map(bytes_in_hbm, operands))
     # Without dimensions are flags and contexts of a start, which are no payload.
     results = [leaf for leaf in leaves(collective.shape) if space_of(leaf) == "hbm" and leaf.rank]
