@@ -121,7 +121,7 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
     if not computation.opcodes & _MAY_HOLD:
         return None
     for instruction in computation.instructions:
-        if instruction.opcode.removesuffix("-start") in COLLECTIVE_KINDS:
+        if is_collective(instruction):
             return computation, instruction
         # The computation that a reduction applies is called too, but holds no collective: not searched.
         called = instruction.called_computations if instruction.opcode in _CALLERS else ()
@@ -129,3 +129,8 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
         if found:
             return found
     return None
+
+
+def is_collective(instruction: Instruction) -> bool:
+    """Tell whether an instruction is a collective, or starts one."""
+    return instruction.opcode.removesuffix("-start") in COLLECTIVE_KINDS

@@ -7,8 +7,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import OPERATIONS, Category
-from tpusim.lowering.collectives import collective_step, inner_collective
+from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.conversion import conversion_work
+from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
 from tpusim.lowering.matmul import Product, convolution_product, dot_product, product_work, scaled_matmul
 from tpusim.lowering.pressure import spill_work
 from tpusim.lowering.scope import Inner, rule
@@ -303,21 +304,33 @@ def lower_single(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
 
 @rule("fusion")
 def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Lower a fusion: one kernel that does all that stands in it, or a collective with what is done to its data."""
+    """Lower a fusion: one kernel that does all that stands in it; a collective in it is a step of its own."""
     called = scope.module[instruction.attributes["calls"]]
     # Views of views: there is nothing to run, and a fixed cost would be charged for it.
     if called.opcodes <= {"parameter", "bitcast"}:
         return ()
-    collective = inner_collective(scope, called.name)
-    if collective:
-        return (collective_step(scope, instruction, *collective, kind=_fused_kind(*collective)),)
+    if inner_collective(scope, called.name):
+        return _with_collective(scope, instruction)
     return (_kernel_or_scalar(scope, instruction, _fusion_category(scope, instruction)),)
 
 
-def _fused_kind(computation: Computation, collective: Instruction) -> str:
-    """Return what a fused collective is: an all-reduce of which each device keeps its slice is a reduce-scatter."""
-    scatters = collective.opcode == "all-reduce" and computation.root.opcode == "dynamic-slice"
-    return "reduce-scatter" if scatters else collective.opcode
+def _with_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a fusion with a collective: what it does with that, and a kernel of the rest if that computes anything."""
+    collectives = collective_part(scope, instruction)
+    inside, rest = other_part(scope, instruction)
+    if not any(_computes_array(item) for item in inside.kernel_of(rest)):
+        return collectives
+    kernel = _kernel_or_scalar(inside, rest, _fusion_category(inside, rest))
+    return (kernel, *collectives) if is_fed(scope, instruction) else (*collectives, kernel)
+
+
+def _computes_array(item: Inner) -> bool:
+    """Tell whether an instruction inside a fusion computes with more than single elements."""
+    # Moving the data of a collective about is part of it, and so is where: a number from the device's own.
+    if item.instruction.opcode in FLOPLESS:
+        return False
+    values = (item.instruction, *item.computation.operands_of(item.instruction))
+    return any(leaf.element_count > 1 for value in values for leaf in leaves(value.shape))
 
 
 def _fusion_category(scope: Scope, instruction: Instruction) -> str:

@@ -91,10 +91,10 @@ def _is_returned(computation: Computation, value: Instruction) -> bool:
     """Tell whether a computation returns ``value`` as it is."""
     root = computation.root
     returned = computation.operands_of(root) if root.opcode == "tuple" else (root,)
-    return any(_behind_views(computation, candidate).name == value.name for candidate in returned)
+    return any(behind_views(computation, candidate).name == value.name for candidate in returned)
 
 
-def _behind_views(computation: Computation, value: Instruction) -> Instruction:
+def behind_views(computation: Computation, value: Instruction) -> Instruction:
     """Return the instruction whose value ``value`` is a view of."""
     while value.opcode in VIEWS:
         value = computation[value.operands[0]]
@@ -153,7 +153,7 @@ def _written(module: Module, computation: Computation, value: Instruction, is_fu
         # A view of an update in place writes what the update writes.
         return source if len(source) == len(whole) else whole
     if value.opcode in IN_PLACE:
-        target = _behind_views(computation, computation[value.operands[0]])
+        target = behind_views(computation, computation[value.operands[0]])
         # What the fusion makes itself has no buffer yet to be updated in.
         if not is_fused or target.opcode == "parameter":
             update = computation[value.operands[1 if value.opcode == "dynamic-update-slice" else -1]]

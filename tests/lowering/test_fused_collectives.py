@@ -1,0 +1,209 @@
+"""Fusions that hold a collective: the collective and what else they do are steps of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lowering.hlo import ADD, lower_text
+from tpusim.program.steps import Collective, Kernel, Loop, Wait
+
+X = "f32[256,256]{1,0:T(8,128)}"
+PART = "f32[64,256]{1,0:T(8,128)}"
+STATE = f"({PART}, {X}, u32[])"
+FLOPS = 2 * 256**3
+GATHER = "all-gather(%p0), replica_groups={{0,1,2,3}}, dimensions={0}"
+
+FUSED = f"""\
+{ADD}
+%start {{
+  %p0 = {PART} parameter(0)
+  %g = {X} {GATHER} CHANNEL
+  ROOT %c = {STATE} custom-call(%g), custom_call_target="AsyncCollectiveStart"
+}}
+
+%beside {{
+  %p0 = {PART} parameter(0)
+  %p1 = {X} parameter(1)
+  %p2 = u32[] parameter(2)
+  %p3 = {X} parameter(3)
+  %d = {X} dot(%p3, %p3), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %g = {X} {GATHER} CHANNEL
+  ROOT %r = ({X}, {PART}, {X}, {X}, u32[]) tuple(%d, %p0, %p1, %g, %p2)
+}}
+
+%end {{
+  %p0 = {PART} parameter(0)
+  %p1 = {X} parameter(1)
+  %p2 = u32[] parameter(2)
+  %g = {X} {GATHER} CHANNEL
+  ROOT %c = {X} custom-call(%p0, %p1, %g, %p2), custom_call_target="AsyncCollectiveDone"
+}}
+"""
+
+BESIDE = f"({X}, {PART}, {X}, {X}, u32[])"
+ENTRY = f"""\
+%part = {PART} parameter(0)
+%x = {X} parameter(1)
+%s = {STATE} fusion(%part), kind=kCustom, calls=%start
+%a0 = {PART} get-tuple-element(%s), index=0
+%a1 = {X} get-tuple-element(%s), index=1
+%a2 = u32[] get-tuple-element(%s), index=2
+%k = {BESIDE} fusion(%a0, %a1, %a2, %x), kind=kOutput, calls=%beside
+%k1 = {PART} get-tuple-element(%k), index=1
+%k2 = {X} get-tuple-element(%k), index=2
+%k4 = u32[] get-tuple-element(%k), index=4
+ROOT %e = {X} fusion(%k1, %k2, %k4), kind=kCustom, calls=%end"""
+
+LOOP = f"""\
+%body {{
+  %b = {STATE} parameter(0)
+  %a0 = {PART} get-tuple-element(%b), index=0
+  %a1 = {X} get-tuple-element(%b), index=1
+  %a2 = u32[] get-tuple-element(%b), index=2
+  %k = {BESIDE} fusion(%a0, %a1, %a2, %a1), kind=kOutput, calls=%beside
+  %k1 = {PART} get-tuple-element(%k), index=1
+  %k2 = {X} get-tuple-element(%k), index=2
+  %k4 = u32[] get-tuple-element(%k), index=4
+  ROOT %t = {STATE} tuple(%k1, %k2, %k4)
+}}
+
+%condition {{
+  %b = {STATE} parameter(0)
+  %n = u32[] get-tuple-element(%b), index=2
+  %two = u32[] constant(2)
+  ROOT %less = pred[] compare(%n, %two), direction=LT
+}}
+"""
+AROUND_LOOP = f"""\
+%part = {PART} parameter(0)
+%s = {STATE} fusion(%part), kind=kCustom, calls=%start
+%w = {STATE} while(%s), condition=%condition, body=%body
+%w0 = {PART} get-tuple-element(%w), index=0
+%w1 = {X} get-tuple-element(%w), index=1
+%w2 = u32[] get-tuple-element(%w), index=2
+ROOT %e = {X} fusion(%w0, %w1, %w2), kind=kCustom, calls=%end"""
+
+
+@pytest.mark.parametrize("channel", [", channel_id=7", ""])
+def test_a_collective_goes_on_under_a_kernel(channel):
+    """With a channel or by who hands its buffers to whom: one start, one product, one end."""
+    start, kernel, end = lower_text(ENTRY, FUSED.replace(" CHANNEL", channel)).steps
+    assert isinstance(start, Collective)
+    assert (start.is_async, start.n_bytes, start.group_size) == (True, 256 * 256 * 4, 4)
+    assert isinstance(kernel, Kernel)
+    assert (kernel.name, kernel.product_flops, kernel.flops) == ("k", FLOPS, FLOPS)
+    assert isinstance(end, Wait)
+    assert end.needs == ("s",)
+
+
+def test_a_kernel_touches_nothing_of_the_collective_beside_it():
+    """It reads its own operand and writes its own result; the buffers that it hands through stay where they are."""
+    kernel = lower_text(ENTRY, FUSED.replace(" CHANNEL", ", channel_id=7")).steps[1]
+    assert isinstance(kernel, Kernel)
+    assert {(stream.operand, stream.is_output) for stream in kernel.streams} == {("x", False), ("k", True)}
+    assert [stream.total_bytes for stream in kernel.streams if stream.is_output] == [256 * 256 * 4]
+
+
+def test_a_collective_goes_on_through_a_loop():
+    """What comes in with a loop's state is known by its channel; behind the loop the end finds its start."""
+    start, loop, end = lower_text(AROUND_LOOP, FUSED.replace(" CHANNEL", ", channel_id=7") + "\n" + LOOP).steps
+    assert isinstance(loop, Loop)
+    assert [(type(step), step.name) for step in loop.body] == [(Kernel, "k")]
+    assert (start.name, end.needs) == ("s", ("s",))
+
+
+def test_an_end_in_a_loop_waits_for_the_start_before_it():
+    """Its flags come in with the state, so that only the channel tells."""
+    ended = LOOP.replace(
+        f"  ROOT %t = {STATE} tuple(%k1, %k2, %k4)",
+        f"  %e = {X} fusion(%k1, %k2, %k4), kind=kCustom, calls=%end\n  ROOT %t = {STATE} tuple(%k1, %e, %k4)",
+    )
+    entry = AROUND_LOOP.rsplit("\n", 4)[0].replace("%w =", "ROOT %w =")
+    _, loop = lower_text(entry, FUSED.replace(" CHANNEL", ", channel_id=7") + "\n" + ended).steps
+    assert isinstance(loop, Loop)
+    assert [(step.name, step.needs) for step in loop.body] == [("k", ()), ("e", ("s",))]
+
+
+def test_starts_on_two_channels_are_told_apart():
+    """An end waits for the start on its own channel, though both stand before it."""
+    seven, eight = (FUSED.replace(ADD, "").replace(" CHANNEL", f", channel_id={n}") for n in (7, 8))
+    eight = eight.replace("%start", "%start8").replace("%beside", "%beside8").replace("%end", "%end8")
+    lines = ENTRY.split("\n")
+    lines.insert(3, f"%o = {STATE} fusion(%part), kind=kCustom, calls=%start8")
+    steps = lower_text("\n".join(lines), seven + "\n" + eight).steps
+    assert [(type(step), step.needs) for step in steps] == [
+        (Collective, ()),
+        (Collective, ()),
+        (Kernel, ()),
+        (Wait, ("s",)),
+    ]
+
+
+def test_what_nobody_started_is_run_on_the_core():
+    """A kernel with a collective whose start the program does not have does both."""
+    entry = f"""\
+%part = {PART} parameter(0)
+%x = {X} parameter(1)
+%n = u32[] parameter(2)
+ROOT %k = {BESIDE} fusion(%part, %x, %n, %x), kind=kOutput, calls=%beside"""
+    collective, kernel = lower_text(entry, FUSED.replace(" CHANNEL", ", channel_id=7")).steps
+    assert (collective.is_async, kernel.product_flops) == (False, FLOPS)
+
+
+FIRST = f"""\
+{ADD}
+%both {{
+  %p0 = {X} parameter(0)
+  %p1 = {X} parameter(1)
+  %d = {X} dot(%p0, %p1), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT %r = {X} all-reduce(%d), replica_groups={{{{0,1,2,3}}}}, to_apply=%add
+}}
+"""
+SECOND = f"""\
+{ADD}
+%both {{
+  %p0 = {X} parameter(0)
+  %p1 = {X} parameter(1)
+  %r = {X} all-reduce(%p0), replica_groups={{{{0,1,2,3}}}}, to_apply=%add
+  ROOT %d = {X} dot(%r, %p1), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+
+
+@pytest.mark.parametrize(("fused", "order"), [(FIRST, [Kernel, Collective]), (SECOND, [Collective, Kernel])])
+def test_a_product_fused_with_a_collective_is_kept(fused, order):
+    """Whichever takes what the other makes comes second; the sums of an all-reduce are its own operations."""
+    entry = f"%x = {X} parameter(0)\n%y = {X} parameter(1)\nROOT %f = {X} fusion(%x, %y), kind=kOutput, calls=%both"
+    steps = lower_text(entry, fused).steps
+    assert [type(step) for step in steps] == order
+    assert {type(step): step.flops for step in steps} == {Kernel: FLOPS, Collective: 256 * 256}
+
+
+def test_every_collective_of_a_fusion_counts():
+    """Two all-reduces with a product between them."""
+    last = f"  ROOT %q = {X} all-reduce(%d), replica_groups={{{{0,1,2,3}}}}, to_apply=%add\n}}\n"
+    fused = SECOND.replace("ROOT %d", "%d").removesuffix("}\n") + last
+    entry = f"%x = {X} parameter(0)\n%y = {X} parameter(1)\nROOT %f = {X} fusion(%x, %y), kind=kOutput, calls=%both"
+    steps = lower_text(entry, fused).steps
+    assert sorted(step.flops for step in steps) == [256 * 256, 256 * 256, FLOPS]
+
+
+def test_a_slice_of_an_all_reduce_is_a_reduce_scatter_alone():
+    """Where the slice begins is computed from the device's own number: single elements make no kernel."""
+    fused = f"""\
+{ADD}
+%scatter {{
+  %p0 = {X} parameter(0)
+  %i = u32[] parameter(1)
+  %r = {X} all-reduce(%p0), replica_groups={{{{0,1,2,3}}}}, to_apply=%add
+  %rows = u32[] constant(64)
+  %at = u32[] multiply(%i, %rows)
+  %zero = u32[] constant(0)
+  ROOT %d = {PART} dynamic-slice(%r, %at, %zero), dynamic_slice_sizes={{64,256}}
+}}
+"""
+    entry = (
+        f"%x = {X} parameter(0)\n%i = u32[] parameter(1)\nROOT %f = {PART} fusion(%x, %i), kind=kLoop, calls=%scatter"
+    )
+    (step,) = lower_text(entry, fused).steps
+    assert (step.kind, step.is_async) == ("reduce-scatter", False)
