@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import msgspec
@@ -9,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tpusim
 from tests.machine.collectives import GIB, collective, pod_of, program_of, run
+from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.core import RunOptions, simulate_pod
 from tpusim.machine.routing import plan_group
 from tpusim.pipeline import lower
-from tpusim.program.steps import Kernel, Loop, Wait
+from tpusim.program.steps import Branch, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.timeline.store import encode_timeline
 
@@ -167,6 +170,58 @@ def test_devices_that_keep_in_step_are_run_once_and_agree(first, second, order, 
     assert [timeline.total_ps for timeline in few.timelines] == [timeline.total_ps for timeline in each.timelines]
     assert [(link.chip, link.way) for link in few.links] == [(link.chip, link.way) for link in each.links]
     assert [link.n_bytes for link in few.links] == pytest.approx([link.n_bytes for link in each.links])
+
+
+MANY = 1024
+REDUCE = collective("all-reduce", 1e6, (tuple(range(MANY)),), channel_id=1)
+
+
+def run_many(*steps, apart: bool | None = None):
+    """Return the run of some steps on 1024 devices."""
+    return run("v5p:8x8x16", *steps, apart=apart)
+
+
+def test_many_devices_with_trips_of_their_own_wait_for_the_slowest():
+    """128 different trip counts on 1024 devices: as with each by itself, and 128 times the loop of one trip."""
+    trips = tuple(Choice((n // 8 + 1,), (n,)) for n in range(MANY))
+    loop = Loop(name="l", opcode="while", trips=1, body=(KERNEL,), choices=trips)
+    few, each = (run_many(loop, REDUCE, apart=apart) for apart in (None, True))
+    one, none = (run_many(*steps).last.total_ps for steps in ((msgspec.structs.replace(loop, choices=()), REDUCE), ()))
+    assert few.last.total_ps == each.last.total_ps
+    assert few.last.total_ps - one == 127 * (run_many(msgspec.structs.replace(loop, choices=())).last.total_ps - none)
+    assert few.warnings == ()
+
+
+def test_many_devices_of_which_half_reduce_wait_for_ever():
+    """Also where there are too many kinds of devices to run one of each."""
+    trips = tuple(Choice((n // 8 + 1,), (n,)) for n in range(MANY))
+    loop = Loop(name="l", opcode="while", trips=1, body=(KERNEL,), choices=trips)
+    halves = tuple(Choice((n % 2,), (n,)) for n in range(MANY))
+    branch = Branch(name="b", opcode="conditional", choices=halves, branches=((REDUCE,), ()))
+    with pytest.raises(SimulationError, match=r"device 0 waits at all-reduce 'c' .* from device 1, which has ended"):
+        run_many(loop, branch)
+
+
+def test_a_choice_of_one_device_alone_counts():
+    """Device 3 turns nine times and the others, of which nothing is said, once."""
+    loop = Loop(name="l", opcode="while", trips=1, body=(KERNEL,), choices=(Choice((9,), (3,)),))
+    reduce = collective("all-reduce", 1e6, ALL)
+    totals = [run("v5e:4x4", loop, reduce, apart=apart).last.total_ps for apart in (None, True)]
+    assert totals[0] == totals[1]
+
+
+def test_a_device_that_stands_for_unlike_ones_is_no_faster_and_says_so():
+    """A permute in any order on 576 devices: no device of the run apart ends later, and the run has a warning."""
+    order = random.Random(1).sample(range(576), 576)
+    permute = collective("collective-permute", 1e6, pairs=tuple(enumerate(order)))
+    twice = (permute, msgspec.structs.replace(permute, name="d", pairs=tuple(enumerate(order[1:]))))
+    program = msgspec.structs.replace(program_of(*twice, devices=576), chip="v5p")
+    one = tpusim.simulate(program, topology="v5p:8x8x9")
+    each = run("v5p:8x8x9", *twice, apart=True)
+    assert len(one.pod.timelines) == 1
+    assert one.timeline.total_ps >= each.last.total_ps
+    assert "device 0 stands for all 576" in str(one)
+    assert each.warnings == ()
 
 
 @pytest.mark.slow
