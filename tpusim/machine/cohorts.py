@@ -51,9 +51,10 @@ def cohorts_of(
     costs: Costs, assigned: Sequence[tuple[Program, Team]], options: RunOptions
 ) -> tuple[Cohorts, tuple[str, ...]]:
     """Return which devices are simulated together, the first by itself for all, and a warning if they are not alike."""
-    if options.apart is False or (options.apart is None and one_is_enough(assigned)):
+    each = options.apart or _draw_differently(assigned, options)
+    if options.apart is False or (not each and one_is_enough(assigned)):
         return [(0,)], ()
-    cohorts = [] if options.apart else first_cohorts(costs, assigned, loose=len(assigned) <= MOST_LOOSE)
+    cohorts = [] if each else first_cohorts(costs, assigned, loose=len(assigned) <= MOST_LOOSE)
     if len(cohorts) == 1 and _is_one_program(assigned) and len(first_cohorts(costs, assigned)) == 1:
         return [(0,)], ()
     if may_collapse(cohorts, assigned):
@@ -77,6 +78,15 @@ def may_share(assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> 
     programs = {id(program): program for program, _ in assigned}.values()
     steps = [step for program in programs for step in every_step(program.steps)]
     return not any(isinstance(step, ChannelTransfer) or meets_host(step) for step in steps)
+
+
+def _draw_differently(assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> bool:
+    """Tell whether the hosts of some devices take times of their own at the queues that a program uses."""
+    spread = {True: options.outfeed, False: options.infeed}
+    feeds = {to_host for to_host, feed in spread.items() if feed is not None and feed.has_spread}
+    programs = {id(program): program for program, _ in assigned}.values() if feeds else ()
+    steps = (step for program in programs for step in every_step(program.steps))
+    return any(isinstance(step, HostTransfer) and not step.is_async and step.to_host in feeds for step in steps)
 
 
 def meets_host(step: AnyStep) -> bool:
