@@ -224,6 +224,57 @@ def test_a_device_that_stands_for_unlike_ones_is_no_faster_and_says_so():
     assert each.warnings == ()
 
 
+def ring_of(*numbers: int) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of a ring through some devices."""
+    return tuple(zip(numbers, (*numbers[1:], numbers[0]), strict=True))
+
+
+RING = ring_of(*range(16))
+TWO_RINGS = ring_of(*range(8)) + ring_of(*range(8, 16))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "order"),
+    [
+        (RING, "ring"),
+        (tuple((target, source) for source, target in RING), "ring"),
+        (RING[:-1], "ring"),
+        (TWO_RINGS, "listed"),
+        (RING[:7] + RING[8:-1], "listed"),
+        (ring_of(*range(8)), "listed"),
+        (((0, 5), (5, 3), (1, 2)), "listed"),
+    ],
+)
+def test_devices_are_numbered_along_a_ring_if_pairs_are_one(pairs, order):
+    """A cycle or a chain of all 16 is of a mesh of one axis; two rings, or one of half of them, are not."""
+    permute = collective("collective-permute", 1e6, pairs=pairs)
+    assert run("v5e:4x4", permute).device_order == order
+
+
+def test_the_hops_of_a_ring_are_those_of_its_order():
+    """One hop each along a ring; in listed order on a 4x4 mesh a ring of 8 goes back 3 columns and a row at its end."""
+    permutes = (collective("collective-permute", 1e6, pairs=pairs) for pairs in (RING, TWO_RINGS))
+    one, two = (run("v5e:4x4", permute).last.total_ps for permute in permutes)
+    pod = pod_of("v5e:4x4")
+    farthest = max(pod.torus.distance(a, b) for a, b in TWO_RINGS)
+    assert farthest == 4
+    assert two - one >= 3 * round(CHIP.ici.hop_latency_seconds * 1e12)
+
+
+def test_a_ring_of_half_a_larger_slice_is_not_one_of_all():
+    """A program for 8 chips on 16: two rings of its own."""
+    program = program_of(collective("collective-permute", 1e6, pairs=ring_of(*range(8))), devices=8)
+    orders = [simulate_pod([program], CHIP, parse_topology(text)).device_order for text in ("v5e:2x4", "v5e:4x4")]
+    assert orders == ["ring", "listed"]
+
+
+def test_programs_side_by_side_are_on_devices_as_listed():
+    """No one mesh is that of two programs."""
+    program = program_of(collective("all-gather", 1e6, (tuple(range(8)),)), devices=8)
+    runs = [simulate_pod(programs, CHIP) for programs in ([program], [program] * 2)]
+    assert [one.device_order for one in runs] == ["ring", "listed"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama8b_decode_tp.v5e_2x4", "gpt2_train_fsdp.v5p_4x4x4"])
 def test_compiled_programs_take_as_long_on_one_as_on_each(name):

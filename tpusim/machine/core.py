@@ -140,6 +140,7 @@ def simulate_pod(
         device_count=len(assigned) if world.apart else count,
         timelines=_timelines(world),
         links=world.links(),
+        device_order=pod.device_order,
         warnings=warnings,
     )
 

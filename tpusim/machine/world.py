@@ -376,10 +376,9 @@ def _stop(_: simpy.Event) -> None:
 def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -> Pod:
     """Return the pod that programs run on: of ``topology``, or of as many chips as they need in their usual shape."""
     needed = devices_needed(programs)
-    if topology is None:
-        topology = _usual(-(-needed // chip.devices_per_chip), chip)
-    steps = [step for program in programs for step in every_step(program.steps) if isinstance(step, Collective)]
-    return make_pod(topology, chip, along_ring=all(_joins_all(step, needed) for step in steps))
+    count = needed if topology is None else topology.chip_count * chip.devices_per_chip
+    topology = topology or _usual(-(-needed // chip.devices_per_chip), chip)
+    return make_pod(topology, chip, along_ring=len(programs) == 1 and _has_one_axis(programs[0], needed, count))
 
 
 def _usual(chips: int, chip: Chip) -> Topology:
@@ -423,6 +422,31 @@ def _devices_of(step: Collective) -> int:
     return 1 + max(numbered) if numbered else step.group_size * step.group_count
 
 
+def _has_one_axis(program: Program, needed: int, device_count: int) -> bool:
+    """Tell whether all collectives are of a single axis that all devices are on: JAX lays such a mesh along a ring."""
+    steps = [step for step in every_step(program.steps) if isinstance(step, Collective)]
+    permutes = {step.pairs for step in steps if step.pairs}
+    groups = (step for step in steps if not step.pairs)
+    return all(is_one_line(pairs, device_count) for pairs in permutes) and all(
+        _joins_all(step, needed) for step in groups
+    )
+
+
 def _joins_all(step: Collective, device_count: int) -> bool:
-    """Tell whether a collective is one of a single axis that all devices are on."""
-    return bool(step.pairs) or len(step.groups) == 1 or step.group_size == device_count
+    """Tell whether a collective without pairs is of all devices."""
+    return len(step.groups) == 1 or step.group_size == device_count
+
+
+def is_one_line(pairs: Sequence[tuple[int, int]], device_count: int) -> bool:
+    """Tell whether pairs form one cycle or one chain over all devices."""
+    follower = dict(pairs)
+    targets = set(follower.values())
+    if len(follower) != len(pairs) or len(targets) != len(pairs) or len(pairs) < device_count - 1:
+        return False
+    # A chain begins with whom nobody sends to; in a cycle it makes no difference.
+    number = next((source for source in follower if source not in targets), pairs[0][0] if pairs else 0)
+    seen = {number}
+    while follower.get(number, number) not in seen:
+        number = follower[number]
+        seen.add(number)
+    return len(seen) == device_count
