@@ -57,6 +57,28 @@ def test_long_loops_of_all_devices_jump_together():
     assert sent == pytest.approx([16e6, 16e12])
 
 
+def loops_of_pairs(first_trips: int, second_trips: int, *, branches: bool) -> list:
+    """Return loops of an all-reduce in pairs: two of one name in two branches, or one with trips of two kinds."""
+    reduce = collective("all-reduce", 1e6, ((0, 1), (2, 3)))
+    loops = [
+        Loop(name="l", opcode="while", trips=trips, body=(KERNEL,) * count + (reduce,))
+        for count, trips in ((1, first_trips), (2, second_trips))
+    ]
+    if branches:
+        choices = (Choice((0,), (0, 1)), Choice((1,), (2, 3)))
+        return [Branch(name="b", opcode="conditional", branches=tuple((loop,) for loop in loops), choices=choices)]
+    choices = (Choice((first_trips,), (0, 1)), Choice((second_trips,), (2, 3)))
+    return [msgspec.structs.replace(loops[0], choices=choices)]
+
+
+@pytest.mark.parametrize("branches", [True, False])
+@pytest.mark.parametrize("trips", [(50, 50), (50, 70), (70, 50)])
+def test_bytes_of_loops_of_which_devices_turn_differently_are_all_counted(branches, trips):
+    """An all-reduce in pairs sends its bytes once each way: twice its bytes for each trip of each pair."""
+    done = run("v5e:2x2", *loops_of_pairs(*trips, branches=branches), apart=True)
+    assert sum(link.n_bytes for link in done.links) == pytest.approx(2e6 * sum(trips))
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     text=st.sampled_from(["v5e:4x4", "v5e:1x16", "v3:4x4", "v4:4x4x4", "v4:2x2x4", "v5p:4x4x8", "v5e:3x5"]),

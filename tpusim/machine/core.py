@@ -471,7 +471,7 @@ def _run_loop(core: Core, loop: Loop) -> Activity:
     A trip repeats if nothing was under way beside the core when it began and when it ended: then nothing tells the next
     one from it. Where devices wait for each other in the loop, all have to agree to jump.
     """
-    watch, done = watch_of(core.device, loop, core.visit(loop.name)), 0
+    watch, done = watch_of(core.device, loop, core.visit(("loop", id(loop)))), 0
     trips = core.chosen(loop, loop.trips)
     while done < trips:
         # Asked before the trip as well: a copy that lands during it makes it slower than those to come.

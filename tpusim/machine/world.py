@@ -109,7 +109,7 @@ class World:
         self.pod = costs.pod
         self.apart = apart
         self.devices: list[Device] = []
-        self.loops: dict[tuple[str, int], LoopWatch] = {}
+        self.loops: dict[tuple[int, int], LoopWatch] = {}
         self.blocked: dict[int, list[Blocked]] = {}
         self.channels = Channels(self)
         self.split: Split | None = None
