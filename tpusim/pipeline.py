@@ -175,6 +175,7 @@ def simulate(
     paces = (parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed))
     options = RunOptions(warm, None, timeout_seconds, *paces)
     run = simulate_pod([lowered, *others], machine, slice_, progress, options)
+    lowered = msgspec.structs.replace(lowered, warnings=(*lowered.warnings, *run.warnings))
     return Result(lowered, machine, run, loaded if isinstance(loaded, Module) else None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -173,6 +174,92 @@ def test_a_collective_in_a_branch_that_only_some_take_is_a_deadlock():
     branch = Branch(name="b", opcode="conditional", choices=choices, branches=((reduce,), ()))
     with pytest.raises(SimulationError, match=r"device 0 waits at all-reduce 'c' .* from device 1, which has ended"):
         simulate_pod([program_of(branch, devices=4)], CHIP)
+
+
+TWO_BRANCHES = """HloModule m, is_scheduled=true, num_partitions=2
+
+%add (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}}
+
+%br0 (p: f32[8]) -> f32[8] {{
+  %p = f32[8]{{0:T(256)}} parameter(0)
+  ROOT %{first} = f32[8]{{0:T(256)}} all-reduce(%p), {stated}
+}}
+
+%br1 (p: f32[8]) -> f32[8] {{
+  %p = f32[8]{{0:T(256)}} parameter(0)
+  ROOT %{second} = f32[8]{{0:T(256)}} all-reduce(%p), {stated}
+}}
+
+ENTRY %main (x: f32[8]) -> f32[8] {{
+  %x = f32[8]{{0:T(256)}} parameter(0)
+  %pid = u32[] partition-id()
+  %i = s32[] convert(%pid)
+  %c = f32[8]{{0:T(256)}} conditional(%i, %x, %x), branch_computations={{%br0, %{taken}}}
+  ROOT %z = f32[8]{{0:T(256)}} all-reduce(%c), {stated}
+}}
+"""
+STATED = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=%add"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "taken", "groups", "goes_on"),
+    [
+        ("ra", "rb", "br1", "{{0,1}}", False),
+        ("ra", "ra", "br1", "{{0,1}}", False),
+        ("ra", "rb", "br0", "{{0,1}}", True),
+        ("ra", "rb", "br1", "{{0},{1}}", True),
+    ],
+)
+def test_collectives_of_one_program_meet_where_they_stand(first, second, taken, groups, goes_on):
+    """All on channel 1, as JAX writes them: those of two branches do not meet, one that two calls share does."""
+    stated = STATED.replace("{{0,1}}", groups)
+    text = TWO_BRANCHES.format(first=first, second=second, taken=taken, stated=stated)
+    module = parse_module(SourceText("m.hlo", text))
+    assert stops(lambda: tpusim.execute(module, [[np.zeros(8, np.float32)]] * 2)) is not goes_on
+    assert stops(lambda: tpusim.simulate(module, "v5e")) is not goes_on
+
+
+def test_a_collective_that_only_some_take_does_not_shift_the_others():
+    """Half the devices reduce in pairs in a branch, then all reduce across the pairs: four launches at most."""
+    inner, outer = (
+        msgspec.structs.replace(collective("all-reduce", 1e6, groups, channel_id=1), name=name)
+        for name, groups in (("inner", ((0, 1), (2, 3))), ("outer", ((0, 2), (1, 3))))
+    )
+    choices = (Choice((0,), (0, 1)), Choice((1,), (2, 3)))
+    branch = Branch(name="b", opcode="conditional", choices=choices, branches=((inner,), ()))
+    done = simulate_pod([program_of(branch, outer, devices=4)], CHIP)
+    names = [[r.name for r in timeline.records if r.opcode == "all-reduce"] for timeline in done.timelines]
+    assert names == [["inner", "outer"]] * 2 + [["outer"]] * 2
+    assert len({timeline.total_ps for timeline in done.timelines}) == 1
+
+
+OF_TWO = collective("all-reduce", 1e6, ((0, 1),), channel_id=1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        msgspec.structs.replace(OF_TWO, n_bytes=4.0),
+        msgspec.structs.replace(OF_TWO, kind="all-gather", opcode="all-gather"),
+        msgspec.structs.replace(OF_TWO, groups=((1, 0),)),
+    ],
+)
+def test_programs_that_meet_on_a_channel_must_do_the_same(other):
+    """Another kind, group or size is told of both."""
+    with pytest.raises(SimulationError, match=r"expected collectives of one kind.* device 0 at .* and device 1 at "):
+        simulate_pod([program_of(OF_TWO), program_of(other)], CHIP)
+
+
+def test_channels_of_programs_count_by_group():
+    """All on channel 1: device 0 meets device 1 and then device 2, who has been nowhere before."""
+    first, second = (msgspec.structs.replace(OF_TWO, groups=((0, n),)) for n in (1, 2))
+    done = simulate_pod([program_of(first, second), program_of(first), program_of(second)], CHIP)
+    totals = [timeline.total_ps for timeline in done.timelines]
+    assert totals[1] < totals[0] == totals[2]
 
 
 def test_each_device_sends_as_often_as_its_own_loop_says():

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import tpusim
-from tests.machine.collectives import program_of
+from tests.machine.collectives import collective, program_of
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.core import RunOptions, simulate_pod
-from tpusim.program.feed import Feed, parse_feed
+from tpusim.program.feed import Feed, intervals_ps, parse_feed
 from tpusim.program.steps import Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.timeline.store import encode_timeline
@@ -119,3 +120,52 @@ def test_the_examples_are_right_and_run(path):
     result = tpusim.simulate(path)
     assert result.time_us > 0
     assert result.program.unsupported == ()
+
+
+REDUCE = collective("all-reduce", 1e3, (tuple(range(8)),))
+
+
+def feed_pod(pace: str, apart: bool | None = None, *, step: HostTransfer = INFEED):
+    """Return the run of fifty steps of eight devices that each feeds before all reduce."""
+    feeds = (parse_feed(pace), None) if not step.to_host else (None, parse_feed(pace))
+    program = program_of(loop_of(step, REDUCE, trips=50), devices=8)
+    return simulate_pod([program], CHIP, parse_topology("v5e:2x4"), None, RunOptions(False, apart, None, *feeds))
+
+
+@pytest.mark.parametrize("pace", ["exponential:300us:1", "normal:300us:100us:1"])
+@pytest.mark.parametrize("step", [INFEED, OUTFEED])
+def test_hosts_that_draw_their_times_hold_up_all_devices(pace, step):
+    """Each host has draws of its own: as with every device by itself, and later than device 0's would be alone."""
+    drawn, each, first = (feed_pod(pace, apart, step=step).last.total_ps for apart in (None, True, False))
+    assert drawn == each > first
+
+
+def test_the_slowest_draw_of_each_step_is_a_bound():
+    """Every all-reduce waits for the slowest host: with a queue of depth 1 and no kernels that is near a sum of it."""
+    draws = [list(islice(intervals_ps(parse_feed("exponential:300us:1"), device), 50)) for device in range(8)]
+    total_ps = feed_pod("exponential:300us:1").last.total_ps
+    assert total_ps > max(map(sum, draws))
+    assert total_ps < sum(map(max, zip(*draws, strict=True))) + 50 * feed_pod("0us").last.total_ps
+
+
+@pytest.mark.parametrize("pace", ["300us", "normal:300us:0us:1"])
+def test_a_pace_without_spread_needs_one_device(pace):
+    """All hosts take the same times: one device stands for all, and agrees with all."""
+    one, each = (feed_pod(pace, apart) for apart in (None, True))
+    assert (len(one.timelines), len(each.timelines)) == (1, 8)
+    assert one.last.total_ps == each.last.total_ps
+
+
+def test_a_recorded_pace_is_one_for_all_devices(tmp_path):
+    """The file's lines are every host's: one device is run."""
+    path = tmp_path / "times.txt"
+    path.write_text("\n".join(str(100 + 7 * number % 50) for number in range(50)))
+    one, each = (feed_pod(str(path), apart) for apart in (None, True))
+    assert (len(one.timelines), one.last.total_ps) == (1, each.last.total_ps)
+
+
+def test_a_pace_that_no_step_meets_changes_nothing():
+    """Random infeeds of a program without any."""
+    program = program_of(KERNEL, collective("all-reduce", 1e3, ((0, 1),)), devices=2)
+    options = RunOptions(infeed=parse_feed("exponential:300us:1"))
+    assert len(simulate_pod([program], CHIP, None, None, options).timelines) == 1

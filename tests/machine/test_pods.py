@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import msgspec
@@ -9,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tpusim
 from tests.machine.collectives import GIB, collective, pod_of, program_of, run
+from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.core import RunOptions, simulate_pod
 from tpusim.machine.routing import plan_group
 from tpusim.pipeline import lower
-from tpusim.program.steps import Kernel, Loop, Wait
+from tpusim.program.steps import Branch, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.timeline.store import encode_timeline
 
@@ -52,6 +55,28 @@ def test_long_loops_of_all_devices_jump_together():
     assert many.last.total_ps == 1_000_000 * one.last.total_ps
     sent = [sum(link.n_bytes for link in each.links) for each in (one, many)]
     assert sent == pytest.approx([16e6, 16e12])
+
+
+def loops_of_pairs(first_trips: int, second_trips: int, *, branches: bool) -> list:
+    """Return loops of an all-reduce in pairs: two of one name in two branches, or one with trips of two kinds."""
+    reduce = collective("all-reduce", 1e6, ((0, 1), (2, 3)))
+    loops = [
+        Loop(name="l", opcode="while", trips=trips, body=(KERNEL,) * count + (reduce,))
+        for count, trips in ((1, first_trips), (2, second_trips))
+    ]
+    if branches:
+        choices = (Choice((0,), (0, 1)), Choice((1,), (2, 3)))
+        return [Branch(name="b", opcode="conditional", branches=tuple((loop,) for loop in loops), choices=choices)]
+    choices = (Choice((first_trips,), (0, 1)), Choice((second_trips,), (2, 3)))
+    return [msgspec.structs.replace(loops[0], choices=choices)]
+
+
+@pytest.mark.parametrize("branches", [True, False])
+@pytest.mark.parametrize("trips", [(50, 50), (50, 70), (70, 50)])
+def test_bytes_of_loops_of_which_devices_turn_differently_are_all_counted(branches, trips):
+    """An all-reduce in pairs sends its bytes once each way: twice its bytes for each trip of each pair."""
+    done = run("v5e:2x2", *loops_of_pairs(*trips, branches=branches), apart=True)
+    assert sum(link.n_bytes for link in done.links) == pytest.approx(2e6 * sum(trips))
 
 
 @settings(max_examples=40, deadline=None)
@@ -167,6 +192,109 @@ def test_devices_that_keep_in_step_are_run_once_and_agree(first, second, order, 
     assert [timeline.total_ps for timeline in few.timelines] == [timeline.total_ps for timeline in each.timelines]
     assert [(link.chip, link.way) for link in few.links] == [(link.chip, link.way) for link in each.links]
     assert [link.n_bytes for link in few.links] == pytest.approx([link.n_bytes for link in each.links])
+
+
+MANY = 1024
+REDUCE = collective("all-reduce", 1e6, (tuple(range(MANY)),), channel_id=1)
+
+
+def run_many(*steps, apart: bool | None = None):
+    """Return the run of some steps on 1024 devices."""
+    return run("v5p:8x8x16", *steps, apart=apart)
+
+
+def test_many_devices_with_trips_of_their_own_wait_for_the_slowest():
+    """128 different trip counts on 1024 devices: as with each by itself, and 128 times the loop of one trip."""
+    trips = tuple(Choice((n // 8 + 1,), (n,)) for n in range(MANY))
+    loop = Loop(name="l", opcode="while", trips=1, body=(KERNEL,), choices=trips)
+    few, each = (run_many(loop, REDUCE, apart=apart) for apart in (None, True))
+    one, none = (run_many(*steps).last.total_ps for steps in ((msgspec.structs.replace(loop, choices=()), REDUCE), ()))
+    assert few.last.total_ps == each.last.total_ps
+    assert few.last.total_ps - one == 127 * (run_many(msgspec.structs.replace(loop, choices=())).last.total_ps - none)
+    assert few.warnings == ()
+
+
+def test_many_devices_of_which_half_reduce_wait_for_ever():
+    """Also where there are too many kinds of devices to run one of each."""
+    trips = tuple(Choice((n // 8 + 1,), (n,)) for n in range(MANY))
+    loop = Loop(name="l", opcode="while", trips=1, body=(KERNEL,), choices=trips)
+    halves = tuple(Choice((n % 2,), (n,)) for n in range(MANY))
+    branch = Branch(name="b", opcode="conditional", choices=halves, branches=((REDUCE,), ()))
+    with pytest.raises(SimulationError, match=r"device 0 waits at all-reduce 'c' .* from device 1, which has ended"):
+        run_many(loop, branch)
+
+
+def test_a_choice_of_one_device_alone_counts():
+    """Device 3 turns nine times and the others, of which nothing is said, once."""
+    loop = Loop(name="l", opcode="while", trips=1, body=(KERNEL,), choices=(Choice((9,), (3,)),))
+    reduce = collective("all-reduce", 1e6, ALL)
+    totals = [run("v5e:4x4", loop, reduce, apart=apart).last.total_ps for apart in (None, True)]
+    assert totals[0] == totals[1]
+
+
+def test_a_device_that_stands_for_unlike_ones_is_no_faster_and_says_so():
+    """A permute in any order on 576 devices: no device of the run apart ends later, and the run has a warning."""
+    order = random.Random(1).sample(range(576), 576)
+    permute = collective("collective-permute", 1e6, pairs=tuple(enumerate(order)))
+    twice = (permute, msgspec.structs.replace(permute, name="d", pairs=tuple(enumerate(order[1:]))))
+    program = msgspec.structs.replace(program_of(*twice, devices=576), chip="v5p")
+    one = tpusim.simulate(program, topology="v5p:8x8x9")
+    each = run("v5p:8x8x9", *twice, apart=True)
+    assert len(one.pod.timelines) == 1
+    assert one.timeline.total_ps >= each.last.total_ps
+    assert "device 0 stands for all 576" in str(one)
+    assert each.warnings == ()
+
+
+def ring_of(*numbers: int) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of a ring through some devices."""
+    return tuple(zip(numbers, (*numbers[1:], numbers[0]), strict=True))
+
+
+RING = ring_of(*range(16))
+TWO_RINGS = ring_of(*range(8)) + ring_of(*range(8, 16))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "order"),
+    [
+        (RING, "ring"),
+        (tuple((target, source) for source, target in RING), "ring"),
+        (RING[:-1], "ring"),
+        (TWO_RINGS, "listed"),
+        (RING[:7] + RING[8:-1], "listed"),
+        (ring_of(*range(8)), "listed"),
+        (((0, 5), (5, 3), (1, 2)), "listed"),
+    ],
+)
+def test_devices_are_numbered_along_a_ring_if_pairs_are_one(pairs, order):
+    """A cycle or a chain of all 16 is of a mesh of one axis; two rings, or one of half of them, are not."""
+    permute = collective("collective-permute", 1e6, pairs=pairs)
+    assert run("v5e:4x4", permute).device_order == order
+
+
+def test_the_hops_of_a_ring_are_those_of_its_order():
+    """One hop each along a ring; in listed order on a 4x4 mesh a ring of 8 goes back 3 columns and a row at its end."""
+    permutes = (collective("collective-permute", 1e6, pairs=pairs) for pairs in (RING, TWO_RINGS))
+    one, two = (run("v5e:4x4", permute).last.total_ps for permute in permutes)
+    pod = pod_of("v5e:4x4")
+    farthest = max(pod.torus.distance(a, b) for a, b in TWO_RINGS)
+    assert farthest == 4
+    assert two - one >= 3 * round(CHIP.ici.hop_latency_seconds * 1e12)
+
+
+def test_a_ring_of_half_a_larger_slice_is_not_one_of_all():
+    """A program for 8 chips on 16: two rings of its own."""
+    program = program_of(collective("collective-permute", 1e6, pairs=ring_of(*range(8))), devices=8)
+    orders = [simulate_pod([program], CHIP, parse_topology(text)).device_order for text in ("v5e:2x4", "v5e:4x4")]
+    assert orders == ["ring", "listed"]
+
+
+def test_programs_side_by_side_are_on_devices_as_listed():
+    """No one mesh is that of two programs."""
+    program = program_of(collective("all-gather", 1e6, (tuple(range(8)),)), devices=8)
+    runs = [simulate_pod(programs, CHIP) for programs in ([program], [program] * 2)]
+    assert [one.device_order for one in runs] == ["ring", "listed"]
 
 
 @pytest.mark.slow

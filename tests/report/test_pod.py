@@ -44,7 +44,7 @@ def test_the_page_shows_devices_collectives_and_links(capsys):
     """Each with its heading."""
     assert main(["run", str(RING), "--quiet"]) == 0
     page = capsys.readouterr().out
-    assert "devices   8 on 2x4 chips" in page
+    assert "devices   8 on 2x4 chips, numbered along a ring of neighbours" in page
     assert "all-gather.28" in page
     assert "links     20 used" in page
 
@@ -68,7 +68,7 @@ def test_json_and_heat_map_agree(capsys, tmp_path):
 def test_programs_run_side_by_side(capsys):
     """A second program for two chips on the next two."""
     assert main(["run", str(PIPELINE), "--with", str(PIPELINE), "--quiet"]) == 0
-    assert "devices   4 on 2x2 chips" in capsys.readouterr().out
+    assert "devices   4 on 2x2 chips, numbered in listed order" in capsys.readouterr().out
 
 
 def test_a_run_out_of_time_is_refused(capsys):

@@ -58,6 +58,7 @@ class PodUse(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[int, ...]
     slices: int
     device_count: int
+    device_order: str
     devices: tuple[DeviceUse, ...]
     collectives: tuple[CollectiveUse, ...]
     links: int
@@ -75,6 +76,7 @@ def pod_use(run: PodRun) -> PodUse:
         sizes=run.sizes,
         slices=run.slices,
         device_count=run.device_count,
+        device_order=run.device_order,
         devices=_devices(run),
         collectives=_collectives(run.last.records),
         links=len(ici),

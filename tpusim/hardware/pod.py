@@ -82,6 +82,11 @@ class Pod(msgspec.Struct, frozen=True):
         """Chips in all slices."""
         return len(self.order) * self.slices
 
+    @property
+    def device_order(self) -> str:
+        """How devices are numbered: as ``listed`` by coordinates, or along a ``ring`` of neighbours."""
+        return "listed" if list(self.order) == sorted(self.order) else "ring"
+
     def chip_of(self, device: int) -> int:
         """Return the number of a device's chip: slices one after the other, chips within by coordinates."""
         slice_number, place = divmod(device // self.devices_per_chip, len(self.order))

@@ -39,9 +39,36 @@ class Split(NamedTuple):
     ends_ps: dict[int, int]
 
 
-MOST_APART, MOST_COHORTS = 256, 32
-"""Up to so many devices are run however much they differ; of more devices so many cohorts, and where there are more of
-these one device stands for all, as slow as the slowest."""
+MOST_APART, MOST_COHORTS = 512, 64
+"""Up to so many devices are run however much they differ; of more devices so many cohorts. Where there are more for the
+ways of their bytes alone, one device stands for all, as slow as the slowest, and a warning says so."""
+
+MOST_LOOSE = 256
+"""In larger pods every split is dear: there cohorts are cut for all that might part them."""
+
+
+def cohorts_of(
+    costs: Costs, assigned: Sequence[tuple[Program, Team]], options: RunOptions
+) -> tuple[Cohorts, tuple[str, ...]]:
+    """Return which devices are simulated together, the first by itself for all, and a warning if they are not alike."""
+    each = options.apart or _draw_differently(assigned, options)
+    if options.apart is False or (not each and one_is_enough(assigned)):
+        return [(0,)], ()
+    cohorts = [] if each else first_cohorts(costs, assigned, loose=len(assigned) <= MOST_LOOSE)
+    if len(cohorts) == 1 and _is_one_program(assigned) and len(first_cohorts(costs, assigned)) == 1:
+        return [(0,)], ()
+    if may_collapse(cohorts, assigned):
+        return collapsed(cohorts)
+    return (cohorts if may_share(assigned, options) else [(number,) for number in range(len(assigned))]), ()
+
+
+def collapsed(cohorts: Cohorts) -> tuple[Cohorts, tuple[str, ...]]:
+    """Return the first device for all of some cohorts, and a warning that says so."""
+    count = sum(map(len, cohorts))
+    return [(0,)], (
+        f"device 0 stands for all {count:,}, which go at least {len(cohorts):,} different ways in collectives: each is "
+        "taken to last as long as the longest of them",
+    )
 
 
 def may_share(assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> bool:
@@ -51,6 +78,15 @@ def may_share(assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> 
     programs = {id(program): program for program, _ in assigned}.values()
     steps = [step for program in programs for step in every_step(program.steps)]
     return not any(isinstance(step, ChannelTransfer) or meets_host(step) for step in steps)
+
+
+def _draw_differently(assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> bool:
+    """Tell whether the hosts of some devices take times of their own at the queues that a program uses."""
+    spread = {True: options.outfeed, False: options.infeed}
+    feeds = {to_host for to_host, feed in spread.items() if feed is not None and feed.has_spread}
+    programs = {id(program): program for program, _ in assigned}.values() if feeds else ()
+    steps = (step for program in programs for step in every_step(program.steps))
+    return any(isinstance(step, HostTransfer) and not step.is_async and step.to_host in feeds for step in steps)
 
 
 def meets_host(step: AnyStep) -> bool:
@@ -79,17 +115,34 @@ def first_cohorts(costs: Costs, assigned: Sequence[tuple[Program, Team]], *, loo
     return [tuple(members) for members in found.values()]
 
 
-def one_is_enough(costs: Costs, assigned: Sequence[tuple[Program, Team]]) -> bool:
-    """Tell whether one device can stand for all: one program, in which none has farther to go or other branches."""
-    program = assigned[0][0]
-    steps = list(every_step(program.steps))
-    if any(other is not program for other, _ in assigned) or any(isinstance(step, ChannelTransfer) for step in steps):
-        return False
+def one_is_enough(assigned: Sequence[tuple[Program, Team]]) -> bool:
+    """Tell at a glance whether one device can stand for all: one program, without permutes and choices."""
+    steps = list(every_step(assigned[0][0].steps))
     permutes = any(isinstance(step, Collective) and step.kind == "collective-permute" for step in steps)
-    if not permutes and not any(len(step.choices) > 1 for step in _choosers(program)):
-        return True
-    cohorts = first_cohorts(costs, assigned)
-    return len(cohorts) == 1 or too_many(cohorts)
+    return _is_one_program(assigned) and not permutes and not _choices_differ(assigned)
+
+
+def _is_one_program(assigned: Sequence[tuple[Program, Team]]) -> bool:
+    """Tell whether all devices run one program, without messages to single others."""
+    first = assigned[0][0]
+    messages = any(isinstance(step, ChannelTransfer) for step in every_step(first.steps))
+    return not messages and all(program is first for program, _ in assigned)
+
+
+def may_collapse(cohorts: Cohorts, assigned: Sequence[tuple[Program, Team]]) -> bool:
+    """Tell whether cohorts are too many to run and differ in nothing but the ways of their bytes."""
+    return too_many(cohorts) and _is_one_program(assigned) and not _choices_differ(assigned)
+
+
+def _choices_differ(assigned: Sequence[tuple[Program, Team]]) -> bool:
+    """Tell whether devices that run one program go through its loops and branches in different ways."""
+    program, team = assigned[0]
+    devices = range(len(assigned))
+    return any(
+        len({chosen_values(step, number, team) for number in devices}) > 1
+        for step in _choosers(program)
+        if len(step.choices) > 1 or step.choices[0].devices
+    )
 
 
 def _is_beside(step: Collective) -> bool:

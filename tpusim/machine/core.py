@@ -14,14 +14,12 @@ import simpy
 
 from tpusim.errors import SimulationError
 from tpusim.machine.cohorts import (
-    MOST_APART,
     MOST_SIMPLE_SPLITS,
-    first_cohorts,
-    may_share,
+    cohorts_of,
+    collapsed,
+    may_collapse,
     meets_host,
-    one_is_enough,
     refined,
-    too_many,
 )
 from tpusim.machine.communication import run_channel, run_collective
 from tpusim.machine.costs import Costs, Team, chosen_values
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
 
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.pod import Pod, Topology
-    from tpusim.machine.cohorts import Cohorts
     from tpusim.machine.kernel import KernelTime
     from tpusim.program.feed import Feed
     from tpusim.program.module import Program
@@ -127,15 +124,15 @@ def simulate_pod(
     costs = Costs(chip, pod)
     count = _devices_run(pod, devices_needed(programs), topology)
     assigned = assign(programs, count)
-    cohorts = _cohorts(costs, assigned, options)
+    cohorts, warnings = cohorts_of(costs, assigned, options)
     world = _run(costs, assigned, cohorts, progress, options)
     for run in count_from(1):
         if world.split is None:
             break
         cohorts = refined(costs, [team for _, team in assigned], cohorts, world.split, deep=run > MOST_SIMPLE_SPLITS)
         # Not those of who wants every device run, nor those who wait for each other for ever.
-        if too_many(cohorts) and world.split.step is not None:
-            cohorts = [(0,)]
+        if world.split.step is not None and may_collapse(cohorts, assigned):
+            cohorts, warnings = collapsed(cohorts)
         world = _run(costs, assigned, cohorts, progress, options)
     return PodRun(
         sizes=pod.torus.sizes,
@@ -143,18 +140,9 @@ def simulate_pod(
         device_count=len(assigned) if world.apart else count,
         timelines=_timelines(world),
         links=world.links(),
+        device_order=pod.device_order,
+        warnings=warnings,
     )
-
-
-def _cohorts(costs: Costs, assigned: Sequence[tuple[Program, Team]], options: RunOptions) -> Cohorts:
-    """Return which devices are simulated together; the first by itself stands for all."""
-    apart = options.apart
-    if apart is False or (apart is None and one_is_enough(costs, assigned)):
-        return [(0,)]
-    if may_share(assigned, options):
-        # In large pods every split is dear: there cohorts are cut for all that might part them.
-        return first_cohorts(costs, assigned, loose=len(assigned) <= MOST_APART)
-    return [(number,) for number in range(len(assigned))]
 
 
 def _run(
@@ -483,7 +471,7 @@ def _run_loop(core: Core, loop: Loop) -> Activity:
     A trip repeats if nothing was under way beside the core when it began and when it ended: then nothing tells the next
     one from it. Where devices wait for each other in the loop, all have to agree to jump.
     """
-    watch, done = watch_of(core.device, loop, core.visit(loop.name)), 0
+    watch, done = watch_of(core.device, loop, core.visit(("loop", id(loop)))), 0
     trips = core.chosen(loop, loop.trips)
     while done < trips:
         # Asked before the trip as well: a copy that lands during it makes it slower than those to come.

@@ -88,10 +88,11 @@ class _Wait:
 
 
 class _Meeting:
-    """One occurrence of a group's collective: who has come, and who waits for its end."""
+    """One occurrence of a group's collective: what the first has come to, who has come, and who waits for its end."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: Way, part: Part) -> None:
         self.way = way
+        self.part = part
         self.come: dict[int, Any] = {}
         self.notes: list[tuple[int, Blocked]] = []
         self.waits: list[_Wait] = []
@@ -108,7 +109,7 @@ class World:
         self.pod = costs.pod
         self.apart = apart
         self.devices: list[Device] = []
-        self.loops: dict[tuple[str, int], LoopWatch] = {}
+        self.loops: dict[tuple[int, int], LoopWatch] = {}
         self.blocked: dict[int, list[Blocked]] = {}
         self.channels = Channels(self)
         self.split: Split | None = None
@@ -116,6 +117,7 @@ class World:
         self._ends: set[tuple[int, bool]] = set()
         self._meetings: dict[tuple[Any, ...], _Meeting] = {}
         self._visits: dict[tuple[Any, ...], int] = {}
+        self._mixed: dict[Team, bool] = {}
 
     @cached_property
     def network(self) -> Network:
@@ -131,21 +133,37 @@ class World:
         """
         if not self.apart:
             return self._carry_out(self.way(device, step), step.n_bytes), dict
-        # Channels tell collectives of different programs apart; without one they go by their names.
-        key = (step.kind, step.channel_id or step.name)
-        visit = self._visits[*key, device.number] = self._visits.get((*key, device.number), 0) + 1
         parts = self.costs.parts(device.team, step, device.members)
         wait = _Wait(device, step, parts, self.env.event())
         if not parts:
             return wait.end.succeed(), wait.each_ps
         complete: dict[int, list[tuple[int, _Meeting]]] = {}
         for part in parts:
-            meeting = self._meet(wait, step, part, (*key, part.place, device.team.first, visit))
+            key = self._place(device, step, part)
+            visit = self._visits[*key, device.number] = self._visits.get((*key, device.number), 0) + 1
+            meeting = self._meet(wait, step, part, (*key, visit))
             if meeting is not None:
                 complete.setdefault(self.latency_ps(meeting.way), []).append((part.place, meeting))
         for latency_ps, meetings in complete.items():
             call_after(self.env, latency_ps, partial(self._move, step, meetings))
         return wait.end, wait.each_ps
+
+    def _place(self, device: Device, step: Collective, part: Part) -> tuple[Any, ...]:
+        """Return what devices must have in common to meet: the step of their program, or a channel across programs.
+
+        JAX gives all collectives of a ``shard_map`` the same channel, so that within a program it tells nothing.
+        """
+        if self._is_mixed(device.team):
+            return step.channel_id or step.name, tuple(sorted(part.group))
+        # Names are unique in their computation only; what a call runs at two places is at one line.
+        identity = (step.opcode, step.name, step.line) if step.line else id(step)
+        return id(device.program), identity, part.place, device.team.first
+
+    def _is_mixed(self, team: Team) -> bool:
+        """Tell whether the devices of a team run different programs."""
+        if team not in self._mixed:
+            self._mixed[team] = len({id(device.program) for device in self.devices if device.team == team}) > 1
+        return self._mixed[team]
 
     def way(self, device: Device, step: Collective) -> Way:
         """Return the way of the bytes of a device's own groups."""
@@ -155,13 +173,12 @@ class World:
 
     def _meet(self, wait: _Wait, step: Collective, part: Part, key: tuple[Any, ...]) -> _Meeting | None:
         """Come to a collective of a group; return it once all have come."""
-        if key not in self._meetings and len(part.own) == part.size:
-            alone = _Meeting(self.costs.way(wait.device.team, step, part.place))
-            alone.waits.append(wait)
-            return alone
-        if key not in self._meetings:
-            self._meetings[key] = _Meeting(self.costs.way(wait.device.team, step, part.place))
-        meeting = self._meetings[key]
+        meeting = self._meetings.get(key) or _Meeting(self.costs.way(wait.device.team, step, part.place), part)
+        if not meeting.waits and len(part.own) == part.size:
+            meeting.waits.append(wait)
+            return meeting
+        self._meetings[key] = meeting
+        _check_alike(meeting, wait, part)
         meeting.come.update(dict.fromkeys(part.own))
         meeting.waits.append(wait)
         if len(meeting.come) < part.size:
@@ -329,6 +346,28 @@ class World:
         return seen[seen.index(number) :] if number in seen else []
 
 
+def _check_alike(meeting: _Meeting, wait: _Wait, part: Part) -> None:
+    """Raise SimulationError if a device comes to another collective than the first that came to a meeting."""
+    first = meeting.waits[0] if meeting.waits else wait
+    if _terms(first.step, meeting.part) != _terms(wait.step, part):
+        raise SimulationError(
+            f"expected collectives of one kind, group and size on channel {wait.step.channel_id}, found "
+            f"{_come_to(first, meeting.part)} and {_come_to(wait, part)}"
+        )
+
+
+def _terms(step: Collective, part: Part) -> tuple[object, ...]:
+    """Return what collectives that meet have in common."""
+    return step.kind, part.group, step.n_bytes
+
+
+def _come_to(wait: _Wait, part: Part) -> str:
+    """Say what a device has come to."""
+    step, group = wait.step, ",".join(map(str, part.group))
+    place = wait.device.core.place_of(step)
+    return f"device {wait.device.number} at {place} of {step.n_bytes:,.0f} bytes in group {{{group}}}"
+
+
 def _stop(_: simpy.Event) -> None:
     """End a run: cohorts have to be split before it makes sense."""
     raise StopSimulation(None)
@@ -337,10 +376,9 @@ def _stop(_: simpy.Event) -> None:
 def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -> Pod:
     """Return the pod that programs run on: of ``topology``, or of as many chips as they need in their usual shape."""
     needed = devices_needed(programs)
-    if topology is None:
-        topology = _usual(-(-needed // chip.devices_per_chip), chip)
-    steps = [step for program in programs for step in every_step(program.steps) if isinstance(step, Collective)]
-    return make_pod(topology, chip, along_ring=all(_joins_all(step, needed) for step in steps))
+    count = needed if topology is None else topology.chip_count * chip.devices_per_chip
+    topology = topology or _usual(-(-needed // chip.devices_per_chip), chip)
+    return make_pod(topology, chip, along_ring=len(programs) == 1 and _has_one_axis(programs[0], needed, count))
 
 
 def _usual(chips: int, chip: Chip) -> Topology:
@@ -384,6 +422,31 @@ def _devices_of(step: Collective) -> int:
     return 1 + max(numbered) if numbered else step.group_size * step.group_count
 
 
+def _has_one_axis(program: Program, needed: int, device_count: int) -> bool:
+    """Tell whether all collectives are of a single axis that all devices are on: JAX lays such a mesh along a ring."""
+    steps = [step for step in every_step(program.steps) if isinstance(step, Collective)]
+    permutes = {step.pairs for step in steps if step.pairs}
+    groups = (step for step in steps if not step.pairs)
+    return all(is_one_line(pairs, device_count) for pairs in permutes) and all(
+        _joins_all(step, needed) for step in groups
+    )
+
+
 def _joins_all(step: Collective, device_count: int) -> bool:
-    """Tell whether a collective is one of a single axis that all devices are on."""
-    return bool(step.pairs) or len(step.groups) == 1 or step.group_size == device_count
+    """Tell whether a collective without pairs is of all devices."""
+    return len(step.groups) == 1 or step.group_size == device_count
+
+
+def is_one_line(pairs: Sequence[tuple[int, int]], device_count: int) -> bool:
+    """Tell whether pairs form one cycle or one chain over all devices."""
+    follower = dict(pairs)
+    targets = set(follower.values())
+    if len(follower) != len(pairs) or len(targets) != len(pairs) or len(pairs) < device_count - 1:
+        return False
+    # A chain begins with whom nobody sends to; in a cycle it makes no difference.
+    number = next((source for source in follower if source not in targets), pairs[0][0] if pairs else 0)
+    seen = {number}
+    while follower.get(number, number) not in seen:
+        number = follower[number]
+        seen.add(number)
+    return len(seen) == device_count

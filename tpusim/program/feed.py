@@ -38,6 +38,12 @@ class Feed(msgspec.Struct, frozen=True):
     times: tuple[float, ...] = ()
     depth: int = DEFAULT_DEPTH
 
+    @property
+    def has_spread(self) -> bool:
+        """Whether devices draw times of their own; those of a file are the same for all."""
+        spread_seconds = {"normal": self.deviation_seconds, "exponential": self.mean_seconds}
+        return spread_seconds.get(self.kind, 0.0) > 0
+
 
 def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
     """Return the pace that a text or a file of that name describes; raise ConfigError for anything else."""

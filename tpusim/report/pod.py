@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tpusim.timeline.records import PodRun
 
 _SHOWN = 8
+_ORDERS = {"ring": "numbered along a ring of neighbours", "listed": "numbered in listed order"}
 
 
 def pod_json(use: PodUse) -> dict[str, Any]:
@@ -28,6 +29,7 @@ def pod_json(use: PodUse) -> dict[str, Any]:
         "sizes": list(use.sizes),
         "slices": use.slices,
         "device_count": use.device_count,
+        "device_order": use.device_order,
         "devices": [_device_json(device) for device in use.devices],
         "collectives": [_collective_json(collective) for collective in use.collectives],
         "links": {
@@ -63,7 +65,7 @@ def render_pod(use: PodUse, console: Console) -> None:
     """Print where the time of the devices went, the bandwidth of the longest collectives, and how full links were."""
     sizes = "x".join(map(str, use.sizes)) + (f", {use.slices} slices" if use.slices > 1 else "")
     console.print()
-    console.print(f"devices   {use.device_count} on {sizes} chips")
+    console.print(f"devices   {use.device_count} on {sizes} chips, {_ORDERS[use.device_order]}")
     console.print(_device_table(use))
     if use.collectives:
         console.print()

@@ -89,7 +89,8 @@ class LinkUse(msgspec.Struct, frozen=True, gc=False):
 class PodRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a pod: chips along each axis of a slice, the devices that were run, and the links that carried anything.
 
-    One time line stands for all ``device_count`` devices if they all do the same.
+    One time line stands for all ``device_count`` devices if they all do the same; ``warnings`` say where it stands for
+    some that do not. In ``device_order`` devices are numbered on the chips: as ``listed``, or along a ``ring``.
     """
 
     sizes: tuple[int, ...]
@@ -97,6 +98,8 @@ class PodRun(msgspec.Struct, frozen=True, kw_only=True):
     device_count: int
     timelines: tuple[Timeline, ...]
     links: tuple[LinkUse, ...] = ()
+    device_order: str = "listed"
+    warnings: tuple[str, ...] = ()
 
     @property
     def last(self) -> Timeline:

@@ -89,7 +89,7 @@ function showPod(store) {
   const { pod } = store;
   if (!pod) return;
   el("pod").hidden = el("pod-link").hidden = false;
-  el("pod-about").textContent = `${pod.device_count} devices on ${pod.sizes.join("x")} chips${pod.slices > 1 ? `, ${pod.slices} slices` : ""}; ${pod.links.used} links carried something, ${percentText(pod.links.mean_share)} of the time on average.`;
+  el("pod-about").textContent = `${pod.device_count} devices on ${pod.sizes.join("x")} chips${pod.slices > 1 ? `, ${pod.slices} slices` : ""}, numbered ${pod.device_order === "ring" ? "along a ring of neighbours" : "in listed order"}; ${pod.links.used} links carried something, ${percentText(pod.links.mean_share)} of the time on average.`;
   const us = (value) => timeText(value * 1e6);
   const who = (devices) => devices.length > 4 ? `${devices.slice(0, 3).join(", ")}, ... (${devices.length})` : devices.join(", ");
   plainTable(el("pod-devices"), ["devices", "time", "compute", "exposed", "hidden", "waiting"], pod.devices.map((one) => [who(one.devices), us(one.total_us), us(one.compute_us), us(one.exposed_us), us(one.hidden_us), us(one.waiting_us)]));
