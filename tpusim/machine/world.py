@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import simpy
 from simpy.core import StopSimulation
 
-from tpusim.errors import SimulationError
+from tpusim.errors import ConfigError, SimulationError
 from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
 from tpusim.machine.cohorts import Split
 from tpusim.machine.communication import Channels
@@ -335,12 +335,20 @@ def _stop(_: simpy.Event) -> None:
 
 
 def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -> Pod:
-    """Return the pod that programs run on: of ``topology``, or of as many chips as they need in their usual shape."""
+    """Return the pod that programs run on: of ``topology``, or of as many chips as they need in their usual shape.
+
+    Raises ConfigError if groups or pairs name devices that ``topology`` does not have.
+    """
     needed = devices_needed(programs)
     if topology is None:
         topology = _usual(-(-needed // chip.devices_per_chip), chip)
     steps = [step for program in programs for step in every_step(program.steps) if isinstance(step, Collective)]
-    return make_pod(topology, chip, along_ring=all(_joins_all(step, needed) for step in steps))
+    pod = make_pod(topology, chip, along_ring=all(_joins_all(step, needed) for step in steps))
+    if pod.device_count < needed:
+        raise ConfigError(
+            f"topology: groups and pairs of the program name {needed} devices, this slice has {pod.device_count}"
+        )
+    return pod
 
 
 def _usual(chips: int, chip: Chip) -> Topology:
