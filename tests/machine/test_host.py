@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tpusim
 from tests.machine.collectives import program_of
+from tpusim.analysis.utilisation import group_records
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
@@ -56,6 +58,15 @@ def test_a_starved_core_is_told_apart():
     records = run(loop_of(INFEED), infeed="100us").records
     starved_ps = sum(r.total_ps for r in records if r.bound_by == "infeed starved")
     assert starved_ps > 0.95 * 20 * 100e6
+
+
+@pytest.mark.parametrize("pace", ["1us", "100us", "normal:100us:20us:3"])
+def test_an_infeed_counts_once_for_each_execution(pace):
+    """Twenty of them, whether or not each had to wait; so does a kernel that waits for a copy."""
+    needy = msgspec.structs.replace(KERNEL, needs=("c",))
+    copy = Copy(name="c", opcode="copy-start", n_bytes=16e6, source_space="host", target_space="hbm")
+    groups = group_records(run(loop_of(copy, INFEED, needy), infeed=pace))
+    assert {group.name: group.count for group in groups if group.name in "ik"} == {"i": 20, "k": 20}
 
 
 def test_a_full_outfeed_holds_the_core():

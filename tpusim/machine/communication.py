@@ -154,7 +154,7 @@ def run_channel(core: Core, step: ChannelTransfer) -> Activity:
         found = world.channels.take(step.channel_id, peers)
     if blocked is not None:
         world.blocked[number].remove(blocked)
-        core.record(step, start_ps, bound_by="waiting for a recv")
+        core.record(step, start_ps, bound_by="waiting for a recv", is_wait=True)
     core.start(step, _send(core, step, found), "a channel")
 
 
