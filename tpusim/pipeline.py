@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from tpusim.ir.module import Module
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.machine.gemm import run_gemm
+from tpusim.program.beside import run_warnings
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program, walk
@@ -172,10 +174,14 @@ def simulate(
     lowered, machine = _lowered(loaded, chip, slice_, overrides, default_trip_count)
     others = [_lowered(other, machine, slice_, None, default_trip_count)[0] for other in beside]
     _check_topology(slice_, [lowered, *others], machine)
+    if timeout_us is not None and not 0 < timeout_us < inf:
+        raise ConfigError(f"timeout: expected microseconds above 0, found {timeout_us}")
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
-    paces = (parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed))
+    paces = [parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed)]
     options = RunOptions(warm, None, timeout_seconds, *paces)
     run = simulate_pod([lowered, *others], machine, slice_, progress, options)
+    warnings = run_warnings([lowered, *others], *paces)
+    lowered = msgspec.structs.replace(lowered, warnings=(*lowered.warnings, *warnings))
     return Result(lowered, machine, run, loaded if isinstance(loaded, Module) else None)
 
 

@@ -165,6 +165,14 @@ def test_wrong_usage_is_exit_code_2():
         main(["run"])
 
 
+@pytest.mark.parametrize("text", ["-5", "0", "nan", "inf", "soon"])
+def test_a_timeout_is_above_zero(capsys, text):
+    """The simulated time that a run may take."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", MLP, f"--timeout={text}"])
+    assert "expected a number above 0" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_closed_pipe_is_quiet():
     """``tpusim ops | head -1`` ends without a complaint."""
