@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -32,6 +33,21 @@ def test_a_chip_that_does_not_exist_is_refused_before_jax_is_asked(topology):
     """By its name."""
     with pytest.raises(ConfigError, match="v9"):
         devices_of(topology)
+
+
+@pytest.mark.parametrize("fails", ["compile", "as_text"])
+def test_a_compiler_that_fails_is_quoted_in_one_line(monkeypatch, fails):
+    """A lowered function whose compiler runs out of memory, or has no text to give."""
+
+    def fail(*_):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.\nstack")
+
+    works = SimpleNamespace(as_text=fail)
+    lowered = SimpleNamespace(compile=fail if fails == "compile" else lambda: works)
+    jitted = SimpleNamespace(trace=lambda: SimpleNamespace(lower=lambda **_: lowered), __name__="step")
+    monkeypatch.setattr("tpusim.jax.devices_of", lambda _: jax.devices())
+    with pytest.raises(ConfigError, match=r"step: JAX has no compiled text for v5e: RESOURCE_EXHAUSTED.*hbm\.$"):
+        compile_for(jitted, topology="v5e")
 
 
 @needs_libtpu

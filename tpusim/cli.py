@@ -12,7 +12,7 @@ from tpusim import __version__
 from tpusim.cli_compare import add_compare
 from tpusim.cli_core import add_commands
 from tpusim.cli_memory import add_memory
-from tpusim.cli_options import CHIP_HELP, number, overrides
+from tpusim.cli_options import CHIP_HELP, number, overrides, positive
 from tpusim.cli_plot import add_plot
 from tpusim.cli_systolic import add_systolic
 from tpusim.cli_viewers import add_viewers, write_views
@@ -104,7 +104,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--default-trip-count", metavar="N", type=number, default=1, help="for loops that do not tell")
     run.add_argument("--with", metavar="PROGRAM", action="append", default=[], help="run this on the next devices")
     run.add_argument(
-        "--timeout", metavar="US", type=float, help="end a run that takes longer, in simulated microseconds"
+        "--timeout", metavar="US", type=positive, help="end a run that takes longer, in simulated microseconds"
     )
     pace = "50us, normal:50us:5us:SEED, exponential:50us:SEED, or a file of times (default: always ready)"
     run.add_argument("--infeed-pace", metavar="P", help=f"the host's time for an infeed: {pace}")

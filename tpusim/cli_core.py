@@ -119,13 +119,13 @@ def _validate(options: argparse.Namespace) -> None:
     wanted = measured_as(resolve_chip_name(options.chip)) if options.chip else None
     if options.collectives:
         found = [row for index in options.index for row in predict_collectives(index, load_chip, wanted)]
+        _require(found, options, wanted)
         both = [cross_validate(index, load_chip) for index in options.index]
         held_out = [[row for pair in both for row in pair[n] if wanted in (None, row.chip)] for n in (0, 1)]
         _print_accuracy(found, options, dict(zip(("row", "source"), held_out, strict=True)))
         return
     cases = [case for index in options.index for case in read_cases(index) if wanted in (None, case.chip)]
-    if not cases:
-        raise ConfigError(f"{', '.join(options.index)}: expected measured rows{_of(wanted)}, found none")
+    _require(cases, options, wanted)
     line = CountLine("predicting", len(cases))
     try:
         outcomes: Sequence[Outcome] = predict_all(cases, load_chip, line)
@@ -149,6 +149,12 @@ def _print_accuracy(
         sys.stdout.write(json.dumps(accuracy_json(errors, outcomes, totals), indent=1) + "\n")
     else:
         render_accuracy(errors, outcomes, make_console(), totals if held_out else {})
+
+
+def _require(rows: Sequence[object], options: argparse.Namespace, chip: str | None) -> None:
+    """Refuse indexes without a row of the chip that was asked for."""
+    if not rows:
+        raise ConfigError(f"{', '.join(options.index)}: expected measured rows{_of(chip)}, found none")
 
 
 def _of(chip: str | None) -> str:

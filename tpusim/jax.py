@@ -49,17 +49,28 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     ``arguments`` and ``keywords`` are those of a call, as arrays or ``jax.ShapeDtypeStruct`` (of which only shape, type
     and sharding count), in any pytree. ``function`` may be jitted already, with its own options. ``topology`` is a chip
     (``v5e``) or a slice (``v5e:2x4``, ``tpu7x:2x2x1``); what has no sharding goes to its first device. For a mesh over
-    all of them take ``devices_of``. Raises ConfigError if JAX or libtpu is missing or does not know the slice.
+    all of them take ``devices_of``. Raises ConfigError if JAX or libtpu is missing or does not know the slice, or if
+    the compiler fails; what JAX says of a function that it cannot trace stays as it is.
     """
     jax = _jax()
     first = devices_of(topology)[0]
     alone = jax.sharding.SingleDeviceSharding(first)
     shapes = jax.tree.map(lambda leaf: _described(leaf, alone), (arguments, keywords))
     jitted = function if hasattr(function, "trace") else jax.jit(function)
-    compiled = jitted.trace(*shapes[0], **shapes[1]).lower(lowering_platforms=("tpu",)).compile()
+    own_name = getattr(function, "__name__", "function")
+    text = _compiled_text(jitted.trace(*shapes[0], **shapes[1]).lower(lowering_platforms=("tpu",)), own_name, topology)
     # The chip in the name is where a run finds it.
-    name = f"{getattr(function, '__name__', 'function')}.{_chip_of(topology)}.hlo.txt"
-    return parse_module(SourceText(name, compiled.as_text()))
+    return parse_module(SourceText(f"{own_name}.{_chip_of(topology)}.hlo.txt", text))
+
+
+def _compiled_text(lowered: Any, name: str, topology: str) -> str:
+    """Return what the compiler makes of a lowered function; raise ConfigError if it fails."""
+    try:
+        return str(lowered.compile().as_text())
+    # Of a function that does not fit the chip, say; the first line is the reason, the rest the compiler's own stack.
+    except _jax().errors.JaxRuntimeError as error:
+        reason = (str(error).splitlines() or [repr(error)])[0]
+        raise ConfigError(f"{name}: JAX has no compiled text for {topology}: {reason}") from error
 
 
 def devices_of(topology: str = "v5e") -> list[Any]:

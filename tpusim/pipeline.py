@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from tpusim.ir.module import Module
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.machine.gemm import run_gemm
+from tpusim.program.beside import run_warnings
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program, walk
@@ -135,7 +137,7 @@ def lower(
     default_trip_count: int = DEFAULT_TRIPS,
 ) -> Program:
     """Return the lowered program of what ``simulate`` takes, without running it."""
-    return _lowered(program, chip, _topology(topology), overrides, default_trip_count)[0]
+    return _fitted(program, chip, _topology(topology), overrides, default_trip_count)[0]
 
 
 def simulate(
@@ -171,11 +173,15 @@ def simulate(
     loaded, _ = _loaded(program)
     lowered, machine = _lowered(loaded, chip, slice_, overrides, default_trip_count)
     others = [_lowered(other, machine, slice_, None, default_trip_count)[0] for other in beside]
+    _check_topology(slice_, [lowered, *others], machine)
+    if timeout_us is not None and not 0 < timeout_us < inf:
+        raise ConfigError(f"timeout: expected microseconds above 0, found {timeout_us}")
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
-    paces = (parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed))
+    paces = [parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed)]
     options = RunOptions(warm, None, timeout_seconds, *paces)
     run = simulate_pod([lowered, *others], machine, slice_, progress, options)
-    lowered = msgspec.structs.replace(lowered, warnings=(*lowered.warnings, *run.warnings))
+    warnings = run_warnings([lowered, *others], *paces)
+    lowered = msgspec.structs.replace(lowered, warnings=(*lowered.warnings, *run.warnings, *warnings))
     return Result(lowered, machine, run, loaded if isinstance(loaded, Module) else None)
 
 
@@ -224,7 +230,7 @@ def explain(
 
     slice_ = _topology(topology)
     loaded, _ = _loaded(program)
-    lowered, machine = _lowered(loaded, chip, slice_, overrides, DEFAULT_TRIPS)
+    lowered, machine = _fitted(loaded, chip, slice_, overrides, DEFAULT_TRIPS)
     kernel = _kernel(lowered, op)
     alone = run_program(_alone(lowered, kernel), machine, slice_).records[0]
     in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
@@ -241,7 +247,7 @@ def memory(
     overrides: Mapping[str, Any] | None = None,
 ) -> MemoryReport:
     """Return what a program needs of a chip's memories, buffer by buffer; what does not fit is no error here."""
-    return memory_report(*_lowered(program, chip, _topology(topology), overrides, DEFAULT_TRIPS))
+    return memory_report(*_fitted(program, chip, _topology(topology), overrides, DEFAULT_TRIPS))
 
 
 def _alone(program: Program, kernel: Kernel) -> Program:
@@ -402,8 +408,19 @@ def _lowered(
     machine = _chip(loaded, path, chip or (topology.chip if topology else None) or None, overrides)
     lowered = _on(loaded, machine) if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)
     verify_blocks(lowered, machine.vmem.capacity_bytes * machine.cores_per_device)
-    if topology is not None:
-        _check_topology(topology, lowered, machine)
+    return lowered, machine
+
+
+def _fitted(
+    program: Module | Program | str | Path,
+    chip: Chip | str | None,
+    topology: Topology | None,
+    overrides: Mapping[str, Any] | None,
+    default_trip_count: int,
+) -> tuple[Program, Chip]:
+    """Return what ``_lowered`` does, of a program that has the slice to itself."""
+    lowered, machine = _lowered(program, chip, topology, overrides, default_trip_count)
+    _check_topology(topology, [lowered], machine)
     return lowered, machine
 
 
@@ -415,15 +432,23 @@ def _on(program: Program, chip: Chip) -> Program:
     return msgspec.structs.replace(program, warnings=(*program.warnings, warning))
 
 
-def _check_topology(topology: Topology, program: Program, chip: Chip) -> None:
-    """Refuse a slice that the program was not compiled for, or that the chip's links cannot form."""
+def _check_topology(topology: Topology | None, programs: Sequence[Program], chip: Chip) -> None:
+    """Refuse a slice that programs side by side do not fill or fit on, or that the chip's links cannot form."""
+    if topology is None:
+        return
     if topology.chip and resolve_chip_name(topology.chip) != chip.name.removesuffix("-megacore"):
         raise ConfigError(f"topology: expected a slice of {chip.name}, found one of {topology.chip!r}")
     if len(topology.sizes) > max(1, chip.ici.dimensions):
         raise ConfigError(f"topology: {chip.name} has links along {chip.ici.dimensions} axes, found {topology.sizes}")
-    devices = topology.chip_count * chip.devices_per_chip
-    if program.device_count > devices:
-        raise ConfigError(f"topology: the program is for {program.device_count} devices, this slice has {devices}")
+    devices, needed = topology.chip_count * chip.devices_per_chip, sum(program.device_count for program in programs)
+    of_whom = "the program is" if len(programs) == 1 else f"the {len(programs)} programs of this run are"
+    if needed > devices:
+        raise ConfigError(f"topology: {of_whom} for {needed} devices, this slice has {devices}")
+    # A program spreads over a larger slice by whole copies of its groups; the rest would have nobody to talk to.
+    if len(programs) == 1 and devices % needed:
+        raise ConfigError(
+            f"topology: {of_whom} for {needed} devices, this slice has {devices}: expected as many, or a multiple"
+        )
 
 
 def _loaded(program: Module | Program | str | Path) -> tuple[Module | Program, str]:

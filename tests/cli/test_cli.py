@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import output_of, refusal_of
 from tpusim.cli import main
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -21,12 +22,6 @@ POD = str(TRACES / "llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
 KEYS = {"program", "chip", "time_us", "ops", "memory", "unsupported", "warnings"}
 OP_KEYS = {"name", "opcode", "category", "count", "time_us", "bound_by", "flops", "hbm_bytes"}
 MEMORY_KEYS = {"argument_bytes", "output_bytes", "temp_bytes", "heap_bytes", "peak_hbm_bytes", "peak_vmem_bytes"}
-
-
-def output_of(capsys, *arguments: str) -> str:
-    """Run a command that must succeed and return what it printed."""
-    assert main(arguments) == 0
-    return capsys.readouterr().out
 
 
 def test_run_prints_a_report(capsys):
@@ -126,6 +121,9 @@ REFUSED = [
     (["run", MLP, "--topology", "v5e:2x2x2"], "links along 2 axes"),
     (["run", MLP, "--chip", "v5e", "--topology", "v5p:2x2"], "expected a slice of v5e"),
     (["run", POD, "--topology", "v5e:2x2"], "the program is for 8 devices, this slice has 4"),
+    (["run", POD, "--topology", "v5e:3x4"], "for 8 devices, this slice has 12: expected as many, or a multiple"),
+    (["memory", POD, "--topology", "v5e:3x4"], "for 8 devices, this slice has 12"),
+    (["run", POD, "--with", POD, "--topology", "v5e:2x4"], "the 2 programs of this run are for 16 devices, this slice"),
     (["layout", "f32[2"], "f32[2"),
     (["layout", "f32[2,3]", "--at", "5,5"], "5"),
     (["chips", "v5x"], "did you mean"),
@@ -139,6 +137,16 @@ def test_refusals_are_one_message_and_exit_code_1(capsys, arguments, words):
     error = capsys.readouterr().err
     assert error.startswith("tpusim: ")
     assert words in error
+
+
+def test_groups_beyond_the_slice_are_refused(capsys, tmp_path):
+    """Of a program that does not say how many devices it is for."""
+    path = tmp_path / "gather.v5e.hlo"
+    start = "HloModule m, is_scheduled=true\nENTRY e {\n  x = f32[8,128] parameter(0)\n  ROOT r = f32[32,128] "
+    path.write_text(f"{start}all-gather(x), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}\n}}\n")
+    error = refusal_of(capsys, "run", str(path), "--topology", "v5e:1x2")
+    assert "groups and pairs of the program name 4 devices, this slice has 2" in error
+    assert "4 on 2x2 chips" in output_of(capsys, "run", str(path), "--topology", "v5e:2x2")
 
 
 @pytest.mark.parametrize("text", ["garbage", "HloModule m\nENTRY e {\n  x = f32[2 parameter(0)\n}\n"])
@@ -155,6 +163,14 @@ def test_wrong_usage_is_exit_code_2():
     """The code that argparse gives to a wrong call."""
     with pytest.raises(SystemExit, match="2"):
         main(["run"])
+
+
+@pytest.mark.parametrize("text", ["-5", "0", "nan", "inf", "soon"])
+def test_a_timeout_is_above_zero(capsys, text):
+    """The simulated time that a run may take."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", MLP, f"--timeout={text}"])
+    assert "expected a number above 0" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -32,7 +32,8 @@ def time_of(text: str, step, **overrides) -> int:
     """Return how long a collective takes on a slice, in picoseconds."""
     topology = parse_topology(text)
     chip = load_chip(topology.chip, {f"ici.{key}": value for key, value in overrides.items()})
-    run = simulate_pod([program_of(step, devices=16)], chip, topology, None, RunOptions(apart=False))
+    count = topology.chip_count * chip.devices_per_chip
+    run = simulate_pod([program_of(step, devices=count)], chip, topology, None, RunOptions(apart=False))
     return run.last.total_ps
 
 

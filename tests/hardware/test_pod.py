@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 import pytest
 
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import Topology, make_pod, parse_topology, wraps_of
-from tpusim.hardware.torus import Torus
+from tpusim.hardware.torus import Torus, _twisted_ways
 
 
 def pod(text: str, chip: str = "", **options: bool):
@@ -141,6 +142,37 @@ def test_distances_are_those_of_a_search() -> None:
         found |= fresh
         front = list(fresh)
     assert all(torus.distance(0, chip) == found[chip] for chip in range(torus.chip_count))
+
+
+@pytest.mark.parametrize("name", ["v4:4x4x8", "v5p:4x8x8"])
+def test_a_twisted_torus_looks_the_same_from_every_chip(name: str) -> None:
+    """What is kept for pairs that lie alike: from any chip just the displacements of least length that end there."""
+    torus = pod(name).torus
+    steps = [way for way in product(range(-8, 9), repeat=3) if sum(map(abs, way)) <= 8]
+    for source in (0, 37, torus.chip_count - 1):
+        ends: dict[int, list[tuple[int, ...]]] = {}
+        for way in steps:
+            place = torus.coordinates(source)
+            for axis, count in enumerate(way):
+                for _ in range(abs(count)):
+                    place = torus.step(place, axis, count < 0)
+            ends.setdefault(torus.number(place), []).append(way)
+        for target, ways in ends.items():
+            least = min(sum(map(abs, way)) for way in ways)
+            nearest = [way for way in ways if sum(map(abs, way)) == least]
+            assert torus.displacements(source, target) == sorted(nearest, reverse=True)
+        assert len(ends) == torus.chip_count
+
+
+def test_pairs_that_lie_alike_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pairs of 256 chips ask for at most 256 searches of 125 candidates each, and not for 65,280."""
+    torus, tried = pod("v5p:4x8x8").torus, []
+    rounded = Torus.rounded
+    monkeypatch.setattr(Torus, "rounded", lambda *given: tried.append(1) or rounded(*given))
+    _twisted_ways.cache_clear()
+    for source, target in product(range(0, 256, 3), range(256)):
+        torus.displacements(source, target)
+    assert len(tried) <= 256 * 125 + 3 * 86 * 256
 
 
 def test_twisting_brings_chips_closer() -> None:

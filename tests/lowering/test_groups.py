@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+import tpusim
 from tests.lowering.hlo import ADD, lower_module_text
+from tpusim.hardware.load import load_chip
 from tpusim.lowering.groups import algorithm_of, device_groups, device_pairs, stated_pairs
+from tpusim.lowering.module import lower_module
 from tpusim.numerics.collectives import device_number, group_of
 from tpusim.numerics.site import Device, Settings, Site
 from tpusim.program.steps import Algorithm
@@ -135,3 +138,38 @@ def test_a_ragged_exchange_sends_its_first_operand(sizes, sent_rows):
     text = ragged_text(sizes).replace("%o = f32[16,", "%o = f32[64,").replace("%r = f32[16,", "%r = f32[64,")
     step = next(step for step in lower_module_text(text).steps if step.name == "r")
     assert (step.n_bytes, step.hbm_bytes) == (16 * 512, 2 * sent_rows * 512)
+
+
+WRONG = [
+    "f32[8]{0} all-reduce(%x), to_apply=%add, channel_id=1, use_global_device_ids=true, replica_groups={{0,1},{1,2}}",
+    "f32[8]{0} all-reduce(%x), to_apply=%add, channel_id=1, use_global_device_ids=true, replica_groups={{0,9}}",
+    "f32[8]{0} all-reduce(%x), to_apply=%add, channel_id=1, use_global_device_ids=true, replica_groups={{0,1}}",
+    "f32[8]{0} collective-permute(%x), channel_id=1, source_target_pairs={{0,2},{1,2}}",
+    "f32[8]{0} collective-permute(%x), channel_id=1, source_target_pairs={{0,1},{0,2}}",
+    "f32[8]{0} collective-permute(%x), channel_id=1, source_target_pairs={{0,5}}",
+    "f32[8]{0} collective-broadcast(%x), channel_id=1, replica_groups={{0,1},{1,2}}",
+]
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_groups_that_the_verifier_refuses_are_warned_of(line):
+    """In the words of ``tpusim check``, since a run goes on with them."""
+    module, _ = module_of(line, "num_partitions=4")
+    (problem,) = tpusim.check(module)
+    (warning,) = (text for text in lower_module(module, load_chip("v5e")).warnings if text.startswith("'c'"))
+    assert warning.removesuffix(": timed as it stands").removeprefix("'c': ") in problem
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{REDUCE}, channel_id=1, use_global_device_ids=true, replica_groups={{{{0,1,2}},{{3}}}}",
+        "f32[8]{0} collective-broadcast(%x), channel_id=1, replica_groups={{0,1}}",
+        "f32[8]{0} collective-permute(%x), channel_id=1, source_target_pairs={{0,0},{1,2}}",
+    ],
+)
+def test_what_opcodes_allow_is_not_warned_of(line):
+    """An all-reduce of uneven groups, a broadcast that leaves devices out, a device that sends to itself."""
+    module, _ = module_of(line, "num_partitions=4")
+    assert tpusim.check(module) == []
+    assert not any(text.startswith("'c'") for text in lower_module(module, load_chip("v5e")).warnings)

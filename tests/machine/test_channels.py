@@ -167,6 +167,14 @@ def test_an_end_that_no_program_has_is_outside_and_ready():
     )
 
 
+def test_an_end_that_another_program_has_is_no_warning():
+    """Two stages side by side; and of two that both send, each channel once."""
+    sender, receiver = module_of("send1 send-done1", ""), module_of("recv1 recv-done1", "")
+    assert not tpusim.simulate(sender, "v5e", beside=[receiver]).program.warnings
+    (warning,) = tpusim.simulate(sender, "v5e", beside=[sender]).program.warnings
+    assert warning.startswith("channel 1: its other end is not in the 2 programs of this run")
+
+
 def test_a_collective_in_a_branch_that_only_some_take_is_a_deadlock():
     """Device 0 reduces, the others go by: they have ended, and device 0 is told so."""
     reduce = collective("all-reduce", 1e6, (tuple(range(4)),), channel_id=1)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tpusim
 from tests.machine.collectives import collective, program_of
-from tpusim.errors import SimulationError
+from tpusim.analysis.utilisation import group_records
+from tpusim.errors import ConfigError, SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.core import RunOptions, simulate_pod
@@ -59,12 +61,37 @@ def test_a_starved_core_is_told_apart():
     assert starved_ps > 0.95 * 20 * 100e6
 
 
+@pytest.mark.parametrize("pace", ["1us", "100us", "normal:100us:20us:3"])
+def test_an_infeed_counts_once_for_each_execution(pace):
+    """Twenty of them, whether or not each had to wait; so does a kernel that waits for a copy."""
+    needy = msgspec.structs.replace(KERNEL, needs=("c",))
+    copy = Copy(name="c", opcode="copy-start", n_bytes=16e6, source_space="host", target_space="hbm")
+    groups = group_records(run(loop_of(copy, INFEED, needy), infeed=pace))
+    assert {group.name: group.count for group in groups if group.name in "ik"} == {"i": 20, "k": 20}
+
+
 def test_a_full_outfeed_holds_the_core():
     """A host that takes 100 us for each result lets as many wait as the queue holds."""
     slow = run(loop_of(OUTFEED), outfeed="100us").total_ps
     deep = run(loop_of(OUTFEED), outfeed="100us", depth=32).total_ps
     assert slow == pytest.approx((20 - 3) * (100e6 + TRANSFER_PS), rel=0.01)
     assert deep < 0.01 * slow
+
+
+def test_a_pace_that_nothing_is_held_to_is_warned_of():
+    """Of a program with an infeed and no outfeed, and of one with neither."""
+    fed, unfed = (msgspec.structs.replace(program_of(step), chip="v5e") for step in (loop_of(INFEED), KERNEL))
+    assert tpusim.simulate(fed, "v5e", infeed="1us").program.warnings == ()
+    (warning,) = tpusim.simulate(fed, "v5e", infeed="1us", outfeed="1us").program.warnings
+    assert warning.startswith("a pace of the outfeed was given, but no program of this run has an outfeed")
+    assert len(tpusim.simulate(unfed, "v5e", infeed="1us", outfeed="1us").program.warnings) == 2
+
+
+@pytest.mark.parametrize("timeout_us", [-5, 0, float("nan")])
+def test_a_timeout_that_is_none_is_refused(timeout_us):
+    """Of the function as of the command."""
+    with pytest.raises(ConfigError, match="timeout: expected microseconds above 0"):
+        tpusim.simulate(msgspec.structs.replace(program_of(KERNEL), chip="v5e"), timeout_us=timeout_us)
 
 
 def test_an_infeed_that_ends_is_named():

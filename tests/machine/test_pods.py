@@ -46,6 +46,17 @@ def test_one_stands_for_all_sixteen(text, groups, kind):
     assert sum(link.n_bytes for link in each.links) == pytest.approx(sum(link.n_bytes for link in one.links))
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_who_is_alone_is_bound_by_hbm(apart):
+    """In a group of one, and in no pair of a permute: nothing goes over a link."""
+    alone = msgspec.structs.replace(collective("all-reduce", 8e6, ((0,), (1,), (2,), (3,))), hbm_bytes=8e6)
+    done = run("v5e:2x2", alone, apart=apart)
+    assert {record.bound_by for timeline in done.timelines for record in timeline.records} == {"HBM"}
+    permute = msgspec.structs.replace(collective("collective-permute", 8e6, pairs=((0, 1),)), hbm_bytes=8e6)
+    bounds = [timeline.records[0].bound_by for timeline in run("v5e:2x2", permute, apart=True).timelines]
+    assert bounds == ["ICI", "ICI", "HBM", "HBM"]
+
+
 def test_long_loops_of_all_devices_jump_together():
     """A million trips of a permute round a ring take as long as one, a million times."""
     permute = collective("collective-permute", 1e6, pairs=tuple((n, (n + 1) % 16) for n in range(16)))

@@ -45,12 +45,71 @@ def test_other_files_are_refused(tmp_path, text):
         predict_collectives(path, load_chip)
 
 
-def test_a_row_without_numbers_is_refused(tmp_path):
-    """File and line."""
+HEAD = "topology,kind,payload_bytes,groups,measured_us\n"
+NO_ROWS = [
+    ("v5e:2x2,all-gather,many,,3", "payload_bytes: expected a number above 0, found 'many'"),
+    ("v5e:2x2,all-gather,-5,,3", "payload_bytes: expected a number above 0, found '-5'"),
+    ("v5e:2x2,all-gather,nan,,3", "payload_bytes: expected a number above 0, found 'nan'"),
+    ("v5e:2x2,all-gather,inf,,3", "payload_bytes: expected a number above 0, found 'inf'"),
+    ("v5e:2x2,all-gather,1e6,,0", "measured_us: expected a number above 0, found '0'"),
+    ("v5e:2x2,all-gather,1e6,,-10", "measured_us: expected a number above 0, found '-10'"),
+    ("v5e:2x2,allreduce,1e6,,3", "kind: expected one of all-gather, .* found 'allreduce' .did you mean 'all-reduce'"),
+    ('v5e:2x2,all-gather,1e6,"{{0,99}}",3', "groups: expected groups of one size .* below 4, each once, found"),
+    ('v5e:2x2,all-gather,1e6,"{{0,1},{1,2}}",3', "groups: expected groups of one size"),
+    ('v5e:2x2,all-gather,1e6,"{{0,1},{2}}",3', "groups: expected groups of one size"),
+    ('v5e:2x2,all-gather,1e6,"{{0,-1}}",3', "groups: expected groups of one size"),
+    ("v5e:2x2,all-gather,1e6,garbage,3", r"groups: expected groups such as .* or \[2,2\]<=\[4\], found 'garbage'"),
+    ('v5e:2x2,all-gather,1e6,"{{0,1}} or so",3', "groups: expected groups such as"),
+    ('v5e:2x2,collective-permute,1e6,"{{0,1}}",3', "groups: expected nothing for a permute"),
+    ("v5e:2x2,all-gather", "payload_bytes: expected a cell for each column, found none"),
+    ("v5e:2x2,all-gather,1e6,{{0,1}},3", "expected a cell for each column .groups need quotes."),
+    ("v9:2x2,all-gather,1e6,,3", "unknown chip 'v9'"),
+    ("2x2,all-gather,1e6,,3", "topology: expected a slice with its chip, as in v5e:2x4, found '2x2'"),
+    ("v5e:2x2x2,all-gather,1e6,,3", "topology: v5e has links along 2 axes"),
+]
+
+
+@pytest.mark.parametrize(("row", "words"), NO_ROWS)
+def test_a_row_that_is_none_is_refused(tmp_path, row, words):
+    """By file, line and column: the second row, on line 3."""
     path = tmp_path / "index.csv"
-    path.write_text("topology,kind,payload_bytes,groups,measured_us\nv5e:2x2,all-gather,many,,3\n")
-    with pytest.raises(ConfigError, match=r"index.csv:2: expected numbers"):
+    path.write_text(f"{HEAD}v5e:2x2,all-gather,1e6,,3\n{row}\n")
+    with pytest.raises(ConfigError, match=rf"index.csv:3: {words}"):
         predict_collectives(path, load_chip)
+    with pytest.raises(ConfigError, match=rf"index.csv:3: {words}"):
+        cross_validate(path, load_chip)
+
+
+def test_names_of_columns_are_no_rows(tmp_path):
+    """The columns are all there, so that the error must not miss them."""
+    path = tmp_path / "index.csv"
+    path.write_text(HEAD)
+    with pytest.raises(ConfigError, match=r"index\.csv: expected rows of measured times, found only the names"):
+        predict_collectives(path, load_chip)
+
+
+def test_a_chip_without_rows_is_refused(capsys):
+    """Not answered with empty tables."""
+    assert main(["validate", "--collectives", "--chip", "v5e", str(INDEX)]) == 1
+    assert "expected measured rows of v5e, found none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("groups", ["{{0,1},{2,3},{4,5},{6,7}}", "[4,2]<=[8]"])
+def test_groups_are_read_as_in_hlo(tmp_path, groups):
+    """Pairs of neighbours, listed and as an iota: 1 MB gathered by two sends half of it over one link."""
+    path = tmp_path / "index.csv"
+    chip = override_chip(load_chip("v5e"), {"ici.launch_seconds": 0.0, "ici.hop_latency_seconds": 0.0})
+    path.write_text(f'{HEAD}v5e:2x4,all-gather,1e6,"{groups}",3\n')
+    (found,) = predict_collectives(path, lambda _: chip)
+    assert found.predicted_us == pytest.approx(0.5e6 / (chip.ici.link_bytes_per_second * chip.ici.efficiency) * 1e6)
+
+
+def test_no_groups_are_one_of_all(tmp_path):
+    """As in HLO text."""
+    path = tmp_path / "index.csv"
+    path.write_text(f'{HEAD}v5e:2x2,all-gather,1e6,,3\nv5e:2x2,all-gather,1e6,"{{{{0,1,2,3}}}}",3\n')
+    none, all_four = predict_collectives(path, load_chip)
+    assert none.predicted_us == all_four.predicted_us
 
 
 def test_rows_and_sources_are_held_out():

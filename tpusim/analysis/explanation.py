@@ -8,6 +8,7 @@ import msgspec
 
 from tpusim.display import page_of, text_of
 from tpusim.program.steps import TileLoop
+from tpusim.timeline.records import executions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,7 +99,7 @@ def explanation(
         loops=kernel.loops,
         alone_ps=alone.duration_ps,
         in_run_ps=sum(record.total_ps for record in in_run),
-        count=sum(record.count for record in in_run),
+        count=executions(in_run),
         parts_ps=alone.parts,
         cycles={unit: count for unit, count in cycles.items() if count > 0},
         overhead_cycles=overhead_cycles,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import CORE
+from tpusim.timeline.records import CORE, executions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +104,7 @@ def _group(name: str, records: list[Record], by: str) -> Group:
         name=name,
         opcode=first.opcode if single else "",
         category=first.category if by != "source" else "",
-        count=sum(record.count for record in records),
+        count=executions(records),
         time_ps=sum(record.total_ps for record in records if record.row == CORE),
         beside_ps=sum(record.total_ps for record in records if record.row != CORE),
         bound_by=_longest_bound(records),

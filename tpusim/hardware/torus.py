@@ -79,15 +79,18 @@ class Torus(msgspec.Struct, frozen=True):
         if not self.twist:
             axes = zip(plain, self.sizes, self.wraps, strict=True)
             return list(product(*(_shortest(steps, size, wraps) for steps, size, wraps in axes)))
-        # Two turns of short axes can undo one of a long axis.
-        rounds = [range(-2, 3) if wraps else (0,) for wraps in self.wraps]
-        ways = {self._rounded(plain, times) for times in product(*rounds)}
-        least = min(sum(map(abs, way)) for way in ways)
-        # Sorted, since sets have no order of their own: the same way is taken on every host.
-        return sorted((way for way in ways if sum(map(abs, way)) == least), reverse=True)
+        return list(_twisted_ways(self, self._reduced(plain)))
 
-    def _rounded(self, plain: list[int], times: tuple[int, ...]) -> tuple[int, ...]:
-        """Return a displacement with so many more turns round each axis."""
+    def _reduced(self, plain: list[int]) -> tuple[int, ...]:
+        """Return a displacement that leads to the same chip and lies within the sizes: as many as there are chips."""
+        way = tuple(plain)
+        # Short axes first: their turns move what lies along the long ones.
+        for axis in sorted(range(len(way)), key=lambda axis: self.sizes[axis]):
+            way = self.rounded(way, tuple(-(way[axis] // self.sizes[axis]) * (axis == a) for a in range(len(way))))
+        return way
+
+    def rounded(self, plain: tuple[int, ...], times: tuple[int, ...]) -> tuple[int, ...]:
+        """Return a displacement with so many more turns round each axis, which leads to the same chip."""
         way = list(plain)
         for axis, turns in enumerate(times):
             way[axis] += turns * self.sizes[axis]
@@ -143,6 +146,18 @@ class Torus(msgspec.Struct, frozen=True):
 def _strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Return how far apart the numbers of neighbours along each axis are."""
     return tuple(prod(sizes[:axis]) for axis in range(len(sizes)))
+
+
+# A twisted torus looks the same from every chip, so what was found for one pair serves all that lie alike.
+@cache
+def _twisted_ways(torus: Torus, plain: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the shortest ways to where a displacement leads on a twisted torus."""
+    # Two turns of short axes can undo one of a long axis.
+    rounds = [range(-2, 3) if wraps else (0,) for wraps in torus.wraps]
+    ways = {torus.rounded(plain, times) for times in product(*rounds)}
+    least = min(sum(map(abs, way)) for way in ways)
+    # Sorted, since sets have no order of their own: the same way is taken on every host.
+    return tuple(sorted((way for way in ways if sum(map(abs, way)) == least), reverse=True))
 
 
 def _shortest(steps: int, size: int, wraps: bool) -> tuple[int, ...]:

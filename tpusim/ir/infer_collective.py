@@ -11,7 +11,7 @@ from tpusim.ir.infer_types import U32, is_array, make_array, one_or_tuple, parts
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 @infers("partition-id", "replica-id")
@@ -190,14 +190,24 @@ def _ragged_all_to_all(site: Site) -> ArrayShape:
     return site.array(1)
 
 
-@infers("collective-broadcast")
-def _collective_broadcast(site: Site) -> Shape:
-    """Give the shapes of what is sent; with a dynamic root, the last operand says who sends."""
+def check_members(site: Site) -> None:
+    """Require groups or pairs such as the opcode's rule does, whatever the shapes are."""
+    _MEMBERS.get(site.opcode, check_groups)(site)
+
+
+def _check_broadcast(site: Site) -> None:
+    """Require ids that are there at most once."""
     group_mode(site)
     # Devices in no group get zeros, so that not all ids must be there.
     ids = [number for group in groups_of(site) for number in group]
     if len(set(ids)) != len(ids) or min(ids, default=0) < 0:
         raise broken("collective_broadcast_c3", ids)
+
+
+@infers("collective-broadcast")
+def _collective_broadcast(site: Site) -> Shape:
+    """Give the shapes of what is sent; with a dynamic root, the last operand says who sends."""
+    _check_broadcast(site)
     shapes = _operands(site, "collective_broadcast_c1")
     if not site.flag("has_dynamic_root"):
         return one_or_tuple(shapes)
@@ -211,8 +221,7 @@ def _collective_broadcast(site: Site) -> Shape:
 def _collective_permute(site: Site) -> Shape:
     """Give the operands' shapes, or that of the array written into; a start gives operands, results and contexts."""
     in_place = "slice_sizes" in site.attributes
-    sent = _check_in_place(site) if in_place else 1
-    _check_pairs(site, sent)
+    _check_permute(site)
     if site.opcode == "collective-permute":
         return site.operands[1] if in_place else one_or_tuple(site.arrays())
     operands = site.operands[0] if in_place else one_or_tuple(site.operands)
@@ -220,6 +229,11 @@ def _collective_permute(site: Site) -> Shape:
     declared = site.declared
     contexts = declared.elements[2:] if isinstance(declared, TupleShape) else ()
     return TupleShape((operands, results, *contexts))
+
+
+def _check_permute(site: Site) -> None:
+    """Require pairs of devices, each a source and a target once, or once for every slice that is sent."""
+    _check_pairs(site, _check_in_place(site) if "slice_sizes" in site.attributes else 1)
 
 
 def _check_pairs(site: Site, most: int) -> None:
@@ -266,3 +280,13 @@ def _check_offsets(buffer: Shape, starts: Shape) -> None:
     counts = [len(parts(element)) for element in elements] if all_tuples else [len(elements)]
     if any(count != rank for count in counts) or not (all_tuples or all(map(is_array, elements))):
         raise broken("collective_permute_c7", f"{plain(starts)} for {plain(buffer)}")
+
+
+_MEMBERS: dict[str, Callable[[Site], object]] = {
+    "all-reduce": lambda site: check_groups(site, uniform=False),
+    "all-reduce-start": lambda site: check_groups(site, uniform=False),
+    "collective-broadcast": _check_broadcast,
+    "collective-permute": _check_permute,
+    "collective-permute-start": _check_permute,
+}
+"""What groups or pairs must be like, where that is not what most collectives ask."""

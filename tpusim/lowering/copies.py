@@ -107,19 +107,8 @@ def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]
     if is_host_transfer(instruction):
         return (HostTransfer(**label, **message, to_host=is_send, is_async=True),)
     channel_id = instruction.attributes.get("channel_id", 0)
-    if not _has_other_end(scope, channel_id, "recv" if is_send else "send"):
-        scope.notes.warn(
-            f"channel {channel_id}: its other end is not in this program; unless another program that runs beside it "
-            "has that end, it is taken to be always ready"
-        )
     pairs = stated_pairs(scope.module, instruction)
     return (ChannelTransfer(**label, **message, channel_id=channel_id, is_send=is_send, pairs=pairs),)
-
-
-def _has_other_end(scope: Scope, channel_id: int, opcode: str) -> bool:
-    """Tell whether the program has an instruction of the opcode on a channel."""
-    every = (instruction for computation in scope.module.computations for instruction in computation)
-    return any(i.opcode == opcode and i.attributes.get("channel_id", 0) == channel_id for i in every)
 
 
 def is_host_transfer(instruction: Instruction) -> bool:

@@ -74,9 +74,16 @@ def _figures(core: Core, step: Collective, way: Way, duration_ps: int) -> dict[s
     waited_ps = 0 if step.is_async else latency_ps
     links_ps = bytes_to_ps(way.carried * step.n_bytes, core.device.peak("ici"))
     return {
-        "bound_by": "ICI latency" if 2 * latency_ps > duration_ps else "ICI",
+        "bound_by": _bound(step, way, 2 * latency_ps > duration_ps),
         "units": {"ici": links_ps + waited_ps} | ({"vector": vector_ps} if vector_ps else {}),
     }
+
+
+def _bound(step: Collective, way: Way, is_mostly_latency: bool) -> str:
+    """Return what bounds a collective: where nobody else is in the group only its way through HBM, if it has one."""
+    if not len(way.load.links):
+        return "HBM" if step.hbm_bytes else "latency"
+    return "ICI latency" if is_mostly_latency else "ICI"
 
 
 def _vector_ps(core: Core, step: Collective) -> int:
@@ -154,7 +161,7 @@ def run_channel(core: Core, step: ChannelTransfer) -> Activity:
         found = world.channels.take(step.channel_id, peers)
     if blocked is not None:
         world.blocked[number].remove(blocked)
-        core.record(step, start_ps, bound_by="waiting for a recv")
+        core.record(step, start_ps, bound_by="waiting for a recv", is_wait=True)
     core.start(step, _send(core, step, found), "a channel")
 
 

@@ -328,7 +328,7 @@ class Core:
                 self._compare(name, before_ps)
         # A wait of the text is shown even if it was none: readers look for each of their instructions.
         if self.now_ps > start_ps or isinstance(step, Wait):
-            self.record(step, start_ps, bound_by=reason)
+            self.record(step, start_ps, bound_by=reason, is_wait=not isinstance(step, Wait))
 
 
 def _run_kernel(core: Core, kernel: Kernel) -> Activity:

@@ -91,7 +91,7 @@ def _queued(core: Core, step: HostTransfer, turn: simpy.Event, reason: str) -> A
     yield turn
     world.blocked[core.device.number].remove(blocked)
     if core.now_ps > start_ps:
-        core.record(step, start_ps, bound_by=reason)
+        core.record(step, start_ps, bound_by=reason, is_wait=True)
         start_ps = core.now_ps
     yield core.device.memories["hbm"].transfer(step.name, step.hbm_bytes)
     way = "host_out" if step.to_host else "host_in"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import simpy
 from simpy.core import StopSimulation
 
-from tpusim.errors import SimulationError
+from tpusim.errors import ConfigError, SimulationError
 from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
 from tpusim.machine.cohorts import Split
 from tpusim.machine.communication import Channels
@@ -374,9 +374,14 @@ def _stop(_: simpy.Event) -> None:
 
 
 def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -> Pod:
-    """Return the pod that programs run on: of ``topology``, or of as many chips as they need in their usual shape."""
+    """Return the pod that programs run on: of ``topology``, or of as many chips as they need in their usual shape.
+
+    Raises ConfigError if groups or pairs name devices that ``topology`` does not have.
+    """
     needed = devices_needed(programs)
     count = needed if topology is None else topology.chip_count * chip.devices_per_chip
+    if count < needed:
+        raise ConfigError(f"topology: groups and pairs of the program name {needed} devices, this slice has {count}")
     topology = topology or _usual(-(-needed // chip.devices_per_chip), chip)
     return make_pod(topology, chip, along_ring=len(programs) == 1 and _has_one_axis(programs[0], needed, count))
 

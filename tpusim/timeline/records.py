@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CORE = "core"
 """The row of the core: its records follow each other and never overlap."""
@@ -18,8 +23,9 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     loop that repeat exactly are simulated once and counted. ``bound_by`` names what most of the step's time went to,
     ``parts`` a kernel's time by that; ``units`` how long each functional unit and memory was kept busy. Of a
     collective ``payload_bytes`` is the larger side of one device and ``group_size`` the devices of its group; of a send
-    ``peer`` is the device that it goes to. The machine
-    raises ``count`` of a record when it finds that a loop repeats; after the run records do not change.
+    ``peer`` is the device that it goes to. A record that ``is_wait`` is what a step lost before it could begin; the
+    step itself is another one. The machine raises ``count`` of a record when it finds that a loop repeats; after the
+    run records do not change.
     """
 
     name: str
@@ -40,6 +46,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     payload_bytes: float = 0.0
     group_size: int = 0
     peer: int = -1
+    is_wait: bool = False
     line: int = 0
     op_name: str = ""
     source: str = ""
@@ -53,6 +60,11 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     def total_ps(self) -> int:
         """Length of all executions, in picoseconds."""
         return (self.end_ps - self.start_ps) * self.count
+
+
+def executions(records: Iterable[Record]) -> int:
+    """Return how often the steps of some records ran: waits before a step count with the step itself."""
+    return sum(record.count for record in records if not record.is_wait)
 
 
 class Repeat(msgspec.Struct, frozen=True, gc=False):
