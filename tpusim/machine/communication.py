@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tpusim.machine.met import Met, split_late
+from tpusim.timeline.records import LATE
 from tpusim.units import bytes_to_ps, cycles_to_ps, seconds_to_ps
 
 if TYPE_CHECKING:
@@ -27,33 +29,33 @@ def run_collective(core: Core, step: Collective) -> Activity:
     yield from _communicate(core, step, core.row)
 
 
-def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Event, Any, dict[int, int]]:
+def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Event, Any, dict[int, Met]]:
     """Take part in a collective: its bytes over the links, through HBM here, and the sums of what comes in.
 
-    Return when it ended for each that the device stands for. Those who did not wait for it need not part for that, but
+    Return how it went for each that the device stands for. Those who did not wait for it need not part for that, but
     their records differ.
     """
     start_ps, device = core.now_ps, core.device
     way = device.world.way(device, step)
     # What is passed on was received into HBM, if the result lies there, and is read again.
     hbm_bytes = step.hbm_bytes + (way.relayed * step.n_bytes if step.hbm_bytes else 0.0)
-    ended, each_ps = device.world.collective(device, step)
+    ended, each = device.world.collective(device, step)
     # What a collective reads and writes here slows the kernels beside it, so it takes its share of HBM.
     local = device.memories["hbm"].transfer(step.name, hbm_bytes)
     here_ps: list[int] = []
     here = core.env.all_of([local, core.env.timeout(_vector_ps(core, step))])
     here.callbacks.append(lambda _: here_ps.append(core.now_ps))
     yield core.env.all_of([ended, here])
-    ends_ps = {number: max(end_ps, *here_ps) for number, end_ps in each_ps().items()}
+    found = {number: met._replace(end_ps=max(met.end_ps, *here_ps)) for number, met in each().items()}
     if not step.is_async:
-        device.world.compare(step, ends_ps)
-    end_ps = ends_ps.get(device.number, core.now_ps)
+        device.world.compare(step, {number: met.end_ps for number, met in found.items()})
+    met = found.get(device.number, Met(core.now_ps, start_ps))
     record = device.recorder.add(
         step,
         row,
         start_ps,
-        end_ps,
-        **_figures(core, step, way, end_ps - start_ps),
+        met.end_ps,
+        **_figures(core, step, way, met.since(start_ps)),
         flops=step.flops,
         hbm_bytes=hbm_bytes,
         payload_bytes=step.n_bytes,
@@ -61,20 +63,25 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Even
     )
     for number in device.members[1:]:
         own = device.world.costs.longest_way(device.team, step, number)
-        if (ends_ps[number], own.hops, own.far_hops) != (end_ps, way.hops, way.far_hops):
-            figures = _figures(core, step, own, ends_ps[number] - start_ps)
-            device.recorder.vary(number, record, {"end_ps": ends_ps[number], **figures})
-    return ends_ps
+        if (found[number], own.hops, own.far_hops) != (met, way.hops, way.far_hops):
+            figures = _figures(core, step, own, found[number].since(start_ps))
+            device.recorder.vary(number, record, {"end_ps": found[number].end_ps, **figures})
+    return found
 
 
-def _figures(core: Core, step: Collective, way: Way, duration_ps: int) -> dict[str, Any]:
-    """Return what bounds a collective of a device whose bytes go a way, and the units that it keeps busy."""
+def _figures(core: Core, step: Collective, way: Way, times: tuple[int, int]) -> dict[str, Any]:
+    """Return what bounds a collective of a device whose bytes go a way, and the units that it keeps busy.
+
+    ``times`` are how long it took, and how much of that the device waited for others.
+    """
     latency_ps, vector_ps = core.device.world.latency_ps(way), _vector_ps(core, step)
     # Hops of collectives that run beside each other overlap; only those that the core waits for add up.
     waited_ps = 0 if step.is_async else latency_ps
     links_ps = bytes_to_ps(way.carried * step.n_bytes, core.device.peak("ici"))
+    duration_ps, late_ps = times
+    bound_by = "ICI latency" if 2 * latency_ps > duration_ps - late_ps else "ICI"
     return {
-        "bound_by": "ICI latency" if 2 * latency_ps > duration_ps else "ICI",
+        **split_late(bound_by, duration_ps, late_ps),
         "units": {"ici": links_ps + waited_ps} | ({"vector": vector_ps} if vector_ps else {}),
     }
 
@@ -93,6 +100,7 @@ class Slot:
     def __init__(self, receiver: int, env: simpy.Environment) -> None:
         self.receiver = receiver
         self.is_taken = False
+        self.taken_ps = 0
         self.filled = env.event()
 
 
@@ -122,6 +130,7 @@ class Channels:
         found = next((slot for slot in slots if not slot.is_taken and slot.receiver in receivers), None)
         if found is not None:
             found.is_taken = True
+            found.taken_ps = int(self._world.env.now)
             slots.remove(found)
         return found
 
@@ -154,7 +163,9 @@ def run_channel(core: Core, step: ChannelTransfer) -> Activity:
         found = world.channels.take(step.channel_id, peers)
     if blocked is not None:
         world.blocked[number].remove(blocked)
-        core.record(step, start_ps, bound_by="waiting for a recv")
+        waited_ps = core.now_ps - start_ps
+        # It is another device that is late, whatever the wait is called.
+        core.record(step, start_ps, bound_by="waiting for a recv", parts={LATE: waited_ps} if waited_ps else {})
     core.start(step, _send(core, step, found), "a channel")
 
 
@@ -199,13 +210,23 @@ def _send(core: Core, step: ChannelTransfer, slot: Slot) -> Activity:
     )
 
 
-def _receive(core: Core, step: ChannelTransfer, slot: Slot, peers: tuple[int, ...]) -> Activity:
-    """Wait until a message has come; it is written to HBM as it comes."""
+def _receive(
+    core: Core, step: ChannelTransfer, slot: Slot, peers: tuple[int, ...]
+) -> Generator[simpy.Event, Any, dict[int, Met]]:
+    """Wait until a message has come; it is written to HBM as it comes. Return when, and when it had set out."""
     start_ps, device = core.now_ps, core.device
     blocked = device.world.block(device.number, step, f"a send on channel {step.channel_id}", peers)
     yield slot.filled
     device.world.blocked[device.number].remove(blocked)
     yield device.memories["hbm"].transfer(step.name, step.hbm_bytes)
+    met = Met(core.now_ps, slot.taken_ps)
     device.recorder.add(
-        step, "ici", start_ps, core.now_ps, bound_by="ICI", hbm_bytes=step.hbm_bytes, payload_bytes=step.n_bytes
+        step,
+        "ici",
+        start_ps,
+        met.end_ps,
+        **split_late("ICI", *met.since(start_ps)),
+        hbm_bytes=step.hbm_bytes,
+        payload_bytes=step.n_bytes,
     )
+    return {device.number: met}

@@ -21,6 +21,7 @@ from tpusim.machine.cohorts import Split
 from tpusim.machine.communication import Channels
 from tpusim.machine.costs import Costs, Part, Team
 from tpusim.machine.memory import SharedMemory, call_after
+from tpusim.machine.met import Met
 from tpusim.program.module import every_step
 from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.units import PS_PER_US, ps_to_us, seconds_to_ps
@@ -71,28 +72,30 @@ class _Wait:
         self.step = step
         self.parts = parts
         self.end = end
-        self.ends_ps: dict[int, int] = {}
+        self.met: dict[int, Met] = {}
 
-    def ended(self, place: int, now_ps: int) -> bool:
+    def ended(self, place: int, met: Met) -> bool:
         """Note that one of the groups has ended; tell whether it was the last."""
-        self.ends_ps[place] = now_ps
-        return len(self.ends_ps) == len(self.parts)
+        self.met[place] = met
+        return len(self.met) == len(self.parts)
 
-    def each_ps(self) -> dict[int, int]:
-        """Return when the collective ended for each that the device stands for, 0 for those who have no part in it."""
-        ends_ps = dict.fromkeys(self.device.members, 0)
+    def each(self) -> dict[int, Met]:
+        """Return how the collective went for each that the device stands for, zeros for who has no part in it."""
+        found = dict.fromkeys(self.device.members, Met(0, 0))
         for part in self.parts:
             for number in part.own:
-                ends_ps[number] = max(ends_ps[number], self.ends_ps[part.place])
-        return ends_ps
+                # What ended last held the device; of two that did, bytes moved since the first of them was complete.
+                found[number] = max(found[number], self.met[part.place], key=lambda met: (met.end_ps, -met.complete_ps))
+        return found
 
 
 class _Meeting:
-    """One occurrence of a group's collective: who has come, and who waits for its end."""
+    """One occurrence of a group's collective: who has come, when all had, and who waits for its end."""
 
     def __init__(self, way: Way) -> None:
         self.way = way
         self.come: dict[int, Any] = {}
+        self.complete_ps = 0
         self.notes: list[tuple[int, Blocked]] = []
         self.waits: list[_Wait] = []
 
@@ -124,10 +127,10 @@ class World:
 
         return Network(self.env, self.pod, self.chip)
 
-    def collective(self, device: Device, step: Collective) -> tuple[simpy.Event, Callable[[], dict[int, int]]]:
+    def collective(self, device: Device, step: Collective) -> tuple[simpy.Event, Callable[[], dict[int, Met]]]:
         """Take part in a collective, for all devices that this one stands for.
 
-        Return the event of its end for all of them, and what then tells when it ended for each.
+        Return the event of its end for all of them, and what then tells how it went for each.
         """
         if not self.apart:
             return self._carry_out(self.way(device, step), step.n_bytes), dict
@@ -137,15 +140,16 @@ class World:
         parts = self.costs.parts(device.team, step, device.members)
         wait = _Wait(device, step, parts, self.env.event())
         if not parts:
-            return wait.end.succeed(), wait.each_ps
+            return wait.end.succeed(), wait.each
         complete: dict[int, list[tuple[int, _Meeting]]] = {}
         for part in parts:
             meeting = self._meet(wait, step, part, (*key, part.place, device.team.first, visit))
             if meeting is not None:
+                meeting.complete_ps = int(self.env.now)
                 complete.setdefault(self.latency_ps(meeting.way), []).append((part.place, meeting))
         for latency_ps, meetings in complete.items():
             call_after(self.env, latency_ps, partial(self._move, step, meetings))
-        return wait.end, wait.each_ps
+        return wait.end, wait.each
 
     def way(self, device: Device, step: Collective) -> Way:
         """Return the way of the bytes of a device's own groups."""
@@ -181,7 +185,7 @@ class World:
     def _finish(self, place: int, meeting: _Meeting) -> None:
         """End a group's collective for all who wait for it."""
         for wait in meeting.waits:
-            if wait.ended(place, int(self.env.now)):
+            if wait.ended(place, Met(int(self.env.now), meeting.complete_ps)):
                 wait.end.succeed()
 
     def compare(self, step: Collective, ends_ps: dict[int, int]) -> None:
