@@ -142,14 +142,15 @@ class Channels:
 def run_channel(core: Core, step: ChannelTransfer) -> Activity:
     """Start a receive; or wait for the other end's receive and start a send to it."""
     number, world = core.device.number, core.device.world
-    everyone = tuple(range(len(world.devices)))
-    if step.pairs is None:
-        peers = everyone
-    else:
+    peers = other_ends = world.other_ends(step)
+    if step.pairs is not None:
         first = core.device.team.first
         peers = tuple(first + pair[step.is_send] for pair in step.pairs if first + pair[not step.is_send] == number)
-    if not peers or not world.has_other_end(step):
-        core.start(step, _outside(core, step) if peers else _nothing(), "a channel")
+        if not peers:
+            core.start(step, _nothing(), "a channel")
+            return
+    if not other_ends:
+        core.start(step, _outside(core, step), "a channel")
         return
     if not step.is_send:
         slot = world.channels.open(step.channel_id, number)

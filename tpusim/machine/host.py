@@ -32,7 +32,8 @@ class HostQueues:
         self._device = device
         self.infeed = simpy.Store(device.env, infeed.depth) if infeed else None
         self.outfeed = simpy.Store(device.env, outfeed.depth) if outfeed else None
-        self.has_ended = False
+        # The ways, to the host or from it, whose feeds have no more to give or to take.
+        self.ended: set[bool] = set()
         if infeed:
             device.env.process(self._produce(infeed))
         if outfeed:
@@ -52,7 +53,7 @@ class HostQueues:
             yield device.env.timeout(seconds_to_ps(device.chip.host.latency_seconds))
             yield device.memories["host_in"].transfer("infeed", size)
             yield queue.put(size)
-        self.has_ended = True
+        self.ended.add(False)
 
     def _consume(self, feed: Feed) -> Activity:
         """Take one item after the other, each in its time."""
@@ -63,6 +64,7 @@ class HostQueues:
             yield device.env.timeout(seconds_to_ps(device.chip.host.latency_seconds))
             yield device.memories["host_out"].transfer("outfeed", size)
             yield device.env.timeout(interval_ps)
+        self.ended.add(True)
 
 
 def _feeds(device: Device) -> list[HostTransfer]:
