@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tpusim.errors import ConfigError
@@ -32,8 +33,14 @@ _SMALLEST_SLICES = {
 }
 """By chip the slice that JAX is asked for: one host, as the names of Google Cloud have it."""
 
-# Without these libtpu asks a metadata server who it is, which outside of Google Cloud takes minutes to fail.
-_NO_TPU_HERE = {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost", "TPU_ACCELERATOR_TYPE": "v5litepod-4"}
+# Without these libtpu asks a metadata server who it is, which outside of Google Cloud takes minutes to fail, and locks
+# out other processes, as if there were a TPU to share.
+_NO_TPU_HERE = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
 
 
 def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "v5e", **keywords: Any) -> Module:
@@ -65,7 +72,7 @@ def devices_of(topology: str = "v5e") -> list[Any]:
     # JAX raises whatever its backend gives it; the first line says which name it did not take.
     except Exception as error:
         reason = (str(error).splitlines() or [repr(error)])[0]
-        raise ConfigError(f"{topology}: JAX cannot compile for this slice (is libtpu installed?): {reason}") from error
+        raise ConfigError(f"{topology}: JAX cannot compile for this slice{_missing()}: {reason}") from error
 
 
 def _jax() -> Any:
@@ -76,6 +83,11 @@ def _jax() -> Any:
     except ImportError as error:
         raise ConfigError("tpusim.jax needs JAX and libtpu: pip install 'tpusim[jax]'") from error
     return jax
+
+
+def _missing() -> str:
+    """Return a hint if the compiler is not there."""
+    return "" if find_spec("libtpu") else " (libtpu is not installed: pip install 'tpusim[jax]')"
 
 
 def _chip_of(topology: str) -> str:

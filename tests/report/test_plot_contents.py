@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from tests.report.picture_cases import US, kernel, profiles, run
 from tpusim import plot
@@ -18,7 +21,7 @@ from tpusim.program.layers import Layer
 from tpusim.report import plot_memory, plot_timeline
 from tpusim.report.plot_cells import shown_of, tint_of
 from tpusim.report.plot_plane import plane_of
-from tpusim.report.plot_style import kind_of, shortened
+from tpusim.report.plot_style import _KINDS, kind_of, shortened
 from tpusim.report.plot_sweep import pareto_front
 from tpusim.report.plot_systolic import first_fold
 from tpusim.shapes.notation import parse_shape
@@ -186,7 +189,7 @@ def test_the_buffers_at_the_peak_are_named():
 
 def test_a_pareto_front():
     """Points that no other beats in both; of equals the first."""
-    assert pareto_front([(1, 5), (2, 4), (2, 4), (3, 4), (4, 1), (0, 9)]) == [5, 0, 1, 4]
+    assert pareto_front([(1, 5), (2, 4), (2, 4), (3, 4), (4, 1), (0, 9)]) == [5, 0, 1, 2, 4]
 
 
 def test_sweeps_say_what_is_missing():
@@ -236,3 +239,29 @@ def test_small_helpers():
         "ICI",
         "other",
     ]
+
+
+def test_a_tile_that_is_larger_than_the_one_around_it_is_refused():
+    """Cells would be numbered as if it were not there."""
+    with pytest.raises(ProgramError, match="tiles that lie within the first one"):
+        plot.layout("s2[16,256]{1,0:T(8,128)(16,1)E(2)}")
+
+
+@pytest.mark.parametrize("found", ["nan", "inf", "-inf"])
+def test_designs_without_finite_figures_are_refused(found):
+    """Nothing beats what is not a number."""
+    with pytest.raises(ConfigError, match="expected a finite number"):
+        plot.pareto([{"cost": found, "time": 1}, {"cost": 2, "time": 3}], "cost", "time")
+
+
+def test_equal_designs_do_not_beat_each_other():
+    """Both are the best for their price."""
+    assert pareto_front([(1.0, 2.0), (1.0, 2.0), (1.0, 3.0), (2.0, 1.0)]) == [0, 1, 3]
+
+
+def test_kinds_of_time_differ_in_a_grey_print():
+    """Any two by a tenth of lightness (ITU-R BT.601), or by their hatch."""
+    kinds = [(colour, hatch) for colour, hatch, _ in _KINDS.values()]
+    greys = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b in (to_rgb(colour) for colour, _ in kinds)]
+    close = [(i, j) for i, j in combinations(range(len(kinds)), 2) if abs(greys[i] - greys[j]) < 0.1]
+    assert [(i, j) for i, j in close if kinds[i][1] == kinds[j][1]] == []

@@ -127,11 +127,15 @@ def _over_positions(buffers: list[Buffer], held: int, count: int) -> tuple[int, 
 
 
 class SpaceUse(msgspec.Struct, frozen=True):
-    """A memory space of a chip and what a program needs of it; ``free_bytes`` is negative if that does not fit."""
+    """A memory space of a chip, as far as programs may have it, and what a program needs of it; ``free_bytes`` is
+    negative if that does not fit.
+    """
 
     profile: MemoryProfile
     capacity_bytes: int
     needed_bytes: int
+    reserved_bytes: int = 0
+    """What the system keeps for itself, beside the capacity."""
 
     @property
     def free_bytes(self) -> int:
@@ -164,13 +168,16 @@ def memory_report(program: Program, chip: Chip) -> MemoryReport:
     """Return what a program needs of HBM, VMEM and, where the chip has one, CMEM."""
     # A megacore program has the vector memories of both cores.
     capacities: dict[MemorySpace, int] = {
-        "hbm": chip.hbm.capacity_bytes,
+        "hbm": chip.hbm.available_bytes,
         "vmem": chip.vmem.capacity_bytes * chip.cores_per_device,
         "cmem": chip.cmem.capacity_bytes,
     }
     use = memory_use(program)
-    profiles = (memory_profile(program, name) for name, size in capacities.items() if size)
+    profiles = (memory_profile(program, name) for name, size in capacities.items() if size or name == "hbm")
     # Of HBM the heap counts, holes included; a memory that the compiler has planned as a whole may be denser than ours.
     needed = {"hbm": use.peak_hbm_bytes, "vmem": use.peak_vmem_bytes}
-    spaces = (SpaceUse(p, capacities[p.space], needed.get(p.space, p.peak_bytes)) for p in profiles)
+    reserved = {"hbm": chip.hbm.reserved_bytes}
+    spaces = (
+        SpaceUse(p, capacities[p.space], needed.get(p.space, p.peak_bytes), reserved.get(p.space, 0)) for p in profiles
+    )
     return MemoryReport(program.name, chip.name, use, tuple(spaces), program.alias_bytes)

@@ -85,11 +85,11 @@ def _capacity_warnings(use: MemoryUse, chip: Chip) -> tuple[str, ...]:
     """Return a warning for each memory that the program overfills."""
     # Warned of, not refused: how much memory the next chip should have is a question people ask.
     needs = (
-        ("HBM", use.peak_hbm_bytes, chip.hbm.capacity_bytes),
+        ("HBM", use.peak_hbm_bytes, chip.hbm.available_bytes),
         ("VMEM", use.peak_vmem_bytes, chip.vmem.capacity_bytes * chip.cores_per_device),
     )
     return tuple(
-        f"the program needs {need / _MIB:.1f} MiB of {name}, the chip has {has / _MIB:.1f} MiB"
+        f"the program needs {need / _MIB:.1f} MiB of {name}, a program may have {has / _MIB:.1f} MiB"
         for name, need, has in needs
         if need > has
     )

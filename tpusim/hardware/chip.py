@@ -84,6 +84,8 @@ class Hbm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The high-bandwidth memory that one simulated device sees."""
 
     capacity_bytes: int
+    reserved_bytes: int
+    """What the system keeps for itself of that."""
     bandwidth_bytes_per_second: float
     """Advertised bandwidth of the device: the roofline's."""
     efficiency: float
@@ -92,6 +94,11 @@ class Hbm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The same of long writes."""
     granule_bytes: int
     """Allocations are rounded up to this."""
+
+    @property
+    def available_bytes(self) -> int:
+        """What a program may have."""
+        return max(0, self.capacity_bytes - self.reserved_bytes)
 
 
 class Dma(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -79,6 +79,7 @@ _BY_KEY = {
     "year": _Range("year", 2000, 2200, "a year from 2000 to 2200"),
     "generation": _Range("", 1, 1000, "a whole number from 1"),
     "hbm.capacity_bytes": _Range("B", 2**20, 2**60, "bytes, at least 1 MiB (16 GiB is 17_179_869_184)"),
+    "hbm.reserved_bytes": _Range("B", 0, 2**60, "bytes, from 0"),
     "vmem.capacity_bytes": _Range("B", 2**12, 2**50, "bytes, at least 4 KiB (16 MiB is 16_777_216)"),
     "smem.capacity_bytes": _Range("B", 2**8, 2**50, "bytes, at least 256 (16 KiB is 16_384)"),
     # Most chips have no CMEM; zeros are shorter for everybody than an optional table.

@@ -156,8 +156,8 @@ def _print_padding(padded: Sequence[Buffer], console: Console) -> None:
 def oom_text(report: MemoryReport) -> str:
     """Return XLA's message about a program that needs more HBM than there is, empty if it fits.
 
-    The layout is that of ``CompileTimeHbmOom`` (https://openxla.org/xla/errors/error_1000); what the system reserves is
-    left out.
+    The layout is that of ``CompileTimeHbmOom`` (https://openxla.org/xla/errors/error_1000). Of the total, what
+    is neither reserved, nor the program's, nor arguments, are outputs with memory of their own.
     """
     space = report.hbm
     if space.free_bytes >= 0:
@@ -169,7 +169,8 @@ def oom_text(report: MemoryReport) -> str:
         f"RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used {used} of "
         f"{capacity} hbm. Exceeded hbm capacity by {xla_size(-space.free_bytes)}.",
         "",
-        f"Total hbm usage >= {xla_size(program + arguments)}:",
+        f"Total hbm usage >= {xla_size(space.reserved_bytes + space.needed_bytes)}:",
+        f"    reserved  {xla_size(space.reserved_bytes):>15}",
         f"    program   {xla_size(program):>15}",
         f"    arguments {xla_size(arguments):>15}",
         "",
@@ -211,7 +212,8 @@ def _allocations(buffers: Iterable[Buffer], kind: str) -> Iterator[str]:
             file, _, line = buffer.source.rpartition(":")
             place = f' source_file="{file}" source_line={line}' if file else ""
             yield f'     Operator: op_name="{buffer.op_name}"{place}'
-        yield f"     Shape: {buffer.shape}"
+        if buffer.shape:
+            yield f"     Shape: {buffer.shape}"
         yield f"     Unpadded size: {xla_size(buffer.unpadded_bytes or buffer.n_bytes)}"
         if buffer.padding_bytes > 0:
             extra = xla_size(buffer.padding_bytes)

@@ -199,6 +199,9 @@ def plane_of(shape: Shape) -> Plane:
     """
     if not isinstance(shape, ArrayShape) or not shape.dtype.is_array_type:
         raise ProgramError(f"expected an array shape to draw, found {str(shape)[:80]!r}; give one of its arrays")
+    tiles = [tile for tile in shape.actual_layout.tiles if len(tile) == 2 and COMBINE not in tile]
+    if any(size > outer for tile in tiles[1:] for size, outer in zip(tile, tiles[0], strict=True)):
+        raise ProgramError(f"expected tiles that lie within the first one, found {str(shape)!r}: such are not drawn")
     if shape.actual_layout.physical_shape is not None:
         raise ProgramError(f"expected an array that lies in memory as it is, found {str(shape)!r}; draw its P(...)")
     if not shape.element_count:

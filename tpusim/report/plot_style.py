@@ -35,20 +35,20 @@ HEAT: Final = "cividis"
 
 PADDING_HATCH: Final = "////"
 
-# Tints on which black figures can be read, from light to lighter, so that neighbours differ in grey as well.
+# Tints on which black figures can be read; lines between them show their borders in a grey print.
 TILE_TINTS: Final = ("#9FD3F2", "#F7D08A", "#A8DDC9", "#F0EBA0", "#EBC3DA", "#D9D9D9")
 
 # What a stretch of time went to: colour, hatch, marker. One table, so that all pictures agree.
 _KINDS: Final[dict[str, tuple[str, str, str]]] = {
     "matrix": (BLUE, "", "s"),
     "HBM": (ORANGE, "", "o"),
-    "vector": (GREEN, "", "^"),
-    "VMEM": (YELLOW, "", "v"),
+    "vector": (GREEN, "\\\\\\\\", "^"),
+    "VMEM": (YELLOW, "||||", "v"),
     "EUP": (VERMILION, "", "D"),
-    "XLU": (PURPLE, "", "P"),
-    "ICI": (SKY, "", "X"),
+    "XLU": (PURPLE, "++", "P"),
+    "ICI": (SKY, "////", "X"),
     "latency": (PALE, "", "."),
-    "scalar": (GREY, "", "."),
+    "scalar": (GREY, "--", "."),
     "host": (BLACK, "", "*"),
     "waiting": ("#FFFFFF", "....", "."),
     "other": (GREY, "xxx", "h"),

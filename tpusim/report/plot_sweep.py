@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from tpusim.errors import ConfigError
@@ -30,12 +31,12 @@ _NAMED = 12
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     """Return the numbers of the points that no other one beats in both figures, of which less is better, by the first.
 
-    Of equal points the first one stands for all.
+    Equal points do not beat each other.
     """
     front: list[int] = []
-    least = float("inf")
+    least = inf
     for number in sorted(range(len(points)), key=lambda number: points[number]):
-        if points[number][1] < least:
+        if points[number][1] < least or (front and points[number] == points[front[-1]]):
             front.append(number)
             least = points[number][1]
     return front
@@ -84,12 +85,15 @@ def pareto(records: Sequence[Mapping[str, object]], x: str, y: str, name: str = 
 def _figure(record: Mapping[str, object], key: str) -> float:
     """Return a figure of a record."""
     try:
-        return float(str(record[key]))
+        found = float(str(record[key]))
     except KeyError:
         known = ", ".join(map(str, record))
         raise ConfigError(f"expected the key {key!r} in every record, found {known}") from None
     except ValueError:
         raise ConfigError(f"{key}: expected a number, found {record[key]!r}") from None
+    if not isfinite(found):
+        raise ConfigError(f"{key}: expected a finite number, found {record[key]!r}")
+    return found
 
 
 def effects_of(records: Sequence[Mapping[str, object]]) -> list[tuple[str, float, float]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import ceil
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
     from tpusim.hardware.array import Array
     from tpusim.program.layers import Layer
+
+_CHARACTERS_PER_INCH = 11
+"""Of a title, with room to spare for wide letters."""
 
 # Steps that wait at the left and results that leave at the bottom, as far as they are drawn.
 _WAITING = 4
@@ -177,7 +181,10 @@ def _draw_array(ax: Axes, fold: Fold, cycle: int) -> None:
     ax.set_xlabel("column (elements)")
     ax.set_ylabel("row (elements)")
     words, _ = _STREAMS[fold.dataflow]
-    ax.set_title(f"{fold.rows} x {fold.columns} array{cut}, cycle {cycle:,} of {fold.cycles:,}\n{words}", fontsize=8)
+    title = f"{fold.rows} x {fold.columns} array{cut}, cycle {cycle:,} of {fold.cycles:,}\n{words}"
+    # Small arrays make narrow pictures: the words then take more lines.
+    wide = max(18, int(figure_of(ax).get_figwidth() * _CHARACTERS_PER_INCH))
+    ax.set_title("\n".join(fill(line, wide) for line in title.splitlines()), fontsize=8)
 
 
 def _element(fold: Fold, cycle: int, row: int, column: int) -> Cell:
