@@ -96,7 +96,7 @@ def classes(run: PodRun) -> list[tuple[Timeline, tuple[int, ...]]]:
     found: dict[bytes, list[Timeline]] = defaultdict(list)
     for alike in shared.values():
         # To whom they send makes no difference.
-        plain = sorted((r.start_ps, r.end_ps, r.name, r.row, r.count) for r in alike[0].records)
+        plain = sorted((r.start_ps, r.end_ps, r.name, r.row, r.count, r.late_ps) for r in alike[0].records)
         found[msgspec.msgpack.encode((alike[0].program, plain))] += alike
     return [(alike[0], tuple(timeline.device for timeline in alike)) for alike in found.values()]
 

@@ -47,6 +47,7 @@ def run_json(summary: Summary) -> dict[str, Any]:
         "program": summary.program,
         "chip": summary.chip,
         "device": summary.device,
+        "devices_run": summary.devices_run,
         "time_us": ps_to_us(summary.total_ps),
         "bound_by": busy.bound_by,
         "roofline_us": ps_to_us(summary.roofline.bound_ps),
