@@ -96,7 +96,7 @@ class Result:
     @cached_property
     def summary(self) -> Summary:
         """All numbers of the run: utilisation, roofline, memory, ops, warnings."""
-        return summarise(self.program, self.chip, self.timeline)
+        return summarise(self.program, self.chip, self.timeline, len(self.pod.timelines))
 
     @cached_property
     def communication(self) -> PodUse:

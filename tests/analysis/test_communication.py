@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpusim.analysis.communication import bus_factor, classes, link_map, pod_use
-from tpusim.timeline.records import LinkUse, PodRun, Record, Timeline
+from tpusim.timeline.records import LATE, LinkUse, PodRun, Record, Timeline
 
 
 def record(name: str, start_ps: int, end_ps: int, bound_by: str = "matrix", **fields) -> Record:
@@ -75,6 +75,14 @@ def test_equal_devices_are_one_class():
     """Three of four did the same."""
     alike = [timeline(device, record("k", 0, 100 if device != 2 else 90)) for device in range(4)]
     assert [devices for _, devices in classes(run_of(*alike))] == [(0, 1, 3), (2,)]
+
+
+def test_devices_that_waited_unlike_are_no_class():
+    """They came and went at the same moments, but one had to wait for the other's neighbour."""
+    parts = {LATE: 40, "ICI": 60}
+    alike = [timeline(device, record("c", 0, 100, "ICI", parts=parts if device else {})) for device in range(3)]
+    uses = pod_use(run_of(*alike)).devices
+    assert [(use.devices, use.exposed_ps, use.waiting_ps) for use in uses] == [((0,), 100, 0), ((1, 2), 60, 40)]
 
 
 LINKS = (LinkUse(0, "+0", 100.0, 50), LinkUse(3, "-1", 200.0, 100), LinkUse(0, "local", 1e9, 1000))

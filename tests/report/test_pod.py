@@ -49,6 +49,16 @@ def test_the_page_shows_devices_collectives_and_links(capsys):
     assert "links     20 used" in page
 
 
+def test_the_head_says_which_device_it_is_of(capsys):
+    """The second stage ends last; where one device stands for all, or is alone, nothing has to be said."""
+    assert main(["run", str(PIPELINE), "--quiet"]) == 0
+    assert "  device    1 of 2, the first of those that ended last\n" in capsys.readouterr().out
+    assert main(["run", str(PIPELINE), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["device"] == 1
+    assert main(["run", str(RING), "--quiet"]) == 0
+    assert "  device  " not in capsys.readouterr().out
+
+
 def test_one_chip_has_no_such_part(capsys):
     """The page of a program for one device ends with its memory."""
     assert main(["run", str(TRACES / "mlp_b1024.v5e.hlo.txt.gz"), "--quiet"]) == 0

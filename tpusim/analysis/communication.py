@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import CORE
+from tpusim.timeline.records import CORE, LATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tpusim.timeline.records import LinkUse, PodRun, Record, Timeline
 
-_COMMUNICATION_WAITS = ("waiting for a collective", "waiting for a channel", "waiting for a recv")
+_COMMUNICATION_WAITS = ("waiting for a collective", "waiting for a channel", "waiting for a recv", LATE)
 _COMMUNICATION_BOUNDS = ("ICI", "ICI latency")
 _BESIDE = "ici"
 
@@ -23,7 +23,7 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
     """Where a device's time went, in picoseconds; ``devices`` are those that did exactly the same.
 
     Communication is ``exposed`` where the core did nothing else, ``hidden`` where it ran beside the core's own work;
-    ``waiting_ps`` is for copies and the host.
+    ``waiting_ps`` is for copies, the host, and devices that others need and that have not come yet.
     """
 
     devices: tuple[int, ...]
@@ -39,7 +39,7 @@ class CollectiveUse(msgspec.Struct, frozen=True, kw_only=True):
 
     The algorithm's is the larger side's bytes over the time; the bus's is what the links of one device have to carry
     for it over the time, which tells collectives of different kinds and sizes apart from slow links (NCCL tests,
-    PERFORMANCE.md).
+    PERFORMANCE.md). ``waiting_ps`` of the time is for devices that came later; the bandwidths are of the rest.
     """
 
     name: str
@@ -48,6 +48,7 @@ class CollectiveUse(msgspec.Struct, frozen=True, kw_only=True):
     group_size: int
     payload_bytes: float
     time_ps: int
+    waiting_ps: int
     algorithm_bytes_per_second: float
     bus_bytes_per_second: float
 
@@ -97,7 +98,7 @@ def classes(run: PodRun) -> list[tuple[Timeline, tuple[int, ...]]]:
     found: dict[bytes, list[Timeline]] = defaultdict(list)
     for alike in shared.values():
         # To whom they send makes no difference.
-        plain = sorted((r.start_ps, r.end_ps, r.name, r.row, r.count) for r in alike[0].records)
+        plain = sorted((r.start_ps, r.end_ps, r.name, r.row, r.count, r.late_ps) for r in alike[0].records)
         found[msgspec.msgpack.encode((alike[0].program, plain))] += alike
     return [(alike[0], tuple(timeline.device for timeline in alike)) for alike in found.values()]
 
@@ -112,9 +113,10 @@ def _device(timeline: Timeline, devices: tuple[int, ...]) -> DeviceUse:
     spent = {"compute": 0, "exposed": 0, "waiting": 0}
     for record in timeline.records:
         if record.row == CORE:
-            spent[_what(record)] += record.total_ps
+            spent["waiting"] += record.late_ps * record.count
+            spent[_what(record)] += _together_ps(record)
     beside_ps = _covered_ps(record for record in timeline.records if record.row == _BESIDE)
-    waited_ps = sum(r.total_ps for r in timeline.records if r.row == CORE and r.bound_by in _COMMUNICATION_WAITS)
+    waited_ps = sum(_together_ps(r) for r in timeline.records if r.row == CORE and r.bound_by in _COMMUNICATION_WAITS)
     return DeviceUse(
         devices=devices,
         total_ps=timeline.total_ps,
@@ -127,18 +129,28 @@ def _device(timeline: Timeline, devices: tuple[int, ...]) -> DeviceUse:
 
 
 def _what(record: Record) -> str:
-    """Return what the core did in a record."""
+    """Return what the core did in a record once all had come who were needed."""
     if record.bound_by in (*_COMMUNICATION_WAITS, *_COMMUNICATION_BOUNDS):
         return "exposed"
     idle = record.bound_by.startswith("waiting for ") or record.bound_by in ("host", "infeed starved", "outfeed full")
     return "waiting" if idle else "compute"
 
 
+def _together_ps(record: Record) -> int:
+    """Return how long all executions of a record took once all had come who were needed."""
+    return (record.duration_ps - record.late_ps) * record.count
+
+
+def _began_ps(record: Record) -> int:
+    """Return when all had come who were needed."""
+    return record.start_ps + record.late_ps
+
+
 def _covered_ps(records: Iterable[Record]) -> int:
-    """Return how long at least one of some records was under way, those that repeat as often as they do."""
+    """Return how long bytes of at least one of some records could move, those that repeat as often as they do."""
     total_ps = until_ps = 0
-    for record in sorted(records, key=lambda record: (record.start_ps, record.end_ps)):
-        begin_ps = max(until_ps, record.start_ps)
+    for record in sorted(records, key=lambda record: (_began_ps(record), record.end_ps)):
+        begin_ps = max(until_ps, _began_ps(record))
         if record.end_ps > begin_ps:
             total_ps += (record.end_ps - begin_ps) * record.count
             until_ps = record.end_ps
@@ -159,7 +171,8 @@ def _collective(name: str, records: list[Record]) -> CollectiveUse:
     """Return the use of one collective over all its executions."""
     first, count = records[0], sum(record.count for record in records)
     time_ps = sum(record.total_ps for record in records)
-    rate = first.payload_bytes * count / max(1, time_ps) * 1e12
+    together_ps = sum(map(_together_ps, records))
+    rate = first.payload_bytes * count / max(1, together_ps) * 1e12
     return CollectiveUse(
         name=name,
         opcode=first.category or first.opcode,
@@ -167,6 +180,7 @@ def _collective(name: str, records: list[Record]) -> CollectiveUse:
         group_size=first.group_size,
         payload_bytes=first.payload_bytes,
         time_ps=time_ps,
+        waiting_ps=time_ps - together_ps,
         algorithm_bytes_per_second=rate,
         bus_bytes_per_second=rate * bus_factor(first.category or first.opcode, first.group_size),
     )

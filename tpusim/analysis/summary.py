@@ -21,7 +21,11 @@ _MIB = 2**20
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of a run. Shares are between 0 and 1, times in picoseconds, sizes in physical bytes."""
+    """The numbers of a run. Shares are between 0 and 1, times in picoseconds, sizes in physical bytes.
+
+    They are of the device ``device`` and the program that it ran, ``device_program``: of ``devices_run`` with time
+    lines of their own the first of those that ended last.
+    """
 
     program: str
     chip: str
@@ -40,10 +44,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     bands: tuple[Band, ...]
     unsupported: tuple[Estimate, ...]
     warnings: tuple[str, ...]
+    device: int = 0
+    device_program: str = ""
+    devices_run: int = 1
 
 
-def summarise(program: Program, chip: Chip, timeline: Timeline) -> Summary:
-    """Return the numbers of the run of ``program`` on ``chip`` that ``timeline`` records."""
+def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int = 1) -> Summary:
+    """Return the numbers of the run of ``program`` on ``chip`` that ``timeline`` records, one of ``devices_run``."""
     use, bound, busy = memory_use(program), roofline(timeline, chip), utilisation(timeline)
     ops = group_records(timeline, "op")
     # A program of nothing but views takes no time, and its shares are 0.
@@ -68,6 +75,9 @@ def summarise(program: Program, chip: Chip, timeline: Timeline) -> Summary:
         bands=error_bands(timeline, chip.name),
         unsupported=program.unsupported,
         warnings=(*program.warnings, *_capacity_warnings(use, chip)),
+        device=timeline.device,
+        device_program=timeline.program,
+        devices_run=devices_run,
     )
 
 

@@ -70,7 +70,8 @@ def utilisation(timeline: Timeline) -> Utilisation:
     for record in timeline.records:
         # Only the rows of the core add up to the time of the run; others overlap it.
         if record.row == CORE:
-            bound[record.bound_by] += record.total_ps
+            for name, part_ps in record.bounds_ps.items():
+                bound[name] += part_ps * record.count
         for unit, busy_ps in record.units.items():
             busy[unit] += busy_ps * record.count
     total_ps = max(1, timeline.total_ps)
@@ -122,5 +123,7 @@ def _longest_bound(records: Iterable[Record]) -> str:
     bound = Counter[str]()
     for record in records:
         # The 1 lets a group that took no time name what bounds it all the same.
-        bound[record.bound_by] += record.total_ps + 1
+        bound[record.bound_by] += 1
+        for name, part_ps in record.bounds_ps.items():
+            bound[name] += part_ps * record.count
     return max(bound, key=lambda name: bound[name])

@@ -39,7 +39,7 @@ class Split(NamedTuple):
     ends_ps: dict[int, int]
 
 
-MOST_APART, MOST_COHORTS = 512, 64
+MOST_APART, MOST_COHORTS = 256, 32
 """Up to so many devices are run however much they differ; of more devices so many cohorts. Where there are more for the
 ways of their bytes alone, one device stands for all, as slow as the slowest, and a warning says so."""
 

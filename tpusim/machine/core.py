@@ -27,6 +27,7 @@ from tpusim.machine.dma import memory_rates, run_cost
 from tpusim.machine.host import HostQueues, run_host
 from tpusim.machine.loops import MOST_PLAYED_TRIPS, changes, waits_for_others, watch_of
 from tpusim.machine.memory import SharedMemory, all_of
+from tpusim.machine.met import late_since, split_late
 from tpusim.machine.recorder import Recorder
 from tpusim.machine.world import World, assign, devices_needed, pod_of
 from tpusim.program.module import every_step, walk
@@ -233,6 +234,10 @@ class Device:
         """Return the advertised bytes per second of a memory that reports show, 0 for others."""
         return self._peaks.get(space, 0.0)
 
+    def hbm_units(self, n_bytes: float) -> dict[str, int]:
+        """Return how long bytes keep HBM busy at its peak, as records have it."""
+        return {"hbm": bytes_to_ps(n_bytes, self.peak("hbm"))} if n_bytes else {}
+
     def launch(self, activity: Generator[simpy.Event, Any, Any]) -> simpy.Event:
         """Start something that runs beside the core; return the event of its end."""
         self.in_flight += 1
@@ -311,13 +316,15 @@ class Core:
 
     def _compare(self, name: str, before_ps: int) -> None:
         """See whether a wait for a collective ended at once for all that the device stands for."""
-        ends_ps, collective = self._started[name][0].value, self._collectives.get(name)
-        if collective is not None and ends_ps:
-            self.device.world.compare(collective, {number: max(before_ps, at) for number, at in ends_ps.items()})
+        met, collective = self._started[name][0].value, self._collectives.get(name)
+        if collective is not None and met:
+            ends_ps = {number: max(before_ps, one.end_ps) for number, one in met.items()}
+            self.device.world.compare(collective, ends_ps)
 
     def _wait(self, step: AnyStep) -> Activity:
         """Wait until all that ``step`` needs has ended, and record the time lost."""
         start_ps, reason = self.now_ps, ""
+        late_ps = Counter[int]()
         for name in step.needs:
             if name not in self._started:
                 raise SimulationError(f"{step.name!r} waits for {name!r}, which has not been started")
@@ -326,9 +333,19 @@ class Core:
             if not ended.processed:
                 yield ended
                 self._compare(name, before_ps)
+                late_ps.update(late_since(before_ps, ended.value))
         # A wait of the text is shown even if it was none: readers look for each of their instructions.
         if self.now_ps > start_ps or isinstance(step, Wait):
-            self.record(step, start_ps, bound_by=reason, is_wait=not isinstance(step, Wait))
+            self._record_wait(step, start_ps, reason, late_ps)
+
+    def _record_wait(self, step: AnyStep, start_ps: int, reason: str, late_ps: Counter[int]) -> None:
+        """Record a wait, and for each that the device stands for how much of it others had not come."""
+        recorder, number, length_ps = self.device.recorder, self.device.number, self.now_ps - start_ps
+        shown = split_late(reason, length_ps, late_ps[number])
+        record = recorder.add(step, self.row, start_ps, self.now_ps, is_wait=not isinstance(step, Wait), **shown)
+        for other in self.device.members[1:]:
+            if late_ps[other] != late_ps[number]:
+                recorder.vary(other, record, split_late(reason, length_ps, late_ps[other]))
 
 
 def _run_kernel(core: Core, kernel: Kernel) -> Activity:

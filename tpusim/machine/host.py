@@ -32,7 +32,8 @@ class HostQueues:
         self._device = device
         self.infeed = simpy.Store(device.env, infeed.depth) if infeed else None
         self.outfeed = simpy.Store(device.env, outfeed.depth) if outfeed else None
-        self.has_ended = False
+        # The ways, to the host or from it, whose feeds have no more to give or to take.
+        self.ended: set[bool] = set()
         if infeed:
             device.env.process(self._produce(infeed))
         if outfeed:
@@ -52,7 +53,7 @@ class HostQueues:
             yield device.env.timeout(seconds_to_ps(device.chip.host.latency_seconds))
             yield device.memories["host_in"].transfer("infeed", size)
             yield queue.put(size)
-        self.has_ended = True
+        self.ended.add(False)
 
     def _consume(self, feed: Feed) -> Activity:
         """Take one item after the other, each in its time."""
@@ -63,6 +64,7 @@ class HostQueues:
             yield device.env.timeout(seconds_to_ps(device.chip.host.latency_seconds))
             yield device.memories["host_out"].transfer("outfeed", size)
             yield device.env.timeout(interval_ps)
+        self.ended.add(True)
 
 
 def _feeds(device: Device) -> list[HostTransfer]:
@@ -95,8 +97,8 @@ def _queued(core: Core, step: HostTransfer, turn: simpy.Event, reason: str) -> A
         start_ps = core.now_ps
     yield core.device.memories["hbm"].transfer(step.name, step.hbm_bytes)
     way = "host_out" if step.to_host else "host_in"
-    busy_ps = bytes_to_ps(step.n_bytes, core.device.peak(way))
-    core.record(step, start_ps, bound_by="host", units={way: busy_ps}, hbm_bytes=step.hbm_bytes)
+    units = {way: bytes_to_ps(step.n_bytes, core.device.peak(way))} | core.device.hbm_units(step.hbm_bytes)
+    core.record(step, start_ps, bound_by="host", units=units, hbm_bytes=step.hbm_bytes)
 
 
 def _host_transfer(core: Core, step: HostTransfer, row: str) -> Activity:
@@ -111,5 +113,11 @@ def _host_transfer(core: Core, step: HostTransfer, row: str) -> Activity:
     waited_ps = 0 if step.is_async else latency_ps
     busy_ps = waited_ps + bytes_to_ps(step.n_bytes, core.device.peak(way))
     core.device.recorder.add(
-        step, row, start_ps, core.now_ps, bound_by="host", units={way: busy_ps}, hbm_bytes=step.hbm_bytes
+        step,
+        row,
+        start_ps,
+        core.now_ps,
+        bound_by="host",
+        units={way: busy_ps} | core.device.hbm_units(step.hbm_bytes),
+        hbm_bytes=step.hbm_bytes,
     )

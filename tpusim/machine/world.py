@@ -20,9 +20,11 @@ from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
 from tpusim.machine.cohorts import Split
 from tpusim.machine.communication import Channels
 from tpusim.machine.costs import Costs, Part, Team
+from tpusim.machine.deadlock import find_cycle
 from tpusim.machine.memory import SharedMemory, call_after
+from tpusim.machine.met import Met
 from tpusim.program.module import every_step
-from tpusim.program.steps import ChannelTransfer, Collective
+from tpusim.program.steps import ChannelTransfer, Collective, HostTransfer
 from tpusim.units import PS_PER_US, ps_to_us, seconds_to_ps
 
 if TYPE_CHECKING:
@@ -71,29 +73,33 @@ class _Wait:
         self.step = step
         self.parts = parts
         self.end = end
-        self.ends_ps: dict[int, int] = {}
+        self.met: dict[int, Met] = {}
 
-    def ended(self, place: int, now_ps: int) -> bool:
+    def ended(self, place: int, met: Met) -> bool:
         """Note that one of the groups has ended; tell whether it was the last."""
-        self.ends_ps[place] = now_ps
-        return len(self.ends_ps) == len(self.parts)
+        self.met[place] = met
+        return len(self.met) == len(self.parts)
 
-    def each_ps(self) -> dict[int, int]:
-        """Return when the collective ended for each that the device stands for, 0 for those who have no part in it."""
-        ends_ps = dict.fromkeys(self.device.members, 0)
+    def each(self) -> dict[int, Met]:
+        """Return how the collective went for each that the device stands for, zeros for who has no part in it."""
+        found = dict.fromkeys(self.device.members, Met(0, 0))
         for part in self.parts:
             for number in part.own:
-                ends_ps[number] = max(ends_ps[number], self.ends_ps[part.place])
-        return ends_ps
+                # What ended last held the device; of two that did, bytes moved since the first of them was complete.
+                found[number] = max(found[number], self.met[part.place], key=lambda met: (met.end_ps, -met.complete_ps))
+        return found
 
 
 class _Meeting:
-    """One occurrence of a group's collective: what the first has come to, who has come, and who waits for its end."""
+    """One occurrence of a group's collective: what the first has come to, who has come, when all had, and who waits for
+    its end.
+    """
 
     def __init__(self, way: Way, part: Part) -> None:
         self.way = way
         self.part = part
         self.come: dict[int, Any] = {}
+        self.complete_ps = 0
         self.notes: list[tuple[int, Blocked]] = []
         self.waits: list[_Wait] = []
 
@@ -114,7 +120,7 @@ class World:
         self.channels = Channels(self)
         self.split: Split | None = None
         self._host_links: dict[tuple[int, str], SharedMemory] = {}
-        self._ends: set[tuple[int, bool]] = set()
+        self._ends: dict[tuple[int, bool], tuple[int, ...]] = {}
         self._meetings: dict[tuple[Any, ...], _Meeting] = {}
         self._visits: dict[tuple[Any, ...], int] = {}
         self._mixed: dict[Team, bool] = {}
@@ -126,27 +132,28 @@ class World:
 
         return Network(self.env, self.pod, self.chip)
 
-    def collective(self, device: Device, step: Collective) -> tuple[simpy.Event, Callable[[], dict[int, int]]]:
+    def collective(self, device: Device, step: Collective) -> tuple[simpy.Event, Callable[[], dict[int, Met]]]:
         """Take part in a collective, for all devices that this one stands for.
 
-        Return the event of its end for all of them, and what then tells when it ended for each.
+        Return the event of its end for all of them, and what then tells how it went for each.
         """
         if not self.apart:
             return self._carry_out(self.way(device, step), step.n_bytes), dict
         parts = self.costs.parts(device.team, step, device.members)
         wait = _Wait(device, step, parts, self.env.event())
         if not parts:
-            return wait.end.succeed(), wait.each_ps
+            return wait.end.succeed(), wait.each
         complete: dict[int, list[tuple[int, _Meeting]]] = {}
         for part in parts:
             key = self._place(device, step, part)
             visit = self._visits[*key, device.number] = self._visits.get((*key, device.number), 0) + 1
             meeting = self._meet(wait, step, part, (*key, visit))
             if meeting is not None:
+                meeting.complete_ps = int(self.env.now)
                 complete.setdefault(self.latency_ps(meeting.way), []).append((part.place, meeting))
         for latency_ps, meetings in complete.items():
             call_after(self.env, latency_ps, partial(self._move, step, meetings))
-        return wait.end, wait.each_ps
+        return wait.end, wait.each
 
     def _place(self, device: Device, step: Collective, part: Part) -> tuple[Any, ...]:
         """Return what devices must have in common to meet: the step of their program, or a channel across programs.
@@ -198,7 +205,7 @@ class World:
     def _finish(self, place: int, meeting: _Meeting) -> None:
         """End a group's collective for all who wait for it."""
         for wait in meeting.waits:
-            if wait.ended(place, int(self.env.now)):
+            if wait.ended(place, Met(int(self.env.now), meeting.complete_ps)):
                 wait.end.succeed()
 
     def compare(self, step: Collective, ends_ps: dict[int, int]) -> None:
@@ -222,13 +229,16 @@ class World:
         """Send a message from device to device; return the event of its end."""
         return self._carry_out(self.costs.message(source, target), step.n_bytes)
 
-    def has_other_end(self, step: ChannelTransfer) -> bool:
-        """Tell whether any program of this run has the other end of a transfer's channel."""
+    def other_ends(self, step: ChannelTransfer) -> tuple[int, ...]:
+        """Return the devices whose program has the other end of a transfer's channel."""
         if not self._ends:
-            programs = {id(device.program): device.program for device in self.devices}.values()
-            steps = (other for program in programs for other in every_step(program.steps))
-            self._ends = {(s.channel_id, s.is_send) for s in steps if isinstance(s, ChannelTransfer)}
-        return (step.channel_id, not step.is_send) in self._ends
+            found: dict[tuple[int, bool], list[int]] = {}
+            ends = {id(device.program): _ends_of(device.program) for device in self.devices}
+            for device in self.devices:
+                for end in ends[id(device.program)]:
+                    found.setdefault(end, []).append(device.number)
+            self._ends = {end: tuple(numbers) for end, numbers in found.items()}
+        return self._ends.get((step.channel_id, not step.is_send), ())
 
     def latency_ps(self, way: Way) -> int:
         """Return what a collective takes before its bytes begin to count: its launch, and the hops that add up."""
@@ -305,22 +315,28 @@ class World:
     def _deadlock(self) -> str:
         """Say who waits for whom: the cycle, if there is one, else everybody who waits."""
         waiting = [device for device in self.devices if not device.main.triggered]
-        cycle = self._cycle([device.number for device in waiting])
+        cycle = find_cycle({device.number: self._needed(device) for device in waiting})
         shown = [self.devices[number] for number in cycle] or waiting[:8]
+        after = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
         more = f"; and {len(waiting) - len(shown)} more wait" if len(waiting) > len(shown) else ""
         head = "the devices wait for each other for ever" if cycle else "nothing can go on"
-        return f"{head} after {ps_to_us(int(self.env.now)):,.3f} us: " + "; ".join(map(self._told, shown)) + more
+        return (
+            f"{head} after {ps_to_us(int(self.env.now)):,.3f} us: "
+            + "; ".join(self._told(device, after.get(device.number)) for device in shown)
+            + more
+        )
 
-    def _told(self, device: Device) -> str:
-        """Say where a device waits, for what, and from whom."""
-        notes = self.blocked.get(device.number, [])
+    def _told(self, device: Device, wanted: int | None) -> str:
+        """Say where a device waits, for what, and from whom: of a cycle, first the next one in it."""
+        notes = self._holding(device)
         if not notes:
             return f"device {device.number} waits for ever at {device.core.place}"
-        blocked = notes[0]
+        blocked = next((note for note in notes if wanted in note.absent), notes[0])
         # The core may stand further down, at the end of what was started before.
         at = device.core.place if blocked.step is not device.core.current else ""
-        from_whom = ", ".join(self._peer(peer) for peer in blocked.absent[:4]) or "itself"
-        if device.host.has_ended and blocked.peers == (HOST,):
+        absent = sorted(blocked.absent, key=lambda peer: peer != wanted)
+        from_whom = ", ".join(self._peer(peer) for peer in absent[:4]) or "itself"
+        if isinstance(blocked.step, HostTransfer) and blocked.step.to_host in device.host.ended:
             from_whom += ", whose recorded feed has ended"
         place = device.core.place_of(blocked.step)
         also = f" (and stands at {at})" if at else ""
@@ -334,16 +350,23 @@ class World:
             return f"device {number}, which has ended"
         return f"device {number}"
 
-    def _cycle(self, waiting: list[int]) -> list[int]:
-        """Return devices each of which waits for the next, and the last for the first; none if there are none."""
-        seen: list[int] = []
-        number = waiting[0] if waiting else -1
-        while number in waiting and number not in seen:
-            seen.append(number)
-            notes = self.blocked.get(number, [])
-            absent = [peer for blocked in notes for peer in blocked.absent]
-            number = next((peer for peer in absent if peer in waiting), -1)
-        return seen[seen.index(number) :] if number in seen else []
+    def _holding(self, device: Device) -> list[Blocked]:
+        """Return what of a device's waits holds its core; all of them where that is something inside of what it needs.
+
+        A receive that was laid out early waits too, but nobody stands at it yet.
+        """
+        notes, at = self.blocked.get(device.number, []), device.core.current
+        held = [note for note in notes if at is not None and (note.step is at or note.step.name in at.needs)]
+        return held or notes
+
+    def _needed(self, device: Device) -> list[int]:
+        """Return the devices that one waits for, each once."""
+        return list(dict.fromkeys(peer for note in self._holding(device) for peer in note.absent))
+
+
+def _ends_of(program: Program) -> set[tuple[int, bool]]:
+    """Return the ends of channels that a program has: the channel, and whether it sends."""
+    return {(s.channel_id, s.is_send) for s in every_step(program.steps) if isinstance(s, ChannelTransfer)}
 
 
 def _check_alike(meeting: _Meeting, wait: _Wait, part: Part) -> None:

@@ -56,6 +56,7 @@ def _collective_json(use: CollectiveUse) -> dict[str, Any]:
         "group_size": use.group_size,
         "payload_bytes": use.payload_bytes,
         "time_us": ps_to_us(use.time_ps),
+        "waiting_us": ps_to_us(use.waiting_ps),
         "algorithm_bytes_per_second": use.algorithm_bytes_per_second,
         "bus_bytes_per_second": use.bus_bytes_per_second,
     }
@@ -92,7 +93,7 @@ def _device_table(use: PodUse) -> Table:
 
 def _collective_table(use: PodUse) -> Table:
     """Return the table of the longest collectives."""
-    figures = ("group", "count", "bytes", "time each", "algorithm", "bus")
+    figures = ("group", "count", "bytes", "time each", "waiting", "algorithm", "bus")
     table = plain_table(("collective", "left"), *((title, "right") for title in figures))
     for one in use.collectives[:_SHOWN]:
         table.add_row(
@@ -101,6 +102,7 @@ def _collective_table(use: PodUse) -> Table:
             f"{one.count:,}",
             f"{one.payload_bytes / 1e6:,.3f} MB",
             f"{ps_to_us(one.time_ps) / one.count:,.2f} us",
+            f"{ps_to_us(one.waiting_ps) / one.count:,.2f} us",
             f"{one.algorithm_bytes_per_second / 1e9:,.1f} GB/s",
             f"{one.bus_bytes_per_second / 1e9:,.1f} GB/s",
         )

@@ -46,6 +46,8 @@ def run_json(summary: Summary) -> dict[str, Any]:
     return {
         "program": summary.program,
         "chip": summary.chip,
+        "device": summary.device,
+        "devices_run": summary.devices_run,
         "time_us": ps_to_us(summary.total_ps),
         "bound_by": busy.bound_by,
         "roofline_us": ps_to_us(summary.roofline.bound_ps),
@@ -128,6 +130,8 @@ def _print_head(summary: Summary, console: Console) -> None:
     # Escaped, since brackets in a name would be read as a style.
     console.print(f"[bold]{escape(summary.program)}[/bold] on {escape(summary.chip)} (simulated)")
     console.print()
+    if summary.devices_run > 1:
+        console.print(f"  device    {_device(summary)}")
     estimate = compiler_us(summary.compiler_cycles, summary.clock_hz)
     # Of its kernels: copies, collectives and waits are not in the estimate, so totals may not be compared.
     compiler = f", the compiler's own estimate of its kernels {us_text(estimate)}" if estimate else ""
@@ -141,6 +145,12 @@ def _print_head(summary: Summary, console: Console) -> None:
         f" {size_text(busy.hbm_bytes)} of HBM traffic"
     )
     console.print()
+
+
+def _device(summary: Summary) -> str:
+    """Return which device the figures are of, and its program where that is another than the head line's."""
+    program = f" (it runs {escape(summary.device_program)})" if summary.device_program != summary.program else ""
+    return f"{summary.device} of {summary.devices_run}, the first of those that ended last{program}"
 
 
 def _bounds(busy: Utilisation) -> str:

@@ -186,8 +186,8 @@ def _unit_event(plane: Plane, kind: int, event: Event, unit: str) -> bytes:
 def _stalls(event: Event) -> dict[str, Stat]:
     """Return for how long the core waited for data that was on its way."""
     record = event.record
-    waited_ps = event.duration_ps if record.bound_by.startswith("waiting for ") else 0
-    stall_ps = record.parts.get("HBM", 0) * event.executions or waited_ps
+    waited_ps = sum(part_ps for name, part_ps in record.bounds_ps.items() if name.startswith("waiting for "))
+    stall_ps = (record.parts.get("HBM", 0) or waited_ps) * event.executions
     return {"dma_stall_duration_ps": min(stall_ps, event.duration_ps)} if stall_ps else {}
 
 

@@ -15,17 +15,20 @@ CORE = "core"
 SPARSECORE = "sparsecore"
 """The row of calls that run beside the core."""
 
+LATE = "waiting for devices"
+"""What the part of a record is called in which others had not come yet, so that no byte could move."""
+
 
 class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     """One execution of one step on one row of the time line.
 
     Times are in picoseconds from the start of the program. ``count`` is how often this stretch happened: the trips of a
     loop that repeat exactly are simulated once and counted. ``bound_by`` names what most of the step's time went to,
-    ``parts`` a kernel's time by that; ``units`` how long each functional unit and memory was kept busy. Of a
-    collective ``payload_bytes`` is the larger side of one device and ``group_size`` the devices of its group; of a send
-    ``peer`` is the device that it goes to. A record that ``is_wait`` is what a step lost before it could begin; the
-    step itself is another one. The machine raises ``count`` of a record when it finds that a loop repeats; after the
-    run records do not change.
+    ``parts`` a kernel's time by that, or that of communication to which others came late; ``units`` how long each
+    functional unit and memory was kept busy. Of a collective ``payload_bytes`` is the larger side of one device and
+    ``group_size`` the devices of its group; of a send ``peer`` is the device that it goes to. A record that ``is_wait``
+    is what a step lost before it could begin; the step itself is another one. The machine raises ``count`` of a record
+    when it finds that a loop repeats; after the run records do not change.
     """
 
     name: str
@@ -60,6 +63,16 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     def total_ps(self) -> int:
         """Length of all executions, in picoseconds."""
         return (self.end_ps - self.start_ps) * self.count
+
+    @property
+    def late_ps(self) -> int:
+        """How long others had not come yet in one execution, in picoseconds."""
+        return self.parts.get(LATE, 0)
+
+    @property
+    def bounds_ps(self) -> dict[str, int]:
+        """The time of one execution by what bound it: all of it by one thing, but for the wait for others."""
+        return self.parts if LATE in self.parts else {self.bound_by: self.duration_ps}
 
 
 def executions(records: Iterable[Record]) -> int:

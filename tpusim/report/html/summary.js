@@ -24,7 +24,8 @@ function showSummary(store) {
   const { summary, capacity } = store;
   const us = 1e6;
   el("program").textContent = summary.program;
-  el("machine").textContent = `on ${summary.chip} (${store.chip})`;
+  const device = summary.devices_run > 1 ? `, device ${summary.device} of ${summary.devices_run}, the first of those that ended last` : "";
+  el("machine").textContent = `on ${summary.chip} (${store.chip})${device}`;
   const total = Math.max(1e-9, summary.time_us);
   const memory = summary.memory;
   const estimate = summary.compiler_estimated_us;
@@ -94,5 +95,5 @@ function showPod(store) {
   const who = (devices) => devices.length > 4 ? `${devices.slice(0, 3).join(", ")}, ... (${devices.length})` : devices.join(", ");
   plainTable(el("pod-devices"), ["devices", "time", "compute", "exposed", "hidden", "waiting"], pod.devices.map((one) => [who(one.devices), us(one.total_us), us(one.compute_us), us(one.exposed_us), us(one.hidden_us), us(one.waiting_us)]));
   plainTable(el("pod-links"), ["link", "bytes", "busy", "share"], pod.busiest_links.map(([chip, way, bytes, busy]) => [`chip ${chip} ${way}`, sizeText(bytes), timeText(busy), percentText(busy / Math.max(1, store.total_ps))]));
-  plainTable(el("pod-collectives"), ["collective", "kind", "group", "count", "bytes", "time each", "algorithm", "bus"], pod.collectives.map((one) => [one.name, one.kind, String(one.group_size), one.count.toLocaleString("en-US"), sizeText(one.payload_bytes), us(one.time_us / one.count), rateText(one.algorithm_bytes_per_second, "B"), rateText(one.bus_bytes_per_second, "B")]));
+  plainTable(el("pod-collectives"), ["collective", "kind", "group", "count", "bytes", "time each", "waiting", "algorithm", "bus"], pod.collectives.map((one) => [one.name, one.kind, String(one.group_size), one.count.toLocaleString("en-US"), sizeText(one.payload_bytes), us(one.time_us / one.count), us(one.waiting_us / one.count), rateText(one.algorithm_bytes_per_second, "B"), rateText(one.bus_bytes_per_second, "B")]));
 }
