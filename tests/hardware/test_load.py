@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -286,10 +287,20 @@ def test_no_shipped_files_is_said_plainly(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", chip_names())
 def test_loading_a_chip_is_quick(name: str) -> None:
-    """Under 5 ms from the file, at the best of five; under 1 ms from then on."""
+    """From the file in under three times what reading its TOML takes (3 ms in all on a quiet core), at the best of
+    five, taken in turn so that both meet the same machine; under 1 ms from then on.
+    """
     path = load._config_folder() / f"{name}.toml"
-    assert min(_seconds_to_load(path) for _ in range(5)) < 5e-3
+    loads, reads = zip(*((_seconds_to_load(path), _seconds_to_read(path)) for _ in range(5)), strict=True)
+    assert min(loads) < 3 * min(reads)
     assert min(_seconds_to_load(name) for _ in range(5)) < 1e-3
+
+
+def _seconds_to_read(path: Path) -> float:
+    """Return how long the standard library takes for the same text, in CPU time."""
+    begin = time.process_time()
+    tomllib.loads(path.read_text(encoding="utf-8"))
+    return time.process_time() - begin
 
 
 def _seconds_to_load(name_or_path: str | Path) -> float:
