@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.ir.frames import SourceFrames
 from tpusim.lowering.liveness import Liveness
 from tpusim.lowering.order import module_order
 from tpusim.lowering.places import HBM_ALIGNMENT_BYTES, Place, counted_temp_bytes, fill_heaps, move_into_lent, place_of
@@ -21,6 +20,7 @@ from tpusim.shapes.address import logical_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tpusim.ir.frames import SourceFrames
     from tpusim.ir.module import Module
 
 TABLES = "tuple tables"
@@ -37,10 +37,10 @@ class BufferPlan(msgspec.Struct, frozen=True):
     temp_bytes: int
 
 
-def plan_buffers(module: Module, granule_bytes: int) -> BufferPlan:
+def plan_buffers(module: Module, granule_bytes: int, frames: SourceFrames) -> BufferPlan:
     """Return the buffers of a scheduled module, those of called computations included.
 
-    ``granule_bytes`` is what tables of tuples are rounded up to.
+    ``granule_bytes`` is what tables of tuples are rounded up to; ``frames`` say where in the source they come from.
     """
     liveness = Liveness(module, granule_bytes)
     shared = [place_of(values) for values in liveness.buffers() if any(value.n_bytes for value in values)]
@@ -48,7 +48,6 @@ def plan_buffers(module: Module, granule_bytes: int) -> BufferPlan:
     places = [place for place in shared if not place.is_table]
     places += [place_of((value,), "scratch") for value in liveness.scratch]
     move_into_lent(places, module_order(module))
-    frames = SourceFrames(module)
     heap_bytes = fill_heaps(places)
     buffers = [buffer for place in places for buffer in _buffers(place, frames)]
     if tables:

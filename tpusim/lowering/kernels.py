@@ -56,10 +56,11 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     nest = _nest(scope, *products[0], touched, window) if products else None
     tiles = nest.tiles if nest else _vector_tiles(scope, inner, touched, window)
     work = add_work(_whole_work(scope, inner, products, nest), spill_work(inner, scope.chip))
-    sides = _sides_at_top(scope, instruction, products[0][0]) if nest else {}
+    sides_of = [_sides_at_top(scope, instruction, item) for item, _ in products]
+    sides = sides_of[0] if sides_of else {}
     product_flops = sum(product.flops for _, product in products)
     computes = any(item.instruction.opcode not in FLOPLESS for item in inner)
-    fed = {name for item, _ in products for name in _sides_at_top(scope, instruction, item)}
+    fed = {name for found in sides_of for name in found}
     work = add_work(work, conversion_work(touched, sides, nest, scope.chip, computes=computes))
     work = add_work(work, extra) if extra else work
     return Kernel(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import async_parts
 from tpusim.lowering.aliasing import in_place_operands, stated_operands
+from tpusim.lowering.heap import aligned
 from tpusim.lowering.passing import MAKE, PASSING
 from tpusim.lowering.traffic import space_of
 from tpusim.shapes.address import physical_bytes
@@ -56,6 +57,11 @@ class Value:
     is_update: bool = False
     # The value whose memory it takes over, where no rule but the compiler's choice lets them share.
     continues: int | None = None
+
+
+def table_size(shape: TupleShape, granule_bytes: int) -> int:
+    """Return the bytes of the table of addresses that a tuple is, those of tuples in it left out."""
+    return aligned(TABLE_ENTRY_BYTES * len(shape.elements), granule_bytes)
 
 
 class Liveness:
@@ -112,10 +118,8 @@ class Liveness:
     def value(self, instruction: Instruction, shape: Shape) -> Node:
         """Return one fresh value."""
         self._joined.append(len(self.values))
-        if isinstance(shape, TupleShape):
-            size = -(-TABLE_ENTRY_BYTES * len(shape.elements) // self.granule_bytes) * self.granule_bytes
-        else:
-            size = physical_bytes(shape)
+        granule = self.granule_bytes
+        size = table_size(shape, granule) if isinstance(shape, TupleShape) else physical_bytes(shape)
         self.values.append(Value(instruction, shape, size, space_of(shape), self.now, self.now, instruction))
         return (len(self.values) - 1,)
 

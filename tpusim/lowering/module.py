@@ -11,6 +11,7 @@ from tpusim.ir.frames import SourceFrames
 from tpusim.lowering import collectives, control, copies, custom_calls, kernels
 from tpusim.lowering.buffers import plan_buffers
 from tpusim.lowering.control import lower_computation
+from tpusim.lowering.liveness import TABLE_ENTRY_BYTES, table_size
 from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.lowering.traffic import space_of
 from tpusim.lowering.visits import entry_visits
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 DEFAULT_TRIPS = 1
 """Trips of a loop whose count the program does not tell."""
 
-# As in the output sizes of programs compiled ahead of time, which the granule was read off too.
-_TABLE_ENTRY_BYTES = 4
-
 __all__ = ["DEFAULT_TRIPS", "RULES", "collectives", "control", "copies", "custom_calls", "kernels", "lower_module"]
 
 
@@ -45,7 +43,7 @@ def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS)
     frames, visits = SourceFrames(module), entry_visits(module)
     scope = Scope(module, chip, module.entry, notes, default_trips, frames, visits=visits)
     steps = lower_computation(scope)
-    plan = plan_buffers(module, chip.tuple_table_granule_bytes)
+    plan = plan_buffers(module, chip.tuple_table_granule_bytes, frames)
     return Program(
         name=module.name,
         chip=chip.name,
@@ -88,9 +86,8 @@ def table_bytes(shape: Shape, chip: Chip) -> int:
     """Return the bytes of the tables of addresses that a tuple result needs, nested tuples included."""
     if not isinstance(shape, TupleShape):
         return 0
-    granule = chip.tuple_table_granule_bytes
-    own = -(-_TABLE_ENTRY_BYTES * len(shape.elements) // granule) * granule
+    own = table_size(shape, chip.tuple_table_granule_bytes)
     # A program that was folded to constants has untiled layouts, and a table of 8-byte addresses without padding.
     if all(not (leaf.layout and leaf.layout.tiles) for leaf in leaves(shape)):
-        own = 2 * _TABLE_ENTRY_BYTES * len(shape.elements)
+        own = 2 * TABLE_ENTRY_BYTES * len(shape.elements)
     return own + sum(table_bytes(element, chip) for element in shape.elements)
