@@ -12,7 +12,7 @@ from pathlib import Path
 from time import process_time
 
 from tpusim.hardware.load import load_chip
-from tpusim.pipeline import load, lower, run_program
+from tpusim.pipeline.stages import load, lower, run_program
 
 TRACES = Path(__file__).parents[1] / "traces"
 PROGRAMS = ("resnet50_train_b64.v5e", "gpt2_train_fsdp.v5p_4x4x4", "bert_base_b32t128.v3", "linalg_512.v7x")

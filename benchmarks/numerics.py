@@ -15,7 +15,7 @@ import sys
 import time
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)} (default: all)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per network (default: 5)")
     options = parser.parse_args(arguments)
-    for file in iter_modules(numerics.__path__, "tpusim.numerics."):
+    for file in walk_packages(numerics.__path__, "tpusim.numerics."):
         import_module(file.name)
     for name in options.models or MODELS:
         _report(name, options.rounds)

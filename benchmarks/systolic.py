@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tpusim.hardware.array import Array
-from tpusim.pipeline import run_layers
+from tpusim.pipeline.stages import run_layers
 
 LAYERS = Path(__file__).parent / "layers"
 RESNET, BERT = LAYERS / "resnet50.csv", LAYERS / "bert_base_layer.csv"

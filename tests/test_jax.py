@@ -10,7 +10,7 @@ import pytest
 
 from tpusim.errors import ConfigError
 from tpusim.jax import compile_for, devices_of
-from tpusim.pipeline import simulate
+from tpusim.pipeline.stages import simulate
 
 HAS_LIBTPU = find_spec("libtpu") is not None
 needs_libtpu = pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu is large and in no group of the tests")

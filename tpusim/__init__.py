@@ -36,12 +36,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tpusim import export, plot
+    from tpusim.build.builder import Builder
     from tpusim.errors import ConfigError, ProgramError, SimulationError, TpusimError, UnsupportedError
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.load import load_chip
-    from tpusim.ir.builder import Builder
     from tpusim.ir.custom_calls import register_custom_call
-    from tpusim.pipeline import Result, check, execute, explain, load, memory, simulate
+    from tpusim.pipeline.stages import Result, check, execute, explain, load, memory, simulate
     from tpusim.shapes.notation import parse_shape
 
 __version__ = "0.1.0"
@@ -70,25 +70,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Builder": "tpusim.ir.builder",
+    "Builder": "tpusim.build.builder",
     "Chip": "tpusim.hardware.chip",
     "ConfigError": "tpusim.errors",
     "ProgramError": "tpusim.errors",
-    "Result": "tpusim.pipeline",
+    "Result": "tpusim.pipeline.stages",
     "SimulationError": "tpusim.errors",
     "TpusimError": "tpusim.errors",
     "UnsupportedError": "tpusim.errors",
-    "check": "tpusim.pipeline",
-    "execute": "tpusim.pipeline",
-    "explain": "tpusim.pipeline",
+    "check": "tpusim.pipeline.stages",
+    "execute": "tpusim.pipeline.stages",
+    "explain": "tpusim.pipeline.stages",
     "export": "tpusim.export",
-    "load": "tpusim.pipeline",
+    "load": "tpusim.pipeline.stages",
     "load_chip": "tpusim.hardware.load",
-    "memory": "tpusim.pipeline",
+    "memory": "tpusim.pipeline.stages",
     "parse_shape": "tpusim.shapes.notation",
     "plot": "tpusim.plot",
     "register_custom_call": "tpusim.ir.custom_calls",
-    "simulate": "tpusim.pipeline",
+    "simulate": "tpusim.pipeline.stages",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tpusim.cli import main
+from tpusim.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

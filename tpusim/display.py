@@ -7,11 +7,11 @@ from importlib import import_module
 
 def page_of(shown: object) -> str:
     """Return the report of a result, an explanation or a shape as HTML."""
-    page: str = import_module("tpusim.report.notebook").page(shown)
+    page: str = import_module("tpusim.report.terminal.notebook").page(shown)
     return page
 
 
 def text_of(shown: object) -> str:
     """Return the report of a result or an explanation as the command line prints it."""
-    text: str = import_module("tpusim.report.notebook").text(shown)
+    text: str = import_module("tpusim.report.terminal.notebook").text(shown)
     return text

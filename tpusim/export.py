@@ -13,16 +13,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim import __version__
-from tpusim.report.html.page import write_page
-from tpusim.report.model_explorer import write_model_explorer
-from tpusim.report.perfetto import write_trace
-from tpusim.report.viewed import Viewed
-from tpusim.report.xprof import write_xprof
+from tpusim.report.viewers.html.page import write_page
+from tpusim.report.viewers.model_explorer import write_model_explorer
+from tpusim.report.viewers.perfetto.trace import write_trace
+from tpusim.report.viewers.viewed import Viewed
+from tpusim.report.viewers.xprof.profile import write_xprof
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tpusim.pipeline import Result
+    from tpusim.pipeline.stages import Result
 
 __all__ = ["html", "model_explorer", "perfetto", "xprof"]
 

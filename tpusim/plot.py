@@ -18,25 +18,23 @@ from tpusim.analysis.memory import memory_profile
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
-from tpusim.report import (
-    plot_layout,
-    plot_links,
-    plot_memory,
-    plot_relayout,
-    plot_roofline,
-    plot_systolic,
-    plot_timeline,
-    plot_utilisation,
-)
-from tpusim.report.plot_style import Axes, Figure, save
-from tpusim.report.plot_sweep import pareto, sensitivity
-from tpusim.report.plot_systolic import animate_systolic
-from tpusim.report.plot_utilisation import layers
+from tpusim.report.plots import layout as plot_layout
+from tpusim.report.plots import links as plot_links
+from tpusim.report.plots import memory as plot_memory
+from tpusim.report.plots import relayout as plot_relayout
+from tpusim.report.plots import roofline as plot_roofline
+from tpusim.report.plots import systolic as plot_systolic
+from tpusim.report.plots import timeline as plot_timeline
+from tpusim.report.plots import utilisation as plot_utilisation
+from tpusim.report.plots.style import Axes, Figure, save
+from tpusim.report.plots.sweep import pareto, sensitivity
+from tpusim.report.plots.systolic import animate_systolic
+from tpusim.report.plots.utilisation import layers
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import Shape
 
 if TYPE_CHECKING:
-    from tpusim.pipeline import Result
+    from tpusim.pipeline.stages import Result
 
 __all__ = [
     "animate_systolic",

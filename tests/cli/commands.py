@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpusim.cli import main
+from tpusim.cli.main import main
 
 
 def output_of(capsys, *arguments: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import output_of, refusal_of
-from tpusim.cli import main
+from tpusim.cli.main import main
 
 TRACES = Path(__file__).parents[2] / "traces"
 LSTM = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")

@@ -6,9 +6,9 @@ import pytest
 
 from tests.cli.commands import output_of, refusal_of
 from tests.house.source_tree import ROOT
-from tpusim import cli_plot
+from tpusim.cli import plot as cli_plot
 from tpusim.hardware.array import DATAFLOWS
-from tpusim.report.plot_style import FORMATS
+from tpusim.report.plots.style import FORMATS
 
 TRACE = str(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz")
 POD = str(ROOT / "traces/llama8b_decode_tp.v5e_2x4.hlo.txt.gz")

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tpusim.cli import main
+from tpusim.cli.main import main
 
 HALF = """HloModule half
 

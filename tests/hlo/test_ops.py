@@ -28,10 +28,10 @@ import pytest
 import tpusim
 from tpusim.ir.custom_calls import REGISTERED
 from tpusim.ir.module import Module
-from tpusim.ir.verify import problems
 from tpusim.numerics.files import flat_values
 from tpusim.numerics.registry import TOKEN
-from tpusim.numerics.relayout import numpy_dtype
+from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.semantics.verify.module import problems
 from tpusim.shapes.shape import leaves
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module

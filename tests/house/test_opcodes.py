@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpusim.ir.ops import OPERATIONS
-from tpusim.pipeline import opcode_rules
+from tpusim.pipeline.stages import opcode_rules
 
 BEYOND_THE_BUILDER = frozenset(
     (

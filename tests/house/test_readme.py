@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.house.source_tree import ROOT
-from tpusim.cli import main
-from tpusim.pipeline import simulate
+from tpusim.cli.main import main
+from tpusim.pipeline.stages import simulate
 
 COMMAND = "traces/llama1b_decode_b16s2048.v6e.hlo.txt.gz"
 

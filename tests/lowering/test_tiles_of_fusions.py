@@ -9,7 +9,7 @@ import pytest
 
 from tests.lowering.hlo import kernel_named, lower_text
 from tpusim.analysis.roofline import peak_flops_per_second
-from tpusim.pipeline import simulate
+from tpusim.pipeline.stages import simulate
 from tpusim.timeline.records import CORE
 
 TRACES = sorted((Path(__file__).parents[2] / "traces").glob("*.hlo.txt.gz"))

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.machine.collectives import pod_of
+from tpusim.cost.links import Load, joined, link_name
 from tpusim.hardware.load import load_chip
-from tpusim.machine.network import Load, Network, Road, fair_speeds, joined, link_name
+from tpusim.machine.network import Network, Road, fair_speeds
 
 CHIP = load_chip("v5e")
 RATE = CHIP.ici.link_bytes_per_second * CHIP.ici.efficiency

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import tpusim
 from tests.machine.collectives import GIB, collective, pod_of, program_of, run
+from tpusim.cost.collectives import plan_group
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.core import RunOptions, simulate_pod
-from tpusim.machine.routing import plan_group
-from tpusim.pipeline import lower
+from tpusim.pipeline.stages import lower
 from tpusim.program.steps import Branch, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.timeline.store import encode_timeline

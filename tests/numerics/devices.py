@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 from tpusim import numerics
@@ -17,10 +17,10 @@ from tpusim.text import literal_values, parse_module
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tpusim.ir.builder import Builder
+    from tpusim.build.builder import Builder
     from tpusim.ir.module import Module
 
-for _file in iter_modules(numerics.__path__, "tpusim.numerics."):
+for _file in walk_packages(numerics.__path__, "tpusim.numerics."):
     import_module(_file.name)
 
 

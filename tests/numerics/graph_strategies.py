@@ -16,12 +16,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tpusim import Builder
-from tpusim.ir.builder import DotDimensionNumbers
+from tpusim.build.builder import DotDimensionNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tpusim.ir.builder import Op
+    from tpusim.build.builder import Op
     from tpusim.ir.module import Module
 
     Step = Callable[["Graph", "Value"], "Value"]

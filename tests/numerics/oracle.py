@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,7 +56,7 @@ def flatten(value: Any) -> list[Any]:
 @cache
 def _load_rules() -> None:
     """Import the whole room, which fills the table of rules."""
-    for file in iter_modules(numerics.__path__, "tpusim.numerics."):
+    for file in walk_packages(numerics.__path__, "tpusim.numerics."):
         import_module(file.name)
 
 

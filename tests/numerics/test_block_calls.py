@@ -8,7 +8,7 @@ import pytest
 from tests.numerics.one_instruction import program
 from tests.numerics.oracle import run_ours
 from tpusim.errors import ProgramError
-from tpusim.numerics.linear_algebra import block_reflector, eigen_decomposition, householder_product, qr_factor
+from tpusim.numerics.ops.linear_algebra import block_reflector, eigen_decomposition, householder_product, qr_factor
 
 
 def numbers(*sizes, seed=0):

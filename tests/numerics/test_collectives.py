@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.numerics.devices import module_of, run
+from tpusim.build.builder import Builder, Op
 from tpusim.errors import ProgramError, SimulationError
-from tpusim.ir.builder import Builder, Op
 from tpusim.numerics.collectives import with_devices
 
 if TYPE_CHECKING:

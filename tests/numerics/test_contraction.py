@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.numerics import systolic
 from tests.numerics.one_instruction import check_exactly, program, shape_text
 from tests.numerics.oracle import run_ours, run_xla
-from tpusim.numerics.precision import Arithmetic, bf16_parts, matmul
+from tpusim.numerics.values.precision import Arithmetic, bf16_parts, matmul
 
 F32 = np.dtype(np.float32)
 EPSILON = 2.0**-24

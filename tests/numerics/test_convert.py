@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.numerics.oracle import run_ours, run_xla
-from tpusim.numerics import convert
-from tpusim.numerics.relayout import numpy_dtype
+from tpusim.numerics.ops import convert
+from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.dtype import DTYPES
 
 INTEGERS = ["s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"]

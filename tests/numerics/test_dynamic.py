@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.numerics.one_instruction import computation, numbered, program
 from tests.numerics.oracle import run_ours
 from tpusim.errors import ProgramError, UnsupportedError
-from tpusim.numerics.dynamic import fit_together, reshaped_sizes
+from tpusim.numerics.ops.dynamic import fit_together, reshaped_sizes
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import ArrayShape
 

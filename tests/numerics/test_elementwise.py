@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from tests.numerics.oracle import run_ours, run_xla
 from tpusim.errors import UnsupportedError
 from tpusim.ir.ops import OPERATIONS, Category
-from tpusim.numerics import blocks, elementwise, floats, integers
+from tpusim.numerics.ops import elementwise
 from tpusim.numerics.registry import RULES
-from tpusim.numerics.relayout import numpy_dtype
+from tpusim.numerics.values import blocks, floats, integers
+from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.dtype import DTYPES
 
 NAMES = {numpy_dtype(each): name for name, each in DTYPES.items() if each.is_array_type}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.numerics.devices import devices_of, module_of, run, run_on
+from tpusim.build.builder import Builder
 from tpusim.errors import ProgramError, SimulationError
-from tpusim.ir.builder import Builder
 
 X = np.array([1.0, 2.0], np.float32)
 PAIRS = 'frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,2}}"}'

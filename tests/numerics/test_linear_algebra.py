@@ -10,7 +10,13 @@ import pytest
 
 from tests.numerics.one_instruction import program, shape_text
 from tests.numerics.oracle import run_ours, run_xla
-from tpusim.numerics.linear_algebra import householder_product, invert_triangle, lu_factor, qr_factor, solve_triangle
+from tpusim.numerics.ops.linear_algebra import (
+    householder_product,
+    invert_triangle,
+    lu_factor,
+    qr_factor,
+    solve_triangle,
+)
 
 BOUNDS = {"f32": 2.0**-18, "f64": 2.0**-46, "c64": 2.0**-18, "c128": 2.0**-46}
 """Error for well-conditioned matrices of a few dozen rows, relative to the largest result."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.numerics.one_instruction import check_exactly, numbered, program, shape_text
 from tests.numerics.oracle import run_ours, run_xla
 from tests.shapes.strategies import DATA_TYPES, tiled_arrays
-from tpusim.numerics.movement import padded, same_order
-from tpusim.numerics.relayout import numpy_dtype
+from tpusim.numerics.ops.movement import padded, same_order
+from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.address import linear_index, multi_index, physical_bytes, physical_order_sizes
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.layout import Layout

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.numerics.oracle import run_ours, run_xla
-from tpusim.numerics import random
+from tpusim.numerics.ops import random
 
 STATE = np.array([0x123456789ABCDEF0, 2**64 - 3, 2**64 - 1], np.uint64)
 SIZES = ["", "5", "5,3", "3,5", "7,4,3", "9,9", "3,0", "2"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.numerics.one_instruction import check_exactly, computation, numbered, program, shape_text
 from tests.numerics.oracle import run_ours, run_xla
 from tpusim.ir.attributes import Window, WindowDimension
-from tpusim.text.structured import show_window
+from tpusim.text.attributes.structured import show_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.shapes.strategies import DATA_TYPES, naive_buffer, tiled_arrays
 from tpusim.errors import ProgramError, UnsupportedError
-from tpusim.numerics.relayout import numpy_dtype, pack, unpack
+from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
 from tpusim.shapes.dtype import DTYPES, DType
 from tpusim.shapes.layout import Layout
 from tpusim.shapes.notation import parse_shape

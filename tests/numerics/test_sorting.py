@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.numerics.one_instruction import check_exactly, program, shape_text
 from tests.numerics.oracle import run_ours, run_xla
-from tpusim.numerics.comparators import Key, order_of
-from tpusim.numerics.sorting import top_k
+from tpusim.numerics.ops.sorting import top_k
+from tpusim.numerics.values.comparators import Key, order_of
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tpusim.cost.collectives import _PLANS
 from tpusim.errors import ProgramError
-from tpusim.machine.routing import _PLANS
 from tpusim.program.buffers import Buffer, peak_bytes, stretches
 from tpusim.program.module import Program, walk
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Collective, Copy, Kernel, Loop, TileLoop, Wait

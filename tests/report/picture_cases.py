@@ -8,11 +8,15 @@ from tpusim import plot
 from tpusim.analysis.memory import MemoryProfile
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
-from tpusim.pipeline import run_layers
+from tpusim.pipeline.stages import run_layers
 from tpusim.program.buffers import Buffer
 from tpusim.program.layers import Layer
-from tpusim.report import plot_links, plot_memory, plot_roofline, plot_timeline, plot_utilisation
-from tpusim.report.plot_style import Figure
+from tpusim.report.plots import links as plot_links
+from tpusim.report.plots import memory as plot_memory
+from tpusim.report.plots import roofline as plot_roofline
+from tpusim.report.plots import timeline as plot_timeline
+from tpusim.report.plots import utilisation as plot_utilisation
+from tpusim.report.plots.style import Figure
 from tpusim.timeline.records import LinkUse, PodRun, Record, Repeat, Timeline
 
 US = 1_000_000

@@ -15,7 +15,7 @@ from matplotlib.image import imread
 from PIL import Image
 
 from tests.report.picture_cases import CASES
-from tpusim.report.plot_style import Figure, text_box
+from tpusim.report.plots.style import Figure, text_box
 
 BASELINES = Path(__file__).parent / "baselines"
 # Inches become few pixels: enough to recognise everything, and small files.

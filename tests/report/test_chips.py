@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tpusim.hardware.load import chip_facts, chip_names, load_chip
-from tpusim.report.chips import _human, chip_json, chip_list_json, render_chip, render_chip_list
+from tpusim.report.terminal.chips import _human, chip_json, chip_list_json, render_chip, render_chip_list
 
 WIDTH = 100
 

@@ -13,13 +13,13 @@ import pytest
 import tpusim
 from tests.report.browser import CHROMIUM, DRIVER, Browser
 from tpusim.analysis.summary import summarise
-from tpusim.cli import main
+from tpusim.cli.main import main
 from tpusim.hardware.load import load_chip
 from tpusim.program.buffers import Buffer
 from tpusim.program.module import Program
-from tpusim.report.html.data import report_data
-from tpusim.report.html.page import page
-from tpusim.report.viewed import Viewed
+from tpusim.report.viewers.html.data import report_data
+from tpusim.report.viewers.html.page import page
+from tpusim.report.viewers.viewed import Viewed
 from tpusim.timeline.records import PodRun, Record, Timeline
 
 TRACES = Path(__file__).parents[2] / "traces"

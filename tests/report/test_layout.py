@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from tpusim.report.layout import render_layout
-from tpusim.shapes.facts import layout_facts
+from tpusim.report.terminal.layout import render_layout
+from tpusim.shapes.layout_facts import layout_facts
 from tpusim.shapes.notation import parse_shape
 
 SCALAR: dict[str, Any] = {

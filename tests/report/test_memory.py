@@ -10,7 +10,7 @@ from tpusim.analysis.memory import memory_report
 from tpusim.hardware.load import load_chip
 from tpusim.program.buffers import Buffer
 from tpusim.program.module import Program
-from tpusim.report.memory import memory_json, oom_text, xla_size
+from tpusim.report.terminal.memory import memory_json, oom_text, xla_size
 
 GIB = 2**30
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import tpusim
-from tpusim.cli import main
-from tpusim.report.model_explorer import graphs_json, node_data_json
-from tpusim.report.viewed import Viewed
+from tpusim.cli.main import main
+from tpusim.report.viewers.model_explorer import graphs_json, node_data_json
+from tpusim.report.viewers.viewed import Viewed
 
 TRACES = Path(__file__).parents[2] / "traces"
 DECODE = TRACES / "llama1b_decode_b16s2048.v6e.hlo.txt.gz"

@@ -8,7 +8,7 @@ import tpusim
 from tests.house.source_tree import ROOT
 from tests.report.picture_cases import run
 from tpusim.hardware.load import load_chip
-from tpusim.pipeline import Result
+from tpusim.pipeline.stages import Result
 from tpusim.program.module import Program
 from tpusim.timeline.records import PodRun
 

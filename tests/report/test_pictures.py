@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.picture_cases import CASES
 from tests.report.pictures import baseline_of, difference, grey_of, overlaps, strays
-from tpusim.report.plot_style import Figure
+from tpusim.report.plots.style import Figure
 
 # Another font moves the shade of a place by up to 0.07, a missing cell, bar or area by 0.12 and more.
 TOLERANCE = 0.1

@@ -16,15 +16,16 @@ from tpusim.analysis.roof_points import roof_points, roofs
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
-from tpusim.machine.systolic import run_cycle_by_cycle
 from tpusim.program.layers import Layer
-from tpusim.report import plot_memory, plot_timeline
-from tpusim.report.plot_cells import shown_of, tint_of
-from tpusim.report.plot_plane import plane_of
-from tpusim.report.plot_style import _KINDS, kind_of, shortened
-from tpusim.report.plot_sweep import pareto_front
-from tpusim.report.plot_systolic import first_fold
+from tpusim.report.plots import memory as plot_memory
+from tpusim.report.plots import timeline as plot_timeline
+from tpusim.report.plots.cells import shown_of, tint_of
+from tpusim.report.plots.plane import plane_of
+from tpusim.report.plots.style import _KINDS, kind_of, shortened
+from tpusim.report.plots.sweep import pareto_front
+from tpusim.report.plots.systolic import first_fold
 from tpusim.shapes.notation import parse_shape
+from tpusim.systolic.count import run_cycle_by_cycle
 from tpusim.timeline.records import Repeat, Timeline
 
 

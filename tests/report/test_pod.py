@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import tpusim
-from tpusim.cli import main
-from tpusim.report.perfetto import pod_trace_json
+from tpusim.cli.main import main
+from tpusim.report.viewers.perfetto.trace import pod_trace_json
 
 TRACES = Path(__file__).parents[2] / "traces"
 PIPELINE = TRACES / "host" / "two_stage_pipeline.v5e.hlo.txt.gz"

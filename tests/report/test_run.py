@@ -10,8 +10,8 @@ from rich.console import Console
 from tests.analysis.test_analysis import CHIP, TIMELINE
 from tpusim.analysis.summary import summarise
 from tpusim.program.module import Estimate, Program
-from tpusim.report.perfetto import trace_json
-from tpusim.report.run import render_run, run_json
+from tpusim.report.terminal.run import render_run, run_json
+from tpusim.report.viewers.perfetto.trace import trace_json
 from tpusim.timeline.records import Record, Repeat, Timeline
 
 PROGRAM = Program(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.report.protos import fields, packed
-from tpusim.report import wire
+from tpusim.report.viewers.xprof import wire
 
 
 def test_the_examples_of_the_encoding_document():

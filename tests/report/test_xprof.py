@@ -16,11 +16,11 @@ from jaxlib import _hlo
 import tpusim
 from tests.report.protos import fields, one, packed
 from tpusim.analysis.memory import memory_profile
-from tpusim.cli import main
-from tpusim.report.run import run_json
-from tpusim.report.viewed import Viewed
-from tpusim.report.xprof import write_xprof, xspace
-from tpusim.report.xprof_hlo import hlo_proto
+from tpusim.cli.main import main
+from tpusim.report.terminal.run import run_json
+from tpusim.report.viewers.viewed import Viewed
+from tpusim.report.viewers.xprof.hlo import hlo_proto
+from tpusim.report.viewers.xprof.profile import write_xprof, xspace
 from tpusim.text.reader import read_source
 
 TRACES = Path(__file__).parents[2] / "traces"

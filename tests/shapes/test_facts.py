@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tpusim.errors import ProgramError
-from tpusim.shapes.facts import layout_facts
+from tpusim.shapes.layout_facts import layout_facts
 from tpusim.shapes.notation import parse_shape
 
 

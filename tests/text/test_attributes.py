@@ -10,10 +10,10 @@ from tests.text.programs import entry, source
 from tpusim.ir.attributes import BackendConfig, Metadata
 from tpusim.ir.ops import COMMON_ATTRIBUTES, OPERATIONS
 from tpusim.text import parse_module, print_module
-from tpusim.text.attributes import attribute_kind
+from tpusim.text.attributes.structured import show_window, take_window
+from tpusim.text.attributes.table import attribute_kind
 from tpusim.text.lexer import Lexer
 from tpusim.text.strings import quoted, take_string
-from tpusim.text.structured import show_window, take_window
 
 
 @pytest.mark.parametrize("opcode", OPERATIONS)

@@ -8,7 +8,7 @@ import pytest
 from tests.text.programs import source
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ReplicaGroups
-from tpusim.text.devices import take_replica_groups
+from tpusim.text.attributes.devices import take_replica_groups
 from tpusim.text.lexer import Lexer
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import tpusim.text
-from tests.ir.hlo import labels_in, one
+from tests.semantics.hlo import labels_in, one
 from tests.text.programs import entry, source
 from tpusim.errors import ProgramError
-from tpusim.ir.infer import LABELS
+from tpusim.semantics.infer.rules import LABELS
 from tpusim.text import parse_module
 
 _REDUCTION = "f32[2] all-reduce(f32[2]), to_apply=add"
@@ -100,6 +100,6 @@ def test_the_parser_refuses_by_label_and_place(label: str, careful: bool) -> Non
 
 def test_every_label_of_the_parser_has_a_text() -> None:
     """No check without its case; of what the rules of inference say there are two."""
-    used = {label for path in Path(tpusim.text.__file__).parent.glob("*.py") for label in labels_in(path)}
+    used = {label for path in Path(tpusim.text.__file__).parent.rglob("*.py") for label in labels_in(path)}
     made = {"infeed_c1", "recv_c1"}
     assert used | made <= BROKEN.keys() <= LABELS.keys()

@@ -11,7 +11,7 @@ from tpusim.analysis.bands import error_bands
 from tpusim.hardware.accuracy import MATRIX, VECTOR, errors_of, kind_of_family, measured_errors
 from tpusim.hardware.load import load_chip
 from tpusim.timeline.records import Record, Timeline
-from tpusim.validation import predict_all, read_cases
+from tpusim.validation.kernels import predict_all, read_cases
 
 TRACES = Path(__file__).parents[2] / "traces"
 

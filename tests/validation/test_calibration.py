@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tpusim.calibration import Parameter, Plan, calibrate, read_plans, write_fit
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import fits_path, load_chip, override_chip
-from tpusim.validation import predict, read_cases
+from tpusim.validation.calibration import Parameter, Plan, calibrate, read_plans, write_fit
+from tpusim.validation.kernels import predict, read_cases
 
 INDEX = Path(__file__).parents[2] / "traces" / "measured" / "index.csv"
 PLAN = Plan({"fixed.kernel_seconds": Parameter(start=0.2e-6, low=0.05e-6, high=2e-6)})

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tpusim.analysis.accuracy import mean_error
-from tpusim.cli import main
+from tpusim.cli.main import main
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import load_chip, override_chip
-from tpusim.validation_collectives import cross_validate, predict_collectives
+from tpusim.validation.collectives import cross_validate, predict_collectives
 
 INDEX = Path(__file__).parents[2] / "traces" / "collectives" / "index.csv"
 

@@ -11,8 +11,8 @@ import pytest
 
 from tpusim.analysis.memory_accuracy import LEAST_BYTES, MemoryOutcome, memory_accuracy
 from tpusim.errors import ConfigError
-from tpusim.pipeline import memory
-from tpusim.validation_memory import compare_memory, memory_cases
+from tpusim.pipeline.stages import memory
+from tpusim.validation.memory import compare_memory, memory_cases
 
 INDEX = Path(__file__).parents[2] / "traces" / "memory" / "index.csv"
 ROWS = list(csv.DictReader(INDEX.read_text().splitlines()))

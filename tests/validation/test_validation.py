@@ -9,8 +9,8 @@ import pytest
 from tpusim.analysis.accuracy import errors_by_predictor
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import load_chip
-from tpusim.pipeline import load
-from tpusim.validation import family_of, predict, predict_all, read_cases
+from tpusim.pipeline.stages import load
+from tpusim.validation.kernels import family_of, predict, predict_all, read_cases
 
 TRACES = Path(__file__).parents[2] / "traces"
 # Family, highest mean absolute error and bias, lowest Kendall's tau. Hosts' clocks drift by 13 us over the rows of v6e.

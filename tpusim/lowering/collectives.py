@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.errors import ProgramError
-from tpusim.ir.infer_collective import check_members
-from tpusim.ir.infer_site import Site
-from tpusim.lowering.counters import table_of
-from tpusim.lowering.groups import algorithm_of, device_groups, device_pairs
 from tpusim.lowering.scope import rule
-from tpusim.lowering.traffic import bytes_in_hbm, space_of
 from tpusim.program.steps import COLLECTIVE_KINDS, Collective
+from tpusim.semantics.demand import bytes_in_hbm, space_of
+from tpusim.semantics.device_groups import algorithm_of, device_groups, device_pairs
+from tpusim.semantics.infer.collective import check_members
+from tpusim.semantics.infer.site import Site
+from tpusim.semantics.scalars import table_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import leaves
 

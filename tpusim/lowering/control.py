@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.allocation.forwarding import branch_names
 from tpusim.ir.ops import async_parts
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
-from tpusim.lowering.passing import branch_names
 from tpusim.lowering.scope import RULES, Scope, rule
-from tpusim.lowering.trips import assumed_trips, loop_invariants, trip_count
-from tpusim.lowering.visits import branch_visits, branches_taken, call_visits, loop_visits, trips_taken
+from tpusim.lowering.trip_counts import assumed_trips, loop_invariants, trip_count
 from tpusim.program.module import walk
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Kernel, Loop
+from tpusim.semantics.contexts import branch_visits, branches_taken, call_visits, loop_visits, trips_taken
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tpusim.ir.ops import async_parts
-from tpusim.lowering.groups import stated_pairs
 from tpusim.lowering.scope import rule
-from tpusim.lowering.traffic import bytes_in_hbm, space_of
 from tpusim.program.steps import ChannelTransfer, Copy, HostTransfer, Wait
+from tpusim.semantics.demand import bytes_in_hbm, space_of
+from tpusim.semantics.device_groups import stated_pairs
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.custom_calls import REGISTERED
 from tpusim.lowering.control import lower_computation
-from tpusim.lowering.kernels import make_kernel, scalar_kernel
+from tpusim.lowering.kernels.kernel import make_kernel, scalar_kernel
+from tpusim.lowering.kernels.vector import CUSTOM_WORK
 from tpusim.lowering.scope import rule
-from tpusim.lowering.vector import CUSTOM_WORK
 from tpusim.program.steps import Call
 
 if TYPE_CHECKING:

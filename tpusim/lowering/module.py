@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from tpusim.allocation.liveness import TABLE_ENTRY_BYTES, table_size
+from tpusim.allocation.plan import plan_buffers
 from tpusim.ir.frames import SourceFrames
 
 # Importing the modules of rules fills the table.
-from tpusim.lowering import collectives, control, copies, custom_calls, kernels
-from tpusim.lowering.buffers import plan_buffers
+from tpusim.lowering import collectives, control, copies, custom_calls
 from tpusim.lowering.control import lower_computation
-from tpusim.lowering.liveness import TABLE_ENTRY_BYTES, table_size
+from tpusim.lowering.kernels import kernel as kernels
 from tpusim.lowering.scope import RULES, Notes, Scope
-from tpusim.lowering.traffic import space_of
-from tpusim.lowering.visits import entry_visits
 from tpusim.program.module import Program
+from tpusim.semantics.contexts import entry_visits
+from tpusim.semantics.demand import space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
 

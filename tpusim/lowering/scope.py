@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tpusim.ir.frames import SourceFrames
-from tpusim.lowering.visits import Visits
 from tpusim.program.module import Estimate
+from tpusim.semantics.contexts import Visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

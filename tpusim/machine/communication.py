@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tpusim.machine.met import Met, split_late
+from tpusim.machine.completion import Met, split_late
 from tpusim.timeline.records import LATE
 from tpusim.units import bytes_to_ps, cycles_to_ps, seconds_to_ps
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import simpy
 
+    from tpusim.cost.collectives import Way
     from tpusim.machine.core import Core
-    from tpusim.machine.routing import Way
     from tpusim.machine.world import World
     from tpusim.program.steps import ChannelTransfer, Collective
 

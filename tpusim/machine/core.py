@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import simpy
 
+from tpusim.cost.dma import memory_rates, run_cost
 from tpusim.errors import SimulationError
 from tpusim.machine.cohorts import (
     MOST_SIMPLE_SPLITS,
@@ -22,12 +23,11 @@ from tpusim.machine.cohorts import (
     refined,
 )
 from tpusim.machine.communication import run_channel, run_collective
+from tpusim.machine.completion import late_since, split_late
 from tpusim.machine.costs import Costs, Team, chosen_values
-from tpusim.machine.dma import memory_rates, run_cost
 from tpusim.machine.host import HostQueues, run_host
 from tpusim.machine.loops import MOST_PLAYED_TRIPS, changes, waits_for_others, watch_of
 from tpusim.machine.memory import SharedMemory, all_of
-from tpusim.machine.met import late_since, split_late
 from tpusim.machine.recorder import Recorder
 from tpusim.machine.world import World, assign, devices_needed, pod_of
 from tpusim.program.module import every_step, walk
@@ -48,9 +48,9 @@ from tpusim.units import bytes_to_ps, seconds_to_ps
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
+    from tpusim.cost.tile import KernelTime
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.pod import Pod, Topology
-    from tpusim.machine.kernel import KernelTime
     from tpusim.program.feed import Feed
     from tpusim.program.module import Program
     from tpusim.program.steps import AnyStep

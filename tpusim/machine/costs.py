@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tpusim.machine.kernel import KernelTime, kernel_time
+from tpusim.cost.tile import KernelTime, kernel_time
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from tpusim.cost.collectives import Way
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.pod import Pod
-    from tpusim.machine.routing import Way
     from tpusim.program.steps import Branch, Collective, Kernel, Loop
 
     Groups = tuple[tuple[int, ...], ...]
@@ -30,7 +30,7 @@ class Team(NamedTuple):
 
 def _routing() -> ModuleType:
     """Return the planner of ways, which loads NumPy: only programs with somebody to talk to need it."""
-    from tpusim.machine import routing
+    from tpusim.cost import collectives as routing
 
     return routing
 

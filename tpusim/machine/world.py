@@ -19,10 +19,10 @@ from tpusim.errors import ConfigError, SimulationError
 from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
 from tpusim.machine.cohorts import Split
 from tpusim.machine.communication import Channels
+from tpusim.machine.completion import Met
 from tpusim.machine.costs import Costs, Part, Team
 from tpusim.machine.deadlock import find_cycle
 from tpusim.machine.memory import SharedMemory, call_after
-from tpusim.machine.met import Met
 from tpusim.program.module import every_step
 from tpusim.program.steps import ChannelTransfer, Collective, HostTransfer
 from tpusim.units import PS_PER_US, ps_to_us, seconds_to_ps
@@ -30,11 +30,11 @@ from tpusim.units import PS_PER_US, ps_to_us, seconds_to_ps
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
+    from tpusim.cost.collectives import Way
     from tpusim.hardware.chip import Chip
     from tpusim.machine.core import Device
     from tpusim.machine.loops import LoopWatch
     from tpusim.machine.network import Network
-    from tpusim.machine.routing import Way
     from tpusim.program.module import Program
     from tpusim.program.steps import AnyStep
     from tpusim.timeline.records import LinkUse

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpusim.errors import ProgramError
-from tpusim.ir import infer_groups
-from tpusim.ir.infer_site import Site as InferenceSite
-from tpusim.numerics.reduction import UFUNCS, kernel_of
+from tpusim.numerics.ops.reduction import UFUNCS, kernel_of
 from tpusim.numerics.registry import computes, zeros
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type
 from tpusim.numerics.site import Device, Meet
+from tpusim.semantics import group_modes as infer_groups
+from tpusim.semantics.infer.site import Site as InferenceSite
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import numpy as np
 
 from tpusim.errors import ProgramError, SimulationError, TpusimError, UnsupportedError
 from tpusim.ir.ops import OPERATIONS, Category, async_parts
-from tpusim.numerics.dynamic import fit_together
+from tpusim.numerics.ops.dynamic import fit_together
 from tpusim.numerics.registry import RULES
-from tpusim.numerics.relayout import numpy_dtype
 from tpusim.numerics.site import Device, Meet, Run, Settings, Site
+from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import ArrayShape
 
 if TYPE_CHECKING:

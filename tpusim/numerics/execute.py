@@ -8,20 +8,20 @@ import numpy as np
 
 # Importing the modules of rules fills the table.
 from tpusim.errors import ConfigError, ProgramError
-from tpusim.ir.verify import verify_module
-from tpusim.numerics import (
-    approx_top_k,
-    block_calls,
-    collectives,
+from tpusim.numerics import collectives, host
+from tpusim.numerics.collectives import with_devices
+from tpusim.numerics.custom_calls import approx_top_k, block_calls, table
+from tpusim.numerics.evaluate import evaluate
+from tpusim.numerics.files import apart_from, check_inputs, flat_values, in_types_of
+from tpusim.numerics.host import make_devices
+from tpusim.numerics.ops import (
     contraction,
     control,
     convert,
     convolution,
-    custom_calls,
     dynamic,
     elementwise,
     fft,
-    host,
     indexed,
     linear_algebra,
     movement,
@@ -30,12 +30,9 @@ from tpusim.numerics import (
     reduction,
     sorting,
 )
-from tpusim.numerics.collectives import with_devices
-from tpusim.numerics.evaluate import evaluate
-from tpusim.numerics.files import apart_from, check_inputs, flat_values, in_types_of
-from tpusim.numerics.host import make_devices
 from tpusim.numerics.registry import RULES
-from tpusim.numerics.widen import widen_module
+from tpusim.numerics.values.f32_pairs import widen_module
+from tpusim.semantics.verify.module import verify_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,7 +49,6 @@ __all__ = [
     "control",
     "convert",
     "convolution",
-    "custom_calls",
     "dynamic",
     "elementwise",
     "execute_module",
@@ -65,6 +61,7 @@ __all__ = [
     "random",
     "reduction",
     "sorting",
+    "table",
 ]
 
 

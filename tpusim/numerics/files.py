@@ -15,9 +15,9 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from tpusim.errors import ProgramError
-from tpusim.numerics.convert import convert_values
+from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import TOKEN
-from tpusim.numerics.relayout import numpy_dtype
+from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 

@@ -21,8 +21,8 @@ import numpy as np
 from tpusim.errors import ProgramError, SimulationError
 from tpusim.numerics.collectives import device_number
 from tpusim.numerics.registry import TOKEN, computes, zeros
-from tpusim.numerics.relayout import numpy_dtype
 from tpusim.numerics.site import Device
+from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import TupleShape, shape_text
 
 if TYPE_CHECKING:

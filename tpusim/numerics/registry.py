@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpusim.numerics.relayout import numpy_dtype
+from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from tpusim.errors import SimulationError
 from tpusim.ir.module import Computation
 from tpusim.numerics.evaluate import rule_of, run_computation
 from tpusim.numerics.registry import element_type
-from tpusim.numerics.relayout import numpy_dtype
 from tpusim.numerics.site import Run, Site
+from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from tpusim.ir.infer_site import broken
 from tpusim.ir.ops import OPERATIONS, async_parts
+from tpusim.semantics.infer.site import broken
 from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape, compatible, leaves, shape_text
 
 if TYPE_CHECKING:

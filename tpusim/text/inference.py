@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tpusim.ir.infer import UNKNOWN, find_rule
-from tpusim.ir.infer_site import Site
 from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import OPERATIONS, Category
+from tpusim.semantics.infer.rules import UNKNOWN, find_rule
+from tpusim.semantics.infer.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

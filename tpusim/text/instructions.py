@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.ir.attributes import ComputationName
-from tpusim.ir.infer_site import broken
 from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import OPERATIONS, Operation, find_operation
+from tpusim.semantics.infer.site import broken
 from tpusim.shapes.shape import TupleShape
-from tpusim.text.attributes import take_attributes
+from tpusim.text.attributes.table import take_attributes
 from tpusim.text.checks import find_check
 from tpusim.text.inference import can_infer, infer_shape
 from tpusim.text.literals import take_literal

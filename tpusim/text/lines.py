@@ -16,7 +16,7 @@ from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import Operation, find_operation
 from tpusim.shapes.notation import parse_shape_prefix
-from tpusim.text.attributes import Kind, attribute_kind
+from tpusim.text.attributes.table import Kind, attribute_kind
 from tpusim.text.checks import find_check
 from tpusim.text.lexer import RESERVED_WORDS, Lexer
 from tpusim.text.literals import take_literal

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tpusim.errors import ProgramError
-from tpusim.ir.infer_site import broken
 from tpusim.ir.module import Computation, Module
+from tpusim.semantics.infer.site import broken
 from tpusim.shapes.shape import Shape, TupleShape, compatible, shape_text
-from tpusim.text.attributes import take_module_attributes
+from tpusim.text.attributes.table import take_module_attributes
 from tpusim.text.instructions import NestingScope, shape_follows, take_body, take_instruction, take_right_side
 from tpusim.text.lexer import Lexer
 from tpusim.text.lines import LineReader

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.module import Literal
 from tpusim.shapes.shape import shape_text
-from tpusim.text.attributes import MODULE_KINDS, show_attributes
+from tpusim.text.attributes.table import MODULE_KINDS, show_attributes
 from tpusim.text.strings import quoted
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from tpusim.ir.attributes import ComputationName, InstructionName
-from tpusim.ir.infer_site import broken
 from tpusim.ir.module import Computation, Instruction
+from tpusim.semantics.infer.site import broken
 from tpusim.shapes.notation import parse_shape_prefix
 from tpusim.shapes.shape import compatible
 from tpusim.text.checks import async_phase

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tpusim.text.raw import take_fields, take_int32
+from tpusim.text.attributes.checked_text import take_fields, take_int32
 from tpusim.text.strings import take_string
 
 if TYPE_CHECKING:

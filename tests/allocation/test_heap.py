@@ -1,0 +1,70 @@
+"""Heaps against their definitions: blocks alive together never overlap, and each lies as low as its rule says."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpusim.allocation.heap import Block, place_in_order, place_largest_first
+
+UNIT = 4
+BLOCKS = st.lists(
+    st.builds(
+        lambda size, first, life: Block(size, first, first + life),
+        *(st.integers(*r) for r in ((1, 30), (0, 9), (0, 5))),
+    ),
+    max_size=12,
+)
+
+
+def together(one: Block, other: Block) -> bool:
+    """Whether two blocks are alive at some position, ends included."""
+    return one.first <= other.last and other.first <= one.last
+
+
+def overlap(one: Block, at: int, other: Block, there: int) -> bool:
+    """Whether two blocks share a byte."""
+    return at < there + other.n_bytes and there < at + one.n_bytes
+
+
+def lowest(block: Block, placed: list[tuple[Block, int]]) -> int:
+    """The lowest multiple of the unit at which a block meets nobody, tried one after the other."""
+    at = 0
+    while any(together(block, other) and overlap(block, at, other, there) for other, there in placed):
+        at += UNIT
+    return at
+
+
+@given(BLOCKS)
+def test_in_order_each_takes_the_lowest_place_of_its_time(blocks):
+    """The definition, byte by byte: those that came before and still live are in the way, nobody else."""
+    offsets = place_in_order(blocks, UNIT)
+    placed: list[tuple[Block, int]] = []
+    for number in sorted(range(len(blocks)), key=lambda i: blocks[i].first):
+        now = [(other, at) for other, at in placed if other.last >= blocks[number].first]
+        assert offsets[number] == lowest(blocks[number], now)
+        placed.append((blocks[number], offsets[number]))
+
+
+@given(BLOCKS)
+def test_largest_first_overlaps_nobody(blocks):
+    """Blocks alive together have bytes of their own, and all begin at multiples of the unit."""
+    offsets = place_largest_first(blocks, UNIT)
+    assert all(at % UNIT == 0 for at in offsets)
+    pairs = [(i, j) for i in range(len(blocks)) for j in range(i)]
+    clashes = [p for p in pairs if together(blocks[p[0]], blocks[p[1]])]
+    assert not any(overlap(blocks[i], offsets[i], blocks[j], offsets[j]) for i, j in clashes)
+
+
+def test_largest_first_takes_the_smallest_hole():
+    """Of a hole of 8 and one of 4 the block of 4 takes the second, though the first lies lower."""
+    # Holes at 16 (8 bytes) and at 40 (4 bytes), made by blocks of another time.
+    blocks = [Block(16, 0, 9), Block(8, 0, 1), Block(16, 0, 9), Block(4, 0, 1), Block(4, 5, 6)]
+    offsets = place_largest_first(blocks, UNIT)
+    assert offsets[:3] == [0, 32, 16]
+    assert place_largest_first([*blocks, Block(12, 0, 9)], UNIT)[4] >= 32
+
+
+def test_no_blocks_need_no_heap():
+    """An empty list has no offsets."""
+    assert place_in_order([], UNIT) == place_largest_first([], UNIT) == []

@@ -1,0 +1,61 @@
+"""What transfers cost, term by term, and which bytes move before, under and behind the tiles."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpusim.cost.dma import loaded_bytes, traffic_of
+from tpusim.hardware.load import load_chip, override_chip
+from tpusim.program.steps import Kernel
+from tpusim.program.work import Stream
+
+PLAIN = override_chip(
+    load_chip("v5e"),
+    {"dma.transfer_cost_bytes": 0, "dma.chunk_cost_bytes": 0, "hbm.efficiency": 0.9, "hbm.write_efficiency": 0.9},
+)
+
+
+def test_long_runs_cost_their_bytes():
+    """Without costs of their own, ten blocks of 1000 bytes load the memory with 10,000."""
+    assert loaded_bytes(Stream("x", "hbm", 1000, 10), PLAIN) == 10_000
+
+
+def test_each_transfer_costs_something_more():
+    """Fifty bytes for each of ten."""
+    chip = override_chip(PLAIN, {"dma.transfer_cost_bytes": 50})
+    assert loaded_bytes(Stream("x", "hbm", 1000, 10), chip) == 10_500
+
+
+def test_each_run_costs_something_more():
+    """A hundred bytes for each of the runs of 500 that a block consists of."""
+    chip = override_chip(PLAIN, {"dma.chunk_cost_bytes": 100, "dma.min_chunk_bytes": 1})
+    assert loaded_bytes(Stream("x", "hbm", 1000, 10, chunk_bytes=500), chip) == 12_000
+
+
+def test_a_short_run_costs_as_much_as_the_least():
+    """Runs of 64 bytes where the engine moves 512 at least: eight times."""
+    chip = override_chip(PLAIN, {"dma.min_chunk_bytes": 512})
+    assert loaded_bytes(Stream("x", "hbm", 1000, 1, chunk_bytes=64), chip) == 8000
+
+
+def test_writes_go_at_their_own_share():
+    """At two thirds of the rate of reads a byte that is written counts as one and a half."""
+    chip = override_chip(PLAIN, {"hbm.write_efficiency": 0.6})
+    assert loaded_bytes(Stream("x", "hbm", 1000, 1, is_output=True), chip) == pytest.approx(1500)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 2]))
+def test_bytes_are_neither_lost_nor_made(reads, writes, cores):
+    """First, steady and last bytes add up to what the streams move, on one core and on two."""
+    streams = (Stream("x", "hbm", 1000, reads), Stream("y", "hbm", 500, writes, is_output=True))
+    kernel = Kernel(name="k", opcode="fusion", tiles=max(reads, writes), streams=streams, cores=cores)
+    (found,) = traffic_of(kernel, PLAIN)
+    assert found.first_bytes + found.steady_bytes + found.last_bytes == pytest.approx(1000 * reads + 500 * writes)
+    assert found.first_bytes == pytest.approx(1000 * min(reads, cores))
+
+
+def test_what_is_in_vmem_is_not_moved():
+    """Blocks there are read by the vector unit's own loads."""
+    assert traffic_of(Kernel(name="k", opcode="fusion", streams=(Stream("x", "vmem", 1000),)), PLAIN) == ()

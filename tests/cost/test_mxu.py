@@ -1,0 +1,65 @@
+"""The recurrence that prices a chip's matrix units is the systolic array's, but for filling it and draining it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpusim.cost.mxu import matmul_cycles
+from tpusim.hardware.array import Array
+from tpusim.hardware.chip import Mxu
+from tpusim.hardware.load import load_chip
+from tpusim.program.layers import Layer
+from tpusim.program.work import Matmul
+from tpusim.systolic.closed_form import gemm_cycles
+from tpusim.systolic.count import count_layer
+
+
+def ideal_unit(size, rows_per_cycle=1):
+    """Return one array of a size with the figures that a chip file fits set to what a bare array has."""
+    fitted = {"efficiency": 1.0, "tile_switch_cycles": 0.0, "tile_drain_cycles": 0.0, "result_latency_cycles": 0.0}
+    return Mxu(
+        count=1,
+        rows=size,
+        columns=size,
+        lhs_rows_per_cycle=float(rows_per_cycle),
+        rate_by_type={"bf16": 1.0},
+        weight_load_rows_per_cycle=1.0,
+        result_registers_per_cycle=1e9,
+        accumulates_in_array=True,
+        **fitted,
+    )
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 4), st.integers(0, 12))
+def test_a_stream_of_tiles_costs_what_the_array_counts(size, deep, wide, further):
+    """Whole tiles under at least as many rows as they have: loading the first and draining the last are all between."""
+    rows, tiles = size + further, deep * wide
+    layer = Layer(name="l", m=rows, n=wide * size, k=deep * size)
+    own = matmul_cycles(Matmul(tiles * size, tiles * rows, tiles), ideal_unit(size))
+    fill_and_drain = size + 2 * size - 2
+    assert own + fill_and_drain == gemm_cycles(layer, Array(rows=size, columns=size))
+
+
+@given(st.integers(2, 5), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
+def test_short_streams_cost_the_loading_of_their_tiles(size, deep, wide, rows):
+    """Fewer rows than a tile has: the array waits for its weights, and the first stream and the drain are left over."""
+    rows, tiles = min(rows, size), deep * wide
+    layer = Layer(name="l", m=rows, n=wide * size, k=deep * size)
+    own = matmul_cycles(Matmul(tiles * size, tiles * rows, tiles), ideal_unit(size))
+    assert own + rows + 2 * size - 2 == gemm_cycles(layer, Array(rows=size, columns=size))
+
+
+def test_the_array_that_computes_counts_the_same():
+    """Cycle by cycle, with values: five tiles deep and three wide of a 4 x 4 array under nine rows."""
+    layer, array = Layer(name="l", m=9, n=12, k=20), Array(rows=4, columns=4)
+    own = matmul_cycles(Matmul(15 * 4, 15 * 9, 15), ideal_unit(4))
+    assert own + 4 + 2 * 4 - 2 == count_layer(layer, array).cycles
+
+
+def test_passes_and_arrays_multiply_and_divide():
+    """Three passes on four arrays take three quarters of one pass on one array."""
+    mxu = load_chip("v5e").mxu
+    one = Matmul(1280, 10_000, 10)
+    three = Matmul(1280, 10_000, 10, passes=3)
+    assert matmul_cycles(three, mxu) == 3 * matmul_cycles(one, mxu)

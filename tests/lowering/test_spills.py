@@ -1,0 +1,59 @@
+"""Values alive at once, against a count at every moment."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lowering.hlo import lower_text
+from tpusim.hardware.load import load_chip
+from tpusim.ir.module import Instruction
+from tpusim.lowering.kernels.spills import most_alive
+from tpusim.lowering.scope import Inner
+from tpusim.shapes.notation import parse_shape
+
+SHAPE = parse_shape("f32[8,128]")
+
+
+class Named:
+    """What stands in for a computation: only its name is asked for."""
+
+    name = "c"
+
+
+@st.composite
+def straight_lines(draw):
+    """Draw the operands of each of a few instructions: earlier ones, by number."""
+    return [draw(st.lists(st.integers(0, n - 1), max_size=3)) if n else [] for n in range(draw(st.integers(1, 9)))]
+
+
+@given(straight_lines())
+def test_the_most_crowded_moment_is_found(program):
+    """A value is alive from where it is computed to its last use, or at its own moment if it has none."""
+    items = [
+        Inner(Named(), Instruction(f"v{n}", SHAPE, "add", tuple(f"v{o}" for o in uses)))
+        for n, uses in enumerate(program)
+    ]
+    last = [max([n, *(u for u, uses in enumerate(program) if n in uses)]) for n in range(len(program))]
+    assert most_alive(items) == max(sum(n <= at <= last[n] for n in range(len(program))) for at in range(len(program)))
+
+
+def wide_sum(width):
+    """Return a fusion that keeps ``width`` products before it adds them up, last first."""
+    shape = "f32[512,128]{1,0:T(8,128)}"
+    lines = [f"%p = {shape} parameter(0)", *(f"%m{n} = {shape} sine(%p)" for n in range(width))]
+    lines += [f"%sum0 = {shape} add(%m{width - 1}, %m{width - 2})"]
+    lines += [f"%sum{n} = {shape} add(%sum{n - 1}, %m{width - 2 - n})" for n in range(1, width - 1)]
+    lines[-1] = f"ROOT {lines[-1]}"
+    called = "%f {\n  " + "\n  ".join(lines) + "\n}\n"
+    return f"%x = {shape} parameter(0)\nROOT %y = {shape} fusion(%x), kind=kLoop, calls=%f", called
+
+
+def test_values_beyond_the_registers_are_spilled():
+    """Sixteen more values than registers: each is stored and loaded once for each of the 64 registers of the array."""
+    count = load_chip("v5e").vpu.registers
+    stores = {}
+    for width in (count // 2, count + 15):
+        (kernel,) = lower_text(*wide_sum(width)).steps
+        stores[width] = kernel.work.stores * kernel.tiles
+    assert stores[count + 15] - stores[count // 2] == 64 * 16

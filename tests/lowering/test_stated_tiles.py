@@ -1,0 +1,103 @@
+"""Loop nests and blocks as the compiler's bounds say them, against counting."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import ceil, prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpusim.ir.attributes import ConvolutionLabels, Window, WindowConfig, WindowDimension
+from tpusim.ir.module import Instruction
+from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, blocks, product_nest, run_bytes
+from tpusim.shapes.notation import parse_shape
+
+SHAPES = {
+    LHS: parse_shape("bf16[32,12,12,192]{3,0,2,1:T(8,128)(2,1)}"),
+    RHS: parse_shape("f32[3,3,192,384]{3,2,1,0:T(8,128)}"),
+    OUT: parse_shape("f32[32,12,12,384]{3,0,2,1:T(8,128)}"),
+}
+CONVOLUTION = Instruction(
+    "c",
+    SHAPES[OUT],
+    "convolution",
+    ("x", "w"),
+    {
+        "dim_labels": ConvolutionLabels("b01f", "01io", "b01f"),
+        "window": Window((WindowDimension(3, pad_low=1, pad_high=1), WindowDimension(3, pad_low=1, pad_high=1))),
+    },
+)
+
+
+def nest(kernel, out):
+    """Return the nest of a 3x3 convolution under these bounds."""
+    return product_nest(
+        WindowConfig(kernel_window_bounds=kernel, output_window_bounds=out), SHAPES, CONVOLUTION, frozenset()
+    )
+
+
+@given(
+    st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 24), st.integers(1, 3)),
+    st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(1, 4)),
+)
+def test_tiles_are_the_product_of_the_cuts(kernel, positions):
+    """Output positions, batch, output features, kernel positions and input features, each rounded up."""
+    found = nest(kernel, (*positions, kernel[3]))
+    cuts = [ceil(size / bound) for size, bound in zip((12, 12, 4, 3), (*positions, kernel[3]), strict=True)]
+    cuts += [ceil(size / bound) for size, bound in zip((3, 3, 24), kernel, strict=False)]
+    assert found.tiles == prod(cuts)
+
+
+def naive_fetches(found, array):
+    """Walk the nest and count how often the block of an array changes from one tile to the next."""
+    last, count = None, 0
+    for index in product(*(range(loop.trips) for loop in found.loops)):
+        block = tuple(i for i, loop in zip(index, found.loops, strict=True) if array in loop.touches)
+        count += block != last
+        last = block
+    return count
+
+
+@given(
+    st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(8, 24), st.integers(1, 3)),
+    st.tuples(st.integers(4, 12), st.integers(4, 12), st.integers(1, 4)),
+)
+def test_operands_are_fetched_when_their_block_changes(kernel, positions):
+    """As counted tile by tile."""
+    found = nest(kernel, (*positions, kernel[3]))
+    for array in (LHS, RHS):
+        assert found.fetches(array) == naive_fetches(found, array)
+
+
+def test_a_tile_of_the_input_has_a_halo():
+    """Six of twelve rows of output under three rows of kernel read eight of twelve rows of input."""
+    assert nest((3, 3, 24, 3), (6, 12, 4, 3)).block_share[LHS] == pytest.approx(8 / 12)
+
+
+def test_a_ragged_tile_computes_as_a_full_one():
+    """Two of three kernel positions: the second tile has one, and both compute two."""
+    assert nest((2, 3, 24, 3), (12, 12, 4, 3)).extents["kernel_spatial"] == 6
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [
+        ("f32[100,300]{1,0:T(8,128)}", (13, 3)),
+        ("f32[4,100,300]{1,2,0:T(8,128)}", (4, 38, 1)),
+        ("f32[8192]{0:T(1024)}", (8,)),
+        ("f32[]", ()),
+    ],
+)
+def test_blocks_are_registers_of_the_two_minor_dimensions(shape, sizes):
+    """Rows by eight and lanes by 128 in physical order; vectors by whole registers."""
+    assert blocks(parse_shape(shape)) == sizes
+
+
+@pytest.mark.parametrize(
+    ("bounds", "n_bytes"), [((4, 3), 0), ((2, 3), 2 * 3 * 4096), ((4, 2), 2 * 4096), ((1, 1), 4096)]
+)
+def test_a_run_ends_where_a_dimension_is_cut(bounds, n_bytes):
+    """Whole rows of blocks lie together, parts of them do not; the whole array is one run."""
+    assert run_bytes(parse_shape("f32[32,384]{1,0:T(8,128)}"), bounds) == n_bytes

@@ -1,0 +1,191 @@
+"""Verification of modules: every constraint by its label, kept and broken, and whole programs that must pass."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import tpusim.semantics
+import tpusim.text
+from tests.semantics.hlo import labels_in, one, parse
+from tests.semantics.verify_cases import CASES
+from tests.text.programs import COMPILED, name_of
+from tpusim.errors import ProgramError
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.semantics.infer.rules import LABELS
+from tpusim.semantics.verify.module import problems, verify_module
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.layout import Layout
+from tpusim.shapes.shape import ArrayShape
+from tpusim.text import parse_module, read_source
+
+SEMANTICS = Path(tpusim.semantics.__file__).parent
+TEXT = Path(tpusim.text.__file__).parent
+_BY_HAND = (
+    "instruction_c5 schedule_c1 schedule_c2 parameter_c1 computation_c1 computation_c2 computation_c3 async_c9"
+    " channel_c1 module_c1 shape_c4"
+).split()
+
+
+@pytest.mark.parametrize("label", list(CASES))
+def test_a_module_that_keeps_the_constraint_is_accepted(label: str) -> None:
+    """Nothing at all is wrong with it."""
+    assert [str(error) for error in problems(parse(CASES[label][0]))] == []
+
+
+@pytest.mark.parametrize("label", list(CASES))
+def test_a_module_that_breaks_the_constraint_is_refused_by_its_label(label: str) -> None:
+    """Among what is wrong is the label, and the place if it is one instruction's."""
+    text, part, other = CASES[label]
+    assert part in text
+    found = [error.message for error in problems(parse(text.replace(part, other)))]
+    assert any(f"[{label}]" in message and LABELS[label] in message for message in found), found
+
+
+@pytest.mark.parametrize("label", list(CASES))
+def test_every_refusal_has_a_place(label: str) -> None:
+    """File, line and column, and a caret under an instruction or under an attribute of the first line."""
+    text, part, other = CASES[label]
+    for error in problems(parse(text.replace(part, other))):
+        assert re.match(r"test.hlo:\d+:\d+: [\s\S]*\[\w+\]\n.*\n +\^+\Z", str(error))
+
+
+def test_every_label_of_verification_has_a_case() -> None:
+    """A label that stands in a file of verification is kept and broken by a module here."""
+    used = {label for path in (SEMANTICS / "verify").glob("*.py") for label in labels_in(path)}
+    assert used == {*CASES, *_BY_HAND}
+
+
+def test_every_label_is_explained_and_used() -> None:
+    """No label stands in the code without a statement, and none is stated for nothing."""
+    paths = [path for path in SEMANTICS.rglob("*.py") if path.stem != "labels"] + [*TEXT.rglob("*.py")]
+    assert {label for path in paths for label in labels_in(path)} == LABELS.keys()
+
+
+def test_the_error_names_file_line_and_column() -> None:
+    """The place is that of the instruction, under whose name the caret stands."""
+    with pytest.raises(ProgramError) as caught:
+        verify_module(parse("HloModule m\n\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[3] negate(p)\n}\n"))
+    first, line, caret = str(caught.value).splitlines()
+    assert first.startswith("test.hlo:5:8: 'negate' 'r': expected the stated shape")
+    assert line[caret.index("^")] == "r"
+
+
+def test_all_problems_are_reported() -> None:
+    """One wrong instruction does not hide another."""
+    lines = "p = f32[2] parameter(0) q = f32[3] negate(p) ROOT r = s32[3] exponential(q)"
+    text = f"HloModule m\n\nENTRY e {{ {lines} }}\n"
+    assert len(problems(parse(text))) == 2
+
+
+@pytest.mark.parametrize("path", COMPILED, ids=name_of)
+def test_what_a_tpu_compiler_left_is_accepted(path: Path) -> None:
+    """Compiled and unscheduled programs mean something."""
+    verify_module(parse_module(read_source(path)))
+
+
+def test_a_schedule_may_mix_precisions_but_a_front_end_may_not() -> None:
+    """TPU compilers fuse bf16 with f32; before them, an operation takes one type of floats."""
+    text = one("f32[2] add(f32[2], bf16[2])")
+    assert len(problems(parse(text))) == 1
+    assert problems(parse(text), mixed_precision=True) == []
+    assert problems(parse(text.replace("HloModule m", "HloModule m, is_scheduled=true"))) == []
+
+
+def _module(*computations: Computation) -> Module:
+    """Return a module of computations, the last of which is the entry."""
+    return Module("m", computations, computations[-1].name)
+
+
+def _labels(module: Module) -> str:
+    """Return all messages of a module's problems."""
+    return " ".join(error.message for error in problems(module))
+
+
+def _negate() -> Computation:
+    """Return a computation that negates its parameter."""
+    return parse("HloModule m\n\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p)\n}\n").entry
+
+
+def test_instruction_c5_schedule_c1_operands_come_first_and_names_once() -> None:
+    """The parser refuses both; a module that is built may have them."""
+    entry = _negate()
+    assert problems(_module(entry)) == []
+    assert "[schedule_c1]" in _labels(_module(replace(entry, instructions=entry.instructions[::-1])))
+    assert "[instruction_c5]" in _labels(_module(replace(entry, instructions=entry.instructions[:1] * 2)))
+
+
+def test_schedule_c2_control_predecessors_come_first() -> None:
+    """What must be done before stands before."""
+    entry = _negate()
+    late = msgspec.structs.replace(entry.instructions[0], attributes={"control-predecessors": ("r",)})
+    assert "[schedule_c2]" in _labels(_module(replace(entry, instructions=(late, entry.instructions[1]))))
+
+
+def test_parameter_c1_numbers_have_no_hole() -> None:
+    """A computation of one parameter has number 0."""
+    entry = _negate()
+    second = msgspec.structs.replace(entry.instructions[0], immediate=1)
+    assert "[parameter_c1]" in _labels(_module(replace(entry, instructions=(second, entry.instructions[1]))))
+
+
+def test_computation_c1_computation_c2_callees_exist_and_come_first() -> None:
+    """What is called stands before, so that nothing calls itself."""
+    entry = _negate()
+    module = parse(one("f32[2] call(f32[2]), to_apply=body"))
+    body, caller = module["body"], module.entry
+    assert problems(_module(body, caller)) == []
+    assert "[computation_c1]" in _labels(_module(caller))
+    assert "[computation_c2]" in _labels(replace(_module(caller, body), entry_name=caller.name))
+    assert "[computation_c1]" in _labels(replace(_module(entry), entry_name="nobody"))
+
+
+def test_computation_c3_the_root_is_one_of_the_instructions() -> None:
+    """A root that is not there gives no result."""
+    assert "[computation_c3]" in _labels(_module(replace(_negate(), root_name="nobody")))
+
+
+def test_module_c1_the_entry_is_not_fused() -> None:
+    """What a fusion calls is no program."""
+    module = parse(one("f32[2] fusion(f32[2]), kind=kLoop, calls=body"))
+    assert "[module_c1]" in _labels(replace(module, entry_name="body"))
+
+
+def test_shape_c4_a_layout_orders_all_dimensions() -> None:
+    """The parser refuses another; a module that is built may have it."""
+    entry = _negate()
+    shape = ArrayShape(DTYPES["f32"], (2,), layout=Layout((1,)))
+    wrong = msgspec.structs.replace(entry.root, shape=shape)
+    assert "[shape_c4]" in _labels(_module(replace(entry, instructions=(entry.instructions[0], wrong), offsets=())))
+
+
+def test_async_c9_a_done_takes_a_start() -> None:
+    """A tuple of the right shape is no start."""
+    module = parse(one("((f32[2]), f32[2]) tuple((f32[2]), f32[2])"))
+    done = Instruction("d", module["negated"].root.shape, "async-done", ("result",))
+    entry = replace(module.entry, instructions=(*module.entry.instructions, done), root_name="d", offsets=())
+    assert "[async_c9]" in _labels(replace(module, computations=(*module.computations[:-1], entry)))
+
+
+def test_channel_c4_no_schedule_can_send_what_it_waits_for() -> None:
+    """What is sent comes out of the recv-done that waits for it, in whatever order the two are started."""
+    text, part, other = CASES["channel_c4"]
+    unscheduled = text.replace(", is_scheduled=true", "")
+    assert _labels(parse(unscheduled)) == _labels(parse(unscheduled.replace(part, other))) == ""
+    sent = "g = f32[2] get-tuple-element(vd), index=0 s = (f32[2], u32[], token[]) send(g, k), channel_id=1"
+    line = next(line for line in part.splitlines() if " send(" in line)
+    looped = unscheduled.replace(part, other).replace(line.strip(), sent)
+    assert "[channel_c4]" in _labels(parse(looped))
+
+
+def test_channel_c1_a_done_is_on_the_channel_of_its_start() -> None:
+    """The parser refuses it; a module that is built may have it."""
+    text = "p = f32[2] parameter(0) k = token[] after-all() s = (f32[2], u32[], token[]) send(p, k), channel_id=1"
+    module = parse(f"HloModule m\n\nENTRY e {{ {text} ROOT d = token[] send-done(s), channel_id=1 }}\n")
+    done = msgspec.structs.replace(module.entry.root, attributes={"channel_id": 2})
+    entry = replace(module.entry, instructions=(*module.entry.instructions[:-1], done), offsets=())
+    assert "[channel_c1]" in _labels(_module(entry))

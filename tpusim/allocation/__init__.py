@@ -1,0 +1,1 @@
+"""Where values lie: liveness, forwarding, the heap, placement."""

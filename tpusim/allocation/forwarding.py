@@ -1,0 +1,208 @@
+"""Who passes buffers on: tuples, views, loops, calls and asynchronous pairs. Everything else makes new ones.
+
+A rule returns, per part of an instruction's result, the values that hold it, or None where the result is new after all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.ir.ops import async_parts
+from tpusim.semantics.demand import IN_PLACE
+from tpusim.shapes.shape import TupleShape
+from tpusim.shapes.tree import element_begins, node_count, nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.allocation.liveness import Frame, Node, Nodes
+    from tpusim.ir.module import Instruction
+    from tpusim.shapes.shape import Shape
+
+    Make = Callable[[Frame, Instruction], Nodes | None]
+
+
+def _same(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return the operand's own values."""
+    return frame.values[instruction.operands[0]]
+
+
+def _tuple(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return a new table, then the values of all operands one after the other."""
+    return [frame.liveness.value(instruction, instruction.shape), *_operands(frame, instruction)]
+
+
+def _operands(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return the values of all operands one after the other."""
+    return [part for name in instruction.operands for part in frame.values[name]]
+
+
+def _element(frame: Frame, instruction: Instruction) -> Nodes | None:
+    """Return one element's values of a tuple's, None if it has no such element: that is for the verifier to report."""
+    source = frame.computation[instruction.operands[0]]
+    assert isinstance(source.shape, TupleShape)
+    index = instruction.attributes["index"]
+    begins = element_begins(source.shape)
+    return frame.values[source.name][begins[index] : begins[index + 1]] if index + 1 < len(begins) else None
+
+
+def _parameter(frame: Frame, instruction: Instruction) -> Nodes | None:
+    """Return what the caller gave, None where it gave nothing, as in the entry."""
+    number = int(str(instruction.immediate))
+    return None if frame.arguments is None or number >= len(frame.arguments) else frame.arguments[number]
+
+
+def _copy_start(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return a new table and target, the operand as source, and nothing for the flag."""
+    assert isinstance(instruction.shape, TupleShape)
+    target = frame.liveness.new(instruction, instruction.shape.elements[0])
+    return [frame.liveness.value(instruction, instruction.shape), *target, *frame.values[instruction.operands[0]], ()]
+
+
+def _copy_done(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return the target of the copy, the first that its start made behind the table."""
+    return frame.values[instruction.operands[0]][1:2]
+
+
+def _async_start(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return tables, the operands' values, then new ones for the results and the flags."""
+    assert isinstance(instruction.shape, TupleShape)
+    liveness = frame.liveness
+    made = [liveness.value(instruction, instruction.shape)]
+    if isinstance(instruction.shape.elements[0], TupleShape):
+        made.append(liveness.value(instruction, instruction.shape))
+    begin = len(made)
+    made += _operands(frame, instruction)
+    short = async_parts(instruction.opcode)
+    if short and short[0] in IN_PLACE:
+        # The result is the first operand's own buffer, with the update in it.
+        return [*made, made[begin], *liveness.new(instruction, instruction.shape.elements[-1])]
+    return made + [part for element in instruction.shape.elements[1:] for part in liveness.new(instruction, element)]
+
+
+def _send(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return a new table, the payload's own values, then new ones for the flag and the token."""
+    assert isinstance(instruction.shape, TupleShape)
+    made = [frame.liveness.value(instruction, instruction.shape), *frame.values[instruction.operands[0]]]
+    for element in instruction.shape.elements[1:]:
+        made += frame.liveness.new(instruction, element)
+    return made
+
+
+def _recv_done(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return a new table, then what was received and its token; the flag between them is gone."""
+    received = frame.values[instruction.operands[0]]
+    return [frame.liveness.value(instruction, instruction.shape), *received[1:-2], received[-1]]
+
+
+def _async_done(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return the results of an asynchronous start, which follow its operands."""
+    start = frame.computation[instruction.operands[0]]
+    assert isinstance(start.shape, TupleShape)
+    # ((operands), results, flags): the first element says where the results begin.
+    begin = 1 + node_count(start.shape.elements[0])
+    return frame.values[start.name][begin : begin + node_count(instruction.shape)]
+
+
+def _custom_call(frame: Frame, instruction: Instruction) -> Nodes | None:
+    """Return the operands' values where a custom call only joins them, else None."""
+    # Its operands were allocated side by side, so that joining them moves nothing.
+    if instruction.attributes.get("custom_call_target") != "ConcatBitcast":
+        return None
+    return [tuple(number for part in _operands(frame, instruction) for number in part)]
+
+
+def _call(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return what the called computation returns."""
+    arguments = [frame.values[name] for name in instruction.operands]
+    return frame.liveness.run(frame.module[instruction.attributes["to_apply"]], arguments)
+
+
+def _conditional(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return new values in the places of what the branches return: one place, whichever runs."""
+    arguments = [frame.values[name] for name in instruction.operands[1:]]
+    branches = (frame.module[name] for name in branch_names(instruction))
+    results = [frame.liveness.run(branch, [given]) for branch, given in zip(branches, arguments, strict=False)]
+    made = frame.liveness.phi(instruction, instruction.shape)
+    for result in results:
+        for one, other in zip(made, result, strict=False):
+            frame.liveness.join(one, other)
+    return made
+
+
+def branch_names(instruction: Instruction) -> tuple[str, ...]:
+    """Return the computations of a conditional's branches, true before false."""
+    attributes = instruction.attributes
+    if "branch_computations" in attributes:
+        return tuple(attributes["branch_computations"])
+    return attributes["true_computation"], attributes["false_computation"]
+
+
+def _while(frame: Frame, instruction: Instruction) -> Nodes:
+    """Return the state of a loop, each array in one place from trip to trip.
+
+    What no trip changes is one value throughout. Anything else is a value on its way in, one per trip, and one on its
+    way out: between them the place is free for others.
+    """
+    before = frame.values[instruction.operands[0]]
+    state = _state(frame, instruction, before)
+    frame.liveness.run(frame.module[instruction.attributes["condition"]], [state])
+    after = frame.liveness.run(frame.module[instruction.attributes["body"]], [state])
+    for one, inside, other in zip(before, state, after, strict=False):
+        if inside == other:
+            frame.liveness.go_on(one, inside)
+    shapes = nodes(instruction.shape)
+    return [_behind_loop(frame, instruction, *part) for part in zip(shapes, state, after, strict=False)]
+
+
+def _state(frame: Frame, instruction: Instruction, before: Nodes) -> Nodes:
+    """Return the values that a loop's computations get, in the places of those ``before`` it."""
+    liveness = frame.liveness
+    fresh = liveness.phi(instruction, instruction.shape)
+    # The first trip begins here: from now on the state is the loop's own.
+    liveness.keep(before, liveness.now)
+    for one, other in zip(before, fresh, strict=False):
+        liveness.join(one, other)
+    return [other if len(one) == 1 else one for one, other in zip(before, fresh, strict=False)]
+
+
+def _behind_loop(frame: Frame, instruction: Instruction, shape: Shape, inside: Node, after: Node) -> Node:
+    """Return what one array of a loop's state is behind the loop."""
+    if inside == after:
+        return inside
+    made = frame.liveness.value(instruction, shape)
+    frame.liveness.values[made[0]].is_phi = True
+    frame.liveness.join(inside, after)
+    frame.liveness.join(inside, made)
+    return made
+
+
+PASSING = frozenset(("add-dependency", "bitcast", "domain", "get-tuple-element", "opt-barrier", "tuple", "while"))
+"""Opcodes that do not read their operands: a loop's state goes on in its computations."""
+
+MAKE: dict[str, Make] = {
+    "add-dependency": _same,
+    "all-gather-start": _async_start,
+    "async-done": _async_done,
+    "async-start": _async_start,
+    "async-update": _same,
+    "bitcast": _same,
+    "call": _call,
+    "collective-permute-start": _async_start,
+    "conditional": _conditional,
+    "copy-done": _copy_done,
+    "copy-start": _copy_start,
+    "custom-call": _custom_call,
+    "domain": _same,
+    "get-tuple-element": _element,
+    "all-gather-done": _async_done,
+    "all-reduce-done": _same,
+    "parameter": _parameter,
+    "recv-done": _recv_done,
+    "send": _send,
+    "collective-permute-done": _async_done,
+    "opt-barrier": _same,
+    "tuple": _tuple,
+    "while": _while,
+}
+"""Opcodes that pass buffers on; what is not here makes new ones."""

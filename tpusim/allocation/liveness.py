@@ -1,0 +1,235 @@
+"""From when to when values live: one walk over the schedule, called computations included in their places.
+
+The rules are those of XLA's buffer assignment (xla/hlo/analysis: HloDataflowAnalysis, HloAliasAnalysis, HloLiveRange).
+The schedule is flat: what a loop, call or conditional runs stands before it. Values that must lie in one place, such as
+those that a loop carries, are joined to one buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tpusim.allocation.forwarding import MAKE, PASSING
+from tpusim.allocation.heap import aligned
+from tpusim.ir.ops import async_parts
+from tpusim.semantics.aliasing import in_place_operands, stated_operands
+from tpusim.semantics.demand import space_of
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import TupleShape
+from tpusim.shapes.tree import node_number, nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.program.work import MemorySpace
+    from tpusim.shapes.shape import Shape
+
+    Node = tuple[int, ...]
+    """The values that hold one part of a shape: none for a flag, several where operands lie side by side."""
+    Nodes = list[Node]
+    """The same for all parts of a shape: each tuple, of which a table of addresses is kept, before its elements."""
+
+# Opcodes that move a value as it is; the short forms of asynchronous operations do so too.
+_MOVES = ("copy", "copy-start")
+
+# As in the output sizes of programs compiled ahead of time.
+TABLE_ENTRY_BYTES = 4
+
+
+@dataclass(slots=True)
+class Value:
+    """One array that an instruction makes, or a tuple's table: ``last`` moves on as users are found."""
+
+    instruction: Instruction
+    shape: Shape
+    n_bytes: int
+    space: MemorySpace
+    first: int
+    last: int
+    # Who made what it holds: not the copy that moved it.
+    origin: Instruction
+    is_result: bool = False
+    # A loop's or conditional's value stands for several that instructions make.
+    is_phi: bool = False
+    # Written over an operand, as it must be: an update in place.
+    is_update: bool = False
+    # The value whose memory it takes over, where no rule but the compiler's choice lets them share.
+    continues: int | None = None
+
+
+def table_size(shape: TupleShape, granule_bytes: int) -> int:
+    """Return the bytes of the table of addresses that a tuple is, those of tuples in it left out."""
+    return aligned(TABLE_ENTRY_BYTES * len(shape.elements), granule_bytes)
+
+
+class Liveness:
+    """The values of a module with their live ranges; ``schedule`` has the name of the instruction at each position."""
+
+    def __init__(self, module: Module, granule_bytes: int) -> None:
+        self.module = module
+        self.granule_bytes = granule_bytes
+        self.schedule: list[str] = []
+        self.values: list[Value] = []
+        # Memory that an instruction needs while it runs, per instruction: no operand or result shows it.
+        self.scratch: list[Value] = []
+        self._joined: list[int] = []
+        self._arguments: dict[str, Nodes] = {}
+        result = self.run(module.entry, None)
+        # One past the end: what is returned outlives the last instruction.
+        self.keep(result, self.now)
+        for number in (number for part in result for number in part):
+            self.values[number].is_result = True
+        self._join_aliases(result)
+
+    @property
+    def now(self) -> int:
+        """The position of the instruction under way."""
+        return len(self.schedule)
+
+    def _join_aliases(self, result: Nodes) -> None:
+        """Let results lie where the module says that they are written over parameters."""
+        parameters = {i.immediate: i for i in self.module.entry.parameters}
+        for alias in self.module.attributes.get("input_output_alias", ()):
+            target = node_number(self.module.entry.root.shape, alias.output_index)
+            parameter = parameters.get(alias.parameter)
+            source = node_number(parameter.shape, alias.parameter_index) if parameter else None
+            # An index that leads nowhere is for the verifier to report.
+            if parameter and source is not None and target is not None and target < len(result):
+                self.join(self._arguments[parameter.name][source], result[target])
+
+    def run(self, computation: Computation, arguments: Sequence[Nodes] | None) -> Nodes:
+        """Walk a computation that gets ``arguments`` and return where its result lies."""
+        frame = Frame(self, computation, arguments)
+        for instruction in computation.instructions:
+            frame.visit(instruction)
+        if arguments is None:
+            self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
+        result = frame.values[computation.root_name]
+        # One past its end: whoever called it takes the result over there.
+        self.keep(result, self.now)
+        return result
+
+    def new(self, instruction: Instruction, shape: Shape) -> Nodes:
+        """Return a fresh value for every part of ``shape``, alive from the instruction under way."""
+        return [self.value(instruction, part) for part in nodes(shape)]
+
+    def value(self, instruction: Instruction, shape: Shape) -> Node:
+        """Return one fresh value."""
+        self._joined.append(len(self.values))
+        granule = self.granule_bytes
+        size = table_size(shape, granule) if isinstance(shape, TupleShape) else physical_bytes(shape)
+        self.values.append(Value(instruction, shape, size, space_of(shape), self.now, self.now, instruction))
+        return (len(self.values) - 1,)
+
+    def phi(self, instruction: Instruction, shape: Shape) -> Nodes:
+        """Return fresh values that stand for others, for every part of ``shape``."""
+        made = self.new(instruction, shape)
+        for number in (number for part in made for number in part):
+            self.values[number].is_phi = True
+        return made
+
+    def keep(self, found: Iterable[Node], position: int) -> None:
+        """Keep values alive until a position."""
+        for part in found:
+            for number in part:
+                self.values[number].last = max(self.values[number].last, position)
+
+    def join(self, one: Node, other: Node) -> None:
+        """Let two values lie in one place."""
+        # What lies in several places, or in none, has no one place to share.
+        if len(one) == len(other) == 1:
+            self._joined[self.buffer(*other)] = self.buffer(*one)
+
+    def go_on(self, one: Node, other: Node) -> None:
+        """Note that a value takes over the memory of another that the program has no more use for."""
+        if len(one) == len(other) == 1:
+            self.values[other[0]].continues = one[0]
+
+    def buffer(self, number: int) -> int:
+        """Return the number that stands for all values that lie where this one does."""
+        while self._joined[number] != number:
+            # Halving the way keeps chains short however long the program is.
+            self._joined[number] = self._joined[self._joined[number]]
+            number = self._joined[number]
+        return number
+
+    def counted_until(self) -> list[int]:
+        """Return until when each value is counted: until the last that takes over its memory ends."""
+        last = [value.last for value in self.values]
+        # Backwards, since whoever takes over comes later.
+        for number in reversed(range(len(self.values))):
+            before = self.values[number].continues
+            if before is not None:
+                last[before] = max(last[before], last[number])
+        return last
+
+    def buffers(self) -> list[list[Value]]:
+        """Return the values of every buffer, in the order of the schedule."""
+        found: dict[int, list[Value]] = {}
+        for number, value in enumerate(self.values):
+            found.setdefault(self.buffer(number), []).append(value)
+        return list(found.values())
+
+
+class Frame:
+    """One computation under way: where the value of each instruction lies."""
+
+    def __init__(self, liveness: Liveness, computation: Computation, arguments: Sequence[Nodes] | None) -> None:
+        self.liveness = liveness
+        self.module = liveness.module
+        self.computation = computation
+        self.arguments = arguments
+        self.values: dict[str, Nodes] = {}
+
+    def visit(self, instruction: Instruction) -> None:
+        """Note what an instruction uses, what it makes, and what it needs while it runs."""
+        short = async_parts(instruction.opcode)
+        known = len(self.liveness.values)
+        make = MAKE.get(f"async-{short[1]}" if short else instruction.opcode)
+        made = make(self, instruction) if make else None
+        # A view is no use: only who reads through it keeps the buffer alive.
+        if instruction.opcode not in PASSING:
+            for name in instruction.operands:
+                self.liveness.keep(self.values[name], self.liveness.now)
+        self.values[instruction.name] = self.made(instruction) if made is None else made
+        if "metadata" not in instruction.attributes and (short or instruction.opcode in _MOVES):
+            self._name_origin(instruction, known)
+        scoped = instruction.backend_config.scoped_vmem_bytes
+        if scoped:
+            now = self.liveness.now
+            self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, "vmem", now, now, instruction))
+        self.liveness.schedule.append(instruction.name)
+
+    def _note_sharing(self, source: Node, result: Node, is_update: bool) -> None:
+        """Note why a result lies over an operand: it is an update of it, or the compiler has chosen so."""
+        if is_update:
+            self.liveness.values[result[0]].is_update = True
+        else:
+            self.liveness.go_on(source, result)
+
+    def _name_origin(self, instruction: Instruction, known: int) -> None:
+        """Say of the values from number ``known`` on, which a copy has made, who made what it copies."""
+        copied = [number for name in instruction.operands[:1] for part in self.values[name] for number in part]
+        for value in self.liveness.values[known:] if copied else ():
+            value.origin = self.liveness.values[copied[0]].origin
+
+    def made(self, instruction: Instruction) -> Nodes:
+        """Return new values, in the place of an operand where they are written over it."""
+        made = self.liveness.new(instruction, instruction.shape)
+        results = _arrays(made, instruction.shape)
+        updated = in_place_operands(self.module, instruction)
+        stated = stated_operands(self.computation, instruction)
+        for index, (operand, leaf) in (stated | {index: (operand, 0) for index, operand in updated.items()}).items():
+            name = instruction.operands[operand]
+            sources = _arrays(self.values[name], self.computation[name].shape)
+            if leaf < len(sources) and index < len(results):
+                self.liveness.join(sources[leaf], results[index])
+                self._note_sharing(sources[leaf], results[index], index in updated)
+        return made
+
+
+def _arrays(found: Nodes, shape: Shape) -> Nodes:
+    """Return those parts of a shape's values that are no tuples."""
+    return [part for part, piece in zip(found, nodes(shape), strict=False) if not isinstance(piece, TupleShape)]

@@ -1,0 +1,173 @@
+"""Places in memory: which values share one, who may move into an output's, and where the rest lie in their heaps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tpusim.allocation.heap import Block, Interval, aligned, place_in_order, place_largest_first
+from tpusim.program.buffers import peak_bytes
+from tpusim.shapes.shape import ArrayShape, TupleShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tpusim.allocation.liveness import Liveness, Value
+    from tpusim.program.buffers import BufferKind
+    from tpusim.program.work import MemorySpace
+
+# Offsets in the compiler's buffer assignments of every chip are multiples of it.
+HBM_ALIGNMENT_BYTES = 16384
+# One register of (8,128) words: the smallest piece that tiled layouts leave.
+_ALIGNMENT_BYTES = 4096
+
+_KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
+
+
+@dataclass
+class Place:
+    """A place in the making: the values that lie there, or the scratch of one kernel."""
+
+    values: Sequence[Value]
+    kind: BufferKind
+    n_bytes: int
+    space: MemorySpace
+    intervals: tuple[Interval, ...]
+    offset_bytes: int | None = None
+    within: str = ""
+    # Of what is lent: when its owner, and whoever moved in, needs it, in order.
+    taken: list[Interval] = field(default_factory=list)
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether it needs a place of its own in a heap."""
+        return self.kind in ("temporary", "scratch") and not self.within
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it holds a tuple's table of addresses."""
+        return isinstance(self.values[0].shape, TupleShape) and self.kind != "scratch"
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the scalar core makes what it holds, and keeps it: a loop's counter, a condition."""
+        shape = self.values[0].shape
+        return isinstance(shape, ArrayShape) and not shape.rank and self.values[0].instruction.opcode != "fusion"
+
+
+def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
+    """Return the place that values share, as large as the largest of them."""
+    intervals = united((value.first, value.last) for value in values)
+    size = max(value.n_bytes for value in values)
+    return Place(values, kind or _kind(values), size, values[0].space, intervals)
+
+
+def _kind(values: Sequence[Value]) -> BufferKind:
+    """Return what a place is for."""
+    # A parameter of a called computation is its caller's value, so that one here is the program's.
+    kind = _KINDS.get(values[0].instruction.opcode)
+    if kind:
+        return kind
+    return "output" if any(value.is_result for value in values) else "temporary"
+
+
+def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return intervals in order, those that touch or overlap as one."""
+    found: list[Interval] = []
+    for first, last in sorted(intervals):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def move_into_lent(places: Iterable[Place], order: Mapping[int, int]) -> None:
+    """Let temporaries move into the memory of outputs, and of arguments that outputs are written over, while that is
+    not in use.
+
+    As in XLA the largest are asked first, what lives on first among equals, and then in the ``order`` of instructions
+    (by ``id``); each takes the smallest that will have it.
+    """
+    ordered = sorted(places, key=lambda place: (-place.n_bytes, not _is_lent(place), _rank(place, order)))
+    lent: dict[MemorySpace, list[Place]] = defaultdict(list)
+    for place in filter(_is_lent, reversed(ordered)):
+        place.taken = list(place.intervals)
+        lent[place.space].append(place)
+    for place in ordered:
+        home = _home(place, lent[place.space]) if place.is_loose else None
+        if home is not None:
+            place.within = home.values[-1].instruction.name
+            for interval in place.intervals:
+                insort(home.taken, interval)
+
+
+def _rank(place: Place, order: Mapping[int, int]) -> int:
+    """Return where the first instruction that writes a place stands."""
+    return min(order[id(value.instruction)] for value in place.values)
+
+
+def _is_lent(place: Place) -> bool:
+    """Tell whether a place is the program's to write: an output's, or an argument's that an output is written over."""
+    return any(value.is_result and value.instruction.opcode not in _KINDS for value in place.values)
+
+
+def _home(place: Place, lent: Sequence[Place]) -> Place | None:
+    """Return the first of places, the smallest first, into whose memory a temporary fits in size and time."""
+    # What is too small need not be looked at, and of what is large enough mostly the first will do.
+    for number in range(bisect_left(lent, place.n_bytes, key=lambda home: home.n_bytes), len(lent)):
+        if not any(meets(interval, lent[number].taken) for interval in place.intervals):
+            return lent[number]
+    return None
+
+
+def meets(interval: Interval, taken: Sequence[Interval]) -> bool:
+    """Tell whether an interval meets one of ``taken``, which are in order and do not meet each other."""
+    first, last = interval
+    before = bisect_right(taken, (last, last)) - 1
+    # The latest that begins by the end of the interval also ends latest.
+    return (before >= 0 and taken[before][1] >= first) or (before + 1 < len(taken) and taken[before + 1][0] <= last)
+
+
+def fill_heaps(places: Sequence[Place]) -> int:
+    """Give every loose place its offset in the heap of its memory space, and return the size of that of HBM."""
+    loose = [place for place in places if place.is_loose]
+    for space in sorted({place.space for place in loose}):
+        members = [place for place in loose if place.space == space]
+        # A place is kept between the values that it holds: who comes next finds it where the one before left it.
+        blocks = [Block(place.n_bytes, place.intervals[0][0], place.intervals[-1][1]) for place in members]
+        if space == "hbm":
+            offsets = place_in_order(blocks, HBM_ALIGNMENT_BYTES)
+        else:
+            offsets = place_largest_first(blocks, _ALIGNMENT_BYTES)
+        for place, offset in zip(members, offsets, strict=True):
+            place.offset_bytes = offset
+    ends = (place.n_bytes + (place.offset_bytes or 0) for place in loose if place.space == "hbm")
+    return aligned(max(ends, default=0), HBM_ALIGNMENT_BYTES)
+
+
+def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
+    """Return a program's HBM temporaries as XLA's memory statistics count them.
+
+    That is the heap, and once more what of it is unused where it is fullest; tables of tuples are in use throughout.
+    Nothing if all that is there are scalars, which the scalar core keeps, and tables of what lies elsewhere.
+    """
+    if all(place.is_scalar or place.is_table for place in places if place.is_loose and place.space == "hbm"):
+        return 0
+    tables = sum(place.n_bytes for place in places if place.is_table and place.kind == "temporary")
+    return 2 * heap_bytes - used_bytes(places, liveness) - tables
+
+
+def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
+    """Return the most bytes of HBM temporaries that XLA's memory statistics count as in use at once.
+
+    They count what instructions make anew, while it lives or while somebody goes on with its memory; updates in place,
+    and what stands for values from elsewhere, are not counted again. (Found by comparing the compiler's heaps and live
+    ranges with its statistics.)
+    """
+    until = {id(value): last for value, last in zip(liveness.values, liveness.counted_until(), strict=True)}
+    loose = (place for place in places if place.is_loose and place.space == "hbm" and not place.is_table)
+    made = (value for place in loose for value in place.values if not (value.is_phi or value.is_update))
+    return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.continues is None)

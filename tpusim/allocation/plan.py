@@ -1,0 +1,101 @@
+"""The buffers of a program, each with its place: arguments and outputs by themselves, temporaries in a heap.
+
+As XLA's BufferAssigner does it (xla/service/buffer_assignment.cc): what the program returns gets memory of its own;
+a temporary goes into the memory of an output that is at least as large and not in use yet, or not any more; what
+remains is placed in one heap per memory space.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.allocation.liveness import Liveness
+from tpusim.allocation.order import module_order
+from tpusim.allocation.placement import (
+    HBM_ALIGNMENT_BYTES,
+    Place,
+    counted_temp_bytes,
+    fill_heaps,
+    move_into_lent,
+    place_of,
+)
+from tpusim.program.buffers import Buffer
+from tpusim.shapes.address import logical_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.ir.frames import SourceFrames
+    from tpusim.ir.module import Module
+
+TABLES = "tuple tables"
+"""The buffer of all tables of addresses that the program's tuples need."""
+
+
+class BufferPlan(msgspec.Struct, frozen=True):
+    """The buffers of a program, the instruction at each position that they count in, and its HBM temporaries in bytes,
+    as XLA's memory statistics count them.
+    """
+
+    schedule: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    temp_bytes: int
+
+
+def plan_buffers(module: Module, granule_bytes: int, frames: SourceFrames) -> BufferPlan:
+    """Return the buffers of a scheduled module, those of called computations included.
+
+    ``granule_bytes`` is what tables of tuples are rounded up to; ``frames`` say where in the source they come from.
+    """
+    liveness = Liveness(module, granule_bytes)
+    shared = [place_of(values) for values in liveness.buffers() if any(value.n_bytes for value in values)]
+    tables = [place for place in shared if place.is_table and place.kind == "temporary"]
+    places = [place for place in shared if not place.is_table]
+    places += [place_of((value,), "scratch") for value in liveness.scratch]
+    move_into_lent(places, module_order(module))
+    heap_bytes = fill_heaps(places)
+    buffers = [buffer for place in places for buffer in _buffers(place, frames)]
+    if tables:
+        buffers.append(_tables_buffer(len(tables), len(liveness.schedule), heap_bytes))
+        heap_bytes += buffers[-1].n_bytes
+    temp_bytes = counted_temp_bytes(heap_bytes, [*places, *tables], liveness)
+    return BufferPlan(tuple(liveness.schedule), tuple(buffers), temp_bytes)
+
+
+def _tables_buffer(count: int, last: int, offset_bytes: int) -> Buffer:
+    """Return the buffer of ``count`` tables, at the end of the heap; nobody else is ever given their memory."""
+    return Buffer(
+        name=TABLES,
+        n_bytes=count * HBM_ALIGNMENT_BYTES,
+        space="hbm",
+        kind="temporary",
+        first=0,
+        last=last,
+        opcode="tuple",
+        offset_bytes=offset_bytes,
+    )
+
+
+def _buffers(place: Place, frames: SourceFrames) -> Iterator[Buffer]:
+    """Yield a buffer for every stretch of a place's life, named after the value that begins it."""
+    for first, last in place.intervals:
+        value = next((v for v in place.values if v.first >= first), place.values[0])
+        metadata = value.origin.metadata
+        is_scratch = place.kind == "scratch"
+        yield Buffer(
+            name=value.instruction.name,
+            n_bytes=place.n_bytes,
+            space=place.space,
+            kind=place.kind,
+            first=first,
+            last=last,
+            opcode=value.instruction.opcode,
+            shape="" if is_scratch else str(value.shape),
+            unpadded_bytes=0 if is_scratch else logical_bytes(value.shape),
+            op_name=metadata.op_name,
+            source=frames.location(metadata),
+            offset_bytes=place.offset_bytes,
+            within=place.within,
+        )

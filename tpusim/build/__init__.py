@@ -1,0 +1,1 @@
+"""The builder: HLO modules made by calls instead of text."""

@@ -1,0 +1,323 @@
+"""What every family of builder methods stands on: handles, names, called computations, and the finished module.
+
+Source: XLA, ``XlaBuilder``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+import msgspec
+
+from tpusim.errors import ProgramError, did_you_mean
+from tpusim.ir.attributes import ComputationName, Symbol
+from tpusim.ir.module import Computation, Instruction, Literal, Module
+from tpusim.semantics.infer.rules import infer_shape
+from tpusim.semantics.infer.site import UNKNOWN
+from tpusim.semantics.verify.module import problems
+from tpusim.shapes.dtype import DTYPES, DType, dtype
+from tpusim.shapes.notation import parse_shape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tpusim.build.builder import Builder
+
+Callee: TypeAlias = Union["BuilderBase", Module, Computation, Callable[..., Any]]
+"""A computation to call: another builder, something built, or a Python function that takes and returns ops."""
+
+Sizes: TypeAlias = Sequence[int]
+"""Sizes, or dimension numbers."""
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+# The text format keeps these words to itself; without "%" they would not read back as names.
+_RESERVED = frozenset(
+    "true false nan inf HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated"
+    " manual last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
+)
+
+
+@dataclass(frozen=True)
+class Op:
+    """A value in a builder: the name of the instruction that makes it, and its shape.
+
+    The arithmetic operators of Python are those of XLA, element by element; a number beside an op is a constant of the
+    op's type.
+    """
+
+    builder: Builder
+    name: str
+    shape: Shape
+
+    # No __eq__: ops are keys of dictionaries and compare as Python objects; ``eq`` compares values.
+    def __add__(self, other: Op | complex) -> Op:
+        return self.builder.add(self, self._beside(other))
+
+    def __sub__(self, other: Op | complex) -> Op:
+        return self.builder.sub(self, self._beside(other))
+
+    def __mul__(self, other: Op | complex) -> Op:
+        return self.builder.mul(self, self._beside(other))
+
+    def __truediv__(self, other: Op | complex) -> Op:
+        return self.builder.div(self, self._beside(other))
+
+    def __mod__(self, other: Op | complex) -> Op:
+        return self.builder.rem(self, self._beside(other))
+
+    def __lt__(self, other: Op | complex) -> Op:
+        return self.builder.lt(self, self._beside(other))
+
+    def __le__(self, other: Op | complex) -> Op:
+        return self.builder.le(self, self._beside(other))
+
+    def __gt__(self, other: Op | complex) -> Op:
+        return self.builder.gt(self, self._beside(other))
+
+    def __ge__(self, other: Op | complex) -> Op:
+        return self.builder.ge(self, self._beside(other))
+
+    def __neg__(self) -> Op:
+        return self.builder.neg(self)
+
+    def _beside(self, other: Op | complex) -> Op:
+        """Return the other operand as an op."""
+        return other if isinstance(other, Op) else self.builder.constant(other, array_of(self).dtype)
+
+
+class BuilderBase:
+    """Collects the instructions of one computation, and the computations that they call."""
+
+    def __init__(self, name: str) -> None:
+        """Begin a computation; ``name`` becomes the module's too, if it is the one that is built."""
+        self.name = _clean(name)
+        self._instructions: dict[str, Instruction] = {}
+        # Insertion order is text order: what is called stands before who calls it.
+        self._computations: dict[str, Computation] = {}
+        self._serial = 0
+
+    def parameter(self, number: int, shape: Shape | str, name: str = "") -> Op:
+        """Return parameter ``number``, counted from 0; ``shape`` may be XLA's notation, e.g. ``"f32[4,16]"``."""
+        if any(i.opcode == "parameter" and i.immediate == number for i in self._instructions.values()):
+            raise ProgramError(f"expected each parameter number once in {self.name!r}, found {number} again")
+        own_name = unused_name(_clean(name), self._instructions) if name else self._numbered("parameter")
+        return self._add(Instruction(own_name, as_shape(shape), "parameter", immediate=number))
+
+    def emit(
+        self,
+        opcode: str,
+        operands: Sequence[Op] = (),
+        attributes: Mapping[str, Any] | None = None,
+        shape: Shape | str | None = None,
+        element_type: DType | str | None = None,
+    ) -> Op:
+        """Return a new instruction of any opcode of the text format, as it stands: nothing is expanded.
+
+        ``attributes`` hold values as ``ir.attributes`` describes them; those that are None are left out. ``shape`` may
+        stay away where operands and attributes imply it, and ``element_type`` then changes its type. Raises
+        ProgramError for operands that do not fit.
+        """
+        for operand in operands:
+            self._check_is_own(operand)
+        present = {name: value for name, value in (attributes or {}).items() if value is not None}
+        declared = UNKNOWN if shape is None else as_shape(shape)
+        names = tuple(operand.name for operand in operands)
+        draft = Instruction(self._numbered(opcode), declared, opcode, names, present)
+        called = self._called_module() if draft.called_computations else None
+        # Inferred even where a shape is stated, since inference is also what checks the operands.
+        inferred = infer_shape(called, draft, [operand.shape for operand in operands])
+        # A stated shape may have a layout, of which inference knows nothing: it stays as it is.
+        if shape is None:
+            wanted = inferred if element_type is None else _retyped(inferred, as_dtype(element_type))
+            draft = msgspec.structs.replace(draft, shape=wanted)
+        self._check_precision(draft, operands, called)
+        return self._add(draft)
+
+    def _check_precision(self, draft: Instruction, operands: Sequence[Op], called: Module | None) -> None:
+        """Refuse operands whose floats are of several types, which inference lets mix and XLA's verifier does not."""
+        floats = {leaf.dtype for op in operands for leaf in leaves(op.shape) if leaf.dtype.is_float}
+        # Only then: the verifier would else go over every instruction twice.
+        if len(floats) < 2:
+            return
+        parameters = {
+            op.name: Instruction(op.name, op.shape, "parameter", immediate=number)
+            for number, op in enumerate({op.name: op for op in operands}.values())
+        }
+        entry = Computation(unused_name(self.name, self._computations), (*parameters.values(), draft), draft.name)
+        others = () if called is None else called.computations
+        for problem in problems(Module(self.name, (*others, entry), entry.name), mixed_precision=False):
+            if "[precision_" in problem.message:
+                raise problem
+
+    def build(self, root: Op | None = None) -> Module:
+        """Return the module whose entry returns ``root``, or the last instruction if none is given.
+
+        Raises ProgramError if there is no instruction, or if the parameters are not numbered from 0 without a gap.
+        """
+        if not self._instructions:
+            raise ProgramError(f"expected at least one instruction in {self.name!r}; add one before build()")
+        numbers = sorted(i.immediate for i in self._instructions.values() if isinstance(i.immediate, int))
+        if numbers != list(range(len(numbers))):
+            raise ProgramError(f"expected the parameters of {self.name!r} to be numbered from 0 on, found {numbers}")
+        if root is not None:
+            self._check_is_own(root)
+        root_name = root.name if root is not None else next(reversed(self._instructions))
+        # Callers know the others by name, nobody calls the entry: so it is the one to give way.
+        name = unused_name(self.name, self._computations)
+        entry = Computation(name, tuple(self._instructions.values()), root_name)
+        return Module(self.name, (*self._computations.values(), entry), name)
+
+    def called(self, callee: Callee, parameters: Iterable[Shape]) -> ComputationName:
+        """Take a computation into this module and return the name that it has here.
+
+        A Python function is run once on parameters of these shapes. A computation that is already here is shared.
+        """
+        # A computation on its own can call nothing, so it is a module already.
+        if isinstance(callee, Computation):
+            callee = Module(callee.name, (callee,), callee.name)
+        elif isinstance(callee, BuilderBase):
+            callee = callee.build()
+        elif not isinstance(callee, Module):
+            callee = self._traced(callee, parameters)
+        names: dict[str, str] = {}
+        for computation in callee.computations:
+            self._take(computation, names)
+        return ComputationName(names[callee.entry_name])
+
+    def computation_shape(self, name: str) -> Shape:
+        """Return the shape of the result of a computation that ``called`` took in."""
+        return self._computations[name].root.shape
+
+    def _constant(self, literal: Literal, shape: ArrayShape) -> Op:
+        """Return a constant as it stands."""
+        return self._add(Instruction(self._numbered("constant"), shape, "constant", immediate=literal))
+
+    def _traced(self, function: Callable[..., Any], parameters: Iterable[Shape]) -> Module:
+        """Return what a Python function does to ops, as a module."""
+        # The class of this object, for it has all families of methods, which this file does not know.
+        builder = type(self)(getattr(function, "__name__", "computation").strip("<>"))
+        ops = [builder.parameter(number, shape) for number, shape in enumerate(parameters)]
+        result = function(*ops)
+        return builder.build(result if isinstance(result, Op) else builder.emit("tuple", list(result)))
+
+    def _take(self, computation: Computation, names: dict[str, str]) -> None:
+        """Take one computation in; ``names`` maps the names that it had where it was built to those here."""
+        moved = _renamed(computation, computation.name, names)
+        name = computation.name
+        # Two functions may both be called "add", but only if they are the same do they share a name.
+        if self._computations.get(name) != moved:
+            name = unused_name(name, self._computations)
+            self._computations[name] = _renamed(computation, name, names)
+        names[computation.name] = name
+
+    def _called_module(self) -> Module:
+        """Return the computations taken in so far, for whoever looks up one of them."""
+        # Nobody asks for the entry, but a module has one.
+        last = next(reversed(self._computations))
+        return Module(self.name, tuple(self._computations.values()), last)
+
+    def _check_is_own(self, op: Op) -> None:
+        """Refuse an op of another builder: it is no value of this computation."""
+        if op.builder is not self:
+            raise ProgramError(f"expected an op of builder {self.name!r}, found {op.name!r} of {op.builder.name!r}")
+
+    def _numbered(self, opcode: str) -> str:
+        """Return a name for a new instruction: the opcode and a serial number, as in XLA."""
+        # Parameters with names of their own may have taken the number.
+        self._serial += 1
+        return unused_name(f"{opcode}.{self._serial}", self._instructions)
+
+    def _add(self, instruction: Instruction) -> Op:
+        """Append an instruction."""
+        self._instructions[instruction.name] = instruction
+        return Op(self, instruction.name, instruction.shape)  # type: ignore[arg-type]
+
+
+def as_shape(shape: Shape | str) -> Shape:
+    """Return a shape that may have been given in XLA's notation."""
+    return parse_shape(shape) if isinstance(shape, str) else shape
+
+
+def as_dtype(name: DType | str) -> DType:
+    """Return an element type that may have been given by its name."""
+    return dtype(name) if isinstance(name, str) else name
+
+
+def array_of(op: Op) -> ArrayShape:
+    """Return the shape of an op that must be an array; raises ProgramError if it is a tuple."""
+    if not isinstance(op.shape, ArrayShape):
+        raise ProgramError(f"expected {op.name!r} to be an array, found {op.shape}; take an element of it first")
+    return op.shape
+
+
+def elements_of(op: Op) -> tuple[Shape, ...]:
+    """Return the shapes of the elements of an op that must be a tuple; raises ProgramError if it is not."""
+    if not isinstance(op.shape, TupleShape):
+        raise ProgramError(f"expected {op.name!r} to be a tuple, found {op.shape}")
+    return op.shape.elements
+
+
+def listed(operands: Op | Sequence[Op]) -> list[Op]:
+    """Return one op, or several, as a list."""
+    return [operands] if isinstance(operands, Op) else list(operands)
+
+
+def choice(word: str, words: str) -> Symbol:
+    """Return the one of some words that is meant, in whatever case; the text format would refuse any other."""
+    known = words.split()
+    found = [each for each in known if each.lower() == str(word).lower()]
+    if not found:
+        hint = did_you_mean(str(word), known)
+        raise ProgramError(f"expected one of {', '.join(known)}, found {word!r}{hint}")
+    return Symbol(found[0])
+
+
+def scalars(ops: Iterable[Op]) -> list[Shape]:
+    """Return for each op the scalar of its element type."""
+    return [ArrayShape(array_of(op).dtype) for op in ops]
+
+
+def unused_name(base: str, taken: Mapping[str, Any]) -> str:
+    """Return ``base``, or ``base.1`` and so on, whichever nothing has yet."""
+    name, number = base, 0
+    while name in taken:
+        number += 1
+        name = f"{base}.{number}"
+    return name
+
+
+def _clean(name: str) -> str:
+    """Return a name that HLO text can hold, changed as XLA changes it."""
+    clean = _NOT_IN_NAMES.sub("_", name) or "_"
+    # XLA puts the underscore behind, too.
+    if clean in DTYPES or clean in _RESERVED or clean.startswith("__"):
+        clean = clean.lstrip("_") + "_"
+    return clean if clean[0].isalpha() or clean[0] == "_" else f"_{clean}"
+
+
+def _retyped(shape: Shape, dtype: DType) -> Shape:
+    """Return an array's shape with another element type."""
+    assert isinstance(shape, ArrayShape)
+    return ArrayShape(dtype, shape.dimensions, shape.dynamic, shape.layout)
+
+
+def _renamed(computation: Computation, name: str, names: Mapping[str, str]) -> Computation:
+    """Return a computation under another name that calls others by their new names."""
+    instructions = tuple(
+        msgspec.structs.replace(i, attributes={k: _with_new_names(v, names) for k, v in i.attributes.items()})
+        for i in computation.instructions
+    )
+    return Computation(name, instructions, computation.root_name, computation.execution_thread)
+
+
+def _with_new_names(value: Any, names: Mapping[str, str]) -> Any:
+    """Return the value of an attribute with computations called by their new names."""
+    if isinstance(value, ComputationName):
+        return ComputationName(names[value])
+    if isinstance(value, tuple) and value and isinstance(value[0], ComputationName):
+        return tuple(ComputationName(names[name]) for name in value)
+    return value

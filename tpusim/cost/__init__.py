@@ -1,0 +1,1 @@
+"""What work takes on a chip: matrix and vector units, DMA, memories, tiles, collectives."""

@@ -1,0 +1,423 @@
+"""How collectives use the links: for each kind the bytes on every link, per byte of the collective, and the hops.
+
+Gathering goes along every axis at once: the data is split into parts that take the axes in different orders, and the
+parts are cut so that all axes are busy equally long (the rotated rings of the compiler's ``colors``). Along an axis
+that closes it goes both ways round; along one that does not, from both ends. Reduce-scatter is the same backwards, and
+all-reduce both. Where the program says so, or a group is no block of chips, one ring goes round the group instead.
+
+Sources: jax-ml/scaling-book, sharding (times of collectives on rings); Thakur et al., Optimization of Collective
+Communication Operations in MPICH, 2005 (a large broadcast is a scatter and an all-gather).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import combinations, pairwise, permutations, product
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, extra_link, ici_link, joined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tpusim.hardware.pod import Pod
+    from tpusim.hardware.torus import Torus
+    from tpusim.program.steps import Algorithm
+
+_MOST_ROUTED = 512
+"""Groups that form no block are routed pair by pair up to this size; beyond it an all-to-all goes round their ring."""
+
+
+class Way(NamedTuple):
+    """What a collective asks of the network, per byte of its larger side.
+
+    ``load`` holds the bytes on each link, ``hops`` and ``far_hops`` the links and the crossings between slices that
+    follow each other, ``relayed`` what one device passes on after it has received it, ``carried`` what the links of
+    one chip carry.
+    """
+
+    load: Load
+    hops: int
+    far_hops: int = 0
+    relayed: float = 0.0
+    carried: float = 0.0
+
+
+NO_WAY = Way(NO_LOAD, 0)
+"""That of a device with nobody to talk to."""
+
+
+class _Line(NamedTuple):
+    """The places of a group along one axis: whether they close to a ring, and how far apart neighbours are."""
+
+    axis: int
+    places: tuple[int, ...]
+    closes: bool
+    step: int
+
+
+def plan_group(kind: str, pod: Pod, devices: Sequence[int], algorithm: Algorithm | None = None) -> Way:
+    """Return what one group's collective of a kind asks of the network."""
+    chips = list(dict.fromkeys(map(pod.chip_of, devices)))
+    return _PLANS[kind](_Group(pod, chips, len(devices), algorithm))
+
+
+def plan_pairs(pod: Pod, pairs: Sequence[tuple[int, int]]) -> Way:
+    """Return what a permute asks of the network: every pair's message on its own way."""
+    ways = [_message(pod, pod.chip_of(source), pod.chip_of(target)) for source, target in pairs]
+    moved = [way for way in ways if len(way.load.links)]
+    return Way(
+        joined([way.load for way in moved]),
+        max((way.hops for way in moved), default=0),
+        max((way.far_hops for way in moved), default=0),
+    )
+
+
+def plan_shares(pod: Pod, devices: Sequence[int], shares: Sequence[float]) -> Way:
+    """Return what an all-to-all asks of the network in which every device sends each member its share of a byte."""
+    sent = [
+        (_message(pod, pod.chip_of(source), pod.chip_of(target)), share)
+        for source in devices
+        for target, share in zip(devices, shares, strict=True)
+        if source != target and share > 0
+    ]
+    return Way(
+        joined([way.load.times(share) for way, share in sent]),
+        max((way.hops for way, _ in sent), default=0),
+        max((way.far_hops for way, _ in sent), default=0),
+    )
+
+
+def together(ways: Sequence[Way]) -> Way:
+    """Return what groups that work at the same time ask of the network."""
+    if len(ways) == 1:
+        return ways[0]
+    slowest = max(ways, key=lambda way: (way.far_hops, way.hops))
+    return slowest._replace(load=joined([way.load for way in ways]))
+
+
+def _message(pod: Pod, source: int, target: int) -> Way:
+    """Return the way of one message between chips."""
+    if source == target:
+        return Way(Load(np.array([extra_link(pod, source, LOCAL)]), np.ones(1)), 0)
+    per_slice = pod.torus.chip_count
+    if source // per_slice != target // per_slice:
+        return Way(Load(np.array([extra_link(pod, source, OUT), extra_link(pod, target, IN)]), np.ones(2)), 0, 1)
+    way = pod.torus.displacements(source % per_slice, target % per_slice)[0]
+    links = [ici_link(pod, source, link) for link in pod.torus.route(source % per_slice, way)]
+    return Way(Load(np.array(links, np.int64), np.ones(len(links))), len(links))
+
+
+class _Group(NamedTuple):
+    """The chips of a group in its order, the number of its devices, and how the compiler wants them to work."""
+
+    pod: Pod
+    chips: list[int]
+    size: int
+    algorithm: Algorithm | None
+
+    @property
+    def per_chip(self) -> float:
+        """Devices of the group on each of its chips."""
+        return self.size / len(self.chips)
+
+    @property
+    def one_ring(self) -> bool:
+        """Whether the program asks for a ring round the whole group."""
+        return self.algorithm is not None and self.algorithm.one_ring
+
+    def directions(self, rings: int) -> int:
+        """Return in how many directions so many rings are used: both unless the program leaves some lanes idle."""
+        return 1 if self.algorithm and 0 < self.algorithm.lanes < 2 * rings else 2
+
+    def in_slices(self) -> list[list[int]]:
+        """Return the chips slice by slice."""
+        slices: dict[int, list[int]] = {}
+        for chip in self.chips:
+            slices.setdefault(chip // self.pod.torus.chip_count, []).append(chip)
+        return list(slices.values())
+
+
+def _gather(group: _Group) -> Way:
+    """Return the way of an all-gather; reduce-scatter takes it backwards."""
+    slices, total = group.in_slices(), len(group.chips)
+    inside = [_gather_inside(group, chips) for chips in slices]
+    loads = [load for load, _ in inside] + [_local(group, (group.per_chip - 1) / group.per_chip)]
+    # A chip gets from every other slice what its peers there have: the rest comes from its own slice.
+    if len(slices) > 1:
+        loads.append(_far(group, (len(slices) - 1) / total))
+    relayed = max(0, total - 2) / total / group.per_chip
+    return Way(joined(loads), max(hops for _, hops in inside), int(len(slices) > 1), relayed)
+
+
+def _gather_inside(group: _Group, chips: list[int]) -> tuple[Load, int]:
+    """Return the load and the hops of an all-gather of one byte within a slice."""
+    if len(chips) == 1:
+        return NO_LOAD, 0
+    torus, base = group.pod.torus, chips[0] // group.pod.torus.chip_count * group.pod.torus.chip_count
+    inside = tuple(chip - base for chip in chips)
+    lines = _lines(torus, inside)
+    if group.one_ring or not lines:
+        load, hops = _round(torus, torus.ring(inside) if lines else inside, group.directions(1))
+    else:
+        load, hops = _along_axes(torus, inside, lines, group.directions(len(lines)))
+    return Load(load.links + ici_link(group.pod, base, 0), load.n_bytes), hops
+
+
+def _reduce(group: _Group) -> Way:
+    """Return the way of an all-reduce: scattered sums, then gathered; or everything to everybody in one phase."""
+    once = _gather(group)
+    if group.algorithm is not None and group.algorithm.single_phase:
+        all_of_it = once.load.times(group.size)
+        return Way(all_of_it, once.hops, once.far_hops, once.relayed * group.size)
+    return Way(once.load.times(2), 2 * once.hops, 2 * once.far_hops, once.relayed)
+
+
+def _exchange(group: _Group) -> Way:
+    """Return the way of an all-to-all, in which every device has an equal part for every other."""
+    slices, total = group.in_slices(), len(group.chips)
+    inside = [_exchange_inside(group, chips) for chips in slices]
+    per_byte = group.per_chip / total
+    loads = [load.times(len(chips) * per_byte) for (load, _), chips in zip(inside, slices, strict=True)]
+    loads.append(_local(group, (group.per_chip - 1) / group.size))
+    if len(slices) > 1:
+        loads.append(_far(group, group.per_chip * (len(slices) - 1) / len(slices)))
+    hops = max(hops for _, hops in inside)
+    return Way(joined(loads), hops, int(len(slices) > 1))
+
+
+def _exchange_inside(group: _Group, chips: list[int]) -> tuple[Load, int]:
+    """Return load and hops of an all-to-all in which every chip of a slice sends one byte in all."""
+    if len(chips) == 1:
+        return NO_LOAD, 0
+    torus, base = group.pod.torus, chips[0] // group.pod.torus.chip_count * group.pod.torus.chip_count
+    inside = tuple(chip - base for chip in chips)
+    lines = _lines(torus, inside)
+    if torus.twist and len(inside) == torus.chip_count:
+        load, hops = _exchange_twisted(torus)
+    elif lines and not torus.twist:
+        parts = [_exchange_along(torus, inside, line) for line in lines]
+        load, hops = joined([load for load, _ in parts]), sum(hops for _, hops in parts)
+    elif len(inside) <= _MOST_ROUTED:
+        load, hops = _exchange_routed(torus, inside)
+    else:
+        ring, hops = _round(torus, torus.ring(inside), 2)
+        load = ring.times(len(inside) / 4)
+    return Load(load.links + ici_link(group.pod, base, 0), load.n_bytes), hops
+
+
+def _broadcast(group: _Group) -> Way:
+    """Return the way of a broadcast from the first device: parts to everybody, then gathered by all."""
+    root, total = group.chips[0], len(group.chips)
+    if total <= 2:
+        ways = [_message(group.pod, root, chip) for chip in group.chips[1:]]
+        loads = [way.load for way in ways] + [_local(group, group.per_chip - 1)]
+        return (ways or [NO_WAY])[0]._replace(load=joined(loads))
+    parts = [_message(group.pod, root, chip) for chip in group.chips[1:]]
+    gathered = _gather(group)
+    load = joined([*(part.load.times(1 / total) for part in parts), gathered.load])
+    hops = max(part.hops for part in parts) + gathered.hops
+    return Way(load, hops, 2 * gathered.far_hops, gathered.relayed)
+
+
+def _local(group: _Group, n_bytes: float) -> Load:
+    """Return bytes between the devices of every chip of a group."""
+    links = [extra_link(group.pod, chip, LOCAL) for chip in group.chips] if n_bytes > 0 else []
+    return Load(np.array(links, np.int64), np.full(len(links), n_bytes))
+
+
+def _far(group: _Group, n_bytes: float) -> Load:
+    """Return bytes out of every chip of a group to other slices, and as many in."""
+    links = [extra_link(group.pod, chip, which) for chip in group.chips for which in (OUT, IN)]
+    return Load(np.array(links, np.int64), np.full(len(links), n_bytes))
+
+
+def _lines(torus: Torus, chips: tuple[int, ...]) -> list[_Line]:
+    """Return the axes of the block that chips form, none if they form no block."""
+    places = [tuple(sorted(set(line))) for line in zip(*map(torus.coordinates, chips), strict=True)]
+    if prod(map(len, places)) != len(chips):
+        return []
+    whole = [len(line) == size for line, size in zip(places, torus.sizes, strict=True)]
+    return [_line(torus, axis, line, whole) for axis, line in enumerate(places) if len(line) > 1]
+
+
+def _line(torus: Torus, axis: int, places: tuple[int, ...], whole: list[bool]) -> _Line:
+    """Return the places of a block along an axis; equal steps all the way round a closed axis make a ring.
+
+    Where a twist leads into another line, that line has to be of the block as well: ``whole`` tells which axes are.
+    """
+    size, step = torus.sizes[axis], max(b - a for a, b in pairwise(places))
+    even = {b - a for a, b in pairwise((*places, places[0] + size))} == {step}
+    stays = all(is_whole or not by for is_whole, by in zip(whole, torus.shift(axis), strict=True))
+    return _Line(axis, places, torus.wraps[axis] and even and len(places) > 2 and stays, step)
+
+
+def _along_axes(torus: Torus, chips: tuple[int, ...], lines: list[_Line], directions: int) -> tuple[Load, int]:
+    """Return the load of a gather along all axes of a block at once."""
+    sizes = [len(line.places) for line in lines]
+    peaks = [(1.0 if not line.closes else 1.0 / directions) for line in lines]
+    volumes = _balanced(sizes, peaks)
+    loads = [
+        _on_line(torus, chips, line, _gather_profile(torus, line, directions) * volume)
+        for line, volume in zip(lines, volumes, strict=True)
+    ]
+    # One direction has to go all the way round.
+    hops = [len(line.places) // 2 if line.closes and directions == 2 else len(line.places) - 1 for line in lines]
+    return joined(loads), sum(count * line.step for count, line in zip(hops, lines, strict=True))
+
+
+def _balanced(sizes: list[int], peaks: list[float]) -> list[float]:
+    """Return the bytes that pass along each axis when the parts are cut so that the slowest axis is done earliest.
+
+    A part that takes the axes in some order passes along each of them what it has collected so far. Which share of the
+    data takes which order is a game of the orders against the axes; its best mixed answer is among the square parts of
+    the table (Shapley and Snow, 1950).
+    """
+    orders = list(permutations(range(len(sizes))))
+    volumes = np.array([_volumes(sizes, order) for order in orders]).T
+    costs = volumes * np.array(peaks)[:, None]
+    best, mix = costs.min(axis=1).max() + costs.max(), np.full(len(orders), 1 / len(orders))
+    for count in range(1, len(sizes) + 1):
+        for rows, columns in product(combinations(range(len(sizes)), count), combinations(range(len(orders)), count)):
+            shares = _equalised(costs[np.ix_(rows, columns)], columns, len(orders))
+            # Better by more than rounding, so that the first of equal answers is taken on every host.
+            if shares is not None and (costs @ shares).max() < best * (1 - 1e-9):
+                best, mix = (costs @ shares).max(), shares
+    return [float(volume) for volume in volumes @ mix]
+
+
+def _equalised(costs: np.ndarray, columns: tuple[int, ...], count: int) -> np.ndarray | None:
+    """Return the shares of some orders that make some axes equally slow, None if there are none."""
+    size = len(columns)
+    table = np.block([[costs, -np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
+    if abs(np.linalg.det(table)) < 1e-15:
+        return None
+    found = np.linalg.solve(table, np.append(np.zeros(size), 1.0))[:size]
+    if found.min() < -1e-12:
+        return None
+    shares = np.zeros(count)
+    shares[list(columns)] = found
+    return shares
+
+
+def _volumes(sizes: list[int], order: tuple[int, ...]) -> list[float]:
+    """Return the bytes that every chip takes in along each axis when the axes come in this order."""
+    volumes, collected = [0.0] * len(sizes), 1
+    for axis in order:
+        volumes[axis] = (sizes[axis] - 1) * collected / prod(sizes)
+        collected *= sizes[axis]
+    return volumes
+
+
+def _gather_profile(torus: Torus, line: _Line, directions: int) -> np.ndarray:
+    """Return the share of what a chip takes in along an axis that each link there carries, up and down."""
+    size, count = torus.sizes[line.axis], len(line.places)
+    profile = np.zeros((size, 2))
+    if line.closes:
+        profile[:, :directions] = 1 / directions
+        return profile
+    for number, (here, there) in enumerate(pairwise(line.places), start=1):
+        profile[here:there, 0] = number / (count - 1)
+        profile[here + 1 : there + 1, 1] = (count - number) / (count - 1)
+    return profile
+
+
+def _on_line(torus: Torus, chips: tuple[int, ...], line: _Line, profile: np.ndarray) -> Load:
+    """Return the load of a profile (place along the axis, up or down) on all of a block's lines along that axis."""
+    stride = torus.strides[line.axis]
+    own = np.array([torus.coordinates(chip)[line.axis] for chip in chips])
+    starts = np.array(chips)[own == line.places[0]] - line.places[0] * stride
+    places, downs = np.nonzero(profile)
+    chip = starts[:, None] + places[None, :] * stride
+    links = (chip * len(torus.sizes) + line.axis) * 2 + downs[None, :]
+    return Load(links.ravel(), np.tile(profile[places, downs], len(starts)))
+
+
+def _round(torus: Torus, ring: tuple[int, ...], directions: int) -> tuple[Load, int]:
+    """Return the load of a gather round one ring of chips, both ways or one."""
+    count, length = len(ring), 0
+    loads = []
+    for here, there in zip(ring, (*ring[1:], ring[0]), strict=True):
+        ends = ((here, there), (there, here))[:directions]
+        length += torus.distance(here, there)
+        for a, b in ends:
+            ways = torus.displacements(a, b)
+            share = (count - 1) / count / directions / len(ways)
+            routes = [torus.route(a, way) for way in ways]
+            loads += [Load(np.array(route, np.int64), np.full(len(route), share)) for route in routes]
+    return joined(loads), length // 2 if directions == 2 else length * (count - 1) // count
+
+
+def _exchange_along(torus: Torus, chips: tuple[int, ...], line: _Line) -> tuple[Load, int]:
+    """Return the load along one axis of an all-to-all whose messages take one axis after the other."""
+    size, count = torus.sizes[line.axis], len(line.places)
+    change, farthest = np.zeros((size + 1, 2)), 0
+    for here, there in permutations(line.places, 2):
+        for up, share in _ways_round(there - here, size, torus.wraps[line.axis]):
+            farthest = max(farthest, abs(up))
+            # Marked where it begins and ends; summed up afterwards, which is quick for long axes too.
+            for start, end in _spans(here, up, size):
+                change[start, int(up < 0)] += share / count
+                change[end, int(up < 0)] -= share / count
+    profile = change.cumsum(axis=0)[:size]
+    profile[profile < 1e-12] = 0.0
+    return _on_line(torus, chips, line, profile), farthest
+
+
+def _ways_round(distance: int, size: int, wraps: bool) -> list[tuple[int, float]]:
+    """Return the shortest ways along an axis as steps up (negative: down) with the share of the bytes on each."""
+    if not wraps:
+        return [(distance, 1.0)]
+    up = distance % size
+    return [(up, 0.5), (up - size, 0.5)] if 2 * up == size else [(up if 2 * up < size else up - size, 1.0)]
+
+
+def _spans(here: int, up: int, size: int) -> list[tuple[int, int]]:
+    """Return the places whose links are used, from and up to, cut where the axis begins again."""
+    first, last = (here, here + up) if up > 0 else (here + up + 1, here + 1)
+    if first < 0:
+        return [(first + size, size), (0, last)] if last > 0 else [(first + size, last + size)]
+    return [(first, last)] if last <= size else [(first, size), (0, last - size)]
+
+
+def _exchange_twisted(torus: Torus) -> tuple[Load, int]:
+    """Return load and hops of an all-to-all on a twisted torus: the same from every chip, so counted from one."""
+    counts: dict[tuple[int, bool], float] = defaultdict(float)
+    farthest = 0
+    for target in range(1, torus.chip_count):
+        ways = torus.displacements(0, target)
+        for way in ways:
+            farthest = max(farthest, sum(map(abs, way)))
+            for axis, steps in enumerate(way):
+                counts[axis, steps < 0] += abs(steps) / len(ways)
+    chips = np.arange(torus.chip_count)
+    loads = [
+        Load((chips * len(torus.sizes) + axis) * 2 + down, np.full(torus.chip_count, count / torus.chip_count))
+        for (axis, down), count in sorted(counts.items())
+    ]
+    return joined(loads), farthest
+
+
+def _exchange_routed(torus: Torus, chips: tuple[int, ...]) -> tuple[Load, int]:
+    """Return load and hops of an all-to-all among chips anywhere, message by message."""
+    loads, farthest = [], 0
+    for source, target in permutations(chips, 2):
+        ways = torus.displacements(source, target)
+        for way in ways:
+            route = torus.route(source, way)
+            farthest = max(farthest, len(route))
+            loads.append(Load(np.array(route, np.int64), np.full(len(route), 1 / len(chips) / len(ways))))
+    return joined(loads), farthest
+
+
+_PLANS: dict[str, Callable[[_Group], Way]] = {
+    "all-gather": _gather,
+    "reduce-scatter": _gather,
+    "all-reduce": _reduce,
+    "all-to-all": _exchange,
+    "ragged-all-to-all": _exchange,
+    "collective-broadcast": _broadcast,
+}

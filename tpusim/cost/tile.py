@@ -1,0 +1,90 @@
+"""The time of one kernel on its own: a pipeline of tiles, each fetched, computed and written back.
+
+While tile i computes, tile i+1 is on its way in and tile i-1 on its way out, so that the kernel takes: the first blocks
+in, then per tile the longer of its computation and its traffic, then the last block out. All tiles are alike, so this
+is closed form; ``machine.core`` plays it against whatever else uses the memories at the time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.cost.dma import Traffic, memory_rates, traffic_of
+from tpusim.cost.mxu import matmul_cycles
+from tpusim.cost.vpu import vector_cycles
+from tpusim.units import cycles_to_ps, seconds_to_ps
+
+if TYPE_CHECKING:
+    from tpusim.hardware.chip import Chip
+    from tpusim.program.steps import Kernel
+
+
+class KernelTime(msgspec.Struct, frozen=True):
+    """The parts of a kernel's time. ``unit_ps`` is how long each unit is busy over the whole kernel."""
+
+    fixed_ps: int
+    compute_ps: int
+    unit_ps: dict[str, int]
+    traffic: tuple[Traffic, ...]
+    slowest_unit: str
+
+
+def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
+    """Return what ``kernel`` costs on ``chip``, before anything else gets in its way."""
+    if kernel.scalar:
+        return _scalar_time(kernel, chip)
+    cycles = unit_cycles(kernel, chip)
+    needed = _needed_cycles(cycles, chip)
+    # One instruction word feeds all units at once (VLIW): they overlap, and the busiest decides.
+    slowest = max(needed, key=lambda unit: needed[unit])
+    tiles_per_core = -(-kernel.tiles // kernel.cores)
+    # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
+    tile_cycles = needed[slowest] + between_tiles_cycles(kernel, chip)
+    # Once per kernel: behind every tile but the last the next one is streaming in already.
+    drain = chip.mxu.result_latency_cycles if cycles["matrix"] else 0
+    share = tiles_per_core * kernel.cores / kernel.tiles
+    unit_ps = {unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c}
+    return KernelTime(
+        fixed_ps=seconds_to_ps(chip.fixed.kernel_seconds),
+        compute_ps=cycles_to_ps(tile_cycles * kernel.tiles * share / kernel.cores + drain, chip.clock_hz),
+        unit_ps=unit_ps,
+        traffic=traffic_of(kernel, chip),
+        slowest_unit=slowest,
+    )
+
+
+def _needed_cycles(cycles: dict[str, float], chip: Chip) -> dict[str, float]:
+    """Return what code needs of each unit: compiled code does not fill every slot of the vector unit in every cycle."""
+    return {**cycles, "vector": cycles["vector"] / chip.vpu.slot_efficiency}
+
+
+def tile_costs(kernel: Kernel, chip: Chip) -> dict[str, float]:
+    """Return what one tile costs each unit of a core, and each memory that cores share, in cycles of the core."""
+    costs, rates = _needed_cycles(unit_cycles(kernel, chip), chip), memory_rates(chip)
+    for traffic in traffic_of(kernel, chip):
+        n_bytes = traffic.first_bytes + traffic.steady_bytes + traffic.last_bytes
+        # A tile of each core goes by at once.
+        costs[traffic.space] = n_bytes / rates[traffic.space] * chip.clock_hz / kernel.tiles * kernel.cores
+    return costs
+
+
+def between_tiles_cycles(kernel: Kernel, chip: Chip) -> float:
+    """Return what one iteration of the tile loop costs beside its work, in cycles."""
+    if kernel.tiles == 1:
+        return 0.0
+    return chip.fixed.tile_cycles + (chip.mxu.tile_drain_cycles if kernel.work.matmuls else 0.0)
+
+
+def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
+    """Return the cycles that one tile keeps each functional unit of one core busy, at the unit's peak rate."""
+    matrix = sum(matmul_cycles(matmul, chip.mxu) for matmul in kernel.work.matmuls)
+    return {"matrix": matrix, **vector_cycles(kernel.work, chip.vpu)}
+
+
+def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
+    """Return the time of an instruction that only the scalar core sees."""
+    # Without the cost of starting a kernel: the scalar core is the one that starts them.
+    busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.scalar_ops), chip.clock_hz)
+    return KernelTime(0, busy_ps, {"scalar": busy_ps}, (), "scalar")

@@ -1,0 +1,351 @@
+"""Kernels: fusions, and every other instruction that the compiler turns into code of its own on the core."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+from math import inf
+from typing import TYPE_CHECKING
+
+from tpusim.ir.ops import OPERATIONS, Category
+from tpusim.lowering.collectives import inner_collective
+from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
+from tpusim.lowering.kernels.own_tiles import product_tiles, streaming_tiles
+from tpusim.lowering.kernels.packing import conversion_work
+from tpusim.lowering.kernels.products import Product, convolution_product, dot_product, product_work, scaled_matmul
+from tpusim.lowering.kernels.spills import spill_work
+from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Nest, block_tiles, fits, misfit, product_nest, run_bytes
+from tpusim.lowering.kernels.vector import FREE, Site, add_work, stored_registers, sum_work, vector_work
+from tpusim.lowering.scope import Inner, rule
+from tpusim.program.steps import Kernel, TileLoop
+from tpusim.program.work import Stream, Work
+from tpusim.semantics.demand import Access, accesses
+from tpusim.shapes.shape import ArrayShape, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.ir.attributes import WindowConfig
+    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.lowering.scope import Scope
+    from tpusim.program.steps import AnyStep
+
+# The TPU compiler makes every dot a convolution; the others are for programs that it has not seen yet.
+PRODUCTS = {
+    "convolution": convolution_product,
+    "dot": dot_product,
+    "ragged-dot": dot_product,
+    "scaled-dot": dot_product,
+}
+
+FLOPLESS = frozenset(
+    "parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast copy transpose reshape slice pad"
+    " concatenate dynamic-slice dynamic-update-slice gather iota convert reverse custom-call fusion".split()
+)
+"""Opcodes that move or name data but compute nothing."""
+
+
+def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Work | None = None) -> Kernel:
+    """Return the kernel of one scheduled instruction; ``extra`` is work that the rules do not see."""
+    config = instruction.backend_config
+    inner = scope.kernel_of(instruction)
+    touched = accesses(scope.module, scope.computation, instruction)
+    products = [(item, _product(item)) for item in inner if item.instruction.opcode in PRODUCTS]
+    window = config.window_config
+    # A fusion is tiled around one product; any other one in it has to live with the same loops.
+    products = _main_first(products, window)
+    nest = _nest(scope, *products[0], touched, window) if products else None
+    tiles = nest.tiles if nest else _vector_tiles(scope, inner, touched, window)
+    work = add_work(_whole_work(scope, inner, products, nest), spill_work(inner, scope.chip))
+    sides_of = [_sides_at_top(scope, instruction, item) for item, _ in products]
+    sides = sides_of[0] if sides_of else {}
+    product_flops = sum(product.flops for _, product in products)
+    computes = any(item.instruction.opcode not in FLOPLESS for item in inner)
+    fed = {name for found in sides_of for name in found}
+    work = add_work(work, conversion_work(touched, sides, nest, scope.chip, computes=computes))
+    work = add_work(work, extra) if extra else work
+    return Kernel(
+        **scope.label(instruction, category),
+        tiles=tiles,
+        loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
+        work=_per_tile(add_work(work, _register_traffic(scope, touched, fed)), tiles),
+        streams=tuple(_streams(touched, sides, tiles, nest, window.output_window_bounds if window else ())),
+        flops=product_flops + sum(_flops(item) for item in inner),
+        product_flops=product_flops,
+        # Vector work is measured against f32.
+        flops_type=products[0][1].operand_type if products else "f32",
+        compiler_cycles=window.estimated_cycles if window else 0,
+        scoped_vmem_bytes=config.scoped_vmem_bytes,
+        # The second core helps only where the compiler has split the loops, and one tile cannot be split.
+        cores=scope.chip.cores_per_device if tiles > 1 and config.megacore_split_dim is not None else 1,
+    )
+
+
+def is_scalar(scope: Scope, instruction: Instruction) -> bool:
+    """Tell whether an instruction only touches single elements, which the scalar core handles."""
+    # Scalars live in SMEM: a vector kernel, with its fixed cost, would be far too dear for them.
+    operands = scope.computation.operands_of(instruction)
+    # A fusion may make a large array between its scalar operands and its scalar result.
+    inside = (item.instruction for item in scope.kernel_of(instruction))
+    shapes = (item.shape for item in (instruction, *operands, *inside))
+    return all(leaf.element_count <= 1 for shape in shapes for leaf in leaves(shape))
+
+
+def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
+    """Return the step of an instruction on the scalar core."""
+    # Even a scalar that is only copied takes an instruction: hence at least one.
+    ops = sum(item.instruction.opcode not in FLOPLESS for item in scope.kernel_of(instruction))
+    return Kernel(**scope.label(instruction, "scalar"), work=Work(scalar_ops=float(max(1, ops))), scalar=True)
+
+
+def _array(computation: Computation, name: str) -> ArrayShape:
+    """Return the shape of an instruction that makes an array."""
+    shape = computation[name].shape
+    assert isinstance(shape, ArrayShape)
+    return shape
+
+
+def product_operands(instruction: Instruction) -> tuple[str, str]:
+    """Return the names of a product's two sides; a scaled dot has the scales of each side behind it."""
+    right = 2 if instruction.opcode == "scaled-dot" else 1
+    return instruction.operands[0], instruction.operands[right]
+
+
+def _product(item: Inner) -> Product:
+    """Return the size of a dot or convolution."""
+    lhs, rhs = (_array(item.computation, name) for name in product_operands(item.instruction))
+    return PRODUCTS[item.instruction.opcode](item.instruction, lhs, rhs)
+
+
+def _whole_work(scope: Scope, inner: list[Inner], products: list[tuple[Inner, Product]], nest: Nest | None) -> Work:
+    """Return the work of all that a kernel does, memory accesses left out."""
+    # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
+    others = (
+        vector_work(Site(scope.module, item.computation, scope.chip), item.instruction)
+        for item in inner
+        if item.instruction.opcode not in FREE and item.instruction.opcode not in PRODUCTS
+    )
+    # The stated tile is the main product's; of any other each tile does its share.
+    pairs = zip(products, chain((nest,), repeat(None)), strict=False)
+    return sum_work(chain((_work_of(scope, *product, own) for product, own in pairs), others))
+
+
+def _work_of(scope: Scope, item: Inner, size: Product, nest: Nest | None) -> Work:
+    """Return the work of a product inside a kernel."""
+    elements = sum(leaf.element_count for leaf in leaves(item.instruction.shape))
+    return product_work(size, elements, nest or Nest((), {}), scope.chip)
+
+
+def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Work:
+    """Return the loads of operands and the stores of results; what is ``fed`` to products their own rule loads."""
+    loaded = (access for access in touched if not access.is_output and access.name not in fed)
+    loads = sum(stored_registers(access.n_bytes, scope.chip) for access in loaded)
+    stores = sum(stored_registers(access.n_bytes, scope.chip) for access in touched if access.is_output)
+    return Work(loads=loads, stores=stores)
+
+
+def _per_tile(work: Work, tiles: int) -> Work:
+    """Return one tile's share of a kernel's work."""
+    share = 1 / tiles
+    return Work(
+        matmuls=tuple(scaled_matmul(matmul, share) for matmul in work.matmuls),
+        valu=work.valu * share,
+        eup=work.eup * share,
+        xlu=work.xlu * share,
+        loads=work.loads * share,
+        stores=work.stores * share,
+        scalar_ops=work.scalar_ops * share,
+    )
+
+
+def _vector_tiles(scope: Scope, inner: list[Inner], touched: list[Access], window: WindowConfig | None) -> int:
+    """Return the tiles of a kernel without a product: the compiler's if it says, else our own."""
+    if window and window.iteration_bounds:
+        tiles = 1
+        for bound in window.iteration_bounds:
+            tiles *= max(1, bound)
+        return tiles
+    if window and window.output_window_bounds:
+        return block_tiles(_iterated(inner[-1]), window.output_window_bounds)
+    # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
+    return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in ("vmem", "smem")), scope.chip)
+
+
+def _iterated(item: Inner) -> ArrayShape:
+    """Return the array that a kernel goes through: what a reduction takes in, or else the (first) result."""
+    instruction = item.instruction
+    name = instruction.operands[0] if instruction.opcode == "reduce" else instruction.name
+    return leaves(item.computation[name].shape)[0]
+
+
+def _main_first(products: list[tuple[Inner, Product]], window: WindowConfig | None) -> list[tuple[Inner, Product]]:
+    """Return the products of a kernel with the one first that the compiler's bounds are about."""
+    if len(products) < 2 or window is None:
+        return products
+    # The last of those that fit equally: what comes after feeds on it, so that it is computed tile by tile.
+    order = sorted(range(len(products)), key=lambda number: (_misfit(products[number][0], window), -number))
+    return [products[number] for number in order]
+
+
+def _misfit(item: Inner, window: WindowConfig) -> float:
+    """Return how badly the compiler's bounds fit a product; about a dot they say nothing."""
+    return misfit(window, _sides_shapes(item)) if item.instruction.opcode == "convolution" else inf
+
+
+def _sides_shapes(item: Inner) -> dict[str, ArrayShape]:
+    """Return the shapes of a product's two sides and result."""
+    left, right = product_operands(item.instruction)
+    names = {LHS: left, RHS: right, OUT: item.instruction.name}
+    return {side: _array(item.computation, name) for side, name in names.items()}
+
+
+def _nest(scope: Scope, item: Inner, size: Product, touched: list[Access], window: WindowConfig | None) -> Nest:
+    """Return the loop nest of a kernel around a product."""
+    shapes = _sides_shapes(item)
+    if window and item.instruction.opcode == "convolution" and fits(window, shapes):
+        return product_nest(window, shapes, item.instruction, size.shared)
+    sides = _sides(scope.module, scope.computation, item)
+    n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
+    for access in touched:
+        # What feeds neither side is for the epilogue (a bias, a residual) and moves along with the result.
+        n_bytes[OUT if access.is_output else sides.get(access.name, OUT)] += access.n_bytes
+    return product_tiles(n_bytes, scope.chip)
+
+
+def _streams(
+    touched: list[Access], sides: dict[str, str], tiles: int, nest: Nest | None, bounds: tuple[int, ...]
+) -> Iterator[Stream]:
+    """Yield the traffic of each operand and result between its memory and VMEM; ``bounds`` are those of a tile."""
+    for access in touched:
+        fetches, share, cut = tiles, 1 / tiles, bounds
+        if nest:
+            side = OUT if access.is_output else sides.get(access.name, OUT)
+            fetches, share, cut = nest.fetches(side), nest.block_share[side], nest.bounds.get(side, ())
+        # Only an array of as many dimensions is cut as the bounds say; rows of a gather are runs of their own.
+        chunk = run_bytes(access.shape, cut) if len(cut) == access.shape.rank else 0
+        block = access.n_bytes * share
+        yield Stream(access.name, access.space, block, fetches, access.is_output, access.chunk_bytes or chunk)
+
+
+def _sides_at_top(scope: Scope, instruction: Instruction, item: Inner) -> dict[str, str]:
+    """Return which side of the product each operand of the kernel feeds."""
+    if instruction.opcode != "fusion":
+        return _sides(scope.module, scope.computation, item)
+    called = scope.module[instruction.attributes["calls"]]
+    by_parameter = _sides(scope.module, called, item)
+    pairs = zip(instruction.operands, called.parameters, strict=True)
+    return {name: by_parameter[p.name] for name, p in pairs if p.name in by_parameter}
+
+
+def _sides(module: Module, computation: Computation, item: Inner) -> dict[str, str]:
+    """Return, for the values of ``computation`` that a product is made of, which of its sides they feed."""
+    if item.computation is not computation:
+        return _sides_of_nested(module, computation, item)
+    found: dict[str, str] = {}
+    # The right side first: a value that feeds both is then taken for what streams past the weights.
+    left, right = product_operands(item.instruction)
+    for side, name in ((RHS, right), (LHS, left)):
+        todo = [name]
+        while todo:
+            value = computation[todo.pop()]
+            # A value that is used twice is walked once: chains of such would double the walk at each link.
+            if found.get(value.name) != side:
+                found[value.name] = side
+                todo.extend(value.operands)
+    return found
+
+
+def _sides_of_nested(module: Module, computation: Computation, item: Inner) -> dict[str, str]:
+    """Return the same where the product stands in a fusion inside ``computation``."""
+    for user in computation.instructions:
+        if user.opcode != "fusion":
+            continue
+        called = module[user.attributes["calls"]]
+        inner = _sides(module, called, item)
+        if inner:
+            pairs = zip(user.operands, called.parameters, strict=True)
+            return {name: inner[p.name] for name, p in pairs if p.name in inner}
+    return {}
+
+
+def _flops(item: Inner) -> float:
+    """Return the operations that an instruction other than a product asks for, before padding."""
+    instruction = item.instruction
+    if instruction.opcode in FLOPLESS or instruction.opcode in PRODUCTS:
+        return 0.0
+    if instruction.opcode in ("reduce", "reduce-window"):
+        # Elements that go in, as in XLA's cost analysis, which leaves out one per result.
+        return float(sum(leaf.element_count for leaf in leaves(item.computation[instruction.operands[0]].shape)))
+    return float(sum(leaf.element_count for leaf in leaves(instruction.shape)))
+
+
+ELEMENTWISE = tuple(name for name, row in OPERATIONS.items() if row.category is Category.ELEMENTWISE)
+
+
+@rule(*ELEMENTWISE, "iota", "map")
+def lower_elementwise(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
+    """Lower an element-wise instruction that stands alone."""
+    return (_kernel_or_scalar(scope, instruction, "non-fusion elementwise"),)
+
+
+@rule("broadcast", "copy", "transpose", "reshape", "dynamic-reshape", "slice", "pad", "concatenate", "reverse")
+@rule("dynamic-slice", "dynamic-update-slice")
+def lower_data_formatting(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
+    """Lower an instruction that moves data and computes nothing."""
+    return (_kernel_or_scalar(scope, instruction, "data formatting"),)
+
+
+@rule("reduce", "reduce-window", "select-and-scatter", "gather", "scatter", "sort", "topk", "scan", "fft")
+@rule("cholesky", "triangular-solve", "rng", "rng-bit-generator", "rng-get-and-update-state")
+@rule("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
+@rule("convolution", "dot", "ragged-dot", "scaled-dot")
+def lower_single(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
+    """Lower an instruction that is a kernel by itself."""
+    return (_kernel_or_scalar(scope, instruction, instruction.opcode),)
+
+
+@rule("fusion")
+def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a fusion: one kernel that does all that stands in it; a collective in it is a step of its own."""
+    called = scope.module[instruction.attributes["calls"]]
+    # Views of views: there is nothing to run, and a fixed cost would be charged for it.
+    if called.opcodes <= {"parameter", "bitcast"}:
+        return ()
+    if inner_collective(scope, called.name):
+        return _with_collective(scope, instruction)
+    return (_kernel_or_scalar(scope, instruction, _fusion_category(scope, instruction)),)
+
+
+def _with_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a fusion with a collective: what it does with that, and a kernel of the rest if that computes anything."""
+    collectives = collective_part(scope, instruction)
+    inside, rest = other_part(scope, instruction)
+    if not any(_computes_array(item) for item in inside.kernel_of(rest)):
+        return collectives
+    kernel = _kernel_or_scalar(inside, rest, _fusion_category(inside, rest))
+    return (kernel, *collectives) if is_fed(scope, instruction) else (*collectives, kernel)
+
+
+def _computes_array(item: Inner) -> bool:
+    """Tell whether an instruction inside a fusion computes with more than single elements."""
+    # Moving the data of a collective about is part of it, and so is where: a number from the device's own.
+    if item.instruction.opcode in FLOPLESS:
+        return False
+    values = (item.instruction, *item.computation.operands_of(item.instruction))
+    return any(leaf.element_count > 1 for value in values for leaf in leaves(value.shape))
+
+
+def _fusion_category(scope: Scope, instruction: Instruction) -> str:
+    """Return the profiler's name for a fusion of this kind."""
+    # The names that the XLA profiler shows, so that its tables can be laid beside ours.
+    opcodes = {item.instruction.opcode for item in scope.kernel_of(instruction)}
+    if opcodes & set(PRODUCTS):
+        return "convolution fusion"
+    kind = instruction.attributes.get("kind", "kLoop")
+    return {"kLoop": "loop fusion", "kInput": "input fusion", "kOutput": "output fusion"}.get(kind, "custom fusion")
+
+
+def _kernel_or_scalar(scope: Scope, instruction: Instruction, category: str) -> Kernel:
+    """Return a kernel, or a scalar step where only single elements are touched."""
+    if is_scalar(scope, instruction):
+        return scalar_kernel(scope, instruction)
+    return make_kernel(scope, instruction, category)

@@ -1,0 +1,261 @@
+"""Values of custom calls, by their target: those that the TPU compiler makes, and any that a user registers.
+
+What decomposes matrices is in ``block_calls``.
+
+Source: XLA, Custom calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpusim.errors import ProgramError, TpusimError, UnsupportedError, did_you_mean
+from tpusim.ir.custom_calls import REGISTERED
+from tpusim.numerics.ops.sorting import top_k
+from tpusim.numerics.registry import TOKEN, array_shape, computes, zeros
+from tpusim.numerics.site import Run
+from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.registry import Rule
+    from tpusim.numerics.site import Site
+
+
+_BUILT_IN: dict[str, Rule] = {}
+
+
+def target(*names: str) -> Callable[[Rule], Rule]:
+    """Register the decorated function as what custom calls with these targets compute."""
+
+    def register(function: Rule) -> Rule:
+        _BUILT_IN.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+@computes("custom-call")
+def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return what the target computes.
+
+    Raises UnsupportedError for a target of which nobody said what it computes, ProgramError for a registered function
+    that returned something else than the instruction's shape.
+    """
+    name = instruction.attributes.get("custom_call_target", "")
+    # A cost alone says nothing about values, so an entry may be there without them.
+    registered = REGISTERED.get(name)
+    if registered is not None and registered.numerics is not None:
+        return _checked(_user_value(registered.numerics, instruction, operands), instruction.shape, name)
+    if name not in _BUILT_IN and _is_wrapper(site, instruction):
+        return _offloaded(instruction, operands)
+    if name not in _BUILT_IN:
+        raise UnsupportedError(
+            f"{instruction.name}: nothing says what the custom call {name!r} computes"
+            f"{did_you_mean(name, _BUILT_IN)}; register it with"
+            f" tpusim.register_custom_call({name!r}, numerics=lambda instruction, *operands: ...)"
+        )
+    return _BUILT_IN[name](site, instruction, operands)
+
+
+def _user_value(function: Callable[..., Any], instruction: Instruction, operands: list[Any]) -> Any:
+    """Return what a registered function returns; an error of its own becomes the cause of a ProgramError."""
+    try:
+        return function(instruction, *map(_read_only, operands))
+    except TpusimError:
+        raise
+    except Exception as error:
+        name, found = instruction.attributes["custom_call_target"], f"{type(error).__name__}: {error}"
+        raise ProgramError(
+            f"{instruction.name}: expected the function registered for {name!r} to return a value, found {found}"
+        ) from error
+
+
+def _read_only(value: Any) -> Any:
+    """Return a value that cannot be written to: others may still read the same arrays."""
+    if isinstance(value, tuple):
+        return tuple(map(_read_only, value))
+    if not isinstance(value, np.ndarray):
+        return value
+    view = value.view()
+    view.flags.writeable = False
+    return view
+
+
+def _is_wrapper(site: Site, instruction: Instruction) -> bool:
+    """Tell whether a custom call only hands a computation on: the computation takes and returns what the call does."""
+    called = instruction.called_computations
+    if len(called) != 1:
+        return False
+    computation = site.module[called[0]]
+    operands = [operand.shape for operand in site.computation.operands_of(instruction)]
+    taken = [parameter.shape for parameter in computation.parameters]
+    plain = [shape_text(shape, layout=False) for shape in (*taken, computation.root.shape)]
+    return plain == [shape_text(shape, layout=False) for shape in (*operands, instruction.shape)]
+
+
+def _offloaded(instruction: Instruction, operands: list[Any]) -> Any:
+    """Run the computation that a wrapper hands to the sparse cores."""
+    return (yield Run(instruction.called_computations[0], operands))
+
+
+def _checked(value: Any, shape: Shape, name: str) -> Any:
+    """Return what a registered function returned, if it has the shape that the program says."""
+    if isinstance(shape, TupleShape) and isinstance(value, (tuple, list)) and len(value) == len(shape.elements):
+        return tuple(_checked(part, element, name) for part, element in zip(value, shape.elements, strict=True))
+    # Whatever a function returns for a token, that it returned is all that counts.
+    if isinstance(shape, ArrayShape) and not shape.dtype.is_array_type:
+        return TOKEN
+    if isinstance(value, (tuple, list)) or not isinstance(shape, ArrayShape):
+        raise _wrong_value(name, shape, f"a {type(value).__name__}")
+    array = np.asarray(value)
+    if array.dtype != numpy_dtype(shape.dtype) or array.shape != shape.dimensions:
+        raise _wrong_value(name, shape, f"{array.dtype}{list(array.shape)}")
+    return array
+
+
+def _wrong_value(name: str, shape: Shape, found: str) -> ProgramError:
+    """Return the error about a registered function that returned something else than the shape asks for."""
+    wanted = shape_text(shape, layout=False)
+    return ProgramError(f"expected the function registered for {name!r} to return {wanted}, found {found}")
+
+
+@target(
+    "AssumeGatherIndicesInBound",
+    "GatherScatterIndicesBitpacked",
+    "LayoutConstraint",
+    "MoveToDevice",
+    "MoveToHost",
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "annotate_device_placement",
+    "xla.sdy.FuncResultSharding",
+)
+def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operand: the target promises something of it, or marks where it is."""
+    # Layout and memory space may differ: that is what some of these calls are for.
+    wanted = [leaf.dimensions for leaf in leaves(instruction.shape)]
+    if wanted != [leaf.dimensions for leaf in leaves(site.operand(instruction, 0).shape)]:
+        name = instruction.attributes["custom_call_target"]
+        raise UnsupportedError(
+            f"{instruction.name}: {name!r} changes the shape to {instruction.shape}, which depends on the partitioning;"
+            " partition the program first"
+        )
+    return operands[0]
+
+
+@target("AllocateBuffer", "PrepareAsyncCallStart")
+def _unwritten(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return zeros: nobody reads a buffer, or a handle, before it is written."""
+    # Zeros rather than whatever memory holds: a run must give the same values every time.
+    return zeros(instruction.shape)
+
+
+@target("PrepareAsyncCallDone")
+def _token(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return a token."""
+    return TOKEN
+
+
+@target("AsyncCollectiveStart")
+def _async_collective(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return what the collective took, what it gave, and handles: beside the core it is done when it starts.
+
+    The operand is the collective, which stands in the same computation and takes a parameter of it.
+    """
+    assert isinstance(instruction.shape, TupleShape)
+    taken = site.operand(site.operand(instruction, 0), 0)
+    if taken.opcode != "parameter":
+        raise UnsupportedError(
+            f"{instruction.name}: expected a collective of a parameter, found one of {taken.opcode!r}"
+        )
+    source = site.arguments[taken.immediate]  # type: ignore[index]
+    return (source, operands[0], *map(zeros, instruction.shape.elements[2:]))
+
+
+@target("AsyncCollectiveDone")
+def _async_collective_done(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return what the collective gave; operands are those that the start returned, with the collective among them."""
+    return operands[1]
+
+
+@target("ConcatBitcast")
+def _concat_bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the array whose buffer is the operands' buffers one after the other."""
+    # Pieces may have another element type and rank than the whole; only their bytes are known to fit.
+    shapes = [array_shape(site.operand(instruction, position).shape) for position in range(len(operands))]
+    buffers = [pack(array, shape) for array, shape in zip(operands, shapes, strict=True)]
+    return unpack(np.concatenate(buffers), array_shape(instruction.shape))
+
+
+@target("TopK")
+def _top_k(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the largest elements of the last dimension in order, and where they were."""
+    assert isinstance(instruction.shape, TupleShape)
+    # The call has no attribute k.
+    count = array_shape(instruction.shape.elements[0]).dimensions[-1]
+    values, indices = top_k(operands[0], count)
+    return values, indices.astype(numpy_dtype(array_shape(instruction.shape.elements[1]).dtype))
+
+
+@target("X64Combine")
+def _combine(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return 64-bit numbers from their low and high halves; a double is the sum of two f32."""
+    low, high = operands
+    # TPUs have no 64-bit registers: the compiler splits every such value and works on the halves.
+    if array_shape(instruction.shape).dtype.is_float:
+        return high.astype(np.float64) + low.astype(np.float64)
+    bits = low.view(np.uint32).astype(np.uint64) | high.view(np.uint32).astype(np.uint64) << np.uint64(32)
+    return bits.view(numpy_dtype(array_shape(instruction.shape).dtype))
+
+
+@target("X64SplitHigh")
+def _split_high(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the high halves of 64-bit numbers; of a double, what its rounding to f32 left."""
+    if operands[0].dtype.kind == "f":
+        # With an infinity nothing is left, not even a NaN.
+        rounded = _rounded(operands[0])
+        return np.where(np.isfinite(rounded), operands[0] - np.where(np.isfinite(rounded), rounded, 0), 0).astype("f4")
+    high = (operands[0].view(np.uint64) >> np.uint64(32)).astype(np.uint32)
+    return high.view(numpy_dtype(array_shape(instruction.shape).dtype))
+
+
+@target("X64SplitLow")
+def _split_low(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the low halves of 64-bit numbers; of a double, its rounding to f32: the leading part comes first."""
+    if operands[0].dtype.kind == "f":
+        return _rounded(operands[0])
+    return operands[0].view(np.uint64).astype(np.uint32).view(numpy_dtype(array_shape(instruction.shape).dtype))
+
+
+def _rounded(doubles: Any) -> Any:
+    """Return doubles as f32; too large ones become infinite."""
+    with np.errstate(over="ignore"):
+        return doubles.astype(np.float32)
+
+
+@target("X128Combine")
+def _combine_complex(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return complex numbers of two doubles from their real and imaginary parts."""
+    # Not by arithmetic: i times infinity has a real part that is no number.
+    joined = np.empty(operands[0].shape, np.complex128)
+    joined.real, joined.imag = operands
+    return joined
+
+
+@target("X128SplitHigh")
+def _imaginary(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the imaginary parts of complex numbers of two doubles."""
+    return operands[0].imag
+
+
+@target("X128SplitLow")
+def _real(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the real parts of complex numbers of two doubles."""
+    return operands[0].real

@@ -1,0 +1,1 @@
+"""Values of instructions, by family of opcodes."""

@@ -1,0 +1,145 @@
+"""Values of what names, orders and calls: constants, tuples, copies, calls, loops, branches, asynchronous pairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tpusim.errors import SimulationError
+from tpusim.ir.module import Literal
+from tpusim.ir.ops import async_parts
+from tpusim.numerics.elided import guess_left_out
+from tpusim.numerics.registry import RULES, TOKEN, computes
+from tpusim.numerics.site import Run
+from tpusim.shapes.shape import TupleShape
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.site import Site
+
+    Calls = Generator[Run, Any, Any]
+
+
+@computes("constant")
+def constant(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the literal's value, or what it must have been where the compiler has left it out."""
+    if isinstance(instruction.immediate, Literal) and instruction.immediate.elided:
+        guessed = guess_left_out(site.module, site.computation, instruction)
+        if guessed is not None:
+            return guessed
+    return site.settings.read_literal(instruction.immediate, instruction.shape)  # type: ignore[arg-type]
+
+
+@computes("tuple")
+def make_tuple(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operands as one value."""
+    return tuple(operands)
+
+
+@computes("get-tuple-element")
+def get_tuple_element(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return one element of a tuple."""
+    return operands[0][instruction.attributes["index"]]
+
+
+@computes("copy", "opt-barrier", "domain", "add-dependency", "copy-done")
+def same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the first operand: a copy changes its place and layout, not its value."""
+    return operands[0][0] if instruction.opcode == "copy-done" else operands[0]
+
+
+@computes("copy-start")
+def copy_start(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return target, source and a flag; the value is there at once."""
+    return (operands[0], operands[0], TOKEN)
+
+
+@computes("after-all")
+def after_all(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return a token; that its operands exist is all that it says."""
+    return TOKEN
+
+
+@computes("fusion", "call")
+def call(site: Site, instruction: Instruction, operands: list[Any]) -> Calls:
+    """Return what the called computation returns: fusions and calls are transparent."""
+    attribute = "calls" if instruction.opcode == "fusion" else "to_apply"
+    return (yield Run(instruction.attributes[attribute], operands))
+
+
+@computes("while")
+def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Calls:
+    """Run the body as long as the condition says so; a limit on iterations stops what never ends."""
+    state, trips = operands[0], 0
+    condition, body = instruction.attributes["condition"], instruction.attributes["body"]
+    # Yielded, not called: a loop's body may wait for other devices, and nesting costs no stack of Python.
+    while (yield Run(condition, [state])):
+        if trips == site.settings.max_iterations:
+            raise SimulationError(f"{instruction.name!r} has not ended after {trips:,} iterations (--max-iterations)")
+        state = yield Run(body, [state])
+        trips += 1
+    return state
+
+
+@computes("conditional")
+def conditional(site: Site, instruction: Instruction, operands: list[Any]) -> Calls:
+    """Run the branch that the first operand chooses: a predicate, or an index of which a wrong one means the last."""
+    attributes = instruction.attributes
+    if "branch_computations" not in attributes:
+        is_true = bool(operands[0])
+        name = attributes["true_computation" if is_true else "false_computation"]
+        return (yield Run(name, [operands[1 if is_true else 2]]))
+    branches, index = attributes["branch_computations"], int(operands[0])
+    # XLA, Conditional: every index out of range means the last branch.
+    chosen = index if 0 <= index < len(branches) else len(branches) - 1
+    return (yield Run(branches[chosen], [operands[1 + chosen]]))
+
+
+@computes("async-start")
+def async_start(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return operands, result and a flag: what runs beside the core is computed when it starts."""
+    short = async_parts(instruction.opcode)
+    if short is None:
+        name = instruction.attributes["calls"]
+        if len(operands) < len(site.module[name].parameters):
+            # The operands come with an update: what runs waits for them.
+            return (tuple(operands), (), TOKEN)
+        value = yield Run(name, operands)
+    else:
+        # The rule inside sees an ordinary instruction, so that no rule has to know of asynchronous forms.
+        value = RULES[short[0]](site, _wrapped(instruction, short[0]), operands)
+        if hasattr(value, "send"):
+            value = yield from value
+    return (tuple(operands), value, TOKEN)
+
+
+def _wrapped(instruction: Instruction, opcode: str) -> Instruction:
+    """Return the operation that a start in its short form is: its own result is the second of the start's."""
+    shape = instruction.shape
+    inner = shape.elements[1] if isinstance(shape, TupleShape) and len(shape.elements) > 1 else shape
+    return msgspec.structs.replace(instruction, opcode=opcode, shape=inner)
+
+
+@computes("async-update")
+def async_update(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return what was started, unchanged, or run what has waited for the operands that come now."""
+    if len(operands) == 1:
+        return operands[0]
+    start = site.operand(instruction, 0)
+    while start.opcode == "async-update":
+        start = site.operand(start, 0)
+    bound = [*operands[0][0], *operands[1:]]
+    name = start.attributes.get("calls") or start.attributes["to_apply"]
+    if len(bound) < len(site.module[name].parameters):
+        return (tuple(bound), (), TOKEN)
+    value = yield Run(name, bound)
+    return (tuple(bound), value, TOKEN)
+
+
+@computes("async-done")
+def async_done(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the result of what was started."""
+    return operands[0][1]

@@ -1,0 +1,251 @@
+"""Values of element-wise operations, of iota and of broadcast.
+
+Most are one kernel per opcode and kind of element, in one table. All of them broadcast like NumPy, so that a scalar
+computation runs on whole arrays. bf16, f16 and narrower floats compute in f32 and are rounded once per instruction.
+
+Source: XLA, Operation Semantics.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from tpusim.errors import UnsupportedError
+from tpusim.numerics.ops.convert import convert_values, flat, word_type
+from tpusim.numerics.registry import array_shape, computes, element_type
+from tpusim.numerics.scalar_computation import apply_lifted, compute_type
+from tpusim.numerics.values import floats, integers
+from tpusim.numerics.values.blocks import compute
+from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.shapes.dtype import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.site import Site
+
+Array = NDArray[Any]
+Type = np.dtype[Any]
+
+# Opcode, kinds of elements (b truth, i signed, u unsigned, f float, c complex), kernel.
+_ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
+    # NumPy where it means the same as XLA; own kernels where NaN, zeros, signs or overflow differ.
+    ("abs", "iufc", np.absolute),
+    ("acos", "fc", np.arccos),
+    ("acosh", "fc", np.arccosh),
+    # XLA's pred does not wrap: true plus true is true.
+    ("add", "b", np.logical_or),
+    ("add", "iufc", np.add),
+    ("and", "biu", np.bitwise_and),
+    ("asin", "fc", np.arcsin),
+    ("asinh", "fc", np.arcsinh),
+    ("atan2", "f", np.arctan2),
+    ("atan2", "c", floats.complex_atan2),
+    ("atanh", "fc", np.arctanh),
+    ("cbrt", "f", np.cbrt),
+    ("ceil", "f", np.ceil),
+    ("clamp", "biu", integers.clamp),
+    ("clamp", "f", floats.clamp),
+    ("cosh", "fc", np.cosh),
+    ("cosine", "fc", np.cos),
+    ("divide", "iu", integers.divide),
+    ("divide", "fc", np.divide),
+    ("erf", "f", floats.erf),
+    ("exponential", "fc", np.exp),
+    ("exponential-minus-one", "fc", np.expm1),
+    ("floor", "f", np.floor),
+    ("is-finite", "f", np.isfinite),
+    ("log", "fc", np.log),
+    ("log-plus-one", "fc", np.log1p),
+    ("logistic", "fc", floats.logistic),
+    ("maximum", "biuc", np.maximum),
+    ("maximum", "f", floats.maximum),
+    ("minimum", "biuc", np.minimum),
+    ("minimum", "f", floats.minimum),
+    ("multiply", "b", np.logical_and),
+    ("multiply", "iufc", np.multiply),
+    ("negate", "iufc", np.negative),
+    ("not", "biu", np.invert),
+    ("or", "biu", np.bitwise_or),
+    ("power", "iu", integers.power),
+    ("power", "fc", np.power),
+    ("remainder", "iu", integers.remainder),
+    ("remainder", "f", np.fmod),
+    ("round-nearest-afz", "f", floats.round_away),
+    ("round-nearest-even", "f", np.rint),
+    ("rsqrt", "fc", floats.rsqrt),
+    ("shift-left", "iu", np.left_shift),
+    ("sign", "iuc", np.sign),
+    ("sign", "f", floats.sign),
+    ("sine", "fc", np.sin),
+    ("sinh", "fc", np.sinh),
+    ("sqrt", "fc", np.sqrt),
+    ("subtract", "iufc", np.subtract),
+    ("tan", "fc", np.tan),
+    ("tanh", "fc", np.tanh),
+    ("xor", "biu", np.bitwise_xor),
+)
+_KERNELS = {(opcode, kind): kernel for opcode, kinds, kernel in _ROWS for kind in kinds}
+# Only these make numbers below the normal ones of numbers that are not; the others need no look at their results.
+_MAKES_SUBNORMALS = frozenset({"add", "divide", "exponential", "multiply", "power", "remainder", "subtract"})
+
+# What looks at bits takes all integers for signed or all for unsigned ones.
+_ON_BITS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "count-leading-zeros": ("u", integers.count_leading_zeros),
+    "popcnt": ("u", integers.count_ones),
+    "shift-right-arithmetic": ("s", integers.shift_right),
+    "shift-right-logical": ("u", integers.shift_right),
+}
+_COMPARISONS = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
+
+
+@computes(*sorted({row[0] for row in _ROWS}))
+def elementwise(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return what the opcode's kernel gives; on ``precision`` of ``tpu``, results too small to be normal are zeros."""
+    kernel = _kernel(instruction, compute_type(operands[0].dtype).kind)
+    flush = site.settings.precision == "tpu" and instruction.opcode in _MAKES_SUBNORMALS
+    return compute(kernel, operands, element_type(instruction), flush=flush and operands[0].dtype.kind not in "biu")
+
+
+def _kernel(instruction: Instruction, kind: str) -> Callable[..., Any]:
+    """Return the kernel of an opcode on one kind of elements."""
+    kernel = _KERNELS.get((instruction.opcode, kind))
+    if kernel is None:
+        found = array_shape(instruction.shape).dtype
+        raise UnsupportedError(f"{instruction.name}: {instruction.opcode} is not defined on {found} elements in XLA")
+    return kernel
+
+
+@computes(*_ON_BITS)
+def on_bits(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Count or shift the bits of integers, whatever their own type makes of the uppermost one."""
+    sign, kernel = _ON_BITS[instruction.opcode]
+    bits = array_shape(instruction.shape).dtype.bits
+    dtype = numpy_dtype(DTYPES[f"{sign}{bits}"])
+    values = [_bits(operand, dtype) for operand in operands]
+    return compute(partial(kernel, bits=bits), values, dtype).view(element_type(instruction))
+
+
+def _bits(values: Array, dtype: Type) -> Array:
+    """Return integers as others of their width, wherever a lifted computation keeps them."""
+    return values.view(dtype) if values.dtype.itemsize == dtype.itemsize else values.astype(dtype)
+
+
+@computes("mulhi")
+def multiply_high(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the upper half of the product of integers."""
+    bits = array_shape(instruction.shape).dtype.bits
+    return compute(partial(integers.multiply_high, bits=bits), operands, element_type(instruction))
+
+
+@computes("compare")
+def compare(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Compare; ``type=TOTALORDER`` orders floats by their bits, otherwise NaN is unequal to all and -0 equals 0."""
+    kernel = _COMPARISONS[instruction.attributes["direction"]]
+    if instruction.attributes.get("type") == "TOTALORDER":
+        # Only then: mapping the bits costs a pass, and nearly all comparisons go without.
+        operands = [_total_order_keys(operand) for operand in operands]
+    return compute(kernel, operands, element_type(instruction))
+
+
+def _total_order_keys(values: Array) -> Array:
+    """Return integers that are ordered as the bits of floats are by sign and magnitude."""
+    if compute_type(values.dtype).kind != "f":
+        return values
+    signed = np.dtype(f"int{8 * values.dtype.itemsize}")
+    keys = values.view(signed)
+    return np.asarray(keys ^ ((keys >> (8 * signed.itemsize - 1)) & np.iinfo(signed).max))
+
+
+@computes("select")
+def select(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the elements of the second operand where the first is true, of the third elsewhere.
+
+    A scalar predicate chooses one of them whole, tuples included.
+    """
+    predicate, chosen, other = operands
+    if isinstance(chosen, tuple) or (predicate.ndim == 0 and chosen.shape == other.shape):
+        return chosen if predicate else other
+    dtype = element_type(instruction)
+    # As words: moving bits keeps the payloads of NaNs, and one kernel serves all types of a width.
+    words = [convert_values(values, dtype).view(word_type(dtype)) for values in (chosen, other)]
+    return compute(_choose, [predicate, *words], word_type(dtype)).view(dtype)
+
+
+def _choose(predicate: Array, chosen: Array, other: Array) -> Array:
+    """Return the elements of ``chosen`` where the predicate holds, else of ``other``."""
+    dimensions = np.broadcast_shapes(predicate.shape, chosen.shape, other.shape)
+    result = np.empty(dimensions, chosen.dtype)
+    one, two, three = (flat(np.broadcast_to(values, dimensions)) for values in (predicate, chosen, other))
+    _choose_each(one, two, three, result.reshape(-1))
+    return result
+
+
+@njit(cache=True)
+def _choose_each(predicate: Array, chosen: Array, other: Array, result: Array) -> None:
+    """Choose element by element; without a jump, so that a mask without order costs no more than one with it."""
+    for i in range(result.size):
+        one, two = chosen[i], other[i]
+        result[i] = one if predicate[i] else two
+
+
+@computes("map")
+def apply_map(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return what the computation gives for the elements of all operands at each place."""
+    value = apply_lifted(site, instruction.attributes["to_apply"], operands)
+    return np.broadcast_to(value, array_shape(instruction.shape).dimensions)
+
+
+@computes("real")
+def real(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the real part; a real number is its own."""
+    operand = operands[0]
+    # A view would keep the imaginary half in memory as well.
+    return operand.real.copy() if operand.dtype.kind == "c" else operand
+
+
+@computes("imag")
+def imaginary(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the imaginary part; that of a real number is zero."""
+    operand = operands[0]
+    return operand.imag.copy() if operand.dtype.kind == "c" else np.zeros(operand.shape, element_type(instruction))
+
+
+@computes("complex")
+def make_complex(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return complex numbers of their real and imaginary parts."""
+    result = np.empty(np.broadcast_shapes(operands[0].shape, operands[1].shape), element_type(instruction))
+    result.real, result.imag = operands
+    return result
+
+
+@computes("iota")
+def iota(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return each element's index in ``iota_dimension``, converted to the element type."""
+    dimensions, axis = array_shape(instruction.shape).dimensions, instruction.attributes["iota_dimension"]
+    column = convert_values(np.arange(dimensions[axis]), element_type(instruction))
+    return np.broadcast_to(column.reshape(-1, *(1,) * (len(dimensions) - axis - 1)), dimensions)
+
+
+@computes("broadcast")
+def broadcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operand repeated along the dimensions that ``dimensions`` does not name, as a view without a copy."""
+    operand, wanted = operands[0], array_shape(instruction.shape).dimensions
+    named = instruction.attributes.get("dimensions", ())
+    sizes = dict(zip(named, operand.shape, strict=True))
+    # A dynamic size is the operand's own, which the shape only bounds.
+    whole = [sizes.get(axis, size) for axis, size in enumerate(wanted)]
+    return np.broadcast_to(operand.reshape([sizes.get(axis, 1) for axis in range(len(wanted))]), whole)

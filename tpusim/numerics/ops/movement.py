@@ -1,0 +1,188 @@
+"""Values of what only moves elements: reshape, transpose, slices, padding, concatenation, and physical bitcasts.
+
+Results may be views of their operands, since nobody writes into a value.
+
+Source: XLA, Operation Semantics.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpusim.numerics.ops.dynamic import reshaped_sizes
+from tpusim.numerics.registry import array_shape, computes
+from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
+from tpusim.shapes.address import element_bits, is_separable, physical_bytes, physical_order_sizes
+from tpusim.shapes.shape import ArrayShape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.site import Site
+
+    Array = NDArray[Any]
+
+
+@computes("reshape")
+def reshape(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the elements, in row-major order, under other dimensions."""
+    source, target = array_shape(site.operand(instruction, 0).shape), array_shape(instruction.shape)
+    sizes = reshaped_sizes(operands[0].shape, source, target) if target.dynamic else target.dimensions
+    return operands[0].reshape(sizes)
+
+
+@computes("transpose")
+def transpose(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return a view whose dimension ``i`` is the operand's dimension ``dimensions[i]``."""
+    return operands[0].transpose(instruction.attributes["dimensions"])
+
+
+@computes("reverse")
+def reverse(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return a view with the elements of some dimensions in opposite order."""
+    return np.flip(operands[0], instruction.attributes["dimensions"])
+
+
+@computes("slice")
+def static_slice(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return ``[start:limit:stride]`` of every dimension, as a view."""
+    dimensions = instruction.attributes["slice"]
+    return operands[0][tuple(slice(d.start, d.limit, d.stride) for d in dimensions)]
+
+
+@computes("concatenate")
+def concatenate(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operands one after the other along one dimension."""
+    return np.concatenate(operands, instruction.attributes["dimensions"][0])
+
+
+@computes("pad")
+def pad(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operand with a value between its elements and, negative counts dropping elements, at its edges."""
+    paddings = [(p.low, p.high, p.interior) for p in instruction.attributes["padding"]]
+    return padded(operands[0], operands[1], paddings)
+
+
+def padded(array: Array, value: Any, paddings: Sequence[tuple[int, int, int]]) -> Array:
+    """Return ``array`` with, per dimension, ``(low, high, interior)`` elements of ``value`` added.
+
+    The interior comes first; negative ``low`` and ``high`` then drop elements, those of ``value`` among them.
+    """
+    if not any(map(any, paddings)):
+        return array
+    spans = [_span(size, *padding) for size, padding in zip(array.shape, paddings, strict=True)]
+    result = np.full([size for size, _, _ in spans], value, array.dtype)
+    result[tuple(place for _, place, _ in spans)] = array[tuple(kept for _, _, kept in spans)]
+    return result
+
+
+def _span(size: int, low: int, high: int, interior: int) -> tuple[int, slice, slice]:
+    """Return one padded dimension: its size, where elements go in it, and which elements these are."""
+    step = interior + 1
+    total = max(0, low + high + size + max(0, size - 1) * interior)
+    # Element i goes to low + i * step; those outside 0..total-1 are dropped.
+    first = max(0, -(low // step))
+    end = max(first, min(size, -((low - total) // step)))
+    place = low + first * step
+    return total, slice(place, place + (end - first) * step, step), slice(first, end)
+
+
+@computes("dynamic-slice")
+def dynamic_slice(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return, as a view, the part of given sizes that begins at the start operands, moved to lie inside."""
+    sizes = instruction.attributes["dynamic_slice_sizes"]
+    return operands[0][_window(operands[0].shape, sizes, operands[1:])]
+
+
+@computes("dynamic-update-slice")
+def dynamic_update_slice(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the first operand with a part, moved to lie inside, replaced by the second operand."""
+    # The operand may be a view of what others still read.
+    result = operands[0].copy()
+    result[_window(result.shape, operands[1].shape, operands[2:])] = operands[1]
+    return result
+
+
+def _window(dimensions: Sequence[int], sizes: Sequence[int], starts: list[Any]) -> tuple[slice, ...]:
+    """Return where a window lies whose starts, one scalar each or (an old form) one vector, are clamped."""
+    entries = starts[0] if len(starts) == 1 and starts[0].ndim == 1 else starts
+    # int() first: a huge unsigned start would wrap if it were subtracted from.
+    clamped = [max(0, min(int(s), n - size)) for s, n, size in zip(entries, dimensions, sizes, strict=True)]
+    return tuple(slice(start, start + size) for start, size in zip(clamped, sizes, strict=True))
+
+
+@computes("bitcast")
+def bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return what the operand's buffer, its bytes under the operand's layout, holds under the result's layout.
+
+    Most bitcasts of compiled programs only rename dimensions; these move nothing.
+    """
+    source, target = array_shape(site.operand(instruction, 0).shape), array_shape(instruction.shape)
+    if not same_order(source, target) and not _is_without_buffer(source, target):
+        return unpack(pack(operands[0], source), target)
+    # No byte moves: only the names of dimensions do, which is what nearly all bitcasts are for.
+    back = np.argsort(target.actual_layout.minor_to_major[::-1])
+    in_order = operands[0].transpose(source.actual_layout.minor_to_major[::-1])
+    moved = in_order.reshape(physical_order_sizes(target)).transpose(back)
+    wanted = numpy_dtype(target.dtype)
+    return moved if moved.dtype == wanted else np.ascontiguousarray(moved).view(wanted).reshape(target.dimensions)
+
+
+def _is_without_buffer(source: ArrayShape, target: ArrayShape) -> bool:
+    """Tell whether a bitcast inside a fusion is between a tiled array and one that never lies in memory.
+
+    The compiler has given that one an order but no tiles, so that the buffers would not even be equally large.
+    """
+    are_tiled = [bool(shape.actual_layout.tiles) for shape in (source, target)]
+    is_same_size = element_bits(source) == element_bits(target) and source.element_count == target.element_count
+    return are_tiled[0] != are_tiled[1] and is_same_size and physical_bytes(source) != physical_bytes(target)
+
+
+@lru_cache(maxsize=4096)
+def same_order(source: ArrayShape, target: ArrayShape) -> bool:
+    """Tell whether element k, counted in physical order without padding, has the same position in both buffers.
+
+    A sufficient condition: where it fails the bytes decide.
+    """
+    return element_bits(source) == element_bits(target) and None is not _order(source) == _order(target)
+
+
+def _order(shape: ArrayShape) -> tuple[Any, ...] | None:
+    """Return sizes and tiles that fix the positions of all elements, with all that does not matter left out.
+
+    None for the rare layouts whose positions depend on more than sizes and tiles.
+    """
+    layout = shape.actual_layout
+    if layout.padded_dimensions or layout.metadata_prefix_bytes or layout.physical_shape or not is_separable(shape):
+        return None
+    sizes, tiles = physical_order_sizes(shape), layout.tiles
+    while tiles:
+        sizes = _joined(sizes, tiles[0])
+        # Rows as wide as a tile lie one after the other, as if there were no tile.
+        if sizes[1:] != tiles[0][1:] or not all(_stays_inside(tiles[0], later) for later in tiles[1:]):
+            return sizes, tiles
+        tiles = tiles[1:]
+    return (prod(sizes),), ()
+
+
+def _joined(sizes: tuple[int, ...], tile: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sizes that a tile cuts, with all that are more major joined into one.
+
+    That one joins the tile's own most major size if no padding comes between.
+    """
+    sizes = (1,) * (len(tile) - len(sizes)) + sizes
+    outer, inner = prod(sizes[: len(sizes) - len(tile)]), sizes[len(sizes) - len(tile) :]
+    is_even = outer == 1 or inner[0] % tile[0] == 0
+    return (outer * inner[0], *inner[1:]) if is_even else (outer, *inner)
+
+
+def _stays_inside(tile: tuple[int, ...], later: tuple[int, ...]) -> bool:
+    """Tell whether a later tile cuts the inside of a tile only, and evenly."""
+    return len(later) < len(tile) or (len(later) == len(tile) and tile[0] % later[0] == 0)

@@ -1,0 +1,360 @@
+"""Values of reductions: reduce, reduce-window, select-and-scatter; and of scan.
+
+The usual computations are one call of NumPy, in f32 for narrower floats and rounded once at the end; any other
+computation is lifted and folds an array in halves, so that n elements take log n calls.
+
+Source: XLA, Operation Semantics (Reduce, ReduceWindow, SelectAndScatter).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpusim.numerics.ops.indexed import combine_at, element_strides
+from tpusim.numerics.ops.movement import padded
+from tpusim.numerics.registry import array_shape, computes
+from tpusim.numerics.scalar_computation import (
+    apply_lifted,
+    binary_opcode,
+    compute_type,
+    lifted_list,
+    select_values,
+)
+from tpusim.numerics.site import Run
+from tpusim.numerics.values import floats
+from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.shapes.shape import TupleShape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tpusim.ir.attributes import WindowDimension
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.site import Site
+
+    Array = NDArray[Any]
+    Pieces = list[Array]
+    Combine = Callable[[Pieces, Pieces], Pieces]
+
+UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+"""NumPy's functions for the usual computations of two scalars, by opcode."""
+
+# Which zero NumPy's own functions give for +0 and -0 depends on their order.
+_OF_ZEROS: dict[np.ufunc, Callable[..., Any]] = {np.maximum: floats.maximum, np.minimum: floats.minimum}
+
+
+@computes("reduce")
+def reduce(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return operands reduced over some dimensions by a computation, each beginning with its initial value."""
+    count = len(operands) // 2
+    axes = tuple(instruction.attributes["dimensions"])
+    name = instruction.attributes["to_apply"]
+    results = reduce_arrays(site, name, operands[:count], operands[count:], axes)
+    return tuple(results) if isinstance(instruction.shape, TupleShape) else results[0]
+
+
+def reduce_arrays(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tuple[int, ...]) -> Pieces:
+    """Return arrays, which have the same dimensions, reduced together over ``axes`` by the computation ``name``."""
+    opcode = binary_opcode(site.module, name) if len(arrays) == 1 else None
+    if opcode in UFUNCS:
+        return [_reduced(site, UFUNCS[opcode], arrays[0], inits[0], axes)]
+    # With the reduced dimensions first, rows are what the computation combines, and the rest goes along.
+    rest = [size for axis, size in enumerate(arrays[0].shape) if axis not in axes]
+    count = prod(arrays[0].shape[axis] for axis in axes)
+    rows = [np.moveaxis(array, sorted(axes), range(len(axes))).reshape(count, *rest) for array in arrays]
+
+    def combine(left: Pieces, right: Pieces) -> Pieces:
+        return [np.broadcast_to(v, left[0].shape) for v in lifted_list(site, name, [*left, *right])]
+
+    # XLA may use the initial value any number of times; once, on the left, is what the definition shows.
+    starts = [np.broadcast_to(init, rest) for init in inits]
+    if not _only_selects(site, name):
+        for number in range(count):
+            starts = combine(starts, [row[number] for row in rows])
+        return starts
+    return combine(starts, [row[0] for row in _folded(rows, combine)]) if count else starts
+
+
+# What a computation that finds the largest value and its place is made of.
+_SELECTING = frozenset(
+    "parameter constant compare select and or not xor tuple get-tuple-element maximum minimum bitcast-convert".split()
+)
+
+
+def _only_selects(site: Site, name: str) -> bool:
+    """Tell whether a computation returns some of its arguments, so that neighbours may be combined in any grouping.
+
+    Any other, such as ``x + y * y``, takes what has been reduced so far on its left and one element on its right.
+    """
+    return all(instruction.opcode in _SELECTING for instruction in site.module[name].instructions)
+
+
+@np.errstate(all="ignore")
+def _reduced(site: Site, ufunc: np.ufunc, array: Array, init: Array, axes: tuple[int, ...]) -> Array:
+    """Reduce by one of NumPy's functions, in a type wide enough to round only once, to that of the initial value."""
+    wide = compute_type(init.dtype)
+    # NumPy adds the rows of a matrix one after the other; in f32 a long column would lose five digits.
+    if ufunc is np.add and wide == np.float32 == init.dtype and site.settings.precision == "exact":
+        wide = np.dtype(np.float64)
+    start = init.astype(wide)[()]
+    result = _reduced_by(ufunc, array.astype(wide, copy=False), axes, start)
+    return np.asarray(result).astype(init.dtype, copy=False)
+
+
+def _reduced_by(ufunc: np.ufunc, array: Array, axes: int | tuple[int, ...], start: Any, keep: bool = False) -> Array:
+    """Reduce by one of NumPy's functions, which takes the first of two zeros where XLA tells them apart."""
+    result = np.asarray(ufunc.reduce(array, axis=axes, dtype=array.dtype, initial=start, keepdims=keep))
+    if array.dtype.kind != "f" or ufunc not in _OF_ZEROS or (result != 0).all():
+        return result
+    # Of zeros alone +0 is the largest, -0 the smallest: one of that kind is enough.
+    is_wanted = np.signbit if ufunc is np.minimum else _is_unsigned
+    is_there = np.any((array == 0) & is_wanted(array), axes, keepdims=keep) | bool(start == 0 and is_wanted(start))
+    chosen = np.where(is_there == (ufunc is np.minimum), array.dtype.type(-0.0), array.dtype.type(0))
+    return np.asarray(np.where(result == 0, chosen, result))
+
+
+def _is_unsigned(values: Any) -> Any:
+    """Return where no sign is set."""
+    return ~np.signbit(values)
+
+
+def _folded(rows: Pieces, combine: Combine) -> Pieces:
+    """Combine neighbours along the first axis until one row is left; no row changes its place in the order."""
+    while (count := len(rows[0])) > 1:
+        # Neighbours, not halves: a computation need not commute.
+        even = count - count % 2
+        pairs = combine([row[0:even:2] for row in rows], [row[1:even:2] for row in rows])
+        rows = [np.concatenate([p, row[even:]]) for p, row in zip(pairs, rows, strict=True)] if count % 2 else pairs
+    return rows
+
+
+@computes("reduce-window")
+def reduce_window(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return operands reduced over every position of a window; padding and holes of dilation count for nothing."""
+    count, name = len(operands) // 2, instruction.attributes["to_apply"]
+    arrays, inits = operands[:count], operands[count:]
+    window = instruction.attributes["window"].dimensions
+    opcode = binary_opcode(site.module, name) if count == 1 else None
+    if opcode in UFUNCS:
+        results = [_usual_windows(UFUNCS[opcode], arrays[0], inits[0], window)]
+    else:
+        results = _any_windows(site, name, arrays, inits, window)
+    return tuple(results) if isinstance(instruction.shape, TupleShape) else results[0]
+
+
+@np.errstate(all="ignore")
+def _usual_windows(ufunc: np.ufunc, array: Array, init: Array, window: Sequence[WindowDimension]) -> Array:
+    """Reduce windows by one of NumPy's functions; padding is what that function leaves alone."""
+    wide = compute_type(init.dtype)
+    kernel = kernel_of(ufunc, wide)
+
+    def combine(left: Pieces, right: Pieces) -> Pieces:
+        return [np.asarray(kernel(left[0], right[0]), wide)]
+
+    pieces, neutral = [array.astype(wide, copy=False)], _neutral(ufunc, wide)
+    # The minor dimension first keeps the elements of a window in row-major order.
+    for axis in reversed(range(array.ndim)):
+        # Compiled softmaxes write "the maximum of the row, everywhere" as such a window.
+        if _sees_everything(pieces[0].shape[axis], window[axis]):
+            whole = _reduced_by(ufunc, pieces[0], axis, neutral, keep=True)
+            pieces = [np.repeat(whole, _window_count(array.shape[axis], window[axis]), axis)]
+        else:
+            pieces = _slide(pieces, [neutral], axis, window[axis], combine)
+    # The kernels take arrays of one dimension or more.
+    result = np.asarray(kernel(init.astype(wide), np.atleast_1d(pieces[0])), wide).reshape(pieces[0].shape)
+    return result.astype(init.dtype, copy=False)
+
+
+def kernel_of(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Callable[..., Any]:
+    """Return the function that computes one of ``UFUNCS`` by XLA's rules on two arrays of a type."""
+    return _OF_ZEROS.get(ufunc, ufunc) if dtype.kind == "f" else ufunc
+
+
+def _neutral(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
+    """Return the value that one of ``UFUNCS`` leaves every other value alone with."""
+    if ufunc in (np.maximum, np.minimum):
+        ends = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        return dtype.type(ends[ufunc is np.minimum])
+    if ufunc is np.bitwise_and:
+        return ~dtype.type(0)
+    # Zero plus minus zero is zero, so only minus zero leaves both zeros alone.
+    return dtype.type(1 if ufunc is np.multiply else -0.0 if ufunc is np.add and dtype.kind == "f" else 0)
+
+
+def _any_windows(site: Site, name: str, arrays: Pieces, inits: Pieces, window: Sequence[WindowDimension]) -> Pieces:
+    """Reduce windows by any computation; a mask beside the values says which of them are there."""
+    if not _only_selects(site, name):
+        return _windows_in_order(site, name, arrays, inits, window)
+
+    def combine(left: Pieces, right: Pieces) -> Pieces:
+        both = lifted_list(site, name, [*left[:-1], *right[:-1]])
+        either = [np.where(left[-1], *pair) for pair in zip(left[:-1], right[:-1], strict=True)]
+        found = left[-1] & right[-1]
+        return [*select_values(found, tuple(both), tuple(either)), left[-1] | right[-1]]
+
+    # The mask travels with the values: padding it says that nothing is there.
+    pieces = [*arrays, np.ones(arrays[0].shape, np.bool_)]
+    for axis in reversed(range(arrays[0].ndim)):
+        pieces = _slide(pieces, [*inits, False], axis, window[axis], combine)
+    present = np.ones((), np.bool_)
+    return combine([*inits, present], pieces)[:-1]
+
+
+def _windows_in_order(
+    site: Site, name: str, arrays: Pieces, inits: Pieces, window: Sequence[WindowDimension]
+) -> Pieces:
+    """Reduce windows element by element in row-major order, all windows at once."""
+    edges = [(d.pad_low, d.pad_high, d.lhs_dilate - 1) for d in window]
+    pieces = [padded(array, init, edges) for array, init in zip(arrays, inits, strict=True)]
+    present = padded(np.ones(arrays[0].shape, np.bool_), np.zeros((), np.bool_), edges)
+    counts = [_window_count(size, d) for size, d in zip(arrays[0].shape, window, strict=True)]
+    reduced: Pieces = [np.broadcast_to(init, counts) for init in inits]
+    for offset in np.ndindex(*(d.size for d in window)) if min(counts, default=1) else ():
+        spans = [
+            (place * d.rhs_dilate, count, d.stride) for place, count, d in zip(offset, counts, window, strict=True)
+        ]
+        seen: Any = (*(slice(at, at + (count - 1) * stride + 1, stride) for at, count, stride in spans), ...)
+        following = lifted_list(site, name, [*reduced, *(piece[seen] for piece in pieces)])
+        # Padding and holes of dilation leave what has been reduced so far as it is.
+        reduced = [np.where(present[seen], *pair) for pair in zip(following, reduced, strict=True)]
+    return reduced
+
+
+def _sees_everything(size: int, dimension: WindowDimension) -> bool:
+    """Tell whether every position of the window covers all ``size`` elements, as in a compiled softmax."""
+    last = (_window_count(size, dimension) - 1) * dimension.stride - dimension.pad_low
+    # The first position ends no earlier than the last element, the last one begins no later than the first.
+    is_plain = dimension.rhs_dilate == 1 and dimension.lhs_dilate == 1
+    return is_plain and dimension.pad_low >= 0 and last <= 0 and dimension.size - dimension.pad_low >= size
+
+
+def _window_count(size: int, dimension: WindowDimension) -> int:
+    """Return how many positions the window takes in one dimension."""
+    dilated = max(0, (size - 1) * dimension.lhs_dilate + 1) if size else 0
+    reach = (dimension.size - 1) * dimension.rhs_dilate + 1
+    space = dilated + dimension.pad_low + dimension.pad_high - reach
+    return space // dimension.stride + 1 if space >= 0 else 0
+
+
+def _slide(pieces: Pieces, fills: Sequence[Any], axis: int, dimension: WindowDimension, combine: Combine) -> Pieces:
+    """Reduce over the window in one dimension.
+
+    Runs of 1, 2, 4, ... elements are computed at all places, and a window is put together of some of them: its size in
+    binary says which. So a window of n elements takes at most 2 log n calls.
+    """
+    count = _window_count(pieces[0].shape[axis], dimension)
+    edges = [(0, 0, 0)] * pieces[0].ndim
+    edges[axis] = (dimension.pad_low, dimension.pad_high, dimension.lhs_dilate - 1)
+    runs = [padded(piece, fill, edges) for piece, fill in zip(pieces, fills, strict=True)]
+    # ``begin`` is what of the window is done, ``reach`` how far apart two neighbouring runs begin.
+    result: Pieces = []
+    begin, reach, left = 0, dimension.rhs_dilate, dimension.size
+    while True:
+        if left % 2:
+            part = [_from(run, axis, begin, count, dimension.stride) for run in runs]
+            result = combine(result, part) if result else part
+            begin += reach
+        left //= 2
+        if not left or not count:
+            return result or [_from(run, axis, 0, 0, 1) for run in runs]
+        length = runs[0].shape[axis] - reach
+        runs = combine(
+            [_from(run, axis, 0, length, 1) for run in runs], [_from(run, axis, reach, length, 1) for run in runs]
+        )
+        reach *= 2
+
+
+def _from(array: Array, axis: int, begin: int, count: int, stride: int) -> Array:
+    """Return ``count`` elements along an axis, ``stride`` apart, as a view."""
+    # No further than the last one: a stride may lead past the end of the array.
+    end = begin + max(0, count - 1) * stride + min(1, count)
+    return array[(slice(None),) * axis + (slice(begin, end, stride),)]
+
+
+@computes("select-and-scatter")
+def select_and_scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the initial value everywhere, with each source element combined in where its window selects."""
+    operand, source, init = operands
+    window = instruction.attributes["window"].dimensions
+    chosen = _selected(site, instruction.attributes["select"], operand, source.shape, window)
+    result = np.full(operand.size, init, operand.dtype)
+    found = np.ravel(chosen >= 0)
+    places, rows = np.ravel(chosen)[found], source.reshape(-1, 1)[found]
+    only = np.zeros(1, np.int64)
+    combined = combine_at(site, instruction.attributes["scatter"], [result], [rows], (places, only))
+    return combined[0].reshape(operand.shape)
+
+
+def _selected(
+    site: Site, name: str, operand: Array, counts: Sequence[int], window: Sequence[WindowDimension]
+) -> NDArray[np.int64]:
+    """Return the flat position in ``operand`` that every position of the window selects, or -1 if it sees nothing.
+
+    Elements are looked at in row-major order; the selected one stays as long as the computation ``name`` prefers it.
+    """
+    best = np.zeros(counts, operand.dtype)
+    chosen = np.full(counts, -1, np.int64)
+    strides = element_strides(operand.shape)
+    # One step per element of the window, not per position: windows are small and positions many.
+    for offset in np.ndindex(*(dimension.size for dimension in window)):
+        parts = zip(counts, operand.shape, window, offset, strict=True)
+        spans = [_seen_by(count, size, dimension, place) for count, size, dimension, place in parts]
+        # The ellipsis makes a view of an array of rank 0 as well.
+        seen: Any = (*(span[0] for span in spans), ...)
+        there: Any = (*(span[1] for span in spans), ...)
+        candidate = operand[there]
+        keeps = apply_lifted(site, name, [best[seen], candidate]) & (chosen[seen] >= 0)
+        axes = [np.arange(n)[span[1]] * stride for n, span, stride in zip(operand.shape, spans, strides, strict=True)]
+        np.copyto(best[seen], candidate, where=~keeps)
+        np.copyto(chosen[seen], sum(np.ix_(*axes)), where=~keeps)
+    return chosen
+
+
+def _seen_by(count: int, size: int, dimension: WindowDimension, place: int) -> tuple[slice, slice]:
+    """Return the positions whose window has its element ``place`` inside the operand, and which elements these are."""
+    begin, stride = place - dimension.pad_low, dimension.stride
+    first = max(0, -(begin // stride))
+    end = max(first, min(count, -((begin - size) // stride)))
+    at = begin + first * stride
+    return slice(first, end), slice(at, at + (end - first) * stride, stride)
+
+
+@computes("scan")
+def scan(site: Site, instruction: Instruction, operands: list[Any]) -> Generator[Run, Any, Any]:
+    """Return what a computation gives for one slice after the other, and the values that it last carried.
+
+    Operands are the scanned arrays, then ``num_carries`` initial values. The computation takes the slices, without the
+    scanned dimension, and the carried values; it returns the slices of the results and the new carried values.
+    """
+    attributes = instruction.attributes
+    axis, carry_count = attributes["dimensions"][0], attributes["num_carries"]
+    arrays = operands[: len(operands) - carry_count]
+    carried = list(operands[len(arrays) :])
+    shape = instruction.shape
+    assert isinstance(shape, TupleShape)
+    results = [
+        np.empty(array_shape(element).dimensions, numpy_dtype(array_shape(element).dtype))
+        for element in shape.elements[: len(shape.elements) - carry_count]
+    ]
+    order = range(arrays[0].shape[axis]) if arrays else range(results[0].shape[axis])
+    for step in reversed(order) if attributes.get("is_reverse") else order:
+        slices = [np.take(array, step, axis) for array in arrays]
+        value = yield Run(attributes["to_apply"], slices + carried)
+        parts = value if isinstance(value, tuple) else (value,)
+        for result, part in zip(results, parts, strict=False):
+            result[(slice(None),) * axis + (step,)] = part
+        carried = list(parts[len(results) :])
+    return (*results, *carried)

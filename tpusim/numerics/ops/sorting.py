@@ -1,0 +1,153 @@
+"""Values of sort and topk.
+
+A comparator that goes by keys (see ``comparators``) becomes integers in the same order, which NumPy sorts. Any other
+one runs lifted in a bitonic network: for n elements, log n (log n + 1) / 2 rounds of two calls on n / 2 pairs.
+
+Source: XLA, Operation Semantics (Sort); K. Batcher, Sorting networks and their applications, 1968.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpusim.numerics.registry import array_shape, computes
+from tpusim.numerics.scalar_computation import apply_lifted, compute_type, lifted_part
+from tpusim.numerics.values.comparators import order_of
+from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.shapes.shape import TupleShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.site import Site
+
+    Array = NDArray[Any]
+    Indices = NDArray[np.int64]
+
+_SIGNED = {2: np.int16, 4: np.int32, 8: np.int64}
+
+
+@computes("sort")
+def sort(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operands with their elements along one dimension moved, together, into a comparator's order.
+
+    The sort is stable whether it has to be or not.
+    """
+    axis, name = instruction.attributes["dimensions"][0], instruction.attributes["to_apply"]
+    results = sorted_together(site, name, operands, axis)
+    return tuple(results) if isinstance(instruction.shape, TupleShape) else results[0]
+
+
+def sorted_together(site: Site, name: str, operands: list[Array], axis: int) -> list[Array]:
+    """Return arrays with their elements along ``axis`` moved into the order of the comparator of that name."""
+    if operands[0].shape[axis] <= 1 or not operands[0].size:
+        return operands
+    keys = _keys(site, name, operands)
+    order = _order_by_keys(keys, axis) if keys else _order_by_network(site, name, operands, axis)
+    return [np.take_along_axis(operand, order, axis) for operand in operands]
+
+
+def _keys(site: Site, name: str, operands: list[Array]) -> list[Array] | None:
+    """Return the keys of all elements as integers, the first one counting most; None if there are no keys."""
+    order = order_of(site.module[name])
+    if order is None:
+        return None
+    # The left one of each pair of parameters is what keys are computed from; the right one is not looked at.
+    pairs = [operand for operand in operands for _ in range(2)]
+    values = [np.broadcast_to(lifted_part(site, name, key.name, pairs), operands[0].shape) for key in order]
+    if any(value.dtype.kind == "c" for value in values):
+        return None
+    # Inverted rather than negated: the least integer has no negative.
+    keys = [as_ordered(value, is_total=key.is_total) for value, key in zip(values, order, strict=True)]
+    return [key if way.is_ascending else ~key for key, way in zip(keys, order, strict=True)]
+
+
+def as_ordered(array: Array, *, is_total: bool) -> Array:
+    """Return integers in the order of the elements of ``array``, which are truth values, integers or floats.
+
+    Floats order by their bits, sign and magnitude: -NaN, -Inf, ..., -0, +0, ..., +Inf, +NaN; both zeros are one unless
+    ``is_total``.
+    """
+    if array.dtype.kind == "b":
+        return array.view(np.uint8)
+    # f32 holds all values of the types of 8 bits and fewer, the sign of a NaN as well.
+    wide = array.astype(compute_type(array.dtype)) if array.dtype.itemsize == 1 else array
+    if wide.dtype.kind in "iu":
+        return wide
+    plain = wide if is_total else np.where(wide == 0, np.zeros((), wide.dtype), wide)
+    bits = np.ascontiguousarray(plain).view(_SIGNED[plain.dtype.itemsize])
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+def _order_by_keys(keys: list[Array], axis: int) -> Indices:
+    """Return, along ``axis``, which element comes first, second, ...; equal ones stay in order."""
+    if len(keys) == 1:
+        return np.argsort(keys[0], axis, kind="stable")
+    return np.lexsort(keys[::-1], axis)
+
+
+def _order_by_network(site: Site, name: str, operands: list[Array], axis: int) -> Indices:
+    """Return the same as ``_order_by_keys`` by a comparator that nothing is known of."""
+    rows = [np.moveaxis(operand, axis, 0) for operand in operands]
+    count = len(rows[0])
+    size = 1 << (count - 1).bit_length()
+    # Numbers past the last element stand for padding, which comes after all of them.
+    order = np.ones(rows[0].shape[1:], np.int64) * np.arange(size).reshape(-1, *[1] * (rows[0].ndim - 1))
+    for low, high, is_upward in _rounds(size):
+        first, second = order[low], order[high]
+        swap = _comes_before(site, name, rows, second, first) == is_upward.reshape(-1, *[1] * (rows[0].ndim - 1))
+        order[low], order[high] = np.where(swap, second, first), np.where(swap, first, second)
+    return np.moveaxis(order[:count], 0, axis)
+
+
+def _rounds(size: int) -> Iterator[tuple[Indices, Indices, NDArray[np.bool_]]]:
+    """Yield the rounds of a bitonic network: pairs of places, and whether the lower place gets what comes first."""
+    places = np.arange(size)
+    for block in (1 << k for k in range(1, size.bit_length())):
+        for distance in (block >> k for k in range(1, block.bit_length())):
+            low = places[places & distance == 0]
+            yield low, low + distance, low & block == 0
+
+
+def _comes_before(site: Site, name: str, rows: list[Array], one: Indices, two: Indices) -> NDArray[np.bool_]:
+    """Tell of numbered elements which of two comes first; where the comparator cannot tell, the lower number does."""
+    last = len(rows[0]) - 1
+    ones = [np.take_along_axis(row, np.minimum(one, last), 0) for row in rows]
+    twos = [np.take_along_axis(row, np.minimum(two, last), 0) for row in rows]
+    is_less = apply_lifted(site, name, [side for pair in zip(ones, twos, strict=True) for side in pair])
+    is_more = apply_lifted(site, name, [side for pair in zip(twos, ones, strict=True) for side in pair])
+    is_known = (one <= last) & (two <= last) & (is_less != is_more)
+    return np.where(is_known, is_less, one < two)
+
+
+@computes("topk")
+def topk(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the largest (or smallest) elements of the last dimension in order, and where they were."""
+    assert isinstance(instruction.shape, TupleShape)
+    values, indices = top_k(operands[0], instruction.attributes["k"], instruction.attributes.get("largest", True))
+    return values, indices.astype(numpy_dtype(array_shape(instruction.shape.elements[1]).dtype))
+
+
+def top_k(array: Array, k: int, largest: bool = True) -> tuple[Array, Indices]:
+    """Return the ``k`` first elements of the last dimension, and their indices, in descending (ascending) total order.
+
+    Of equal elements that with the lower index comes first; NaN is larger than infinity.
+    """
+    keys = as_ordered(array, is_total=True)
+    first = _first_indices(~keys if largest else keys, k)
+    return np.take_along_axis(array, first, -1), first
+
+
+def _first_indices(keys: Array, k: int) -> Indices:
+    """Return the indices of the ``k`` least keys of the last dimension, in order."""
+    if keys.dtype.itemsize > 4 or not 0 < k < keys.shape[-1]:
+        return np.argsort(keys, -1, kind="stable")[..., :k]
+    # Key and index in one number make all of them differ: a partition then selects as a stable sort would.
+    signed = keys.astype(np.int64) - (2**31 if keys.dtype.kind == "u" else 0)
+    numbered = (signed << 32) + np.arange(keys.shape[-1])
+    return np.sort(np.partition(numbered, k - 1, -1)[..., :k], -1) & 0xFFFFFFFF

@@ -1,0 +1,1 @@
+"""Element types and physical arrays as the kernels of values treat them."""

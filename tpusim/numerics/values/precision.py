@@ -1,0 +1,217 @@
+"""How products are computed: the matrix unit's bf16 passes with f32 sums over blocks of its depth, or plain IEEE.
+
+A product of f32 operands takes one pass, in which both are rounded to bf16, or several over their bf16 parts: 3 passes
+keep about 16 bits of the operands, 6 about 24. Products of two bf16 numbers are exact in f32; their sums round in f32.
+
+The matrix unit knows no f16, and no document says what becomes of such operands. The TPU compiler leaves them in the
+product; what it writes there as ``estimated_cycles`` is at the default precision the same as for f32: one pass, in
+which both are rounded to bf16. At ``high`` and ``highest`` alike it is what f32 takes at ``high``: three passes over
+the two bf16 parts that hold an f16.
+
+Source: JAX documentation, ``jax.lax.Precision``; XLA, ``PrecisionConfig``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from tpusim.numerics.values.relayout import numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tpusim.ir.module import Instruction
+    from tpusim.numerics.site import Settings
+    from tpusim.shapes.dtype import DType
+
+    Array = NDArray[Any]
+    Contract = Callable[["Arithmetic", Array, Array], Array]
+
+PASSES = {
+    "default": ((0, 0),),
+    "high": ((0, 0), (0, 1), (1, 0)),
+    "highest": ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0)),
+}
+"""Which bf16 parts of the two operands each pass multiplies, the largest product first."""
+
+_PRECISION_OF_ALGORITHM = {
+    "dot_bf16_bf16_f32_x3": "high",
+    "dot_bf16_bf16_f32_x6": "highest",
+    "dot_bf16_bf16_f32_x9": "highest",
+    "dot_f16_f16_f16": "high",
+    "dot_f16_f16_f32": "high",
+    "dot_f32_f32_f32": "highest",
+    "dot_tf32_tf32_f32": "high",
+    "dot_tf32_tf32_f32_x3": "highest",
+}
+"""The fewest passes that keep the mantissas which a dot's ``algorithm`` promises; other algorithms are one pass."""
+
+_EXACT_BYTE_SUMS = 256
+"""So many products of two bytes add up exactly in f32: 256 * 255 * 255 < 2**24."""
+
+_PARTS_OF_F16 = 2
+_F32 = np.dtype(np.float32)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How one product is computed.
+
+    Operands are converted to ``working``; sums are f32 (or ``working``) within ``depth`` contracted elements (0: all of
+    them) and ``sums`` beyond. ``passes`` name the bf16 parts to multiply; without any the operands go in whole.
+    """
+
+    working: np.dtype[Any]
+    sums: np.dtype[Any]
+    result: np.dtype[Any]
+    depth: int = 0
+    passes: tuple[tuple[int, int], ...] = ()
+
+
+def choose_arithmetic(settings: Settings, instruction: Instruction, lhs: DType, rhs: DType) -> Arithmetic:
+    """Return how ``instruction``, whose shape is an array's, multiplies operands of the given element types."""
+    result_type: DType = instruction.shape.dtype  # type: ignore[attr-defined]
+    result, types = numpy_dtype(result_type), (lhs, rhs, result_type)
+    # Integers never go through bf16: the matrix unit has paths of their own for them.
+    if not any(t.is_float or t.is_complex for t in types):
+        return _integer_arithmetic(lhs, rhs, result)
+    is_double = any(t.name in ("f64", "c128") for t in types)
+    is_complex = any(t.is_complex for t in types)
+    working = np.result_type(np.float64 if is_double else np.float32, np.complex64 if is_complex else np.float32)
+    if settings.precision != "tpu" or is_double:
+        return Arithmetic(working, working, result)
+    # Parts that are zeros need no pass: bf16 at the highest precision is one pass, as on the machine.
+    limits = (_part_count(lhs), _part_count(rhs))
+    asked = asked_precision(instruction)
+    # Of two parts each the compiler makes three products: the fourth would be about 2**-18 of the whole.
+    wanted = PASSES["high" if asked == "highest" and max(limits) <= _PARTS_OF_F16 else asked]
+    passes = tuple(p for p in wanted if p[0] < limits[0] and p[1] < limits[1])
+    return Arithmetic(working, working, result, settings.array_depth, passes)
+
+
+def asked_precision(instruction: Instruction) -> str:
+    """Return the highest precision that an instruction asks for: ``default``, ``high`` or ``highest``."""
+    # An algorithm is a promise; a precision only a wish.
+    algorithm = instruction.attributes.get("algorithm", "unset")
+    if algorithm != "unset":
+        return _PRECISION_OF_ALGORITHM.get(algorithm, "default")
+    return max(instruction.attributes.get("operand_precision", ("default",)), key=list(PASSES).index, default="default")
+
+
+def _integer_arithmetic(lhs: DType, rhs: DType, result: np.dtype[Any]) -> Arithmetic:
+    """Return the arithmetic of integers, which wrap around, and of predicates, for which it is ``or`` of ``and``."""
+    if lhs.is_pred or max(lhs.bits, rhs.bits) > 8:
+        return Arithmetic(result, result, result)
+    # BLAS knows no integers, but f32 holds short sums of byte products without any error.
+    wide = np.dtype(np.int64 if result.itemsize == 8 else np.int32)
+    return Arithmetic(_F32, wide, result, _EXACT_BYTE_SUMS)
+
+
+def _part_count(dtype: DType) -> int:
+    """Return into how many bf16 parts that are not all zero a value of the type can fall."""
+    if dtype.name == "bf16" or dtype.bits <= 8:
+        return 1
+    return _PARTS_OF_F16 if dtype.name == "f16" else 3
+
+
+def in_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract) -> Array:
+    """Return the product that ``contract`` makes, in the passes that the arithmetic asks for, rounded once at the end.
+
+    ``contract`` is given the arithmetic and two operands of its ``working`` type; it has to sum with ``matmul``.
+    """
+    with np.errstate(all="ignore"):
+        if arithmetic.working.kind == "c" and arithmetic.passes:
+            total = _complex_passes(arithmetic, lhs, rhs, contract)
+        elif arithmetic.passes:
+            total = _real_passes(arithmetic, lhs, rhs, contract)
+        else:
+            total = contract(arithmetic, _converted(lhs, arithmetic.working), _converted(rhs, arithmetic.working))
+        return _converted(total, arithmetic.result)
+
+
+def _complex_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract) -> Array:
+    """Return a complex product as the four real ones that the matrix unit can make."""
+    real, imaginary = (lhs.real, rhs.real), (lhs.imag, rhs.imag)
+    # (a + bi)(c + di) = ac - bd + (ad + bc)i
+    total = _real_passes(arithmetic, real[0], real[1], contract).astype(arithmetic.working)
+    total -= _real_passes(arithmetic, imaginary[0], imaginary[1], contract)
+    total += 1j * _real_passes(arithmetic, real[0], imaginary[1], contract)
+    total += 1j * _real_passes(arithmetic, imaginary[0], real[1], contract)
+    return total
+
+
+def _real_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract) -> Array:
+    """Return the sum of the passes over the bf16 parts of two real operands."""
+    lhs_parts = bf16_parts(lhs, 1 + max(i for i, _ in arithmetic.passes))
+    rhs_parts = bf16_parts(rhs, 1 + max(j for _, j in arithmetic.passes))
+    (i, j), *corrections = arithmetic.passes
+    total = contract(arithmetic, lhs_parts[i], rhs_parts[j])
+    if corrections:
+        # Small terms first, so that they are not lost one by one beside the large one.
+        small = sum(contract(arithmetic, lhs_parts[i], rhs_parts[j]) for i, j in reversed(corrections))
+        # An infinity times a part that is zero must not make a NaN of a product that is infinite.
+        total += np.where(np.isfinite(small), small, 0)
+    return total
+
+
+def bf16_parts(array: Array, count: int) -> list[Array]:
+    """Return ``count`` f32 arrays of bf16 values, each the rounding of what those before it left of ``array``."""
+    rest = _converted(array, _F32)
+    # A byte, or bf16 itself, has nothing to round.
+    if array.dtype.itemsize == 1 or array.dtype == ml_dtypes.bfloat16:
+        return [rest]
+    parts = [_rounded(rest)]
+    while len(parts) < count:
+        rest = np.where(np.isfinite(parts[-1]), rest - parts[-1], np.float32(0))
+        parts.append(_rounded(rest))
+    return parts
+
+
+def _rounded(array: Array) -> Array:
+    """Return f32 values rounded to the nearest bf16, ties to even."""
+    return array.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def _converted(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the array in another type, itself if it has it."""
+    return np.asarray(array).astype(dtype, copy=False)
+
+
+def sums_type(arithmetic: Arithmetic, lhs: Array) -> np.dtype[Any]:
+    """Return the type in which products of ``lhs`` add up: in passes, where complex operands come in parts, its own."""
+    return lhs.dtype if arithmetic.passes else arithmetic.sums
+
+
+def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
+    """Return ``lhs[..., m, k] @ rhs[..., k, n]``, summed block by block of ``arithmetic.depth``.
+
+    Leading dimensions broadcast. The result has the ``sums_type``.
+    """
+    contracted = lhs.shape[-1]
+    depth = arithmetic.depth or max(1, contracted)
+    lhs, rhs = _for_blas(lhs), _for_blas(rhs)
+    sums = sums_type(arithmetic, lhs)
+    block = np.matmul(lhs[..., :depth], rhs[..., :depth, :])
+    total = block.astype(sums, copy=False)
+    # One array for all further blocks: fresh memory for each would cost more than the sums.
+    scratch = np.empty_like(block) if contracted > depth else block
+    for start in range(depth, contracted, depth):
+        np.matmul(lhs[..., start : start + depth], rhs[..., start : start + depth, :], out=scratch)
+        total += scratch.astype(sums, copy=False)
+    return total
+
+
+def _for_blas(array: Array) -> Array:
+    """Return the matrices with rows or columns in one piece, without which NumPy would not hand them to BLAS."""
+    rows, columns = array.strides[-2:]
+    item, height, width = array.dtype.itemsize, *array.shape[-2:]
+    in_rows = columns == item and rows >= item * width
+    in_columns = rows == item and columns >= item * height
+    return array if in_rows or in_columns or prod(array.shape) == 0 else np.ascontiguousarray(array)

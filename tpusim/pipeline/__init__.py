@@ -1,0 +1,1 @@
+"""Where the verbs meet: the stages from a file to numbers."""

@@ -1,0 +1,260 @@
+"""Pictures of layouts: an array with its tiles, one tile, its 32-bit words, and memory as a strip.
+
+After the two figures of XLA's document "Tiled layout": every tile has a colour, tiles within tiles a red border, the
+number in a cell is the linear index of the element, and what pads is white (here also hatched).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+
+from tpusim.report.plots.cells import (
+    Cell,
+    Shown,
+    draw_borders,
+    draw_cell,
+    draw_gaps,
+    draw_grid,
+    draw_padding,
+    finish_grid,
+    shown_of,
+    tint_of,
+)
+from tpusim.report.plots.plane import Plane, plane_of
+from tpusim.report.plots.strip import draw_strip, strip_lines
+from tpusim.report.plots.style import GREY, INK, PADDING_HATCH, VERMILION, figure_of, new_figure, styled
+from tpusim.report.tables import size_text
+from tpusim.shapes.address import logical_bytes, physical_bytes
+from tpusim.shapes.layout import COMBINE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tpusim.shapes.shape import Shape
+
+_WIDTH = 7.4
+_LANES = 128
+_ROW_INCHES = 0.235
+# Two shades of the first tile's tint: the parts of a word are all of it.
+_PARTS = (tint_of(0, 0), "#D3EBF9")
+
+
+@styled
+def layout(shape: Shape, ax: Axes | None = None) -> Figure:
+    """Draw how an array lies in memory, and return the figure.
+
+    Small arrays are drawn cell by cell, large ones by tile, with one tile apart. With ``ax`` only the array is drawn.
+    Raises ProgramError for what is no array with elements.
+    """
+    plane = plane_of(shape)
+    if ax is not None:
+        draw_array(ax, plane)
+        return figure_of(ax)
+    panels = _panels(plane)
+    heights = [_ROW_INCHES * rows + 0.55 for _, rows in panels]
+    figure = new_figure(_WIDTH, sum(heights) + 0.75)
+    axes = figure.subplots(len(heights), 1, height_ratios=heights)
+    for (draw, _), place in zip(panels, axes, strict=True):
+        draw(place, plane)
+    figure.suptitle(f"{shape}\n{_caption(plane)}", x=0.01, ha="left", fontsize=8.5)
+    figure.legend(handles=_legend(plane), loc="outside lower left", ncols=4)
+    return figure
+
+
+def _panels(plane: Plane) -> list[tuple[Callable[[Axes, Plane], None], float]]:
+    """Return what draws each panel, and the rows of cells that it is high."""
+    small = plane.is_small
+    panels: list[tuple[Callable[[Axes, Plane], None], float]] = []
+    if small or plane.tiles > 1:
+        panels.append((draw_array, shown_rows(plane)))
+    if not small:
+        panels.append((_draw_tile, len(_tile_shown(plane)[0])))
+    if plane.packs:
+        # Parts of a word need less room than cells.
+        panels.append((_draw_words, len(_word_shown(plane)[0]) * plane.per_word * 0.75))
+    # Below three rows there is no room for the name of the axis.
+    return [*((draw, max(3.0, rows)) for draw, rows in panels), (draw_strip, 1.2 * strip_lines(plane) + 0.4)]
+
+
+def _caption(plane: Plane) -> str:
+    """Return the bytes of the array, and what is drawn of it."""
+    logical, physical = logical_bytes(plane.shape), physical_bytes(plane.shape)
+    wasted = max(0.0, 1 - logical / physical) if physical else 0.0
+    parts = [f"{_exact(logical)} of data in {_exact(physical)}, {wasted:.1%} padding"]
+    if plane.planes > 1:
+        parts.append(f"{plane.planes:,} planes like the one drawn")
+    return "; ".join(parts)
+
+
+def _exact(n_bytes: int) -> str:
+    """Return bytes; rounded only where the digits would not be read."""
+    return f"{n_bytes:,} B" if n_bytes < 10**6 else size_text(n_bytes)
+
+
+def _legend(plane: Plane) -> list[Patch | Line2D]:
+    """Return what colours and borders mean in this picture."""
+    handles: list[Patch | Line2D] = [Patch(facecolor=tint_of(0, 0), edgecolor=INK, linewidth=0.4, label="a tile")]
+    if plane.count > plane.shape.element_count:
+        handles.append(Patch(facecolor="white", edgecolor=GREY, hatch=PADDING_HATCH, label="padding"))
+    if plane.sub_tile:
+        rows, columns = plane.sub_tile
+        words = f"a tile within it, {rows} x {columns}" + (" = one 32-bit word" if _is_word(plane) else "")
+        handles.append(Patch(facecolor="none", edgecolor=VERMILION, linewidth=1.1, label=words))
+    return handles
+
+
+def _is_word(plane: Plane) -> bool:
+    """Whether a sub-tile is what one 32-bit word holds."""
+    return plane.sub_tile is not None and plane.sub_tile[0] * plane.sub_tile[1] * plane.bits == 32
+
+
+def _array_shown(plane: Plane) -> tuple[Shown, Shown]:
+    """Return the rows and columns of the array's panel: of cells, or of tiles."""
+    if plane.is_small:
+        return range(plane.padded_rows), range(plane.padded_columns)
+    rows, columns = plane.padded_rows // plane.tile_rows, plane.padded_columns // plane.tile_columns
+    return shown_of(rows, 4, 1), shown_of(columns, 6, 1)
+
+
+def shown_rows(plane: Plane) -> int:
+    """Return the rows of cells that the drawing of an array has."""
+    return len(_array_shown(plane)[0])
+
+
+def draw_array(ax: Axes, plane: Plane) -> None:
+    """Draw the array: cell by cell, or tile by tile."""
+    if plane.is_small:
+        _draw_cells(ax, plane, *_array_shown(plane))
+        ax.set_title("array: the number in a cell is its position in memory")
+    else:
+        _draw_tiles(ax, plane, *_array_shown(plane))
+        ax.set_title(f"array, by tile: numbers count tiles in memory, {_tile_words(plane)} each")
+
+
+def _tile_words(plane: Plane) -> str:
+    """Return size and bytes of a tile."""
+    return f"{' x '.join(map(str, plane.tile))} elements = {size_text(plane.tile_elements * plane.bits / 8)}"
+
+
+def _draw_cells(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
+    """Draw every element with its linear index, and the borders of tiles within tiles."""
+    draw_grid(ax, rows, columns, lambda row, column: _element(plane, row, column))
+    if plane.sub_tile:
+        draw_borders(ax, rows, columns, plane.sub_tile)
+    finish_grid(ax, rows, columns, least_columns=16)
+    _name_axes(ax, plane)
+
+
+def _element(plane: Plane, row: int, column: int) -> Cell:
+    """Return the cell of one element or of one of padding."""
+    padded = plane.index(row, column) is None
+    return Cell(f"{plane.position(row, column)}", tint_of(*plane.tile_of(row, column)), float(padded))
+
+
+def _draw_tiles(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
+    """Draw every tile with its number in memory, the padding in it hatched to scale."""
+    draw_grid(ax, rows, columns, lambda row, column: Cell("", tint_of(row, column)))
+    for y, row in enumerate(rows):
+        for x, column in enumerate(columns):
+            if row is not None and column is not None:
+                _draw_tile_padding(ax, plane, (x, y), (row, column))
+                _number_tile(ax, plane, (x, y), (row, column))
+    finish_grid(ax, rows, columns, least_columns=5)
+    # The borders of tiles carry the index of the first element behind them.
+    ax.set_xticks([x for x, n in enumerate(columns) if n is not None])
+    ax.set_xticklabels([str(n * plane.tile_columns) for n in columns if n is not None])
+    ax.set_yticks([y for y, n in enumerate(rows) if n is not None])
+    ax.set_yticklabels([str(n * plane.tile_rows) for n in rows if n is not None])
+    _name_axes(ax, plane)
+
+
+def _number_tile(ax: Axes, plane: Plane, corner: tuple[int, int], tile: tuple[int, int]) -> None:
+    """Write a tile's number in memory."""
+    first = plane.position(tile[0] * plane.tile_rows, tile[1] * plane.tile_columns)
+    number = f"{first // plane.tile_elements:,}"
+    words = ax.text(corner[0] + 0.5, corner[1] + 0.5, number, ha="center", va="center", fontsize=7.5)
+    if plane.padded_share(*tile):
+        words.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.8})
+
+
+def _draw_tile_padding(ax: Axes, plane: Plane, corner: tuple[int, int], tile: tuple[int, int]) -> None:
+    """Hatch the right and lower parts of a tile that lie beyond the array."""
+    x, y = corner
+    down = min(1.0, plane.rows / plane.tile_rows - tile[0])
+    across = min(1.0, plane.columns / plane.tile_columns - tile[1])
+    if plane.fold:
+        # A folded array ends in the middle of a line: too little to be seen at this size.
+        across, down = 1.0, 1.0 - plane.padded_share(*tile)
+    if across < 1:
+        draw_padding(ax, (x + across, y), (1 - across, 1.0))
+    if down < 1:
+        draw_padding(ax, (x, y + down), (across, 1 - down))
+
+
+def _tile_shown(plane: Plane) -> tuple[Shown, Shown]:
+    """Return the rows and columns of one tile that are drawn; whole sub-tiles at both ends."""
+    step = plane.sub_tile[0] if plane.sub_tile else 1
+    return shown_of(plane.tile_rows, max(8, step), step), shown_of(plane.tile_columns, 11, 2)
+
+
+def _draw_tile(ax: Axes, plane: Plane) -> None:
+    """Draw the first tile element by element."""
+    _draw_cells(ax, plane, *_tile_shown(plane))
+    ax.set_title("tile 0: the number in a cell is its position in memory")
+
+
+def _words_per_line(plane: Plane) -> int:
+    """Return how many words stand beside each other: the lanes of a register, or fewer."""
+    return min(_LANES, plane.tile_elements // plane.per_word)
+
+
+def _word_shown(plane: Plane) -> tuple[Shown, Shown]:
+    """Return the sublanes and lanes that are drawn."""
+    lanes = _words_per_line(plane)
+    sublanes = -(-plane.tile_elements // plane.per_word // lanes)
+    return shown_of(sublanes, 1 if plane.per_word > 4 else 2, 1), shown_of(lanes, 8, 2)
+
+
+def _draw_words(ax: Axes, plane: Plane) -> None:
+    """Draw the 32-bit words of the first tile: which elements lie in the low bits, which in the high ones."""
+    sublanes, lanes = _word_shown(plane)
+    for y, sublane in enumerate(sublanes):
+        for x, lane in enumerate(lanes):
+            if sublane is not None and lane is not None:
+                _draw_word(ax, plane, (x, y), sublane * _words_per_line(plane) + lane)
+    draw_gaps(ax, sublanes, lanes)
+    finish_grid(ax, sublanes, lanes, least_columns=11)
+    ax.set_xlabel("lane (32-bit words)", loc="left")
+    ax.set_ylabel("sublane")
+    low, high = f"bits 0-{plane.bits - 1} on top", f"bits {32 - plane.bits}-31 below"
+    ax.set_title(f"tile 0 as 32-bit words: {plane.name_words} of each element; {low}, {high}")
+
+
+def _draw_word(ax: Axes, plane: Plane, corner: tuple[int, int], word: int) -> None:
+    """Draw one word, the elements in it from low bits to high."""
+    height = 0.92 / plane.per_word
+    for part in range(plane.per_word):
+        position = word * plane.per_word + part
+        cell = Cell(plane.name_at(position), _PARTS[part % 2], float(plane.is_padding(position)))
+        draw_cell(ax, (corner[0] + 0.03, corner[1] + 0.04 + part * height), (0.94, height), cell, 6.0)
+    frame = Rectangle((corner[0] + 0.03, corner[1] + 0.04), 0.94, 0.92, fill=False, edgecolor=VERMILION, linewidth=1.1)
+    ax.add_patch(frame)
+
+
+def _name_axes(ax: Axes, plane: Plane) -> None:
+    """Say which dimensions rows and columns are."""
+    layout_ = plane.shape.actual_layout
+    order = tuple(reversed(layout_.minor_to_major))
+    joined = any(COMBINE in tile for tile in layout_.tiles[:1])
+    names = ["", "", *(f"dimension {number}" for number in order)]
+    if plane.fold:
+        names = ["line", f"place in a line of {plane.fold}"]
+    elif joined:
+        names = ["joined, major", "joined, minor"]
+    ax.set_ylabel(f"{names[-2]}\n(elements)" if len(names[-2]) > len("line") else names[-2])
+    ax.set_xlabel(f"{names[-1] or 'scalar'} (elements)", loc="left")

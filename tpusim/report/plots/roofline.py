@@ -1,0 +1,254 @@
+"""The roofline picture: the ops of a run as dots under the roofs of its chip (Williams et al., CACM 2009)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
+from matplotlib.transforms import Bbox
+
+from tpusim.analysis.roof_points import Roof, RoofPoint, roof_points, roofs
+from tpusim.report.plots.style import (
+    GREY,
+    INK,
+    colour_of,
+    figure_of,
+    kind_of,
+    kind_order,
+    marker_of,
+    new_figure,
+    place_labels,
+    settle,
+    shortened,
+    styled,
+)
+from tpusim.report.tables import time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tpusim.hardware.chip import Chip
+    from tpusim.timeline.records import Timeline
+
+_LABELS = 8
+# Areas in square points: what takes all the time, and what can still be seen.
+_LARGEST, _SMALLEST = 900.0, 8.0
+# Dots below this share of the peak, or outside these intensities, are drawn at the rim.
+_LOWEST = 1e-6
+
+
+@styled
+def roofline(run: Timeline, chip: Chip, ax: Axes | None = None) -> Figure:
+    """Draw the ops of a run under the roofs of ``chip`` and return the figure.
+
+    A dot's area is the op's share of the time; a hollow one touches HBM not at all and stands at its bytes of VMEM.
+    What computes nothing is a dot in the strip below, at the bandwidth that it reached. With ``ax`` only the upper part
+    is drawn.
+    """
+    points = roof_points(run, chip)
+    dots = [point for point in points if point.flops and point.memory]
+    rest = [point for point in points if not (point.flops and point.memory)]
+    total_ps = max(1, run.total_ps)
+    lower = None
+    if ax is None:
+        figure = new_figure(7.4, 5.6 if rest else 4.6)
+        ax, lower = figure.subplots(2, 1, height_ratios=(4.2, 1)) if rest else (figure.add_subplot(), None)
+    limits = _draw_roofs(ax, roofs(chip, _main_type(run)), dots)
+    _draw_dots(ax, dots, total_ps, limits)
+    _finish(ax, limits, points, f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}")
+    if lower is not None:
+        _draw_rest(lower, rest, total_ps, chip)
+    settle(figure_of(ax))
+    if lower is not None:
+        place_labels(lower, [_rest_place(p) for p in rest[:4]], [shortened(p.name, 30) for p in rest[:4]])
+    _turn_slopes(ax)
+    _label_dots(ax, dots, limits, total_ps)
+    return figure_of(ax)
+
+
+def _main_type(run: Timeline) -> str:
+    """Return the type of the operands that most of the products' work is done in."""
+    work: dict[str, float] = {}
+    for record in run.records:
+        if "matrix" in record.units:
+            work[record.flops_type] = work.get(record.flops_type, 0.0) + record.flops * record.count
+    return max(work, key=lambda name: work[name], default="bf16")
+
+
+_Limits = tuple[float, float, float, float]
+
+
+def _limits(found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _Limits:
+    """Return the least and the most intensity and rate of the picture: round powers of ten around dots and ridges."""
+    peak = max(roof.per_second for roof in found if not roof.is_memory)
+    hbm = next(roof.per_second for roof in found if roof.name == "HBM")
+    # An op that fetches a few bytes of HBM has an intensity of millions: beyond the ridge it stands at the rim.
+    across = [0.1, peak / hbm * 10, *(min(dot.intensity, peak / hbm * 100) for dot in dots)]
+    up = [peak * 1e-3, *(dot.flops_per_second for dot in dots if dot.flops_per_second > peak * _LOWEST)]
+    left, right = np.floor(np.log10(max(1e-3, min(across)))), np.ceil(np.log10(max(across)))
+    return 10.0**left, 10.0**right, 10.0 ** np.floor(np.log10(min(up))), peak * 4
+
+
+def _draw_roofs(ax: Axes, found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _Limits:
+    """Draw the roofs with their rates written along them, and return the limits of the picture."""
+    limits = _limits(found, dots)
+    left, right, low, _ = limits
+    peak = max(roof.per_second for roof in found if not roof.is_memory)
+    for number, roof in enumerate(found):
+        dashes = ("-", "--", "-", ":")[number % 4]
+        if roof.is_memory:
+            ax.plot([left, peak / roof.per_second], [left * roof.per_second, peak], dashes, color=INK, linewidth=1.1)
+            # Each farther along its roof than the one before, so that names of near roofs do not meet.
+            start = max(left, low / roof.per_second) * 1.3 * 5**number
+            words = f"{roof.name} {_rate(roof.per_second)}B/s"
+            ax.text(start, start * roof.per_second, words, fontsize=6.5, color=INK, gid="slope")
+        else:
+            begin = min(peak, roof.per_second) / max(r.per_second for r in found if r.is_memory)
+            ax.plot([max(left, begin), right], [roof.per_second] * 2, dashes, color=INK, linewidth=1.1)
+            words = f"{roof.name} {_rate(roof.per_second)}FLOP/s"
+            ax.text(right * 0.93, roof.per_second * 1.1, words, ha="right", va="bottom", fontsize=6.5, color=INK)
+    return limits
+
+
+def _turn_slopes(ax: Axes) -> None:
+    """Turn the names of memories along their roofs, and lift them off the line."""
+    for text in ax.texts:
+        if text.get_gid() == "slope":
+            x, y = text.get_position()
+            # On logarithmic axes every memory's roof rises by the same angle.
+            (left, low), (right, high) = ax.transData.transform([(x, y), (10 * x, 10 * y)])
+            text.set(rotation=np.degrees(np.arctan2(high - low, right - left)), rotation_mode="anchor", va="bottom")
+            text.set_position((x, y * 1.15))
+
+
+def _rate(per_second: float) -> str:
+    """Return a rate with its decimal prefix."""
+    for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G")):
+        if per_second >= limit:
+            return f"{per_second / limit:.3g} {prefix}"
+    return f"{per_second:.3g} "
+
+
+def _area(point: RoofPoint, total_ps: int) -> float:
+    """Return the area of a dot."""
+    return max(_SMALLEST, _LARGEST * point.time_ps / total_ps)
+
+
+def _draw_dots(ax: Axes, dots: Sequence[RoofPoint], total_ps: int, limits: _Limits) -> None:
+    """Draw a dot per op; those of one kind together, since thousands drawn one by one take seconds."""
+    for kind in kind_order(kind_of(dot.bound_by) for dot in dots):
+        for hollow in (False, True):
+            alike = [d for d in dots if kind_of(d.bound_by) == kind and (d.memory == "VMEM") == hollow]
+            if alike:
+                _scatter(
+                    ax, [_place(dot, limits) for dot in alike], [_area(d, total_ps) for d in alike], (kind, hollow)
+                )
+
+
+def _scatter(ax: Axes, places: Sequence[tuple[float, float]], areas: Sequence[float], look: tuple[str, bool]) -> None:
+    """Draw dots of one kind, filled or hollow."""
+    if not places:
+        return
+    kind, hollow = look
+    across, up = zip(*places, strict=True)
+    ax.scatter(
+        across,
+        up,
+        s=areas,
+        marker=_dot_marker(kind),
+        facecolor="none" if hollow else colour_of(kind),
+        edgecolor=colour_of(kind) if hollow and kind != "latency" else INK,
+        linewidth=1.0 if hollow else 0.5,
+        alpha=0.85,
+        zorder=3,
+        # Those at the rim are drawn whole.
+        clip_on=False,
+    )
+
+
+def _dot_marker(kind: str) -> str:
+    """Return the marker of a kind, large enough to have a colour."""
+    return marker_of(kind) if marker_of(kind) != "." else "o"
+
+
+def _place(dot: RoofPoint, limits: _Limits) -> tuple[float, float]:
+    """Return where a dot is drawn: what lies outside, at the rim."""
+    left, right, low, high = limits
+    return min(max(dot.intensity, left), right), min(max(dot.flops_per_second, low), high)
+
+
+def _label_dots(ax: Axes, dots: Sequence[RoofPoint], limits: _Limits, total_ps: int) -> None:
+    """Name the dots that took longest; dots of one place share the first one's name."""
+    longest: list[RoofPoint] = []
+    for dot in dots:
+        if not any(_is_near(dot, other) for other in longest):
+            longest.append(dot)
+    shown = longest[:_LABELS]
+    avoid = []
+    for dot in shown:
+        x, y = ax.transData.transform(_place(dot, limits))
+        # Square points to pixels.
+        reach = np.sqrt(_area(dot, total_ps)) / 2 * figure_of(ax).dpi / 72 * 0.8
+        avoid.append(Bbox([(x - reach, y - reach), (x + reach, y + reach)]))
+    legend = ax.get_legend()
+    if legend is not None:
+        avoid.append(legend.get_window_extent())
+    place_labels(ax, [_place(dot, limits) for dot in shown], [shortened(dot.name, 26) for dot in shown], avoid=avoid)
+
+
+def _is_near(one: RoofPoint, other: RoofPoint) -> bool:
+    """Whether two dots cannot be told apart."""
+    ratios = one.intensity / other.intensity, one.flops_per_second / other.flops_per_second
+    return all(0.9 < ratio < 1.1 for ratio in ratios)
+
+
+def _finish(ax: Axes, limits: _Limits, points: Sequence[RoofPoint], title: str) -> None:
+    """Scale and name the axes, and say what colours and markers mean."""
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(limits[0], limits[1])
+    ax.set_ylim(limits[2], limits[3])
+    ax.grid(which="major")
+    for axis in (ax.xaxis, ax.yaxis):
+        # Decades have labels; asking whether the ticks between them might takes most of the time of a drawing.
+        axis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel("arithmetic intensity (FLOP per byte of HBM; hollow: of VMEM, for ops without HBM traffic)")
+    ax.set_ylabel("rate (FLOP/s)")
+    ax.set_title(title)
+    handles = [_handle(kind) for kind in kind_order(kind_of(point.bound_by) for point in points)]
+    ax.legend(handles=handles, title="bound by (area: time)", title_fontsize=7, loc="lower right", markerscale=0.8)
+
+
+def _handle(kind: str) -> Line2D:
+    """Return a kind's entry in the legend."""
+    return Line2D(
+        [], [], linestyle="", marker=_dot_marker(kind), color=colour_of(kind), markeredgecolor=INK, label=kind
+    )
+
+
+def _draw_rest(ax: Axes, rest: Sequence[RoofPoint], total_ps: int, chip: Chip) -> None:
+    """Draw what computes nothing by the HBM bandwidth that it reaches."""
+    peak = chip.hbm.bandwidth_bytes_per_second
+    for kind in kind_order(kind_of(point.bound_by) for point in rest):
+        alike = [point for point in rest if kind_of(point.bound_by) == kind]
+        _scatter(ax, [_rest_place(point) for point in alike], [_area(p, total_ps) for p in alike], (kind, False))
+    ax.axvline(peak / 1e9, color=INK, linewidth=1.1)
+    ax.axhline(0, color=GREY, linewidth=0.4, zorder=0)
+    ax.set_xlim(-0.03 * peak / 1e9, 1.08 * peak / 1e9)
+    ax.set_ylim(-1, 1)
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    share = sum(point.time_ps for point in rest) / total_ps
+    ops = f"{len(rest)} op{'s' if len(rest) > 1 else ''}"
+    ax.set_title(f"without floating-point work: {ops}, {share:.0%} of the time", fontsize=8)
+    ax.set_xlabel(f"HBM bandwidth reached (GB/s; line: the chip's {peak / 1e9:,.0f})")
+
+
+def _rest_place(point: RoofPoint) -> tuple[float, float]:
+    """Return where an op that computes nothing is drawn."""
+    return (point.bytes_per_second / 1e9 if point.memory == "HBM" else 0.0), 0.0

@@ -1,0 +1,130 @@
+"""Pictures of sweeps over designs: which are worth their price, and which parameter matters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite
+from typing import TYPE_CHECKING
+
+from tpusim.errors import ConfigError
+from tpusim.report.plots.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    VERMILION,
+    axes_or_new,
+    figure_of,
+    place_labels,
+    settle,
+    shortened,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_NAMED = 12
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the numbers of the points that no other one beats in both figures, of which less is better, by the first.
+
+    Equal points do not beat each other.
+    """
+    front: list[int] = []
+    least = inf
+    for number in sorted(range(len(points)), key=lambda number: points[number]):
+        if points[number][1] < least or (front and points[number] == points[front[-1]]):
+            front.append(number)
+            least = points[number][1]
+    return front
+
+
+@styled
+def pareto(records: Sequence[Mapping[str, object]], x: str, y: str, name: str = "", ax: Axes | None = None) -> Figure:
+    """Draw designs by two figures of which less is better (cost and time, say), the best trade-offs joined by a line.
+
+    ``x`` and ``y`` are keys of the records and, with their units, the names of the axes; ``name`` is the key of what
+    designs are called. Raises ConfigError if a record lacks a figure. Returns the figure.
+    """
+    points = [(_figure(record, x), _figure(record, y)) for record in records]
+    if not points:
+        raise ConfigError("pareto: expected at least one design, found none")
+    ax = axes_or_new(ax, 6.4, 4.4)
+    front = pareto_front(points)
+    others = [point for number, point in enumerate(points) if number not in front]
+    if others:
+        ax.scatter(
+            [p[0] for p in others],
+            [p[1] for p in others],
+            s=16,
+            color=GREY,
+            marker="x",
+            linewidth=0.9,
+            label="beaten by another",
+        )
+    best = [points[number] for number in front]
+    across, up = zip(*best, strict=True)
+    ax.step(across, up, where="post", color=BLUE, linewidth=1.0)
+    ax.scatter(across, up, s=26, color=BLUE, edgecolor=INK, linewidth=0.5, zorder=3, label="best for its price")
+    ax.margins(0.12)
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.grid()
+    ax.set_title(f"{len(points)} designs, {len(front)} on the Pareto front (simulated; less is better)")
+    ax.legend(loc="upper right")
+    if name:
+        named = front[:_NAMED]
+        settle(figure_of(ax))
+        place_labels(ax, [points[n] for n in named], [shortened(str(records[n].get(name, "")), 30) for n in named])
+    return figure_of(ax)
+
+
+def _figure(record: Mapping[str, object], key: str) -> float:
+    """Return a figure of a record."""
+    try:
+        found = float(str(record[key]))
+    except KeyError:
+        known = ", ".join(map(str, record))
+        raise ConfigError(f"expected the key {key!r} in every record, found {known}") from None
+    except ValueError:
+        raise ConfigError(f"{key}: expected a number, found {record[key]!r}") from None
+    if not isfinite(found):
+        raise ConfigError(f"{key}: expected a finite number, found {record[key]!r}")
+    return found
+
+
+def effects_of(records: Sequence[Mapping[str, object]]) -> list[tuple[str, float, float]]:
+    """Return the rows that ``sensitivity`` takes from records with the keys ``parameter``, ``low`` and ``high``."""
+    return [(str(record.get("parameter", "")), _figure(record, "low"), _figure(record, "high")) for record in records]
+
+
+@styled
+def sensitivity(rows: Sequence[tuple[str, float, float]], measure: str = "time (%)", ax: Axes | None = None) -> Figure:
+    """Draw what a change of each parameter does, the largest effect on top (a tornado diagram).
+
+    ``rows`` are (parameter, effect with less of it, effect with more of it), effects as changes in the unit that
+    ``measure`` names. Raises ConfigError without rows. Returns the figure.
+    """
+    if not rows:
+        raise ConfigError("sensitivity: expected at least one parameter, found none")
+    ordered = sorted(rows, key=lambda row: -max(abs(row[1]), abs(row[2])))
+    ax = axes_or_new(ax, 6.4, 1.2 + 0.26 * len(ordered))
+    places = range(len(ordered))
+    ax.barh(places, [row[1] for row in ordered], 0.66, color=ORANGE, hatch="////", edgecolor=INK, linewidth=0.4,
+            label="parameter lowered")  # fmt: skip
+    ax.barh(places, [row[2] for row in ordered], 0.66, color=BLUE, edgecolor=INK, linewidth=0.4,
+            label="parameter raised")  # fmt: skip
+    ax.axvline(0, color=VERMILION, linewidth=0.8)
+    ax.set_yticks(places, [shortened(row[0], 44) for row in ordered])
+    ax.set_ylim(len(ordered) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.margins(x=0.08)
+    ax.grid(axis="x")
+    ax.set_xlabel(f"change of {measure}")
+    ax.set_ylabel("parameter (largest effect first)")
+    ax.set_title("sensitivity (simulated)", pad=18)
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
+    return figure_of(ax)

@@ -1,0 +1,252 @@
+"""The wavefront in a systolic array: which step of the stream every element works on in one cycle, or in all of them.
+
+For the first fold of a product on an array into which one step enters per cycle. With the tile in after ``load``
+cycles, element (i, j) works on step ``cycle - load - i - j`` (``machine/gemm.py`` derives the cycles from it).
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from matplotlib.animation import FFMpegWriter, PillowWriter
+from matplotlib.patches import Rectangle
+
+from tpusim.errors import ConfigError
+from tpusim.report.plots.cells import Cell, draw_cell
+from tpusim.report.plots.style import (
+    BLUE,
+    GREY,
+    INK,
+    PALE,
+    TILE_TINTS,
+    VERMILION,
+    axes_or_new,
+    figure_of,
+    new_figure,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tpusim.hardware.array import Array
+    from tpusim.program.layers import Layer
+
+_CHARACTERS_PER_INCH = 11
+"""Of a title, with room to spare for wide letters."""
+
+# Steps that wait at the left and results that leave at the bottom, as far as they are drawn.
+_WAITING = 4
+_MOST_DRAWN = 32
+_MOST_NAMED = 16
+_MOST_FRAMES = 120
+_FRAMES_PER_SECOND = 8
+_STREAMS = {
+    "ws": ("weights stay; rows of the left operand enter at the left, sums leave below", "m"),
+    "is": ("the left operand stays; columns of the right one enter at the left, sums leave below", "n"),
+    "os": ("sums stay; steps along k enter at the left and from above", "k"),
+}
+
+
+class Fold(NamedTuple):
+    """The first fold of a product: elements that it covers, steps that stream, cycles before they begin."""
+
+    rows: int
+    columns: int
+    height: int
+    width: int
+    stream: int
+    load: int
+    dataflow: str
+
+    @property
+    def cycles(self) -> int:
+        """Cycles from the start of loading to the last multiply-accumulate."""
+        return self.load + self.stream + self.height + self.width - 2
+
+    def step(self, cycle: int, row: int, column: int) -> int | None:
+        """Return the step of the stream that an element works on, ``None`` if it has none."""
+        found = cycle - self.load - row - column
+        covered = row < self.height and column < self.width
+        return found if covered and 0 <= found < self.stream else None
+
+    def active(self, cycle: int) -> int:
+        """Return how many elements work in a cycle."""
+        return sum(self.step(cycle, i, j) is not None for i in range(self.height) for j in range(self.width))
+
+
+def first_fold(layer: Layer, array: Array) -> Fold:
+    """Return the first fold of a product. Raises ConfigError for arrays that take several rows per cycle."""
+    if array.rows_per_cycle != 1:
+        raise ConfigError(f"rows per cycle: expected 1 for a picture of the wavefront, found {array.rows_per_cycle}")
+    high, wide, stream = {
+        "ws": (layer.k, layer.n, layer.m),
+        "is": (layer.k, layer.m, layer.n),
+        "os": (layer.m, layer.n, layer.k),
+    }[array.dataflow]
+    height, width = min(high, array.rows), min(wide, array.columns)
+    load = 0 if array.dataflow == "os" else height if array.overlaps else array.rows
+    return Fold(array.rows, array.columns, height, width, stream, load, array.dataflow)
+
+
+@styled
+def systolic(layer: Layer, array: Array, cycle: int | None = None, ax: Axes | None = None) -> Figure:
+    """Draw an array in one ``cycle`` (by default half way through) and, below, how many elements work in every cycle.
+
+    Colours tell the steps of the stream apart, white elements wait, hatched ones lie beyond the tile's edge. With
+    ``ax`` only the array is drawn. Returns the figure. Raises ConfigError for a cycle that there is not.
+    """
+    fold = first_fold(layer, array)
+    cycle = fold.cycles // 2 if cycle is None else cycle
+    if not 0 <= cycle < fold.cycles:
+        raise ConfigError(f"cycle: expected 0 to {fold.cycles - 1}, found {cycle}")
+    if ax is not None:
+        _draw_array(axes_or_new(ax, 0, 0), fold, cycle)
+        return figure_of(ax)
+    figure = _empty(fold)
+    _draw_frame(figure, fold, cycle)
+    return figure
+
+
+@styled
+def animate_systolic(layer: Layer, array: Array, path: str | Path) -> None:
+    """Write all cycles of the first fold as a film: GIF, or MP4 where ffmpeg is installed.
+
+    Long streams skip cycles evenly. Raises ConfigError for another ending, or without ffmpeg.
+    """
+    writer = _writer(Path(path))
+    fold = first_fold(layer, array)
+    figure = _empty(fold)
+    with writer.saving(figure, str(path), dpi=90):
+        for cycle in range(0, fold.cycles, ceil(fold.cycles / _MOST_FRAMES)):
+            _draw_frame(figure, fold, cycle)
+            writer.grab_frame()
+
+
+def _writer(path: Path) -> PillowWriter | FFMpegWriter:
+    """Return what writes films of an ending."""
+    if path.suffix.lower() == ".gif":
+        return PillowWriter(fps=_FRAMES_PER_SECOND)
+    if path.suffix.lower() != ".mp4":
+        raise ConfigError(f"{path}: expected a film's name to end in .gif or .mp4, found {path.suffix!r}")
+    if not FFMpegWriter.isAvailable():
+        raise ConfigError(f"{path}: writing MP4 needs ffmpeg, which is not installed; write a .gif")
+    return FFMpegWriter(fps=_FRAMES_PER_SECOND)
+
+
+def _empty(fold: Fold) -> Figure:
+    """Return a figure of the right size for an array."""
+    rows, columns = min(fold.rows, _MOST_DRAWN), min(fold.columns, _MOST_DRAWN)
+    across = max(4.8, min(7.4, 0.42 * (columns + _WAITING + 1) + 0.8))
+    cell = min(0.42, (across - 0.8) / (columns + _WAITING + 1))
+    return new_figure(across, cell * (rows + _WAITING) + 2.35)
+
+
+def _draw_frame(figure: Figure, fold: Fold, cycle: int) -> None:
+    """Draw one cycle into a figure, in the place of what it showed."""
+    figure.clear()
+    upper, lower = figure.subplots(2, 1, height_ratios=(figure.get_figheight() - 1.6, 1.0))
+    _draw_array(upper, fold, cycle)
+    _draw_activity(lower, fold, cycle)
+
+
+def _draw_array(ax: Axes, fold: Fold, cycle: int) -> None:
+    """Draw the elements, what enters and what leaves."""
+    rows, columns = min(fold.rows, _MOST_DRAWN), min(fold.columns, _MOST_DRAWN)
+    for row, column in np.ndindex(rows, columns):
+        draw_cell(ax, (column, row), (1, 1), _element(fold, cycle, row, column), 6.0)
+    _draw_waiting(ax, fold, cycle, rows)
+    if fold.dataflow != "os":
+        _draw_leaving(ax, fold, cycle, (rows, columns))
+    ax.add_patch(Rectangle((0, 0), columns, rows, fill=False, edgecolor=INK, linewidth=1.2))
+    ax.set_xlim(-_WAITING - 0.3, columns + 0.3)
+    ax.set_ylim(rows + (_WAITING if fold.dataflow != "os" else 0.3), -0.3)
+    ax.set_aspect("equal")
+    ax.set_xticks(
+        [n + 0.5 for n in range(0, columns, max(1, columns // 8))], map(str, range(0, columns, max(1, columns // 8)))
+    )
+    ax.set_yticks([n + 0.5 for n in range(0, rows, max(1, rows // 8))], map(str, range(0, rows, max(1, rows // 8))))
+    # On top, where nothing leaves.
+    ax.xaxis.tick_top()
+    ax.xaxis.set_label_position("top")
+    ax.tick_params(length=0)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    cut = "" if (rows, columns) == (fold.rows, fold.columns) else f", first {rows} x {columns} drawn"
+    ax.set_xlabel("column (elements)")
+    ax.set_ylabel("row (elements)")
+    words, _ = _STREAMS[fold.dataflow]
+    title = f"{fold.rows} x {fold.columns} array{cut}, cycle {cycle:,} of {fold.cycles:,}\n{words}"
+    # Small arrays make narrow pictures: the words then take more lines.
+    wide = max(18, int(figure_of(ax).get_figwidth() * _CHARACTERS_PER_INCH))
+    ax.set_title("\n".join(fill(line, wide) for line in title.splitlines()), fontsize=8)
+
+
+def _element(fold: Fold, cycle: int, row: int, column: int) -> Cell:
+    """Return what one element shows."""
+    if row >= fold.height or column >= fold.width:
+        return Cell("", "#FFFFFF", 1.0)
+    step = fold.step(cycle, row, column)
+    return Cell("", "#FFFFFF") if step is None else Cell(_name(fold, step), _tint(step))
+
+
+def _name(fold: Fold, step: int) -> str:
+    """Return what a step is called in the cells of a small array."""
+    if max(fold.rows, fold.columns) > _MOST_NAMED or step > 999:
+        return ""
+    return f"{_STREAMS[fold.dataflow][1]}{step}"
+
+
+def _tint(step: int) -> str:
+    """Return the colour of a step."""
+    return TILE_TINTS[step % len(TILE_TINTS)]
+
+
+def _draw_waiting(ax: Axes, fold: Fold, cycle: int, rows: int) -> None:
+    """Draw at the left, skewed, the steps that enter each row next."""
+    for row in range(min(rows, fold.height)):
+        for ahead in range(1, _WAITING + 1):
+            step = fold.step(cycle + ahead, row, 0)
+            if step is not None:
+                _draw_small(ax, (-ahead, row), _name(fold, step), _tint(step))
+
+
+def _draw_leaving(ax: Axes, fold: Fold, cycle: int, size: tuple[int, int]) -> None:
+    """Draw below, skewed, the sums that left each column last."""
+    rows, columns = size
+    if rows < fold.rows:
+        return
+    for column in range(min(columns, fold.width)):
+        for past in range(1, _WAITING + 1):
+            # Sums go down through the rows that the tile does not cover, too.
+            step = cycle - past - fold.load - (fold.rows - 1) - column
+            if 0 <= step < fold.stream:
+                _draw_small(ax, (column, rows + past - 1), _name(fold, step), _tint(step))
+
+
+def _draw_small(ax: Axes, corner: tuple[float, float], words: str, tint: str) -> None:
+    """Draw what is outside of the array, a little smaller than an element."""
+    ax.add_patch(Rectangle((corner[0] + 0.1, corner[1] + 0.1), 0.8, 0.8, facecolor=tint, edgecolor=GREY, linewidth=0.4))
+    ax.text(corner[0] + 0.5, corner[1] + 0.5, words, ha="center", va="center", fontsize=5.5, color=INK)
+
+
+def _draw_activity(ax: Axes, fold: Fold, cycle: int) -> None:
+    """Draw how many elements work in each cycle, and which cycle is shown."""
+    step = max(1, fold.cycles // 400)
+    cycles = range(0, fold.cycles, step)
+    counts = [fold.active(n) for n in cycles]
+    ax.stairs(counts, [*cycles, fold.cycles], fill=True, color=BLUE, linewidth=0)
+    if fold.load:
+        ax.axvspan(0, fold.load, facecolor=PALE, hatch="....", edgecolor=GREY, linewidth=0, label="the tile loads")
+    ax.axvline(cycle + 0.5, color=VERMILION, linewidth=1.2, label="this cycle")
+    ax.set_xlim(0, fold.cycles)
+    ax.set_ylim(0, fold.rows * fold.columns * 1.02)
+    ax.set_xlabel("cycle")
+    ax.set_ylabel("at work\n(elements)")
+    # Above the axes, where no bar can reach it.
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2)

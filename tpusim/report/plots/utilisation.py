@@ -1,0 +1,170 @@
+"""Pictures of utilisation: what the time of each layer went to and how busy the units were; arrays by themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import to_hex
+
+from tpusim.analysis.layer_use import LayerUse, layer_use
+from tpusim.report.plots.style import (
+    BLUE,
+    HEAT,
+    INK,
+    ORANGE,
+    PALE,
+    colour_of,
+    figure_of,
+    hatch_of,
+    ink_on,
+    kind_of,
+    kind_order,
+    kind_patch,
+    new_figure,
+    shortened,
+    styled,
+    time_unit,
+)
+from tpusim.report.tables import time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tpusim.program.layers import Layer
+    from tpusim.timeline.folds import ArrayRun
+    from tpusim.timeline.records import Timeline
+
+_SHOWN = 16
+_LETTERS = 34
+_UNITS = {
+    "matrix": "MXU",
+    "vector": "VALU",
+    "eup": "EUP",
+    "xlu": "XLU",
+    "load": "load",
+    "store": "store",
+    "cmem": "CMEM",
+    "hbm": "HBM",
+    "ici": "ICI",
+}
+
+
+@styled
+def utilisation(run: Timeline, ax: Axes | None = None, by: str = "source") -> Figure:
+    """Draw a bar for each layer, stacked by what its time went to, and beside it how busy each unit was.
+
+    ``by`` is what a layer is: a line of the ``source``, a ``category`` or an ``op``. With ``ax`` only the bars are
+    drawn. Returns the figure.
+    """
+    layers = layer_use(run, by)
+    shown, rest = layers[:_SHOWN], layers[_SHOWN:]
+    heat = None
+    if ax is None:
+        figure = new_figure(8.6, 1.25 + 0.23 * max(3, len(shown) + bool(rest)))
+        ax, heat = figure.subplots(1, 2, width_ratios=(3, 2))
+    rows = [*shown, _together(rest)] if rest else list(shown)
+    _draw_stacks(ax, rows)
+    ax.set_title(f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}", pad=18)
+    ax.set_ylabel(f"{by} (longest first)")
+    if heat is not None:
+        _draw_heat(heat, rows)
+    return figure_of(ax)
+
+
+def _together(layers: Sequence[LayerUse]) -> LayerUse:
+    """Return the layers that are not shown as one."""
+    parts, busy = Counter[str](), Counter[str]()
+    time_ps = sum(layer.time_ps for layer in layers)
+    for layer in layers:
+        parts.update(layer.parts_ps)
+        for unit, share in layer.busy.items():
+            busy[unit] += share * layer.time_ps / time_ps  # type: ignore[assignment]
+    return LayerUse(name=f"{len(layers)} more", time_ps=time_ps, parts_ps=dict(parts), busy=dict(busy))
+
+
+def _draw_stacks(ax: Axes, layers: Sequence[LayerUse]) -> None:
+    """Draw a bar per layer, stacked by kind of time."""
+    per_unit, unit = time_unit(max((layer.time_ps for layer in layers), default=1))
+    stacks = [_by_kind(layer) for layer in layers]
+    kinds = kind_order(kind for stack in stacks for kind in stack)
+    feet = np.zeros(len(layers))
+    for kind in kinds:
+        widths = np.array([stack.get(kind, 0) / per_unit for stack in stacks])
+        ax.barh(range(len(layers)), widths, 0.72, left=feet, color=colour_of(kind), hatch=hatch_of(kind),
+                edgecolor=INK, linewidth=0.3)  # fmt: skip
+        feet += widths
+    ax.set_yticks(range(len(layers)), [shortened(layer.name, _LETTERS) for layer in layers])
+    ax.set_ylim(len(layers) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel(f"time on the core ({unit})")
+    ax.grid(axis="x")
+    handles = [kind_patch(kind) for kind in kinds]
+    legend = ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(handles),
+                       handlelength=1.2, columnspacing=0.9, borderaxespad=0.2)  # fmt: skip
+    # It may reach over the neighbour, which has nothing there; the layout would else push the two apart.
+    legend.set_in_layout(False)
+
+
+def _by_kind(layer: LayerUse) -> dict[str, int]:
+    """Return a layer's time by kind."""
+    found = Counter[str]()
+    for part, part_ps in layer.parts_ps.items():
+        found[kind_of(part)] += part_ps
+    return {kind: ps for kind, ps in found.items() if ps}
+
+
+def _draw_heat(ax: Axes, layers: Sequence[LayerUse]) -> None:
+    """Draw how busy each unit was in each layer: a cell with its per cent."""
+    units = [unit for unit in _UNITS if any(layer.busy.get(unit, 0) >= 0.005 for layer in layers)]
+    shares = np.array([[layer.busy.get(unit, 0.0) for unit in units] for layer in layers])
+    shares = shares.reshape(len(layers), len(units))
+    colours = mpl.colormaps[HEAT]
+    if units:
+        ax.imshow(shares, cmap=HEAT, vmin=0, vmax=1, aspect="auto")
+    for row, column in np.ndindex(shares.shape):
+        ink = ink_on(to_hex(colours(shares[row, column])))
+        ax.text(column, row, f"{shares[row, column]:.0%}"[:-1], ha="center", va="center", fontsize=6, color=ink)
+    ax.set_xticks(range(len(units)), [_UNITS[unit] for unit in units])
+    ax.set_yticks([])
+    ax.set_ylim(len(layers) - 0.4, -0.6)
+    ax.tick_params(length=0)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.set_xlabel("unit: share of the layer's time busy (%)")
+
+
+@styled
+def layers(rows: Sequence[tuple[Layer, ArrayRun]], ax: Axes | None = None, title: str = "") -> Figure:
+    """Draw a bar for each product on a systolic array: what its slots for multiply-accumulates did, in per cent.
+
+    ``rows`` are what ``run_layers`` returns. Useful ones, those beyond ragged edges while rows streamed, and those
+    that waited while tiles loaded and results drained. Returns the figure.
+    """
+    figure_height = 1.2 + 0.17 * max(4, len(rows))
+    ax = new_figure(7.4, figure_height).add_subplot() if ax is None else ax
+    useful = np.array([run.macs / max(1, run.slots) for _, run in rows])
+    ragged = np.array([max(0, run.streamed_slots - run.macs) / max(1, run.slots) for _, run in rows])
+    feet = np.zeros(len(rows))
+    stacks = (
+        ("useful", useful, BLUE, ""),
+        ("beyond ragged edges", ragged, ORANGE, "////"),
+        ("loading and draining", np.clip(1 - useful - ragged, 0, 1), PALE, ""),
+    )
+    for name, widths, colour, hatch in stacks:
+        ax.barh(range(len(rows)), widths * 100, 0.78, left=feet, color=colour, hatch=hatch, edgecolor=INK,
+                linewidth=0.3, label=name)  # fmt: skip
+        feet += widths * 100
+    ax.set_yticks(range(len(rows)), [shortened(layer.name, 28) for layer, _ in rows], fontsize=6)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xlim(0, 100)
+    ax.set_xlabel("multiply-accumulate slots (%)")
+    ax.set_ylabel("layer (in order of the file)")
+    ax.set_title(title or "systolic array (simulated)", pad=18)
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2)
+    return figure_of(ax)

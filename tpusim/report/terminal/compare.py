@@ -1,0 +1,167 @@
+"""Two runs side by side, on a terminal and as JSON; and a run as a saved result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.markup import escape
+
+from tpusim.analysis.compare import RESULT_FORMAT
+from tpusim.report.tables import count_text, plain_table, size_text, us_text
+from tpusim.report.terminal.run import run_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from tpusim.analysis.compare import Change, Comparison, OpFigures, RunFigures
+    from tpusim.analysis.summary import Summary
+
+_SHOWN = 20
+
+
+def save_result(summary: Summary, path: str | Path) -> None:
+    """Write a run as a saved result: what ``run --json`` prints, with its format's name and version before it."""
+    text = json.dumps({"format": RESULT_FORMAT, **run_json(summary)}, indent=1)
+    Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as plain data with stable keys; times in microseconds, changes from before to after."""
+    before, after = comparison.before, comparison.after
+    return {
+        "before": _run_json(before),
+        "after": _run_json(after),
+        "change_us": after.time_us - before.time_us,
+        "ratio": comparison.ratio,
+        "ops": [_change_json(change) for change in comparison.ops],
+        "categories": [_change_json(change) for change in comparison.categories],
+        # Said in the data itself, as files outlast what was known about them.
+        "simulated": True,
+    }
+
+
+def _run_json(run: RunFigures) -> dict[str, Any]:
+    """Return one run's totals."""
+    found = msgspec.to_builtins(run)
+    return {key: value for key, value in found.items() if key not in ("ops", "format")}
+
+
+def _change_json(change: Change) -> dict[str, Any]:
+    """Return one change."""
+    return {
+        "name": change.name,
+        "category": change.category,
+        "change_us": change.change_us,
+        "overlapped_change_us": change.beside_change_us,
+        "before": msgspec.to_builtins(change.before),
+        "after": msgspec.to_builtins(change.after),
+    }
+
+
+def render_comparison(comparison: Comparison, console: Console) -> None:
+    """Print totals of both runs, what changed by op, the largest change first, and by category."""
+    before, after = comparison.before, comparison.after
+    for mark, run in (("A", before), ("B", after)):
+        console.print(f"{mark}  [bold]{escape(run.program)}[/bold] on {escape(run.chip)} (simulated)")
+    console.print()
+    console.print(_totals(comparison))
+    console.print()
+    changed = [c for c in comparison.ops if c.change_us or c.beside_change_us]
+    if not changed:
+        console.print("No op takes longer or shorter.")
+        return
+    console.print(_table("op", changed[:_SHOWN]))
+    if len(changed) > _SHOWN:
+        rest = sum(change.change_us for change in changed[_SHOWN:])
+        console.print(f"... and {len(changed) - _SHOWN} more, {_signed(rest)} together (--json has them all)")
+    console.print()
+    console.print(_table("category", [c for c in comparison.categories if c.change_us or c.beside_change_us]))
+
+
+def _totals(comparison: Comparison) -> Table:
+    """Return the table of totals."""
+    before, after = comparison.before, comparison.after
+    table = plain_table(("", "left"), ("A", "right"), ("B", "right"), ("B / A", "right"))
+    rows = (
+        ("time", us_text, before.time_us, after.time_us),
+        ("roofline", us_text, before.roofline_us, after.roofline_us),
+        ("FLOP", count_text, before.flops, after.flops),
+        ("HBM traffic", size_text, before.hbm_bytes, after.hbm_bytes),
+        ("temporaries", size_text, before.memory.temp_bytes, after.memory.temp_bytes),
+        ("peak HBM", size_text, before.memory.peak_hbm_bytes, after.memory.peak_hbm_bytes),
+        ("peak VMEM", size_text, before.memory.peak_vmem_bytes, after.memory.peak_vmem_bytes),
+    )
+    for name, text, one, other in rows:
+        table.add_row(name, text(one), text(other), f"{other / one:.3f}" if one else "-")
+    table.add_row("bound by", escape(before.bound_by), escape(after.bound_by), "")
+    return table
+
+
+def _table(title: str, changes: Sequence[Change]) -> Table:
+    """Return a table of changes."""
+    table = plain_table(
+        (title, "left"),
+        ("A", "right"),
+        ("B", "right"),
+        ("change", "right"),
+        ("count", "right"),
+        ("bound by", "left"),
+        ("HBM", "left"),
+    )
+    for change in changes:
+        one, other = change.before, change.after
+        figures = (_cell(one), _cell(other), _signed_of(change))
+        words = (_label(change), *figures, *(_pair(change, text) for text in (_count, _bound, _traffic)))
+        table.add_row(*(escape(word) for word in words))
+    return table
+
+
+def _label(change: Change) -> str:
+    """Return an op's name, with the other run's where it has another."""
+    return _pair(change, lambda op: op.name)
+
+
+def _pair(change: Change, text: Callable[[OpFigures], str]) -> str:
+    """Return what ``text`` says of an op in both runs, once where both are the same or only one run has it."""
+    words = [text(op) for op in (change.before, change.after) if op]
+    return " -> ".join(dict.fromkeys(words))
+
+
+def _count(op: OpFigures) -> str:
+    """Return how often an op ran."""
+    return f"{op.count:,}"
+
+
+def _bound(op: OpFigures) -> str:
+    """Return what bounds an op."""
+    return op.bound_by
+
+
+def _traffic(op: OpFigures) -> str:
+    """Return the bytes of HBM that an op moves."""
+    return size_text(op.hbm_bytes)
+
+
+def _cell(op: OpFigures | None) -> str:
+    """Return an op's time, in parentheses what ran beside the core alone; a dash for one that is not there."""
+    if op is None:
+        return "-"
+    return us_text(op.time_us) if op.time_us or not op.overlapped_us else f"({us_text(op.overlapped_us)})"
+
+
+def _signed_of(change: Change) -> str:
+    """Return a change of time, in parentheses one beside the core alone."""
+    if change.change_us or not change.beside_change_us:
+        return _signed(change.change_us)
+    return f"({_signed(change.beside_change_us)})"
+
+
+def _signed(microseconds: float) -> str:
+    """Return a change of time with its sign."""
+    return ("-" if microseconds < 0 else "+") + us_text(abs(microseconds))

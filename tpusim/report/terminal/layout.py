@@ -1,0 +1,114 @@
+"""A layout explained on a terminal: sizes, order, every tile's step, padding, bytes, and where an element lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def render_layout(facts: dict[str, Any], console: Console) -> None:
+    """Print what ``layout_facts`` found: one block per array, then a tuple's sum."""
+    arrays = facts["arrays"]
+    for number, array in enumerate(arrays):
+        if number:
+            console.print()
+        _render_array(array, console)
+    # For one array the sum would repeat its last line.
+    if len(arrays) != 1:
+        console.print(Text(f"\nall {len(arrays)} arrays: {_bytes_line(facts)}", style="bold"))
+
+
+def _render_array(array: dict[str, Any], console: Console) -> None:
+    """Print the block of one array."""
+    # Text, not markup: the brackets of a shape would be taken for a style.
+    console.print(Text(array["shape"], style="bold"))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for name, value in (*_array_rows(array), *_element_rows(array["element"])):
+        table.add_row(Text(name), Text(value))
+    console.print(table)
+
+
+def _array_rows(array: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield the lines about the whole array as name and value."""
+    yield "logical", f"{_logical_sizes(array)} = {_count(array['logical_elements'], 'element')}"
+    yield "rank", f"{array['rank']}, true rank {array['true_rank']}"
+    yield "element", f"{array['dtype']}, {_count(array['element_bits'], 'bit')} in memory"
+    yield "memory", _memory(array)
+    yield "physical order", _order(array)
+    if array["padded_dimensions"]:
+        yield "padded to", _product(array["padded_dimensions"])
+    for number, tile in enumerate(array["tiles"], 1):
+        yield f"tile {number}", _tile_step(tile)
+    yield "padded", f"{_product(array['physical_dimensions'])} = {_count(array['padded_elements'], 'element')}"
+    yield "bytes", _bytes_line(array)
+
+
+def _logical_sizes(array: dict[str, Any]) -> str:
+    """Return the sizes, those that are only bounds marked as HLO marks them."""
+    dynamic = array["dynamic"] or [False] * array["rank"]
+    return _product([f"<={size}" if bound else size for size, bound in zip(array["dimensions"], dynamic, strict=True)])
+
+
+def _memory(array: dict[str, Any]) -> str:
+    """Return the name of the memory space and how a layout writes it."""
+    number = array["memory_space"]
+    return f"{array['memory_space_name']}, S({number})" if number else array["memory_space_name"]
+
+
+def _order(array: dict[str, Any]) -> str:
+    """Return the dimensions from major to minor, with their sizes."""
+    if not array["physical_order"]:
+        return "a scalar has none"
+    sizes = array["sizes_in_physical_order"]
+    named = (f"dimension {number} ({size})" for number, size in zip(array["physical_order"], sizes, strict=True))
+    return f"{', '.join(named)}; the last varies fastest"
+
+
+def _tile_step(tile: dict[str, Any]) -> str:
+    """Return what a tile does to the sizes."""
+    # The sizes between are shown only where a star changed them.
+    steps = [tile["before"], tile["after"]]
+    if tile["combined"] != tile["before"]:
+        steps.insert(1, tile["combined"])
+    return f"{tile['tile']}: {' -> '.join(map(_product, steps))}"
+
+
+def _bytes_line(facts: dict[str, Any]) -> str:
+    """Return logical and physical bytes and the share between them."""
+    share = f"{100 * facts['wasted_share']:.1f} % wasted"
+    return f"{facts['logical_bytes']:,} of data in {facts['physical_bytes']:,}; {share}"
+
+
+def _element_rows(element: dict[str, Any] | None) -> Iterable[tuple[str, str]]:
+    """Yield the lines about one element, if one was asked for."""
+    if element is None:
+        return
+    yield "at", _tuple(element["index"])
+    for number, place in enumerate(element["tiles"], 1):
+        tile, inside = _tuple(place["tile_index"]), _tuple(place["in_tile_index"])
+        yield f"  in tile {number}", f"{place['tile']}: tile {tile}, inside it {inside}"
+    yield "  linear index", f"{element['linear_index']:,}"
+    # Only narrow types lie at bits other than 0.
+    bits = f", bit {element['bit_offset']}" if element["bit_offset"] else ""
+    yield "  byte offset", f"{element['byte_offset']:,}{bits}"
+
+
+def _product(sizes: Sequence[int | str]) -> str:
+    """Return sizes as a product; a scalar has none."""
+    return " x ".join(map(str, sizes)) or "scalar"
+
+
+def _tuple(numbers: Sequence[int]) -> str:
+    """Return an index in parentheses."""
+    return f"({','.join(map(str, numbers))})"
+
+
+def _count(number: int, unit: str) -> str:
+    """Return a number with its unit, which takes an s unless there is one of it."""
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"

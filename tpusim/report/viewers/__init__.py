@@ -1,0 +1,1 @@
+"""Files for viewers: browser, Perfetto, XProf, Model Explorer."""

@@ -1,0 +1,217 @@
+"""What the page shows, by columns: every text once, times as differences, so that 20,000 ops stay a small file."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from tpusim.analysis.communication import classes, pod_use
+from tpusim.analysis.memory import memory_profile
+from tpusim.analysis.roofline import peak_flops_per_second
+from tpusim.report.terminal.pod import pod_json
+from tpusim.report.terminal.run import compiler_us, run_json
+from tpusim.report.viewers.perfetto.trace import UNIT_LABELS
+from tpusim.timeline.records import CORE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tpusim.analysis.utilisation import Group
+    from tpusim.hardware.chip import Chip
+    from tpusim.program.work import MemorySpace
+    from tpusim.report.viewers.viewed import Viewed
+    from tpusim.timeline.records import Record, Timeline
+
+MOST_RECORDS = 200_000
+"""The time line shows so many; devices beyond are left out, and the page says so."""
+
+_PER_MILLE = 1000
+_LINKS = 200
+
+
+class _Texts:
+    """Every text once; columns hold their numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        """Return the number of a text."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def column(self, texts: Iterable[str]) -> list[int]:
+        """Return the numbers of texts."""
+        return [self.number(text) for text in texts]
+
+    def all(self) -> list[str]:
+        """Return the texts in the order of their numbers."""
+        return list(self._numbers)
+
+
+def report_data(viewed: Viewed) -> dict[str, Any]:
+    """Return everything that the page shows as plain data: times in picoseconds, sizes in bytes."""
+    texts = _Texts()
+    devices, left_out = _shown(viewed)
+    ops = _Ops(viewed.summary.ops)
+    numbers = run_json(viewed.summary)
+    # Ops have columns of their own.
+    summary = {name: value for name, value in numbers.items() if name != "ops"}
+    time_line = [_device(timeline, _device_name(viewed, numbers), ops) for timeline, numbers in devices]
+    return {
+        "version": viewed.version,
+        "simulated": True,
+        "summary": summary,
+        "total_ps": viewed.run.last.total_ps,
+        "capacity": {"hbm": viewed.summary.hbm_capacity_bytes, "vmem": viewed.summary.vmem_capacity_bytes},
+        "chip": viewed.chip.description,
+        "left_out": left_out,
+        "units": UNIT_LABELS,
+        "devices": time_line,
+        "ops": _op_columns(ops, viewed.summary.clock_hz, texts),
+        "memory": [_memory(viewed, space, texts) for space in _spaces(viewed)],
+        "roofs": _roofs(viewed.chip),
+        "pod": _pod(viewed),
+        "texts": texts.all(),
+    }
+
+
+def _shown(viewed: Viewed) -> tuple[list[tuple[Timeline, tuple[int, ...]]], int]:
+    """Return the devices whose time lines are shown, the last to end first, and how many kinds are left out."""
+    alike = sorted(classes(viewed.run), key=lambda one: one[0] is not viewed.run.last)
+    shown: list[tuple[Timeline, tuple[int, ...]]] = []
+    records = 0
+    for timeline, devices in alike:
+        records += len(timeline.records)
+        if shown and records > MOST_RECORDS:
+            break
+        shown.append((timeline, devices))
+    return shown, len(alike) - len(shown)
+
+
+def _device_name(viewed: Viewed, numbers: tuple[int, ...]) -> str:
+    """Return the name of a device and of how many are like it; nothing where there is only one."""
+    if viewed.run.device_count == 1:
+        return ""
+    return f"device {numbers[0]}" + (f" (and {len(numbers) - 1} alike)" if len(numbers) > 1 else "")
+
+
+class _Ops:
+    """The ops by name and line; those that only other devices run stand behind the rows of the table."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.groups = groups
+        self.others: list[Record] = []
+        self._numbers = {(group.name, group.line): number for number, group in enumerate(groups)}
+
+    def number(self, record: Record) -> int:
+        """Return the number of a record's op."""
+        key = (record.name, record.line)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers)
+            self.others.append(record)
+        return self._numbers[key]
+
+
+def _device(timeline: Timeline, name: str, ops: _Ops) -> dict[str, Any]:
+    """Return the records of a device in order of their starts, row by row, and the loops whose trips were alike."""
+    by_row: dict[str, list[Record]] = {CORE: []}
+    for record in timeline.records:
+        by_row.setdefault(record.row, []).append(record)
+    repeats = [[repeat.name, repeat.start_ps, repeat.end_ps, repeat.trips] for repeat in timeline.repeats]
+    rows = [_row(label, records, ops) for label, records in by_row.items()]
+    return {"name": name, "total_ps": timeline.total_ps, "rows": rows, "repeats": repeats}
+
+
+def _row(label: str, records: list[Record], ops: _Ops) -> dict[str, Any]:
+    """Return the records of one row as columns; of the core with the share of each unit, per mille of the record."""
+    records = sorted(records, key=lambda record: (record.start_ps, record.end_ps))
+    row: dict[str, Any] = {
+        "label": label,
+        "op": [ops.number(record) for record in records],
+        "start": _differences([record.start_ps for record in records]),
+        "length": [record.duration_ps for record in records],
+        "count": [record.count for record in records],
+    }
+    if label == CORE:
+        row["units"] = {unit: _shares(records, unit) for unit in UNIT_LABELS if any(unit in r.units for r in records)}
+    return row
+
+
+def _shares(records: Sequence[Record], unit: str) -> list[int]:
+    """Return how busy a unit was in each record, per mille."""
+    return [
+        min(_PER_MILLE, round(record.units.get(unit, 0) * _PER_MILLE / max(1, record.duration_ps)))
+        for record in records
+    ]
+
+
+def _differences(numbers: Sequence[int]) -> list[int]:
+    """Return the first number, and from then on what each is above the one before."""
+    return [*numbers[:1], *(after - before for before, after in pairwise(numbers))]
+
+
+def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
+    """Return the ops: those of the table, then the others, whose figures are 0."""
+    rows: list[Group | Record] = [*ops.groups, *ops.others]
+    tabled = len(ops.groups)
+    estimates = [compiler_us(group.compiler_cycles, clock_hz) for group in ops.groups]
+    named = ("name", "opcode", "category", "bound_by", "op_name", "source")
+    return {
+        **{name: texts.column(getattr(row, name) for row in rows) for name in named},
+        "line": [row.line for row in rows],
+        "tabled": tabled,
+        "count": [group.count for group in ops.groups],
+        "time": [group.time_ps for group in ops.groups],
+        "beside": [group.beside_ps for group in ops.groups],
+        "flops": [round(group.flops) for group in ops.groups],
+        "hbm_bytes": [round(group.hbm_bytes) for group in ops.groups],
+        "compiler": [None if us is None else round(us, 3) for us in estimates],
+    }
+
+
+def _spaces(viewed: Viewed) -> list[MemorySpace]:
+    """Return the memories that the program has buffers in, HBM first."""
+    used = {buffer.space for buffer in viewed.program.buffers}
+    order: tuple[MemorySpace, ...] = ("hbm", "vmem", "cmem")
+    return [space for space in order if space in used]
+
+
+def _memory(viewed: Viewed, space: MemorySpace, texts: _Texts) -> dict[str, Any]:
+    """Return one memory over the schedule, and its buffers as columns."""
+    profile = memory_profile(viewed.program, space)
+    buffers = sorted(profile.buffers, key=lambda buffer: -buffer.n_bytes)
+    named = ("name", "kind", "shape", "op_name", "source", "within")
+    return {
+        "space": space,
+        "schedule": texts.column(profile.schedule),
+        "alive": _differences(profile.alive_bytes),
+        "held_bytes": profile.held_bytes,
+        "peak_position": profile.peak_position,
+        "peak_bytes": profile.peak_bytes,
+        "buffers": {
+            **{name: texts.column(getattr(buffer, name) for buffer in buffers) for name in named},
+            "bytes": [buffer.n_bytes for buffer in buffers],
+            "unpadded": [buffer.unpadded_bytes for buffer in buffers],
+            "first": [buffer.first for buffer in buffers],
+            "length": [buffer.last - buffer.first for buffer in buffers],
+        },
+    }
+
+
+def _roofs(chip: Chip) -> dict[str, float]:
+    """Return the roofs of the device: FLOP per second of matrix and vector units, bytes per second of HBM."""
+    per_cycle = chip.vpu.sublanes * chip.vpu.lanes * chip.vpu.alu_slots
+    return {
+        "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
+        "vector_flops_per_second": per_cycle * chip.clock_hz * chip.cores_per_device,
+        "hbm_bytes_per_second": chip.hbm.bandwidth_bytes_per_second,
+    }
+
+
+def _pod(viewed: Viewed) -> dict[str, Any] | None:
+    """Return what devices and links did together, None for one device."""
+    if viewed.run.device_count == 1:
+        return None
+    busiest = sorted(viewed.run.links, key=lambda link: -link.busy_ps)[:_LINKS]
+    links = [[link.chip, link.way, link.n_bytes, link.busy_ps] for link in busiest]
+    return {**pod_json(pod_use(viewed.run)), "busiest_links": links}

@@ -1,0 +1,48 @@
+"""The page: template, style and script of this folder and the data of a run, in one file that loads nothing else."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpusim.report.viewers.html.data import report_data
+
+if TYPE_CHECKING:
+    from tpusim.report.viewers.viewed import Viewed
+
+_FOLDER = Path(__file__).parent
+SCRIPTS = ("format", "store", "chart", "table", "timeline", "memory", "roofline", "summary", "main")
+"""In the order in which they need each other; they share one scope."""
+
+# A comment in HTML, in CSS and in JavaScript, so that the template itself is a valid page.
+_PLACE = re.compile(r"(?:<!--|/\*)(title|style|script|data)(?:-->|\*/)")
+
+
+def write_page(viewed: Viewed, path: str | Path) -> None:
+    """Write the report of a run. The same run always gives the same bytes."""
+    Path(path).write_text(page(viewed), encoding="utf-8")
+
+
+def page(viewed: Viewed) -> str:
+    """Return the report of a run as the text of an HTML file."""
+    script = "\n".join((_FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    parts = {
+        "title": html.escape(f"{viewed.program.name} on {viewed.chip.name} (simulated)"),
+        "style": (_FOLDER / "style.css").read_text(encoding="utf-8"),
+        "script": script,
+        "data": _packed(report_data(viewed)),
+    }
+    text = (_FOLDER / "page.html").read_text(encoding="utf-8")
+    # In one go: what a program's name says is never taken for a place of the template.
+    return _PLACE.sub(lambda found: parts[found[1]], text)
+
+
+def _packed(found: dict[str, object]) -> str:
+    """Return data as compressed JSON in base64, which can hold nothing that a browser would take for markup."""
+    compact = json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode()
+    return base64.b64encode(zlib.compress(compact, 9)).decode()

@@ -1,0 +1,174 @@
+"""A program as a graph for Model Explorer, with the simulated time of every node as a second file to lay over it.
+
+The format is that of google-ai-edge/model-explorer: ``input_graph.ts`` (a collection of graphs, the first of which is
+shown first) and ``node_data_builder.py`` (values by graph and node). Every computation is a graph; scopes of the
+framework (``op_name``) are its layers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpusim.errors import ConfigError
+from tpusim.program.module import children
+from tpusim.report.tables import count_text, size_text, time_text
+from tpusim.shapes.shape import shape_text
+from tpusim.units import ps_to_us
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tpusim.analysis.utilisation import Group
+    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.program.steps import AnyStep
+    from tpusim.report.viewers.viewed import Viewed
+
+_RUNS_OTHERS = ("while", "call", "conditional", "async-start")
+"""Opcodes whose computations take time by themselves; what a fusion calls is part of one kernel."""
+
+# From nothing to the longest op, light to dark, as text stays black.
+_COLOURS = (("0", "#ffffff"), ("0.25", "#fde3b8"), ("1", "#ef8a17"))
+
+
+def write_model_explorer(viewed: Viewed, path: str | Path) -> Path:
+    """Write the graph to ``path`` (``.json``) and the times beside it; return the name of the latter."""
+    target = Path(path)
+    # Model Explorer takes a file for what its ending says.
+    if target.suffix != ".json":
+        raise ConfigError(f"--model-explorer: expected a name that ends in .json, found {str(path)!r}")
+    overlay = target.with_name(f"{target.stem}.node_data.json")
+    graphs = graphs_json(viewed)
+    target.write_text(json.dumps(graphs, separators=(",", ":")) + "\n", encoding="utf-8")
+    overlay.write_text(json.dumps(node_data_json(viewed, graphs), separators=(",", ":")) + "\n", encoding="utf-8")
+    return overlay
+
+
+def graphs_json(viewed: Viewed) -> dict[str, Any]:
+    """Return the collection of graphs: of the module's computations, or of the steps if there is no text."""
+    groups = {group.name: group for group in viewed.summary.ops}
+    if viewed.module is None:
+        graphs = list(_step_graphs(viewed.program.name, viewed.program.steps, groups))
+    else:
+        graphs = [_graph(computation, groups) for computation in _entry_first(viewed.module)]
+    about = {
+        "program": viewed.program.name,
+        "chip": viewed.chip.name,
+        "time": time_text(viewed.summary.total_ps),
+        "simulated": "times come from a model of the chip, not from hardware",
+    }
+    # The attributes of the namespace "" are those of the whole graph.
+    graphs[0]["groupNodeAttributes"] = {"": about}
+    return {"label": f"{viewed.program.name} on {viewed.chip.name} (simulated)", "graphs": graphs}
+
+
+def node_data_json(viewed: Viewed, graphs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the microseconds of every node that takes time, by graph, with the colours to show them in."""
+    times_ps = _times_ps(viewed)
+    found = {}
+    for graph in graphs["graphs"]:
+        results = {n["id"]: {"value": ps_to_us(times_ps[n["id"]])} for n in graph["nodes"] if times_ps.get(n["id"])}
+        if results:
+            gradient = [{"stop": float(stop), "bgColor": colour} for stop, colour in _COLOURS]
+            found[graph["id"]] = {"results": results, "gradient": gradient}
+    return found
+
+
+def _times_ps(viewed: Viewed) -> dict[str, int]:
+    """Return the core's time for every op, and for those that run computations that of all ops in them."""
+    times = {group.name: group.time_ps for group in viewed.summary.ops}
+    if viewed.module is None:
+        return times
+    # Called computations stand before their callers, so that what they take is known by then.
+    for computation in viewed.module.computations:
+        for instruction in computation:
+            if instruction.opcode in _RUNS_OTHERS:
+                inside = (viewed.module[name] for name in instruction.called_computations)
+                own = times.get(instruction.name, 0)
+                times[instruction.name] = own + sum(times.get(i.name, 0) for called in inside for i in called)
+    return times
+
+
+def _entry_first(module: Module) -> list[Computation]:
+    """Return the computations, the one that a run begins with first."""
+    return sorted(module.computations, key=lambda computation: computation.name != module.entry_name)
+
+
+def _graph(computation: Computation, groups: Mapping[str, Group]) -> dict[str, Any]:
+    """Return a computation as a graph."""
+    return {"id": computation.name, "nodes": [_node(instruction, groups) for instruction in computation]}
+
+
+def _node(instruction: Instruction, groups: Mapping[str, Group]) -> dict[str, Any]:
+    """Return an instruction as a node."""
+    shape = shape_text(instruction.shape)
+    facts = {"opcode": instruction.opcode, "shape": shape, **_figures(groups.get(instruction.name))}
+    origin = instruction.metadata
+    written = f"{origin.source_file}:{origin.source_line}" if origin.source_file else ""
+    facts |= {"op_name": origin.op_name, "source": facts.get("source") or written}
+    node = {
+        "id": instruction.name,
+        "label": instruction.name,
+        "namespace": _namespace(origin.op_name),
+        "attrs": _pairs(facts),
+        "incomingEdges": _edges(instruction.operands),
+        "outputsMetadata": [{"id": "0", "attrs": _pairs({"shape": shape})}],
+    }
+    called = list(instruction.called_computations)
+    return node | ({"subgraphIds": called} if called else {})
+
+
+def _figures(group: Group | None) -> dict[str, str]:
+    """Return what the simulation found of an op, as text."""
+    if group is None:
+        return {}
+    return {
+        "time": time_text(group.time_ps),
+        "time beside the core": time_text(group.beside_ps) if group.beside_ps else "",
+        "executions": f"{group.count:,}",
+        "bound by": group.bound_by,
+        "FLOP": count_text(group.flops),
+        "HBM traffic": size_text(group.hbm_bytes),
+        "category": group.category,
+        "source": group.source,
+    }
+
+
+def _namespace(op_name: str) -> str:
+    """Return the scopes that an op stands in, without its own name; empty ones would be layers without a name."""
+    return "/".join(scope for scope in op_name.split("/")[:-1] if scope)
+
+
+def _pairs(facts: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return facts as the format has them; nothing is said about what is not known."""
+    return [{"key": key, "value": value} for key, value in facts.items() if value]
+
+
+def _edges(sources: Iterable[str]) -> list[dict[str, str]]:
+    """Return the edges from the nodes that a node needs, in the order of its inputs."""
+    return [
+        {"sourceNodeId": name, "sourceNodeOutputId": "0", "targetNodeInputId": str(place)}
+        for place, name in enumerate(sources)
+    ]
+
+
+def _step_graphs(name: str, steps: tuple[AnyStep, ...], groups: Mapping[str, Group]) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a lowered program as a graph, and those inside loops, branches and calls as others."""
+    inner = {step.name: [listed for listed, _ in children(step) if listed] for step in steps}
+    called = {owner: [f"{owner}.{place}" for place in range(len(lists))] for owner, lists in inner.items()}
+    here = {step.name for step in steps}
+    nodes = []
+    for step in steps:
+        node: dict[str, Any] = {
+            "id": step.name,
+            "label": step.name,
+            "namespace": _namespace(step.op_name),
+            "attrs": _pairs({"opcode": step.opcode, **_figures(groups.get(step.name)), "source": step.source}),
+            "incomingEdges": _edges(name for name in step.needs if name in here),
+        }
+        nodes.append(node | ({"subgraphIds": called[step.name]} if called[step.name] else {}))
+    yield {"id": name, "nodes": nodes}
+    for owner, lists in inner.items():
+        for graph, listed in zip(called[owner], lists, strict=True):
+            yield from _step_graphs(graph, listed, groups)

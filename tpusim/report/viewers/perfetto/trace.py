@@ -1,0 +1,227 @@
+"""A run as a trace file that Perfetto opens: Chrome's JSON trace format, one row per engine and functional unit,
+counters for memory, and arrows from what is sent or fetched to who waits for it.
+
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU describes the format: times are
+microseconds, here with picoseconds after the point.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpusim.analysis.communication import classes
+from tpusim.program.module import walk
+from tpusim.report.viewers.perfetto.counters import counter_events
+from tpusim.timeline.records import CORE
+from tpusim.units import PS_PER_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.program.module import Program
+    from tpusim.timeline.records import PodRun, Record, Timeline
+
+# One device is one process of the format, and its rows are the threads.
+_PROCESS = 1
+UNIT_LABELS = {
+    "matrix": "MXU",
+    "vector": "vector ALU",
+    "eup": "EUP",
+    "xlu": "XLU",
+    "load": "vector load",
+    "store": "vector store",
+    "scalar": "scalar",
+    "hbm": "HBM",
+    "cmem": "CMEM",
+    "ici": "ICI",
+    "host_in": "from host",
+    "host_out": "to host",
+}
+
+
+def write_trace(run: PodRun, path: str | Path, program: Program | None = None) -> None:
+    """Write the trace, gzip-compressed if the name ends in ``.gz``. The same run always gives the same bytes."""
+    # Without blanks, and without the time of writing in the header, which would differ from run to run.
+    data = json.dumps(pod_trace_json(run, program), separators=(",", ":")).encode()
+    Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+
+
+def pod_trace_json(run: PodRun, program: Program | None = None) -> dict[str, Any]:
+    """Return a run of a pod: a process per class of equal devices, and an arrow from every send to its receive.
+
+    ``program``, where it is known, tells what each op waits for, and how much memory is in use when.
+    """
+    alike = classes(run)
+    if len(alike) == 1:
+        who = "" if run.device_count == 1 else f" on {run.device_count} devices alike"
+        return trace_json(alike[0][0], who, program)
+    events: list[dict[str, Any]] = []
+    processes = {device: number for number, (_, devices) in enumerate(alike, start=1) for device in devices}
+    rows = {}
+    for number, (timeline, devices) in enumerate(alike, start=1):
+        shown = f"device {devices[0]}" + (f" and {len(devices) - 1} alike" if len(devices) > 1 else "")
+        rows[number] = _Rows()
+        own = _process_events(timeline, f" {shown}", rows[number], program)
+        events += [event | {"pid": number} for event in own]
+    events += _arrows(alike, processes, rows)
+    other = {"simulated": True, "program": run.last.program, "chip": run.last.chip}
+    return {"traceEvents": _numbered(events), "displayTimeUnit": "ns", "otherData": other}
+
+
+def _numbered(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give the arrows numbers in place of names, as Perfetto takes only numbers."""
+    numbers: dict[str, int] = {}
+    for event in events:
+        if "id" in event:
+            event["id"] = numbers.setdefault(event["id"], len(numbers) + 1)
+    return events
+
+
+def _arrows(
+    alike: list[tuple[Timeline, tuple[int, ...]]], processes: dict[int, int], rows: dict[int, _Rows]
+) -> Iterator[dict[str, Any]]:
+    """Yield the two events of an arrow for each send: where it starts, and where its receive has all."""
+    for number, (timeline, _) in enumerate(alike, start=1):
+        for serial, send in enumerate(record for record in timeline.records if record.peer in processes):
+            peer = processes[send.peer]
+            ends = [r for r in alike[peer - 1][0].records if r.opcode == "recv" and r.end_ps >= send.end_ps]
+            receive = min(ends, key=lambda record: record.end_ps, default=None)
+            if receive is None:
+                continue
+            mark = {"cat": "channel", "name": send.name, "id": f"{number}.{serial}"}
+            yield {**mark, "ph": "s", "pid": number, "tid": rows[number].of[id(send)], "ts": send.start_ps / PS_PER_US}
+            end = {"pid": peer, "tid": rows[peer].of[id(receive)], "ts": receive.end_ps / PS_PER_US}
+            # Bound to the slice that it ends in, as the format's default is the next one that begins.
+            yield {**mark, "ph": "f", "bp": "e", **end}
+
+
+def _fetches(timeline: Timeline, program: Program | None, rows: _Rows) -> Iterator[dict[str, Any]]:
+    """Yield the two events of an arrow from each transfer's end to the op of the core that waited for it."""
+    if program is None or program.name != timeline.program:
+        return
+    needs = {step.name: step.needs for step, _ in walk(program.steps) if step.needs}
+    beside: dict[str, Record] = {}
+    # In the order of their ends: of a transfer that a loop repeats the last one is meant.
+    for serial, record in enumerate(sorted(timeline.records, key=lambda record: record.end_ps)):
+        if record.row != CORE:
+            beside[record.name] = record
+            continue
+        for name in needs.get(record.name, ()):
+            if name in beside:
+                mark = {"cat": "fetch", "name": name, "id": f"{timeline.device}.{name}.{serial}", "pid": _PROCESS}
+                yield {**mark, "ph": "s", "tid": rows.of[id(beside[name])], "ts": _inside(beside[name])}
+                yield {**mark, "ph": "f", "bp": "e", "tid": rows.of[id(record)], "ts": _inside(record)}
+
+
+def _inside(record: Record) -> float:
+    """Return a time in microseconds just before the end of a record, which belongs to its slice as the end does not."""
+    return max(record.start_ps, record.end_ps - PS_PER_US // 1000) / PS_PER_US
+
+
+def trace_json(timeline: Timeline, who: str = "", program: Program | None = None) -> dict[str, Any]:
+    """Return one device's run as an object of Chrome's trace format, marked as simulated."""
+    return {
+        "traceEvents": _numbered(_process_events(timeline, who, _Rows(), program)),
+        "displayTimeUnit": "ns",
+        "otherData": {"simulated": True, "program": timeline.program, "chip": timeline.chip},
+    }
+
+
+def _process_events(timeline: Timeline, who: str, rows: _Rows, program: Program | None) -> list[dict[str, Any]]:
+    """Return the events of one process: its names first."""
+    events = [event for record in timeline.records for event in _events(record, rows)]
+    repeats = [_repeat_event(repeat, rows) for repeat in timeline.repeats]
+    more = [*counter_events(timeline, program), *_fetches(timeline, program, rows)]
+    return [*rows.names(f"{timeline.chip}{who} (simulated): {timeline.program}"), *events, *repeats, *more]
+
+
+class _Rows:
+    """Numbers for the rows of the trace, and a lane for each transfer that overlaps another on its row."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._busy_until: dict[str, int] = {}
+        # By the identity of a record, as a loop has many of one name.
+        self.of: dict[int, int] = {}
+
+    def number(self, label: str) -> int:
+        """Return the number of a row."""
+        # From 1: number 0 is the thread that the name of the process hangs on.
+        return self._numbers.setdefault(label, len(self._numbers) + 1)
+
+    def lane(self, row: str, start_ps: int, end_ps: int) -> int:
+        """Return the number of the first lane of ``row`` that is free from ``start_ps`` on, and take it."""
+        # The format nests what overlaps on one row, as calls do; transfers only overlap.
+        lane = 0
+        while self._busy_until.get(_lane_label(row, lane), 0) > start_ps:
+            lane += 1
+        self._busy_until[_lane_label(row, lane)] = end_ps
+        return self.number(_lane_label(row, lane))
+
+    def names(self, process: str) -> Iterator[dict[str, Any]]:
+        """Yield the events that name the process and its rows."""
+        yield _meta("process_name", 0, {"name": process})
+        for label, number in self._numbers.items():
+            yield _meta("thread_name", number, {"name": label})
+            yield _meta("thread_sort_index", number, {"sort_index": _sort_index(label)})
+
+
+def _lane_label(row: str, lane: int) -> str:
+    """Return the label of a lane."""
+    return f"{row} {lane}"
+
+
+def _sort_index(label: str) -> int:
+    """Return where a row stands: the core first, then its units, then what runs beside it."""
+    order = ("XLA ops", *UNIT_LABELS.values())
+    return order.index(label) if label in order else len(order)
+
+
+def _events(record: Record, rows: _Rows) -> Iterator[dict[str, Any]]:
+    """Yield a record's own event and one for each unit that it kept busy."""
+    is_core = record.row == CORE
+    lane = (record.row, record.start_ps, record.end_ps)
+    row = rows.of[id(record)] = rows.number("XLA ops") if is_core else rows.lane(*lane)
+    yield _slice(record.name, row, record.start_ps, record.duration_ps, _details(record))
+    if is_core:
+        for unit, busy_ps in record.units.items():
+            # From the start of the step: how long a unit was busy in it is known, when is not.
+            length_ps = min(busy_ps, record.duration_ps)
+            yield _slice(record.name, rows.number(UNIT_LABELS[unit]), record.start_ps, length_ps, {})
+
+
+def _slice(name: str, row: int, start_ps: int, duration_ps: int, details: dict[str, Any]) -> dict[str, Any]:
+    """Return a complete event."""
+    event = {"ph": "X", "pid": _PROCESS, "tid": row, "name": name, "ts": start_ps / PS_PER_US}
+    return {**event, "dur": duration_ps / PS_PER_US, **({"args": details} if details else {})}
+
+
+def _details(record: Record) -> dict[str, Any]:
+    """Return what a click on an event shows."""
+    shown = {
+        "opcode": record.opcode,
+        "category": record.category,
+        "bound_by": record.bound_by,
+        "flops": record.flops,
+        "hbm_bytes": record.hbm_bytes,
+        "op_name": record.op_name,
+        "source": record.source,
+        "hlo_line": record.line,
+        "executions": record.count if record.count > 1 else 0,
+    }
+    # Perfetto would show a row for each empty field.
+    return {key: value for key, value in shown.items() if value}
+
+
+def _repeat_event(repeat: Any, rows: _Rows) -> dict[str, Any]:
+    """Return the event that stands for the trips of a loop that equal the one drawn before it."""
+    name = f"{repeat.name}: {repeat.trips:,} more equal trips"
+    return _slice(name, rows.number("XLA ops"), repeat.start_ps, repeat.end_ps - repeat.start_ps, {})
+
+
+def _meta(kind: str, row: int, details: dict[str, Any]) -> dict[str, Any]:
+    """Return an event that names or orders something."""
+    return {"ph": "M", "pid": _PROCESS, "tid": row, "name": kind, "args": details}

@@ -1,0 +1,1 @@
+"""Profiles for XProf, in its protocol buffers."""

@@ -1,0 +1,233 @@
+"""A module and its buffers as XLA's HloProto, from which XProf draws memory over the schedule.
+
+Fields as in openxla/xla, xla/service/hlo.proto and xla/xla_data.proto. Of an instruction only what identifies it is
+written (name, opcode, shape, operands, origin): enough for memory, too little to compile it again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from tpusim.program.buffers import heap_bytes, peak_bytes, stretches
+from tpusim.report.viewers.xprof import wire
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.program.buffers import Buffer
+    from tpusim.shapes.layout import Layout
+    from tpusim.shapes.shape import Shape
+
+_TYPES = {
+    name: number
+    for number, name in enumerate(
+        "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128 f8e5m2 f8e4m3fn s4 u4"
+        " f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1 f4e2m1fn f8e8m0fnu".split()
+    )
+}
+"""``PrimitiveType`` by name."""
+
+_COLOURS = {"hbm": 0, "vmem": 1, "cmem": 3, "smem": 6}
+"""A buffer's colour is its memory space; sync flags and the host's memory have none that XProf shows."""
+
+_WHOLE = {"argument": wire.integer(5, 1), "constant": wire.integer(12, 1), "output": wire.integer(7, 1)}
+"""By kind of buffer the flag of its allocation: parameter, constant, may be live out. They last through the run."""
+
+_SCRATCH = "scratch_of_kernels"
+_SCRATCH_NUMBER = 1 << 20
+"""A computation's number far above those of the module."""
+
+
+class _Placed(NamedTuple):
+    """A buffer, its number, and the instruction (by its 64-bit number) and the array in its result that it is of."""
+
+    number: int
+    buffer: Buffer
+    instruction: int
+    place: tuple[int, ...]
+
+
+def hlo_proto(module: Module, buffers: Sequence[Buffer]) -> bytes:
+    """Return the serialised HloProto of a module and of its buffers."""
+    numbers = {c.name: number for number, c in enumerate(module.computations, start=1)}
+    # What lies within an output's memory is counted with it.
+    shown = [buffer for buffer in buffers if buffer.space in _COLOURS and not buffer.within]
+    placed, scratch = _place(module, shown)
+    computations = [_computation(c, numbers) for c in module.computations]
+    own = wire.join(
+        wire.text(1, module.name),
+        wire.text(2, module.entry_name),
+        (wire.data(3, computation) for computation in [*computations, *scratch]),
+        wire.integer(5, 1),
+        wire.integer(6, numbers[module.entry_name]),
+    )
+    return wire.data(1, own) + wire.data(3, _assignment(placed))
+
+
+def _computation(computation: Computation, numbers: dict[str, int]) -> bytes:
+    """Return a ``HloComputationProto``."""
+    number = numbers[computation.name]
+    ids = {instruction.name: _id(number, place) for place, instruction in enumerate(computation)}
+    return wire.join(
+        wire.text(1, computation.name),
+        (wire.data(2, _instruction(instruction, ids, numbers)) for instruction in computation),
+        wire.integer(5, number),
+        wire.integer(6, ids[computation.root_name]),
+        wire.text(8, computation.execution_thread),
+    )
+
+
+def _id(computation: int, place: int) -> int:
+    """Return the number of an instruction: its computation's in the upper 32 bits."""
+    return computation << 32 | place
+
+
+def _instruction(instruction: Instruction, ids: dict[str, int], numbers: dict[str, int]) -> bytes:
+    """Return a ``HloInstructionProto``."""
+    origin = instruction.metadata
+    metadata = wire.join(
+        wire.text(1, origin.op_type),
+        wire.text(2, origin.op_name),
+        wire.text(3, origin.source_file),
+        wire.integer(4, origin.source_line),
+    )
+    return wire.join(
+        wire.text(1, instruction.name),
+        wire.text(2, instruction.opcode),
+        wire.data(3, _shape(instruction.shape)),
+        wire.data(7, metadata),
+        wire.integer(9, instruction.immediate) if isinstance(instruction.immediate, int) else b"",
+        wire.integer(35, ids[instruction.name]),
+        wire.integers(36, (ids[name] for name in instruction.operands)),
+        wire.integers(38, (numbers[name] for name in instruction.called_computations)),
+    )
+
+
+def _shape(shape: Shape) -> bytes:
+    """Return a ``ShapeProto``; a buffer is shown as what it holds."""
+    if isinstance(shape, TupleShape):
+        return wire.integer(2, _TYPES["tuple"]) + wire.join(wire.data(4, _shape(part)) for part in shape.elements)
+    if isinstance(shape, BufferShape):
+        return _shape(shape.element)
+    assert isinstance(shape, ArrayShape)
+    head = wire.integer(2, _TYPES[shape.dtype.name]) + wire.integers(3, shape.dimensions)
+    if not shape.dtype.is_array_type:
+        return head
+    dynamic = wire.integers(6, shape.dynamic or [False] * shape.rank)
+    return head + dynamic + wire.data(5, _layout(shape.actual_layout))
+
+
+def _layout(layout: Layout) -> bytes:
+    """Return a ``LayoutProto``."""
+    return wire.join(
+        wire.integers(1, layout.minor_to_major),
+        (wire.data(6, wire.integers(1, tile)) for tile in layout.tiles),
+        wire.integer(7, layout.element_size_bits),
+        wire.integer(8, layout.memory_space),
+    )
+
+
+def _place(module: Module, buffers: Sequence[Buffer]) -> tuple[list[_Placed], list[bytes]]:
+    """Return the buffers with the arrays that they hold, and a computation of what is none: scratch of kernels."""
+    free = {
+        instruction.name: [(_id(number, place), *leaf) for leaf in _leaves(instruction.shape)]
+        for number, computation in enumerate(module.computations, start=1)
+        for place, instruction in enumerate(computation)
+    }
+    placed: list[_Placed] = []
+    scratch: list[bytes] = []
+    for serial, buffer in enumerate(buffers, start=1):
+        fitting = next((leaf for leaf in free.get(buffer.name, ()) if physical_bytes(leaf[2]) == buffer.n_bytes), None)
+        if fitting is None:
+            # XProf ends its process over a buffer of an instruction that is not there.
+            one = _Placed(serial, buffer, _id(_SCRATCH_NUMBER, len(scratch)), ())
+            scratch.append(_bytes_of(buffer, one.instruction))
+        else:
+            free[buffer.name].remove(fitting)
+            one = _Placed(serial, buffer, *fitting[:2])
+        placed.append(one)
+    head = wire.text(1, _SCRATCH) + wire.integer(5, _SCRATCH_NUMBER)
+    return placed, [head + wire.join(wire.data(2, one) for one in scratch)] if scratch else []
+
+
+def _bytes_of(buffer: Buffer, number: int) -> bytes:
+    """Return an instruction that stands for plain bytes."""
+    shape = wire.integer(2, _TYPES["u8"]) + wire.integers(3, [buffer.n_bytes]) + wire.data(5, wire.integers(1, [0]))
+    name = f"{buffer.name}.scratch"
+    return wire.text(1, name) + wire.text(2, "custom-call") + wire.data(3, shape) + wire.integer(35, number)
+
+
+def _leaves(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], ArrayShape]]:
+    """Yield the arrays of a shape with their places in it."""
+    if isinstance(shape, TupleShape):
+        for place, element in enumerate(shape.elements):
+            yield from _leaves(element, (*index, place))
+    elif isinstance(shape, ArrayShape):
+        yield index, shape
+
+
+def _assignment(placed: Sequence[_Placed]) -> bytes:
+    """Return a ``BufferAssignmentProto``: what lasts through the run by itself, the rest in a heap per memory."""
+    by_colour: dict[int, list[_Placed]] = defaultdict(list)
+    allocations: list[bytes] = []
+    for one in placed:
+        if one.buffer.kind in _WHOLE:
+            allocations.append(_allocation(len(allocations), [one], one.buffer.n_bytes, _WHOLE[one.buffer.kind]))
+        else:
+            by_colour[_COLOURS[one.buffer.space]].append(one)
+    traces = []
+    for inside in by_colour.values():
+        traces.append(_trace(inside, len(allocations)))
+        heap = [one.buffer for one in inside]
+        size = max(heap_bytes(heap), peak_bytes(stretches(heap)))
+        allocations.append(_allocation(len(allocations), inside, size, b""))
+    return wire.join(
+        (wire.data(1, _logical_buffer(one)) for one in placed),
+        (wire.data(3, allocation) for allocation in allocations),
+        (wire.data(4, trace) for trace in traces),
+    )
+
+
+def _logical_buffer(one: _Placed) -> bytes:
+    """Return a ``LogicalBufferProto``."""
+    place = wire.text(2, one.buffer.name) + wire.integers(3, one.place) + wire.integer(4, one.instruction)
+    return wire.join(
+        wire.integer(1, one.number),
+        wire.integer(2, one.buffer.n_bytes),
+        wire.data(3, place),
+        wire.integer(4, _COLOURS[one.buffer.space]),
+    )
+
+
+def _allocation(index: int, inside: Sequence[_Placed], size: int, flags: bytes) -> bytes:
+    """Return a ``BufferAllocationProto``."""
+    assigned = (
+        wire.integer(1, one.number)
+        + wire.integer(2, one.buffer.offset_bytes or 0)
+        + wire.integer(3, one.buffer.n_bytes)
+        for one in inside
+    )
+    head = wire.integer(1, index) + wire.integer(2, size) + flags
+    colour = wire.integer(8, _COLOURS[inside[0].buffer.space])
+    return head + colour + wire.join(wire.data(9, one) for one in assigned)
+
+
+def _trace(inside: Sequence[_Placed], allocation: int) -> bytes:
+    """Return a ``HeapSimulatorTrace``: what is allocated and freed, in schedule order."""
+    allocate, free = 0, 1
+    # A buffer is free only behind its last user, before what begins there.
+    events = [(one.buffer.first, allocate, one) for one in inside]
+    events += [(one.buffer.last + 1, free, one) for one in inside]
+    events.sort(key=lambda event: (event[0], -event[1]))
+    return wire.join(
+        (
+            wire.data(1, wire.integer(1, kind) + wire.integer(2, one.number) + wire.text(4, one.buffer.name))
+            for _, kind, one in events
+        ),
+        wire.integer(2, 1),
+        wire.integer(3, allocation),
+    )

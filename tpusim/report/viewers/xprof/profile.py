@@ -1,0 +1,245 @@
+"""A run as a profile that XProf opens, as TPUs write them: overview, op stats, roofline, trace viewer, memory viewer.
+
+The file is an XSpace (openxla/xla, tsl/profiler/protobuf/xplane.proto), one plane per device that was run. Names of
+planes, lines and figures are those of xplane_schema.cc there; units that profiles have no line for get their own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from tpusim.analysis.communication import classes
+from tpusim.errors import ConfigError
+from tpusim.report.viewers.perfetto.trace import UNIT_LABELS
+from tpusim.report.viewers.xprof import wire
+from tpusim.report.viewers.xprof.events import unrolled
+from tpusim.report.viewers.xprof.hlo import hlo_proto
+from tpusim.report.viewers.xprof.plane import Plane
+from tpusim.timeline.records import CORE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tpusim.hardware.chip import Chip
+    from tpusim.report.viewers.viewed import Viewed
+    from tpusim.report.viewers.xprof.events import Event
+    from tpusim.report.viewers.xprof.plane import Stat
+    from tpusim.timeline.records import Record, Timeline
+
+MOST_DEVICES = 64
+"""Devices that differ, up to so many, have a plane each."""
+
+_NOTES = ", backend_config="
+_HBM, _CMEM, _VMEM = 1, 2, 3
+_READ, _WRITE = 1, 2
+_GIGA, _TERA = 1e9, 1e12
+_PS_PER_SECOND = 1e12
+
+
+class Profile:
+    """What a profile is made of: a run, the number that stands for its program, and the lines of its text."""
+
+    def __init__(self, viewed: Viewed) -> None:
+        self.run, self.summary, self.chip, self.program, self.module, self.version = viewed
+        # Of the name, so that the same program has the same number in every profile of it.
+        self.program_id = crc32(self.program.name.encode()) + 1
+        source = self.module.source.text if self.module is not None and self.module.source else ""
+        # The rest of a line is the compiler's own notes, tens of kilobytes of them in places.
+        self.lines = [line.split(_NOTES)[0].strip().removeprefix("ROOT ") for line in source.splitlines()]
+
+    @property
+    def module_name(self) -> str:
+        """The program as profiles name it, its number behind it."""
+        return f"{self.program.name}({self.program_id})"
+
+
+def write_xprof(viewed: Viewed, directory: str | Path) -> Path:
+    """Write a profile under ``directory``, for ``xprof --logdir``, in a folder of its own; return the file."""
+    base = Path(directory) / "plugins" / "profile"
+    # XProf keeps what it has computed beside a profile, and would show it for the next one there.
+    number = next(n for n in range(1, 10**6) if not (base / f"simulated_{n}").exists())
+    folder = base / f"simulated_{number}"
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise ConfigError(f"--xprof: expected a directory, found the file {str(directory)!r}") from error
+    path = folder / "simulated.xplane.pb"
+    path.write_bytes(xspace(viewed))
+    return path
+
+
+def xspace(viewed: Viewed) -> bytes:
+    """Return the serialised XSpace."""
+    profile = Profile(viewed)
+    # The last to end first, so that it is there whatever is left out.
+    devices = sorted(classes(profile.run), key=lambda alike: alike[0] is not profile.run.last)
+    planes = [_device_plane(profile, *one) for one in enumerate(devices[:MOST_DEVICES])]
+    planes.append(_host_plane(profile))
+    if profile.module is not None:
+        planes.append(_metadata_plane(profile))
+    return wire.join((wire.data(1, plane.encode()) for plane in planes), wire.text(4, "simulated"))
+
+
+def _host_plane(profile: Profile) -> Plane:
+    """Return the plane of the host, on which XProf looks for how busy the device was."""
+    plane = Plane(MOST_DEVICES + 1, "/host:CPU")
+    busy = profile.summary
+    plane.add_stats(
+        {
+            "matrix_unit_utilization_percent": 100 * busy.utilisation.busy.get("matrix", 0.0),
+            "hbm_utilization_percent": 100 * busy.hbm_utilisation,
+        }
+    )
+    return plane
+
+
+def _metadata_plane(profile: Profile) -> Plane:
+    """Return the plane that holds the program with its buffers."""
+    assert profile.module is not None
+    plane = Plane(MOST_DEVICES + 2, "/host:metadata")
+    proto = hlo_proto(profile.module, profile.program.buffers)
+    plane.add_metadata(profile.module_name, "", {"Hlo Proto": proto}, number=profile.program_id)
+    return plane
+
+
+def _device_plane(profile: Profile, number: int, alike: tuple[Timeline, tuple[int, ...]]) -> Plane:
+    """Return the plane of a device, which stands for all that did the same."""
+    timeline, devices = alike
+    # XProf adds up all TPUs; tpusim's tables, with which its are to agree, are of the device that ended last.
+    plane = Plane(number + 1, f"/device:{'TPU' if timeline is profile.run.last else 'CUSTOM'}:{devices[0]}")
+    plane.add_stats(_device_stats(profile, devices))
+    events = unrolled(timeline)
+    total_ps = timeline.total_ps
+    step = plane.add_metadata("0", "simulated run", {})
+    plane.add_line("Steps", [plane.event(step, 0, total_ps, {"group_id": 0, "step_num": 0})], total_ps)
+    program = plane.add_metadata(profile.module_name, "", {"program_id": profile.program_id})
+    whole = {"group_id": 0, "run_id": 1, "program_id": profile.program_id}
+    plane.add_line("XLA Modules", [plane.event(program, 0, total_ps, whole)], total_ps)
+    _add_ops(plane, profile, events, total_ps)
+    return plane
+
+
+def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]:
+    """Return the device's capabilities: rates in decimal units, as XProf takes them."""
+    chip, device = profile.chip, devices[0]
+    reads, writes = _vmem_rates(chip)
+    core = wire.join(
+        wire.text(1, "simulated"),
+        wire.integer(2, device),
+        wire.integer(4, device // chip.devices_per_chip),
+        wire.integer(5, device // chip.devices_per_chip),
+        wire.integer(6, device),
+    )
+    return {
+        "device_type_string": f"{chip.description} (simulated)",
+        "simulated_by": f"tpusim {profile.version}".strip(),
+        "devices_alike": len(devices),
+        "peak_teraflops_per_second": chip.peak_flops_per_second / _TERA,
+        "peak_hbm_bw_gigabytes_per_second": chip.hbm.bandwidth_bytes_per_second / _GIGA,
+        "peak_cmem_rd_bw_gigabytes_per_second": chip.cmem.read_bytes_per_second / _GIGA,
+        "peak_cmem_wr_bw_gigabytes_per_second": chip.cmem.write_bytes_per_second / _GIGA,
+        "peak_vmem_rd_bw_gigabytes_per_second": reads / _GIGA,
+        "peak_vmem_wr_bw_gigabytes_per_second": writes / _GIGA,
+        "has_megacore": int(chip.cores_per_device > 1),
+        "has_merged_vmem": 0,
+        "global_chip_id": device // chip.devices_per_chip,
+        "core_details": core,
+    }
+
+
+def _vmem_rates(chip: Chip) -> tuple[float, float]:
+    """Return the bytes per second that vector loads and stores reach, all slots of all cores together."""
+    register_bytes = chip.vpu.sublanes * chip.vpu.lanes * 4
+    per_slot = register_bytes * chip.clock_hz * chip.cores_per_device
+    return chip.vpu.load_slots * per_slot, chip.vpu.store_slots * per_slot
+
+
+def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: int) -> None:
+    """Add the line of the core's ops, of what ran beside it, and one for every unit."""
+    kinds = _Kinds(plane, profile)
+    core = [event for event in events if event.record.row == CORE]
+    beside = [event for event in events if event.record.row != CORE]
+    # What runs beside the core costs it no time, but its bytes belong to the tables: it begins there, and ends at once.
+    begun = [e._replace(end_ps=e.start_ps) for e in beside]
+    ops = [plane.event(kinds.of(e), e.start_ps, e.end_ps, _stalls(e)) for e in sorted([*core, *begun], key=_start_ps)]
+    plane.add_line("XLA Ops", ops, total_ps)
+    plane.add_line("Async XLA Ops", [plane.event(kinds.of(e), e.start_ps, e.end_ps, {}) for e in beside], total_ps)
+    for unit, label in UNIT_LABELS.items():
+        busy = [_unit_event(plane, kinds.of(e), e, unit) for e in core if e.record.units.get(unit)]
+        if busy:
+            plane.add_line(f"{label} (simulated)", busy, total_ps)
+
+
+def _start_ps(event: Event) -> int:
+    """Return where an event begins."""
+    return event.start_ps
+
+
+def _unit_event(plane: Plane, kind: int, event: Event, unit: str) -> bytes:
+    """Return how long a unit was busy in an event, drawn from its start, as when it was is not known."""
+    busy_ps = min(event.record.units[unit] * event.executions, event.duration_ps)
+    return plane.event(kind, event.start_ps, event.start_ps + busy_ps, {})
+
+
+def _stalls(event: Event) -> dict[str, Stat]:
+    """Return for how long the core waited for data that was on its way."""
+    record = event.record
+    waited_ps = sum(part_ps for name, part_ps in record.bounds_ps.items() if name.startswith("waiting for "))
+    stall_ps = (record.parts.get("HBM", 0) or waited_ps) * event.executions
+    return {"dma_stall_duration_ps": min(stall_ps, event.duration_ps)} if stall_ps else {}
+
+
+class _Kinds:
+    """The numbers of the events' kinds: one per op, and one more where a loop was drawn as one long trip."""
+
+    def __init__(self, plane: Plane, profile: Profile) -> None:
+        self._plane, self._profile = plane, profile
+        self._numbers: dict[tuple[str, int, int], int] = {}
+
+    def of(self, event: Event) -> int:
+        """Return the number of an event's kind, which is new if no event before had it."""
+        record = event.record
+        key = (record.name, record.line, event.executions)
+        if key not in self._numbers:
+            shown = record.name if event.executions == 1 else f"{record.name} ({event.executions:,} executions)"
+            lines, line = self._profile.lines, record.line
+            name = lines[line - 1] if 0 < line <= len(lines) else shown
+            self._numbers[key] = self._plane.add_metadata(name, shown, self._stats(event, len(self._numbers) + 1))
+        return self._numbers[key]
+
+    def _stats(self, event: Event, symbol: int) -> dict[str, Stat]:
+        """Return what is known of an op; work is that of one event."""
+        record, times = event.record, event.executions
+        stats: dict[str, Stat] = {
+            "program_id": self._profile.program_id,
+            # One number per op, as XProf adds up those that share theirs.
+            "symbol_id": symbol,
+            "hlo_category": record.category,
+            "flops": round(record.flops * times),
+            "model_flops": round(record.flops * times),
+            "bytes_accessed": round(record.hbm_bytes * times),
+            "memory_access_breakdown": _accesses(record, self._profile.chip, times),
+            "tf_op": record.op_name,
+            "source": record.source,
+            "bound_by": record.bound_by,
+        }
+        return {name: value for name, value in stats.items() if value != ""}
+
+
+def _accesses(record: Record, chip: Chip, times: int) -> bytes:
+    """Return the bytes that an op moves, by memory, as a ``MemoryAccessBreakdown``."""
+    reads, writes = _vmem_rates(chip)
+    # Units count their busy time at their peak rate, so that bytes follow from it. HBM's are not told apart.
+    moved = (
+        (_READ, _HBM, record.hbm_bytes),
+        (_READ, _CMEM, record.units.get("cmem", 0) / _PS_PER_SECOND * chip.cmem.read_bytes_per_second),
+        (_READ, _VMEM, record.units.get("load", 0) / _PS_PER_SECOND * reads),
+        (_WRITE, _VMEM, record.units.get("store", 0) / _PS_PER_SECOND * writes),
+    )
+    return wire.join(
+        wire.data(1, wire.integer(1, way) + wire.integer(2, space) + wire.integer(3, round(count * times)))
+        for way, space, count in moved
+        if count
+    )

@@ -1,0 +1,1 @@
+"""What an instruction means: shapes, rules, groups, scalars, trips. Pure questions that several verbs ask."""

@@ -1,0 +1,79 @@
+"""Which results are written over an operand: what the compiler states, and what an update in place implies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.semantics.demand import IN_PLACE, VIEWS
+from tpusim.shapes.shape import leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tpusim.ir.module import Computation, Instruction, Module
+
+
+def stated_operands(computation: Computation, instruction: Instruction) -> dict[int, tuple[int, int]]:
+    """Return which results (by leaf) the compiler has put over which operands, and over which leaf of them."""
+    lists = instruction.backend_config.aliasing_operands
+    if not lists:
+        return {}
+    # The compiler numbers the arrays of all operands, then those of the result.
+    places = [
+        (number, leaf)
+        for number, name in enumerate(instruction.operands)
+        for leaf, _ in enumerate(leaves(computation[name].shape))
+    ]
+    return {number - len(places): over for numbers in lists for number, over in _pairs(numbers, places)}
+
+
+def _pairs(numbers: Sequence[int], places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield each number in a list of arrays that share that is a result's, with the place of the operand among them."""
+    over = next((places[number] for number in numbers if 0 <= number < len(places)), None)
+    for number in numbers:
+        if over is not None and number >= len(places):
+            yield number, over
+
+
+def in_place_operands(module: Module, instruction: Instruction) -> dict[int, int]:
+    """Return which results (by leaf) must lie where an operand does: updates in place, and what the text states."""
+    if instruction.opcode in IN_PLACE:
+        return {0: 0}
+    stated = {index: operand for index, operand in _attribute(instruction) if index is not None}
+    return stated | (_updates(module, instruction) if instruction.opcode == "fusion" else {})
+
+
+def _attribute(instruction: Instruction) -> Iterator[tuple[int | None, int]]:
+    """Yield the aliases that ``output_to_operand_aliasing`` states of whole operands, by leaf of the result."""
+    for alias in instruction.attributes.get("output_to_operand_aliasing", ()):
+        if not alias.operand_index and alias.operand < len(instruction.operands):
+            # Of nested tuples nobody has seen any.
+            yield (alias.output_index or (0,))[0] if len(alias.output_index) < 2 else None, alias.operand
+
+
+def _updates(module: Module, instruction: Instruction) -> dict[int, int]:
+    """Return which results of a fusion are updates in place, and of which operands."""
+    called = module[instruction.attributes["calls"]]
+    # Only a root can be written over an operand: a value inside a fusion has no buffer.
+    roots = called.operands_of(called.root) if called.root.opcode == "tuple" else (called.root,)
+    targets = ((index, _updated_parameter(module, called, root)) for index, root in enumerate(roots))
+    return {index: target for index, target in targets if target is not None}
+
+
+def _updated_parameter(module: Module, computation: Computation, value: Instruction) -> int | None:
+    """Return the number of the parameter that ``value`` updates in place, or None."""
+    if value.opcode in VIEWS:
+        return _updated_parameter(module, computation, computation[value.operands[0]])
+    if value.opcode == "fusion":
+        inner = in_place_operands(module, value).get(0)
+        return None if inner is None else _parameter_behind(computation, value.operands[inner])
+    return _parameter_behind(computation, value.operands[0]) if value.opcode in IN_PLACE else None
+
+
+def _parameter_behind(computation: Computation, name: str) -> int | None:
+    """Return the number of the parameter that a name is a view of, or None."""
+    value = computation[name]
+    # A fusion inside may be a view of its own: it is written over its operand.
+    while value.opcode in VIEWS or (value.opcode == "fusion" and (0, 0) in _attribute(value)):
+        value = computation[value.operands[0]]
+    return value.immediate if value.opcode == "parameter" and isinstance(value.immediate, int) else None

@@ -1,0 +1,1 @@
+"""Result shapes of instructions, and the constraints on them, each under a label."""

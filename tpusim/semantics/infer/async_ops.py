@@ -1,0 +1,219 @@
+"""Shapes of asynchronous operations, transfers and tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.ir.module import Instruction
+from tpusim.ir.ops import OPERATIONS, async_parts
+from tpusim.semantics.infer.site import RULES, Signature, Site, broken, infers
+from tpusim.semantics.infer.types import TOKEN, U32, is_prefix, is_token, plain
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tpusim.semantics.infer.site import Rule
+
+
+def infer_short_form(opcode: str) -> Rule | None:
+    """Return the rule of ``X-start``, ``X-update`` or ``X-done`` around an ordinary operation X; None of any other."""
+    pair = async_parts(opcode)
+    return None if pair is None else {"start": _short_start, "update": _update, "done": _done}[pair[1]]
+
+
+def _short_start(site: Site) -> Shape:
+    """Give the stated shape, whose operands and result must be those of the operation inside."""
+    operands, result = async_state(site.stated())
+    pair = async_parts(site.opcode)
+    assert pair is not None
+    if pair[0] == "call":
+        # Operands may come later, by updates, so that the call cannot be judged yet.
+        signature = site.signature("to_apply") or Signature(tuple(site.operands), result)
+    elif not OPERATIONS[pair[0]].accepts_count(len(site.operands)):
+        raise broken("instruction_c2", f"{len(site.operands)} for {site.opcode!r}")
+    else:
+        # The operation inside is judged as if it stood alone, with the result that the start states for it.
+        inner = Instruction("wrapped", result, pair[0], site.instruction.operands, site.attributes)
+        given = RULES[pair[0]](Site(inner, site.operands, site.module))
+        signature = Signature(tuple(site.operands), given)
+    _check_start(site, operands, result, signature)
+    return site.stated()
+
+
+@infers("async-start")
+def _start(site: Site) -> Shape:
+    """Give the stated shape: operands so far, result so far, and the state of the operation."""
+    operands, result = async_state(site.stated())
+    # Without a module the stated shape is taken at its word.
+    signature = site.signature("calls")
+    _check_start(site, operands, result, signature or Signature(tuple(site.operands), result))
+    return site.stated()
+
+
+def async_state(shape: Shape) -> tuple[TupleShape, Shape]:
+    """Return operands and result of the shape ``((operands), result, ...)``."""
+    state = find_async_state(shape)
+    if state is None:
+        raise broken("async_c1", plain(shape))
+    return state
+
+
+def find_async_state(shape: Shape) -> tuple[TupleShape, Shape] | None:
+    """Return the same, or None if the shape is another."""
+    if isinstance(shape, TupleShape) and len(shape.elements) > 1 and isinstance(shape.elements[0], TupleShape):
+        return shape.elements[0], shape.elements[1]
+    return None
+
+
+def _check_start(site: Site, operands: TupleShape, result: Shape, signature: Signature) -> None:
+    """Require the shape of a start to begin with what its operands and its computation say."""
+    if len(operands.elements) != len(site.operands):
+        raise broken("async_c2", f"{len(site.operands)} for {plain(operands)}")
+    _check_bound("async_c3", operands.elements, site.operands)
+    # A prefix is enough: operands and parts of the result may come with updates.
+    if not is_prefix(operands, TupleShape(signature.parameters)):
+        raise broken("async_c4", f"{plain(operands)} for {plain(TupleShape(signature.parameters))}")
+    if not is_prefix(result, signature.result):
+        raise broken("async_c5", f"{plain(result)} for {plain(signature.result)}")
+
+
+def _state(shape: Shape) -> TupleShape:
+    """Return what comes after operands and result in the shape of a start or an update."""
+    return TupleShape(shape.elements[2:] if isinstance(shape, TupleShape) else ())
+
+
+def _check_bound(label: str, expected: Sequence[Shape], operands: Sequence[Shape]) -> None:
+    """Require operands to be what the shape says of them."""
+    for shape, operand in zip(expected, operands, strict=True):
+        if not compatible(shape, operand):
+            raise broken(label, f"{plain(operand)} for {plain(shape)}")
+
+
+@infers("async-update")
+def _update(site: Site) -> Shape:
+    """Give the stated shape, which must go on from that of the operand: more operands may have come."""
+    # An update that adds nothing has the shape of what it goes on with.
+    if site.declared is None:
+        return site.operands[0]
+    before, result_before = async_state(site.operands[0])
+    operands, result = async_state(site.declared)
+    if not is_prefix(before, operands) or not is_prefix(result_before, result):
+        raise broken("async_c6", f"{plain(site.declared)} after {plain(site.operands[0])}")
+    if not compatible(_state(site.operands[0]), _state(site.declared)):
+        raise broken("async_c14", f"{plain(site.declared)} after {plain(site.operands[0])}")
+    added = operands.elements[len(before.elements) :]
+    if len(added) != len(site.operands) - 1:
+        raise broken("async_c7", f"{len(site.operands) - 1} for {len(added)}")
+    _check_bound("async_c3", added, site.operands[1:])
+    return site.declared
+
+
+@infers("async-done")
+def _done(site: Site) -> Shape:
+    """Give the result; where only its beginning was known before, the stated shape."""
+    _, result = async_state(site.operands[0])
+    declared = site.declared
+    return declared if declared is not None and is_prefix(result, declared) else result
+
+
+@infers("copy-start")
+def _copy_start(site: Site) -> TupleShape:
+    """Give target, source and a context."""
+    shape = site.operands[0]
+    # Target before source: the opposite of async-start, which has its operands first.
+    return TupleShape((shape, shape, U32))
+
+
+@infers("copy-done")
+def _copy_done(site: Site) -> Shape:
+    """Give the target."""
+    start = site.operands[0]
+    if not isinstance(start, TupleShape) or len(start.elements) < 2:
+        raise broken("start_c1", plain(start))
+    # Up to layout and memory space: to change these is what copies are for.
+    if not compatible(start.elements[0], start.elements[1]):
+        raise broken("copy_done_c1", plain(start))
+    return start.elements[0]
+
+
+@infers("send")
+def _send(site: Site) -> TupleShape:
+    """Give the data, a request id and a token.
+
+    The document's Send takes and gives no token; XLA's text has had one since, and there is no other form.
+    """
+    _check_token(site, 1)
+    return TupleShape((site.operands[0], U32, TOKEN))
+
+
+@infers("send-done")
+def _send_done(site: Site) -> ArrayShape:
+    """Give a token."""
+    return TOKEN
+
+
+@infers("recv")
+def _recv(site: Site) -> TupleShape:
+    """Give the data, as stated, a request id and a token."""
+    _check_token(site, 0)
+    declared = site.stated()
+    if not isinstance(declared, TupleShape) or not declared.elements:
+        raise broken("recv_c1", plain(declared))
+    return TupleShape((declared.elements[0], U32, TOKEN))
+
+
+@infers("recv-done")
+def _recv_done(site: Site) -> TupleShape:
+    """Give the data and a token."""
+    start = site.operands[0]
+    if not isinstance(start, TupleShape) or not start.elements:
+        raise broken("start_c1", plain(start))
+    return TupleShape((start.elements[0], TOKEN))
+
+
+@infers("infeed")
+def _infeed(site: Site) -> TupleShape:
+    """Give the data, as stated, and a token."""
+    _check_token(site, 0)
+    declared = site.stated()
+    if not isinstance(declared, TupleShape) or len(declared.elements) != 2:
+        raise broken("infeed_c1", plain(declared))
+    data = declared.elements[0]
+    if isinstance(data, TupleShape) and any(isinstance(element, TupleShape) for element in data.elements):
+        raise broken("infeed_c2", plain(data))
+    return TupleShape((data, TOKEN))
+
+
+@infers("outfeed")
+def _outfeed(site: Site) -> ArrayShape:
+    """Give a token."""
+    _check_token(site, 1)
+    stated = site.attributes.get("outfeed_shape")
+    if stated is not None and not compatible(stated, site.operands[0]):
+        raise broken("outfeed_c1", f"{plain(stated)} for {plain(site.operands[0])}")
+    return TOKEN
+
+
+@infers("add-dependency")
+def _add_dependency(site: Site) -> Shape:
+    """Give the first operand's shape."""
+    _check_token(site, 1)
+    return site.operands[0]
+
+
+@infers("after-all")
+def _after_all(site: Site) -> ArrayShape:
+    """Give a token that is there when all operands are: tokens, but the TPU compiler also waits for arrays."""
+    if site.module is not None and site.module.attributes.get("is_scheduled") is True:
+        return TOKEN
+    for position in range(len(site.operands)):
+        _check_token(site, position)
+    return TOKEN
+
+
+def _check_token(site: Site, position: int) -> None:
+    """Require a token as an operand."""
+    shape = site.operands[position]
+    if not is_token(shape):
+        raise broken("token_c1", f"operand {position} of shape {plain(shape)}")

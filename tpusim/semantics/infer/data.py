@@ -1,0 +1,302 @@
+"""Shapes of operations that move data by fixed rules: broadcast, reshape, pad, slice, transpose and their like."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from tpusim.semantics.infer.site import Site, broken, infers
+from tpusim.semantics.infer.types import (
+    PRED,
+    S32,
+    alike,
+    dynamic_flags,
+    is_array,
+    is_scalar,
+    is_unbounded,
+    make_array,
+    one_or_tuple,
+    plain,
+    resized,
+    retyped,
+    sizes_agree,
+    types_agree,
+    wider,
+)
+from tpusim.shapes.address import logical_bytes, physical_bytes
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# XLA counts the elements of a dimension in s32, whatever its bound.
+_MOST_INT32 = (1 << 31) - 1
+
+
+@infers("iota")
+def _iota(site: Site) -> ArrayShape:
+    """Give the stated shape, which counts along one of its dimensions."""
+    shape = site.stated_array()
+    if not shape.dimensions:
+        raise broken("iota_c1", plain(shape))
+    if not 0 <= site.attributes["iota_dimension"] < shape.rank:
+        raise broken("iota_c2", f"{site.attributes['iota_dimension']} in {plain(shape)}")
+    if shape.dtype.is_pred:
+        raise broken("iota_c3", plain(shape))
+    return shape
+
+
+@infers("parameter", "constant")
+def _stated(site: Site) -> Shape:
+    """Give the stated shape: nothing else says it."""
+    return site.stated()
+
+
+@infers("bitcast")
+def _bitcast(site: Site) -> ArrayShape:
+    """Give the stated shape, under which the same bytes are read: padding may change the number of elements."""
+    shape, result = site.array(), site.stated_array()
+    # XLA may be told to let the padding at the end differ; before layouts there is none.
+    if not _same_bytes(shape, result):
+        raise broken("bitcast_c1", f"{physical_bytes(shape)} for {shape} and {physical_bytes(result)} for {result}")
+    return result
+
+
+def _same_bytes(one: ArrayShape, other: ArrayShape) -> bool:
+    """Whether two arrays are of one size in memory, or at least without what pads them."""
+    # Sizes that nobody knows are no sizes; shape_c3 refuses them.
+    if is_unbounded(one) or is_unbounded(other):
+        return True
+    return physical_bytes(one) == physical_bytes(other) or logical_bytes(one) == logical_bytes(other)
+
+
+@infers("broadcast")
+def _broadcast(site: Site) -> ArrayShape:
+    """Give the stated shape, in which the operand's dimensions stand where ``dimensions`` says."""
+    shape = site.array()
+    dimensions = site.attributes.get("dimensions", ())
+    if len(dimensions) != shape.rank:
+        raise broken("broadcast_c1", f"{dimensions} for {plain(shape)}")
+    result = site.stated_array()
+    if not types_agree(result.dtype, shape.dtype):
+        raise broken("broadcast_c2", f"{plain(shape)} and {plain(result)}")
+    if len(set(dimensions)) != len(dimensions):
+        raise broken("broadcast_c5", dimensions)
+    rank, sizes = len(result.dimensions), result.dimensions
+    for size, dimension in zip(shape.dimensions, dimensions, strict=True):
+        if not 0 <= dimension < rank:
+            raise broken("broadcast_c3", f"{dimension} in {plain(result)}")
+        if sizes[dimension] != size:
+            raise broken("broadcast_c4", f"{size} in {plain(shape)} and {sizes[dimension]} in {plain(result)}")
+    # The operand's type: XLA infers it so, and may be told to compare loosely afterwards.
+    return retyped(result, shape.dtype)
+
+
+@infers("reshape", "dynamic-reshape")
+def _reshape(site: Site) -> ArrayShape:
+    """Give the stated shape, which must have as many elements."""
+    shape, result = site.array(), site.stated_array()
+    if not types_agree(result.dtype, shape.dtype):
+        raise broken("reshape_c1", f"{plain(shape)} and {plain(result)}")
+    # Sizes that are not known have no product to compare.
+    if prod(shape.dimensions) != prod(result.dimensions) and UNBOUNDED not in shape.dimensions:
+        raise broken(
+            "reshape_c2", f"{shape.element_count} in {plain(shape)}, {result.element_count} in {plain(result)}"
+        )
+    if site.opcode == "dynamic-reshape":
+        _check_dynamic_sizes(site, result)
+    return retyped(result, shape.dtype)
+
+
+def _check_dynamic_sizes(site: Site, result: ArrayShape) -> None:
+    """Require a size for each dimension of a ``dynamic-reshape``."""
+    if len(site.operands) - 1 != result.rank:
+        raise broken("dynamic_reshape_c1", f"{len(site.operands) - 1} for {plain(result)}")
+    for size in site.arrays()[1:]:
+        if size.dtype.name != "s32":
+            raise broken("dynamic_reshape_c2", plain(size))
+
+
+@infers("transpose")
+def _transpose(site: Site) -> ArrayShape:
+    """Give the operand's dimensions in the order of ``dimensions``."""
+    shape, order = site.array(), site.attributes["dimensions"]
+    if sorted(order) != list(range(shape.rank)):
+        raise broken("transpose_c1", f"{order} for {plain(shape)}")
+    dynamic = [shape.dynamic[i] for i in order] if shape.dynamic else ()
+    return make_array(shape.dtype, [shape.dimensions[i] for i in order], dynamic)
+
+
+@infers("reverse")
+def _reverse(site: Site) -> ArrayShape:
+    """Give the operand's shape."""
+    shape, dimensions = site.array(), site.attributes["dimensions"]
+    if len(set(dimensions)) != len(dimensions):
+        raise broken("reverse_c1", dimensions)
+    if not all(0 <= dimension < shape.rank for dimension in dimensions):
+        raise broken("reverse_c2", f"{dimensions} for {plain(shape)}")
+    return shape
+
+
+@infers("concatenate")
+def _concatenate(site: Site) -> ArrayShape:
+    """Give the operands' dimensions, added up in one of them."""
+    if len(site.attributes["dimensions"]) != 1:
+        raise broken("concatenate_c1", site.attributes["dimensions"])
+    shapes, dimension = site.arrays(), site.attributes["dimensions"][0]
+    first = shapes[0]
+    if not 0 <= dimension < first.rank:
+        raise broken("concatenate_c2", f"{dimension} for {plain(first)}")
+    for shape in shapes[1:]:
+        _check_concatenable(first, shape, dimension)
+    sizes, flags = zip(*(_joined(shapes, i, i == dimension) for i in range(first.rank)), strict=True)
+    dtype = first.dtype
+    for shape in shapes[1:]:
+        dtype = wider(dtype, shape.dtype)
+    return make_array(dtype, sizes, flags)
+
+
+def _check_concatenable(first: ArrayShape, shape: ArrayShape, dimension: int) -> None:
+    """Require the first operand's type, and its sizes everywhere but in ``dimension``."""
+    if shape.rank != first.rank:
+        raise broken("concatenate_c3", f"{plain(first)} and {plain(shape)}")
+    if not types_agree(shape.dtype, first.dtype):
+        raise broken("concatenate_c4", f"{plain(first)} and {plain(shape)}")
+    pairs = enumerate(zip(first.dimensions, shape.dimensions, strict=True))
+    if any(i != dimension and not sizes_agree(*sizes) for i, sizes in pairs):
+        raise broken("concatenate_c5", f"{plain(first)} and {plain(shape)}, along dimension {dimension}")
+
+
+def _joined(shapes: Sequence[ArrayShape], dimension: int, adds: bool) -> tuple[int, bool]:
+    """Return the size of one dimension of a concatenation, and whether it is dynamic."""
+    sizes = [shape.dimensions[dimension] for shape in shapes]
+    dynamic = any(shape.dynamic and shape.dynamic[dimension] for shape in shapes if shape.dimensions[dimension] >= 0)
+    if not adds:
+        # UNBOUNDED is negative: any size that is known beats it.
+        known = max(sizes)
+        return known, dynamic or known == UNBOUNDED
+    return (UNBOUNDED, True) if UNBOUNDED in sizes else (sum(sizes), dynamic)
+
+
+@infers("pad")
+def _pad(site: Site) -> ArrayShape:
+    """Give the padded sizes: holes between elements first, then edges, which may be negative."""
+    shape, value, padding = site.array(0), site.array(1), site.attributes["padding"]
+    if not is_scalar(value):
+        raise broken("pad_c1", plain(value))
+    if len(padding) != shape.rank:
+        raise broken("pad_c2", f"{len(padding)} for {plain(shape)}")
+    if not types_agree(shape.dtype, value.dtype):
+        raise broken("pad_c3", f"{shape.dtype} and {value.dtype}")
+    if any(p.interior < 0 for p in padding):
+        raise broken("pad_c4", min(p.interior for p in padding))
+    sizes = [
+        # Without max, an empty dimension would lose the hole after its element that is not there.
+        size if size == UNBOUNDED else size + p.low + p.high + max(size - 1, 0) * p.interior
+        for size, p in zip(shape.dimensions, padding, strict=True)
+    ]
+    if any(size < 0 and before >= 0 for size, before in zip(sizes, shape.dimensions, strict=True)):
+        raise broken("pad_c5", sizes)
+    return make_array(wider(shape.dtype, value.dtype), sizes, shape.dynamic)
+
+
+@infers("slice")
+def _slice(site: Site) -> ArrayShape:
+    """Give the counts of the elements from start to limit by stride."""
+    shape, slices = site.array(), site.attributes["slice"]
+    if len(slices) != shape.rank:
+        raise broken("slice_c1", f"{len(slices)} for {plain(shape)}")
+    sizes = []
+    for size, part in zip(shape.dimensions, slices, strict=True):
+        if part.start < 0:
+            raise broken("slice_c2", part.start)
+        # A limit in a dimension without a known size can only be trusted.
+        if part.limit > size != UNBOUNDED:
+            raise broken("slice_c3", f"{part.limit} of {size} in {plain(shape)}")
+        if part.start > part.limit:
+            raise broken("slice_c4", f"[{part.start}:{part.limit}]")
+        if part.stride <= 0:
+            raise broken("slice_c5", part.stride)
+        sizes.append(-(-(part.limit - part.start) // part.stride))
+    if not shape.dynamic:
+        return ArrayShape(shape.dtype, tuple(sizes))
+    dynamic = [
+        # As XLA infers it: one element, or a part of what has no bound, is static.
+        flag and size != 1 and before != UNBOUNDED
+        for flag, size, before in zip(shape.dynamic, sizes, shape.dimensions, strict=True)
+    ]
+    return make_array(shape.dtype, sizes, dynamic)
+
+
+@infers("get-dimension-size")
+def _get_dimension_size(site: Site) -> ArrayShape:
+    """Give a 32-bit integer."""
+    shape, dimension = _one_dimension(site, "get_dimension_size_c1")
+    if shape.dimensions[dimension] > _MOST_INT32:
+        raise broken("get_dimension_size_c2", shape.dimensions[dimension])
+    return S32
+
+
+@infers("set-dimension-size")
+def _set_dimension_size(site: Site) -> ArrayShape:
+    """Give the operand's shape with a bound where it had a size."""
+    shape, dimension = _one_dimension(site, "set_dimension_size_c1")
+    size = site.array(1)
+    if size.dimensions or size.dtype.name != "s32":
+        raise broken("set_dimension_size_c2", plain(size))
+    if shape.dimensions[dimension] > _MOST_INT32:
+        raise broken("set_dimension_size_c3", shape.dimensions[dimension])
+    # The size itself is data; what the shape can say is that it is at most this.
+    return resized(shape, dimension, shape.dimensions[dimension], True)
+
+
+def _one_dimension(site: Site, label: str) -> tuple[ArrayShape, int]:
+    """Return the operand and the one dimension of it that the attribute names."""
+    shape, dimensions = site.array(), site.attributes["dimensions"]
+    if len(dimensions) != 1 or not 0 <= dimensions[0] < shape.rank:
+        raise broken(label, f"{dimensions} for {plain(shape)}")
+    return shape, dimensions[0]
+
+
+@infers("sort")
+def _sort(site: Site) -> Shape:
+    """Give the operands' shapes."""
+    shapes, dimensions = site.arrays(), site.attributes["dimensions"]
+    for shape in shapes[1:]:
+        if shape.dimensions != shapes[0].dimensions:
+            raise broken("sort_c2", f"{plain(shapes[0])} and {plain(shape)}")
+    if len(dimensions) != 1:
+        raise broken("sort_c1", dimensions)
+    # A scalar counts as sorted along dimension 0; XLA counts a negative dimension from the last.
+    if not -shapes[0].rank <= dimensions[0] < max(shapes[0].rank, 1):
+        raise broken("sort_c3", f"{dimensions} for {plain(shapes[0])}")
+    signature = site.signature("to_apply")
+    if signature is not None:
+        _check_comparator(signature.parameters, signature.result, shapes)
+    return one_or_tuple(shapes)
+
+
+def _check_comparator(parameters: Sequence[Shape], result: Shape, shapes: Sequence[ArrayShape]) -> None:
+    """Require a comparator of two scalars per operand, left and right, that gives a truth value."""
+    if not is_array(result) or not alike(result, PRED):
+        raise broken("sort_c4", plain(result))
+    if len(parameters) != 2 * len(shapes):
+        raise broken("sort_c5", f"{len(parameters)} for {len(shapes)} operands")
+    for number, parameter in enumerate(parameters):
+        shape = shapes[number // 2]
+        if not alike(parameter, ArrayShape(shape.dtype)):
+            raise broken("sort_c6", f"parameter {number} of shape {plain(parameter)} for {plain(shape)}")
+
+
+@infers("topk")
+def _topk(site: Site) -> TupleShape:
+    """Give the ``k`` values and their places in the last dimension."""
+    shape, k = site.array(), site.attributes["k"]
+    if not shape.dimensions:
+        raise broken("topk_c1", plain(shape))
+    if not 0 <= k <= shape.dimensions[-1]:
+        raise broken("topk_c2", f"{k} for {plain(shape)}")
+    # k is a number of the text, so that the last dimension is static even where the operand's was not.
+    values = make_array(shape.dtype, (*shape.dimensions[:-1], k), (*dynamic_flags(shape)[:-1], False))
+    return TupleShape((values, retyped(values, DTYPES["s32"])))

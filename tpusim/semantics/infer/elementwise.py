@@ -1,0 +1,306 @@
+"""Shapes of operations that work element by element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.semantics.infer.site import Site, broken, infers
+from tpusim.semantics.infer.types import (
+    alike,
+    dimensions_agree,
+    dynamic_flags,
+    is_scalar,
+    make_array,
+    plain,
+    retyped,
+    types_agree,
+    wider,
+)
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpusim.semantics.infer.site import Signature
+    from tpusim.shapes.dtype import DType
+
+_COMPONENTS = {"c64": "f32", "c128": "f64"}
+_COMPLEX = {"f32": "c64", "f64": "c128"}
+# XLA, Comparison::DefaultComparisonType; pred, which is missing here, compares as unsigned.
+_KINDS_OF_COMPARISON = {"float": "FLOAT", "complex": "FLOAT", "signed": "SIGNED", "unsigned": "UNSIGNED"}
+
+
+def _is_float(dtype: DType) -> bool:
+    """Whether ``unary_c1`` allows the type."""
+    return dtype.is_float
+
+
+def _is_float_or_complex(dtype: DType) -> bool:
+    """Whether ``unary_c2`` allows the type."""
+    return dtype.is_float or dtype.is_complex
+
+
+def _has_sign(dtype: DType) -> bool:
+    """Whether ``unary_c3`` allows the type."""
+    return dtype.is_signed or dtype.is_float or dtype.is_complex
+
+
+def _is_integer(dtype: DType) -> bool:
+    """Whether ``unary_c4`` allows the type."""
+    return dtype.is_integer
+
+
+def _is_number(dtype: DType) -> bool:
+    """Whether ``unary_c5`` allows the type."""
+    return dtype.is_integer or dtype.is_float or dtype.is_complex
+
+
+def _has_bits(dtype: DType) -> bool:
+    """Whether ``unary_c6`` and ``logical_c1`` allow the type."""
+    return dtype.is_integer or dtype.is_pred
+
+
+_UNARY: dict[str, tuple[str, Callable[[DType], bool]]] = {
+    **dict.fromkeys(
+        "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even".split(), ("unary_c1", _is_float)
+    ),
+    **dict.fromkeys(
+        (
+            "acos acosh asin asinh atanh cosh cosine exponential exponential-minus-one imag log log-plus-one logistic"
+            " real rsqrt sine sinh sqrt tan tanh"
+        ).split(),
+        ("unary_c2", _is_float_or_complex),
+    ),
+    "abs": ("unary_c3", _has_sign),
+    "sign": ("unary_c3", _has_sign),
+    "count-leading-zeros": ("unary_c4", _is_integer),
+    "popcnt": ("unary_c4", _is_integer),
+    "negate": ("unary_c5", _is_number),
+    "not": ("unary_c6", _has_bits),
+}
+# They take real numbers as well, whose real part is the number itself.
+_UNARY_TO_COMPONENT = ("abs", "imag", "real")
+
+
+@infers(*(opcode for opcode in _UNARY if opcode not in (*_UNARY_TO_COMPONENT, "is-finite")))
+def _unary(site: Site) -> ArrayShape:
+    """Give the operand's shape, whose type the operation must know."""
+    shape = site.array()
+    label, allows = _UNARY[site.opcode]
+    if not allows(shape.dtype):
+        raise broken(label, shape.dtype)
+    return shape
+
+
+@infers(*_UNARY_TO_COMPONENT)
+def _component(site: Site) -> ArrayShape:
+    """Give the real type that a complex one is made of; other types stay."""
+    shape = _unary(site)
+    return retyped(shape, DTYPES[_COMPONENTS.get(shape.dtype.name, shape.dtype.name)])
+
+
+@infers("is-finite")
+def _is_finite(site: Site) -> ArrayShape:
+    """Give truth values."""
+    return retyped(_unary(site), DTYPES["pred"])
+
+
+# Tuples pass through these too, so that they must not ask for an array.
+@infers("copy", "domain", "opt-barrier")
+def _same(site: Site) -> Shape:
+    """Give the operand's shape, whatever it is."""
+    return site.operands[0]
+
+
+@infers("add", "maximum", "minimum", "multiply", "mulhi")
+def _binary(site: Site) -> ArrayShape:
+    """Give the shape that both operands have; broadcasting is the builder's, HLO has none."""
+    lhs, rhs = site.array(0), site.array(1)
+    # binary_c1: up to precision, since a verifier may be told to let floats mix.
+    if not types_agree(lhs.dtype, rhs.dtype):
+        raise broken("binary_c1", f"{lhs.dtype} and {rhs.dtype}")
+    if not dimensions_agree(lhs, rhs):
+        raise broken("binary_c2", f"{plain(lhs)} and {plain(rhs)}")
+    # The object itself: comparing it with the stated shape is then a comparison of identities.
+    if lhs.dtype is rhs.dtype and not lhs.dynamic and not rhs.dynamic:
+        return lhs
+    return _merged(lhs, rhs)
+
+
+def _merged(lhs: ArrayShape, rhs: ArrayShape) -> ArrayShape:
+    """Return two shapes of one array as one: the wider type, known sizes, dynamic where either is."""
+    sizes = map(_known, lhs.dimensions, rhs.dimensions)
+    pairs = zip(lhs.dimensions, dynamic_flags(lhs), rhs.dimensions, dynamic_flags(rhs), strict=True)
+    dynamic = [_dynamic_of_both(*pair) for pair in pairs]
+    return make_array(wider(lhs.dtype, rhs.dtype), sizes, dynamic)
+
+
+def _known(one: int, other: int) -> int:
+    """Return the size of two that is known."""
+    return other if one == UNBOUNDED else one
+
+
+def _dynamic_of_both(size: int, dynamic: bool, other_size: int, other_dynamic: bool) -> bool:
+    """Return whether a dimension is dynamic in the result: what is known beats what is not bounded."""
+    if size == UNBOUNDED:
+        return other_dynamic
+    return dynamic if other_size == UNBOUNDED else dynamic or other_dynamic
+
+
+@infers(
+    "atan2", "divide", "power", "remainder", "shift-left", "shift-right-arithmetic", "shift-right-logical", "subtract"
+)
+def _arithmetic(site: Site) -> ArrayShape:
+    """Infer what numbers have and truth values have not."""
+    lhs, rhs = site.array(0), site.array(1)
+    if lhs.dtype.is_pred or rhs.dtype.is_pred:
+        raise broken("arithmetic_c1", "pred")
+    if site.opcode == "atan2" and not _is_float_or_complex(lhs.dtype):
+        raise broken("atan2_c1", lhs.dtype)
+    return _binary(site)
+
+
+@infers("and", "or", "xor")
+def _logical(site: Site) -> ArrayShape:
+    """Infer operations on bits."""
+    if not _has_bits(site.array(0).dtype):
+        raise broken("logical_c1", site.array(0).dtype)
+    return _binary(site)
+
+
+@infers("complex")
+def _complex(site: Site) -> ArrayShape:
+    """Infer the composition of a real and an imaginary part."""
+    names = [site.array(position).dtype.name for position in (0, 1)]
+    if names[0] not in _COMPLEX or names[0] != names[1]:
+        raise broken("complex_c1", " and ".join(names))
+    return retyped(_binary(site), DTYPES[_COMPLEX[names[0]]])
+
+
+@infers("compare")
+def _compare(site: Site) -> ArrayShape:
+    """Infer a comparison, whose ``type`` must be one of the operands' type."""
+    shape = _binary(site)
+    kind = site.array(1).dtype.kind
+    stated = site.attributes.get("type")
+    # Only floats have two orders: the total one tells -0 from 0 and places NaN.
+    allowed = {_KINDS_OF_COMPARISON.get(kind, "UNSIGNED")} | ({"TOTALORDER"} if kind == "float" else set())
+    if stated is not None and stated not in allowed:
+        raise broken("compare_c1", f"{stated} of {plain(shape)}")
+    return retyped(shape, DTYPES["pred"])
+
+
+@infers("clamp")
+def _clamp(site: Site) -> ArrayShape:
+    """Infer a clamp, whose bounds may be scalars."""
+    low, shape, high = site.arrays()
+    if not types_agree(low.dtype, shape.dtype) or not types_agree(high.dtype, shape.dtype):
+        raise broken("clamp_c1", f"{low.dtype}, {shape.dtype} and {high.dtype}")
+    for bound in (low, high):
+        if not is_scalar(bound) and not dimensions_agree(bound, shape):
+            raise broken("clamp_c2", f"{plain(bound)} for {plain(shape)}")
+    return shape
+
+
+@infers("select")
+def _select(site: Site) -> ArrayShape:
+    """Infer a selection by one truth value or by one per element.
+
+    The document lets a scalar select between tuples; XLA dropped that, and so do we.
+    """
+    pred, on_true, on_false = site.arrays()
+    if not types_agree(on_true.dtype, on_false.dtype) or not dimensions_agree(on_true, on_false):
+        raise broken("select_c1", f"{plain(on_true)} and {plain(on_false)}")
+    if not pred.dtype.is_pred:
+        raise broken("select_c2", plain(pred))
+    # One of the few places where HLO broadcasts by itself, as for the bounds of clamp.
+    if pred.dimensions and not dimensions_agree(pred, on_true):
+        raise broken("select_c3", f"{plain(pred)} for {plain(on_true)}")
+    if on_true.dtype is on_false.dtype and not (pred.dynamic or on_true.dynamic or on_false.dynamic):
+        return on_true
+    result = _merged(on_true, on_false)
+    return _merged(result, retyped(pred, result.dtype)) if pred.dimensions else result
+
+
+@infers("convert")
+def _convert(site: Site) -> ArrayShape:
+    """Give the operand's sizes with the stated type."""
+    return retyped(site.array(), site.stated_array().dtype)
+
+
+@infers("bitcast-convert")
+def _bitcast_convert(site: Site) -> ArrayShape:
+    """Give the operand's bits as another type: a narrower one adds a last dimension, a wider one takes it."""
+    shape, dtype = site.array(), site.stated_array().dtype
+    if shape.dtype.is_complex != dtype.is_complex:
+        raise broken("bitcast_convert_c1", f"{shape.dtype} and {dtype}")
+    # All widths are powers of two, so that the narrow one always divides the wide one.
+    narrow, wide = sorted((shape.dtype.bits, dtype.bits))
+    if shape.dtype.bits >= dtype.bits:
+        added = (wide // narrow,) if wide > narrow else ()
+        return make_array(dtype, (*shape.dimensions, *added), (*dynamic_flags(shape), *(False for _ in added)))
+    if not shape.dimensions or shape.dimensions[-1] != wide // narrow:
+        raise broken("bitcast_convert_c2", f"{plain(shape)} for {dtype}")
+    return make_array(dtype, shape.dimensions[:-1], dynamic_flags(shape)[:-1])
+
+
+@infers("stochastic-convert")
+def _stochastic_convert(site: Site) -> ArrayShape:
+    """Infer a conversion that rounds by random bits."""
+    shape, random = site.array(0), site.array(1)
+    if not random.dtype.is_unsigned:
+        raise broken("stochastic_convert_c1", random.dtype)
+    if not shape.dtype.is_float:
+        raise broken("stochastic_convert_c2", shape.dtype)
+    if shape.dtype.bits != random.dtype.bits:
+        raise broken("stochastic_convert_c3", f"{shape.dtype} and {random.dtype}")
+    if shape.dimensions != random.dimensions or shape.dynamic != random.dynamic:
+        raise broken("stochastic_convert_c4", f"{plain(shape)} and {plain(random)}")
+    return retyped(shape, site.stated_array().dtype)
+
+
+@infers("reduce-precision")
+def _reduce_precision(site: Site) -> ArrayShape:
+    """Give the operand's shape; the bits are those of the format that is imitated."""
+    shape = site.array()
+    if not shape.dtype.is_float:
+        raise broken("reduce_precision_c1", shape.dtype)
+    # Without an exponent bit there would be no infinity to overflow to.
+    if site.attributes["exponent_bits"] < 1:
+        raise broken("reduce_precision_c2", site.attributes["exponent_bits"])
+    if site.attributes["mantissa_bits"] < 0:
+        raise broken("reduce_precision_c3", site.attributes["mantissa_bits"])
+    return shape
+
+
+@infers("map")
+def _map(site: Site) -> ArrayShape:
+    """Give the operands' sizes with the type that the mapped computation gives."""
+    if not site.operands:
+        raise broken("map_c1", "none")
+    shapes = site.arrays()
+    # The scalars among the operands would otherwise decide, if they came first.
+    shape = max(shapes, key=lambda shape: shape.rank)
+    for other in shapes:
+        # A scalar may stand for an array of itself.
+        if not dimensions_agree(other, shape) and not (is_scalar(other) and types_agree(other.dtype, shape.dtype)):
+            raise broken("map_c2", f"{plain(other)} and {plain(shape)}")
+    dimensions = site.attributes.get("dimensions", ())
+    # XLA's verifier takes a stated shape as proof that all dimensions are meant, whatever they say.
+    if site.declared is None and tuple(dimensions) != tuple(range(shape.rank)):
+        raise broken("map_c3", f"{dimensions} for {plain(shape)}")
+    signature = site.signature("to_apply")
+    return shape if signature is None else retyped(shape, _mapped(signature, shapes))
+
+
+def _mapped(signature: Signature, shapes: list[ArrayShape]) -> DType:
+    """Return the type that a scalar computation makes of elements of these arrays."""
+    if len(signature.parameters) != len(shapes):
+        raise broken("map_c4", f"{len(signature.parameters)} for {len(shapes)}")
+    if not is_scalar(signature.result):
+        raise broken("map_c5", plain(signature.result))
+    for parameter, shape in zip(signature.parameters, shapes, strict=True):
+        if not alike(parameter, ArrayShape(shape.dtype)):
+            raise broken("map_c6", f"{plain(parameter)} for {plain(shape)}")
+    return signature.result.dtype

@@ -1,0 +1,206 @@
+"""Shapes of reductions, whole and by windows, and what their computations must be like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.ir.attributes import Window
+from tpusim.semantics.infer.site import Signature, Site, broken, infers
+from tpusim.semantics.infer.types import (
+    PRED,
+    alike,
+    dilated,
+    dynamic_flags,
+    is_array,
+    is_scalar,
+    make_array,
+    one_or_tuple,
+    parts,
+    plain,
+    positions,
+)
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, compatible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tpusim.shapes.dtype import DType
+
+
+def check_reducer(signature: Signature, inits: Sequence[Shape], types: Sequence[DType]) -> None:
+    """Require a computation of N accumulators and N elements, all scalars, that gives the N accumulators.
+
+    ``inits`` are the shapes of the initial values, ``types`` the element types of the arrays; floats may differ in
+    precision.
+    """
+    count = len(inits)
+    if len(signature.parameters) != 2 * count:
+        raise broken("reducer_c1", f"{len(signature.parameters)} for {count} arrays")
+    results = parts(signature.result)
+    if len(results) != count:
+        raise broken("reducer_c2", plain(signature.result))
+    if not all(map(is_scalar, results)):
+        raise broken("reducer_c3", plain(signature.result))
+    for number, (result, init, dtype) in enumerate(zip(results, inits, types, strict=True)):
+        accumulator, element = signature.parameters[number], signature.parameters[number + count]
+        # Exactly alike, since what one call gives the next takes; the others may differ in precision.
+        if not compatible(result, accumulator):
+            raise broken("reducer_c4", f"parameter {number} of shape {plain(accumulator)} for {plain(result)}")
+        if not alike(result, init):
+            raise broken("reducer_c5", f"{plain(init)} for {plain(result)}")
+        if not alike(element, ArrayShape(dtype)):
+            raise broken("reducer_c6", f"parameter {number + count} of shape {plain(element)} for {dtype}")
+        if not alike(result, element):
+            raise broken("reducer_c7", f"{plain(element)} for {plain(result)}")
+
+
+def window_result(shape: ArrayShape, window: Window, dtype: DType) -> ArrayShape:
+    """Return the shape of all places of a window over a base area.
+
+    A place needs the whole dilated window inside the dilated and padded base; a base of no elements has none.
+    """
+    if len(window.dimensions) != shape.rank:
+        raise broken("window_c1", f"{len(window.dimensions)} for {plain(shape)}")
+    sizes = []
+    for size, dimension in zip(shape.dimensions, window.dimensions, strict=True):
+        if dimension.size <= 0:
+            raise broken("window_c2", dimension.size)
+        if dimension.stride <= 0:
+            raise broken("window_c3", dimension.stride)
+        if dimension.lhs_dilate < 1:
+            raise broken("window_c4", dimension.lhs_dilate)
+        if dimension.rhs_dilate < 1:
+            raise broken("window_c5", dimension.rhs_dilate)
+        # Negative padding may cut more than there is, which only the sum tells.
+        base = dimension.pad_low + dilated(size, dimension.lhs_dilate) + dimension.pad_high
+        if base < 0 and size != UNBOUNDED:
+            raise broken("window_c6", base)
+        places = positions(base, dilated(dimension.size, dimension.rhs_dilate), dimension.stride)
+        sizes.append(UNBOUNDED if size == UNBOUNDED else places)
+    return make_array(dtype, sizes, shape.dynamic)
+
+
+@infers("reduce")
+def _reduce(site: Site) -> Shape:
+    """Give the dimensions that are not reduced, of each array."""
+    shapes, inits = _halves(site, "reduce_c1")
+    first, dimensions = shapes[0], site.attributes["dimensions"]
+    for shape in shapes[1:]:
+        if shape.dimensions != first.dimensions:
+            raise broken("reduce_c2", f"{plain(first)} and {plain(shape)}")
+    if not all(0 <= dimension < first.rank for dimension in dimensions):
+        raise broken("reduce_c3", f"{dimensions} for {plain(first)}")
+    if len(set(dimensions)) != len(dimensions):
+        raise broken("reduce_c4", dimensions)
+    types = _result_types(site, shapes, inits)
+    kept = [i for i in range(first.rank) if i not in dimensions]
+    sizes = [first.dimensions[i] for i in kept]
+    dynamic = [first.dynamic[i] for i in kept] if first.dynamic else ()
+    return one_or_tuple([make_array(dtype, sizes, dynamic) for dtype in types])
+
+
+@infers("reduce-window")
+def _reduce_window(site: Site) -> Shape:
+    """Give one element per place of the window, of each array."""
+    shapes, inits = _halves(site, "reduce_window_c1")
+    for shape in shapes[1:]:
+        if shape.dimensions != shapes[0].dimensions:
+            raise broken("reduce_window_c2", f"{plain(shapes[0])} and {plain(shape)}")
+    _result_types(site, shapes, inits)
+    window = site.attributes.get("window", Window())
+    # XLA infers reduce from its computation, but reduce-window from its initial values.
+    types = [init.dtype for init in inits]
+    return one_or_tuple([window_result(*each) for each in zip(shapes, [window] * len(shapes), types, strict=True)])
+
+
+def _halves(site: Site, label: str) -> tuple[list[ArrayShape], list[ArrayShape]]:
+    """Return the shapes of the arrays and of as many initial values."""
+    if not site.operands or len(site.operands) % 2:
+        raise broken(label, len(site.operands))
+    shapes = site.arrays()
+    count = len(shapes) // 2
+    return shapes[:count], shapes[count:]
+
+
+def _result_types(site: Site, shapes: Sequence[ArrayShape], inits: Sequence[ArrayShape]) -> list[DType]:
+    """Return the element types that a reduction gives: those of its computation, which is checked, if it is known."""
+    signature = site.signature("to_apply")
+    if signature is None:
+        return [init.dtype for init in inits]
+    check_reducer(signature, inits, [shape.dtype for shape in shapes])
+    return [result.dtype for result in parts(signature.result) if is_array(result)]
+
+
+@infers("select-and-scatter")
+def _select_and_scatter(site: Site) -> ArrayShape:
+    """Give the operand's shape; the source has one element per place of the window."""
+    shape, source, init = site.arrays()
+    select, scatter = site.signature("select"), site.signature("scatter")
+    if select is not None:
+        _check_select(select, shape)
+    if scatter is not None:
+        check_reducer(scatter, [init], [source.dtype])
+    # The source is what a reduce-window of this operand and window gives: its gradient scatters back.
+    places = window_result(shape, site.attributes.get("window", Window()), shape.dtype)
+    if not alike(source, places):
+        raise broken("select_and_scatter_c4", f"{plain(source)} for {plain(places)}")
+    return shape
+
+
+def _check_select(select: Signature, shape: ArrayShape) -> None:
+    """Require a function of two elements that gives a truth value."""
+    if len(select.parameters) != 2:
+        raise broken("select_and_scatter_c1", len(select.parameters))
+    if not compatible(select.result, PRED):
+        raise broken("select_and_scatter_c2", plain(select.result))
+    for parameter in select.parameters:
+        if not alike(parameter, ArrayShape(shape.dtype)):
+            raise broken("select_and_scatter_c3", f"{plain(parameter)} for {plain(shape)}")
+
+
+@infers("scan")
+def _scan(site: Site) -> Shape:
+    """Give the results of each step, stacked along the scanned dimension, and the last carries.
+
+    Inputs come before carries among the operands, outputs before carries in the result.
+    """
+    attributes, shapes = site.attributes, site.operands
+    carries, inputs = attributes["num_carries"], len(shapes) - attributes["num_carries"]
+    if not 0 <= carries <= len(shapes):
+        raise broken("scan_c1", f"{carries} for {len(shapes)} operands")
+    if len(attributes["dimensions"]) != 1 or attributes["dimensions"][0] < 0:
+        raise broken("scan_c2", attributes["dimensions"])
+    signature, results = site.signature("to_apply"), parts(site.stated())
+    # Without an input or an output nothing would say how many steps there are.
+    if len(results) < carries or (not inputs and len(results) == carries):
+        raise broken("scan_c3", f"{len(results)} results of {carries} carries")
+    # Inputs and outputs together, since all of them must be as long.
+    steps = _scan_steps([*shapes[:inputs], *results[: len(results) - carries]], attributes["dimensions"][0])
+    if signature is not None:
+        _check_scan(signature, (*steps[:inputs], *shapes[inputs:]), (*steps[inputs:], *results[len(steps) - inputs :]))
+        if not all(map(compatible, signature.parameters[inputs:], parts(signature.result)[len(steps) - inputs :])):
+            raise broken("scan_c6", plain(signature.result))
+    return site.stated()
+
+
+def _scan_steps(shapes: Sequence[Shape], dimension: int) -> list[ArrayShape]:
+    """Return what one step sees of arrays that are scanned along ``dimension``, in which all are as long."""
+    steps, lengths = [], set()
+    for shape in shapes:
+        if not is_array(shape) or dimension >= shape.rank:
+            raise broken("scan_c2", f"{dimension} for {plain(shape)}")
+        lengths.add(shape.dimensions[dimension])
+        sizes, flags = list(shape.dimensions), list(dynamic_flags(shape))
+        # The scanned dimension is gone inside a step, not of size 1.
+        del sizes[dimension], flags[dimension]
+        steps.append(make_array(shape.dtype, sizes, flags))
+    if len(lengths) > 1:
+        raise broken("scan_c4", sorted(lengths))
+    return steps
+
+
+def _check_scan(signature: Signature, operands: Sequence[Shape], results: Sequence[Shape]) -> None:
+    """Require the computation of a step to take and give what the scan does, without the scanned dimension."""
+    for expected, found in ((operands, signature.parameters), (results, parts(signature.result))):
+        if len(expected) != len(found) or not all(map(compatible, expected, found)):
+            raise broken("scan_c5", f"{', '.join(map(plain, found))} for {', '.join(map(plain, expected))}")

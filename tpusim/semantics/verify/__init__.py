@@ -1,0 +1,1 @@
+"""Rules of whole modules: structure, schedule, buffers, channels, annotations."""

@@ -1,0 +1,109 @@
+"""Whether shardings and original values, which stay the text that they were, fit the shapes that carry them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tpusim.semantics.infer.control import branches
+from tpusim.semantics.infer.types import plain
+from tpusim.semantics.verify.view import Call, Finding, View, at, checks
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.ir.module import Instruction
+
+_TILES = re.compile(r"devices=\[([\d,]+)\](<=)?([\d,]*)")
+_LAST_DIMENSIONS = re.compile(r"last_tile_dims=\{([^}]*)\}")
+# A leaf is one token, with the braces of its shape index inside.
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_ORIGIN_TOKEN = re.compile(r"[(),]|\{[^{}]*(?:\{[^{}]*\})?[^{}]*\}")
+# Blanks inside a sharding are the writer's choice and no disagreement.
+_SPACE = re.compile(r"\s+")
+
+
+@checks
+def _check_annotations(view: View) -> Iterator[Finding]:
+    """Check every instruction that has a sharding or an original value."""
+    for computation in view.module.computations:
+        for instruction in computation.instructions:
+            attributes = instruction.attributes
+            if "sharding" in attributes:
+                yield from _check_sharding(Call(computation, instruction))
+            if "origin" in attributes and "synthetic_call" not in attributes["origin"]:
+                yield from _check_origin(Call(computation, instruction))
+
+
+def _check_sharding(call: Call) -> Iterator[Finding]:
+    """Check a tiled sharding of an array: one number of tiles per dimension, each device once."""
+    text, shape = call.instruction.attributes["sharding"], call.instruction.shape
+    found = _TILES.search(text)
+    if found is None or not isinstance(shape, ArrayShape) or text.startswith("{{"):
+        return
+    last = _LAST_DIMENSIONS.search(text)
+    # Last dimensions that say how tiles are replicated belong to no dimension of the array.
+    beyond = len(last[1].split(",")) if last else int("last_tile_dim_replicate" in text)
+    if len(found[1].split(",")) - beyond != shape.rank:
+        yield at(call, "sharding_c1", f"{text} for {plain(shape)}")
+    # An iota (<=) is a permutation by construction; only a list can repeat a device.
+    devices = [] if found[2] else found[3].split(",")
+    if len(set(devices)) != len(devices):
+        yield at(call, "sharding_c2", text)
+
+
+def _check_origin(call: Call) -> Iterator[Finding]:
+    """Check that the tree of original values has the leaves of the shape."""
+    text = call.instruction.attributes["origin"]
+    # What stands in quotes is a name, whatever characters it has.
+    leaves = list(_origin_leaves(_QUOTED.sub('""', text[1:-1])))
+    if leaves != list(_leaf_indices(call.instruction.shape)):
+        yield at(call, "origin_c1", f"{text[:80]} for {plain(call.instruction.shape)}")
+
+
+def _origin_leaves(text: str) -> Iterator[tuple[int, ...]]:
+    """Yield the index of each leaf of a tree such as ``({"a"}, ({"b"}, {}))``."""
+    index: list[int] = []
+    for token in _ORIGIN_TOKEN.findall(text):
+        if token == "(":
+            index.append(0)
+        elif token == ")" and index:
+            index.pop()
+        elif token == "," and index:
+            index[-1] += 1
+        elif token in (")", ","):
+            # Unbalanced: the tree has no leaf beyond here that could be placed.
+            return
+        else:
+            yield tuple(index)
+
+
+def _leaf_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Yield the index of each part of a shape that is no tuple."""
+    if not isinstance(shape, TupleShape):
+        yield index
+        return
+    for number, element in enumerate(shape.elements):
+        yield from _leaf_indices(element, (*index, number))
+
+
+@checks
+def _check_agreeing_shardings(view: View) -> Iterator[Finding]:
+    """Check that a loop and its computations, or a conditional and its branches, do not disagree on a sharding."""
+    for call in view.all_of(frozenset({"conditional", "while"})):
+        involved = [call.instruction, *_involved(view, call)]
+        texts = (instruction.attributes.get("sharding") for instruction in involved)
+        told = {_SPACE.sub("", text) for text in texts if text is not None}
+        if len(told) > 1:
+            yield at(call, "sharding_c3", " and ".join(sorted(told)))
+
+
+def _involved(view: View, call: Call) -> Iterator[Instruction]:
+    """Yield the instructions inside that hold the value of a loop or of a conditional."""
+    attributes = call.instruction.attributes
+    if call.instruction.opcode == "conditional":
+        yield from (view.module[name].root for name in branches(attributes))
+        return
+    body, condition = view.module[attributes["body"]], view.module[attributes["condition"]]
+    yield from (body.root, *body.parameters, *condition.parameters)

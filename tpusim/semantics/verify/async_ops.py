@@ -1,0 +1,145 @@
+"""Whether starts and dones of asynchronous operations belong together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.ir.ops import OWN_ASYNC_OPCODES, async_parts
+from tpusim.semantics.infer.async_ops import find_async_state
+from tpusim.semantics.infer.control import frontend_attributes
+from tpusim.semantics.infer.types import plain
+from tpusim.semantics.verify.view import Call, Finding, View, at, checks
+from tpusim.shapes.shape import TupleShape, compatible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.ir.module import Computation, Instruction
+
+# send and recv are starts in themselves: there is no send-start.
+_DONE_OF = {
+    **{f"{opcode}-start": f"{opcode}-done" for opcode in OWN_ASYNC_OPCODES - {"recv", "send"}},
+    "recv": "recv-done",
+    "send": "send-done",
+}
+_START_OF = {done: start for start, done in _DONE_OF.items()}
+_TRANSFERS = ("recv", "send")
+_MAIN_THREAD = "main"
+
+
+@checks
+def _check_pairs(view: View) -> Iterator[Finding]:
+    """Check operations with asynchronous forms of their own: each start has one user, its done."""
+    for call in view.all_of(frozenset(_DONE_OF)):
+        if _is_wrapped_root(view, call):
+            continue
+        users = _real_users(view, call)
+        # A loop may carry a transfer, which then passes through a tuple.
+        carried = ("tuple",) if call.instruction.opcode in _TRANSFERS else ()
+        if [user.opcode for user in users] not in ([_DONE_OF[call.instruction.opcode]], list(carried)) or not users:
+            yield at(call, "pair_c1", ", ".join(user.opcode for user in users) or "no user")
+    for call in view.all_of(frozenset(_START_OF)):
+        start = call.computation.by_name[call.instruction.operands[0]]
+        expected = _START_OF[call.instruction.opcode]
+        carried = ("get-tuple-element",) if expected in _TRANSFERS else ()
+        if start.opcode not in (expected, *carried):
+            yield at(call, "pair_c2", f"{start.opcode!r} {start.name!r}")
+
+
+def _real_users(view: View, call: Call) -> list[Instruction]:
+    """Return the users of a value but those that only order others after it."""
+    users = view.users(call.computation)[call.instruction.name]
+    return [user for user in users if user.attributes.get("custom_call_target") != "control_dep"]
+
+
+def _is_wrapped_root(view: View, call: Call) -> bool:
+    """Whether a transfer is what an asynchronous start wraps, so that the start's done waits for it."""
+    if call.instruction.opcode not in _TRANSFERS or call.computation.root_name != call.instruction.name:
+        return False
+    callers = view.callers.get(call.computation.name, ())
+    return any(caller.instruction.opcode == "async-start" for caller in callers)
+
+
+def phase_of(instruction: Instruction) -> str:
+    """Return ``start``, ``update`` or ``done`` of an asynchronous operation around another; else an empty string."""
+    if instruction.opcode in ("async-start", "async-update", "async-done"):
+        return instruction.opcode.removeprefix("async-")
+    pair = async_parts(instruction.opcode)
+    return pair[1] if pair else ""
+
+
+@checks
+def _check_chains(view: View) -> Iterator[Finding]:
+    """Check that asynchronous values go from a start, by updates, to one done."""
+    for computation in view.module.computations:
+        for instruction in computation.instructions:
+            phase = phase_of(instruction)
+            if phase:
+                yield from _check_link(view, Call(computation, instruction), phase)
+
+
+def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
+    """Check one start, update or done of a chain."""
+    instruction = call.instruction
+    if phase != "done":
+        users = _real_users(view, call)
+        misused = [user for user in users if instruction.name in user.operands[1:]]
+        if len(users) != 1 or misused or phase_of(users[0]) not in ("update", "done"):
+            yield at(call, "async_c8", ", ".join(user.opcode for user in users) or "no user")
+    if phase == "start":
+        yield from _check_thread(view, call, str(instruction.attributes.get("calls", "")))
+        return
+    before = call.computation.by_name[instruction.operands[0]]
+    if phase_of(before) not in ("start", "update"):
+        yield at(call, "async_c9", f"{before.opcode!r} {before.name!r}")
+        return
+    start = _start_of(call.computation, before)
+    if phase == "done" and start is not None:
+        yield from _check_done(view, call, before, start)
+
+
+def _start_of(computation: Computation, instruction: Instruction) -> Instruction | None:
+    """Return the start of a chain; None if it has none."""
+    # This ends, as operands stand before their users: the structure has been checked.
+    while phase_of(instruction) == "update":
+        instruction = computation.by_name[instruction.operands[0]]
+    return instruction if phase_of(instruction) == "start" else None
+
+
+def _check_done(view: View, call: Call, before: Instruction, start: Instruction) -> Iterator[Finding]:
+    """Check a done against the computation that its start wraps."""
+    name = start.attributes.get("calls")
+    wrapped = view.module.by_name.get(str(name)) if name is not None else None
+    if wrapped is None:
+        return
+    if not compatible(call.instruction.shape, wrapped.root.shape):
+        yield at(call, "async_c10", f"{plain(call.instruction.shape)} for {plain(wrapped.root.shape)}")
+    state = find_async_state(before.shape)
+    bound = TupleShape(tuple(parameter.shape for parameter in wrapped.parameters))
+    # Where there is no such state, the rule of the operation before has said so.
+    if state is not None and not compatible(state[0], bound):
+        yield at(call, "async_c13", f"{plain(state[0])} of {len(wrapped.parameters)} parameters")
+
+
+def _check_thread(view: View, call: Call, name: str) -> Iterator[Finding]:
+    """Check the wrapped computation of a start: its thread, and that it is one operation."""
+    wrapped = view.module.by_name.get(name)
+    if wrapped is None:
+        return
+    thread = call.instruction.attributes.get("async_execution_thread", _MAIN_THREAD)
+    if thread != wrapped.execution_thread:
+        yield at(call, "async_c11", f"{thread!r} and {wrapped.execution_thread!r}")
+    # What runs on another thread (a host, a SparseCore) may be a program of any size.
+    if wrapped.execution_thread == _MAIN_THREAD and not _may_be_wrapped(call, wrapped):
+        yield at(call, "async_c12", f"{len(wrapped.instructions)} instructions in {wrapped.name!r}")
+
+
+def _may_be_wrapped(call: Call, wrapped: Computation) -> bool:
+    """Whether a computation is one operation, one that passes values on, transfers alone, or a marked group."""
+    others = {i.opcode for i in wrapped.instructions if i.name != wrapped.root_name}
+    if others <= {"parameter", "get-tuple-element"}:
+        return True
+    opcodes = others | {wrapped.root.opcode}
+    if opcodes <= {"parameter", "tuple", "get-tuple-element", "send", "send-done", "recv", "recv-done", "bitcast"}:
+        return True
+    return "_collectives_group" in frontend_attributes(call.instruction.attributes)

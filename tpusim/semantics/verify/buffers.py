@@ -1,0 +1,146 @@
+"""Whether buffers, which are written in place, are used by operations that know how."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tpusim.semantics.infer.async_ops import find_async_state
+from tpusim.semantics.infer.control import frontend_attributes
+from tpusim.semantics.infer.types import is_array, plain
+from tpusim.semantics.verify.async_ops import phase_of
+from tpusim.semantics.verify.view import Call, Finding, View, at, checks
+from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.ir.attributes import OperandAlias
+    from tpusim.ir.module import Computation, Instruction
+
+# These can hand a buffer on as it is; any other operation would have to read it as a value.
+_CARRIERS = frozenset({"custom-call", "dynamic-update-slice", "get-tuple-element", "tuple", "while"})
+# Counted as writers whatever they do inside: a call may update what it is handed.
+_WRITERS = frozenset({"call", "conditional", "custom-call", "dynamic-update-slice", "fusion", "while"})
+
+
+@checks
+def _check_buffers(view: View) -> Iterator[Finding]:
+    """Check every use of a buffer; most modules have none."""
+    for computation in view.module.computations:
+        holders = {i.name for i in computation.instructions if _has_buffer(i.shape)}
+        if not holders or _is_wrapped(view, computation):
+            continue
+        for instruction in computation.instructions:
+            if instruction.name in holders or not holders.isdisjoint(instruction.operands):
+                yield from _check_use(view, Call(computation, instruction))
+
+
+def _is_wrapped(view: View, computation: Computation) -> bool:
+    """Whether a computation is what an asynchronous start runs, whose buffers are the start's."""
+    return any(call.instruction.opcode == "async-start" for call in view.callers.get(computation.name, ()))
+
+
+def _has_buffer(shape: Shape) -> bool:
+    """Whether there is a buffer anywhere in a shape."""
+    if isinstance(shape, TupleShape):
+        return any(map(_has_buffer, shape.elements))
+    return isinstance(shape, BufferShape)
+
+
+def _check_use(view: View, call: Call) -> Iterator[Finding]:
+    """Check one instruction that takes or gives a buffer."""
+    instruction, computation = call.instruction, call.computation
+    if phase_of(instruction):
+        state = find_async_state(instruction.shape)
+        if instruction.opcode == "custom-call-start" and state is not None:
+            yield from _check_custom_call(call, state[1])
+        return
+    if instruction.opcode == "call" and "_xla_stream_annotation" in frontend_attributes(instruction.attributes):
+        return
+    is_entry = computation.name == view.module.entry_name
+    if instruction.opcode not in _CARRIERS and (instruction.opcode != "parameter" or is_entry):
+        yield at(call, "buffer_c1", plain(instruction.shape))
+    if instruction.opcode == "custom-call":
+        yield from _check_custom_call(call, instruction.shape)
+    if instruction.opcode == "dynamic-update-slice":
+        yield from _check_update(call)
+    if instruction.opcode in ("custom-call", "dynamic-update-slice", "parameter", "while"):
+        for index in _buffer_indices(instruction.shape):
+            if _writers(view, computation, instruction, index) > 1:
+                yield at(call, "buffer_c4", f"several of {index}")
+
+
+def _check_update(call: Call) -> Iterator[Finding]:
+    """Check an update in place: the buffer is the first operand, and the result is it."""
+    shapes = [call.computation.by_name[name].shape for name in call.instruction.operands]
+    if any(map(_has_buffer, shapes[1:])):
+        yield at(call, "buffer_c1", ", ".join(map(plain, shapes)))
+    if not isinstance(call.instruction.shape, BufferShape):
+        yield at(call, "buffer_c5", plain(call.instruction.shape))
+
+
+def _check_custom_call(call: Call, result: Shape) -> Iterator[Finding]:
+    """Check the calls that make and end buffers, and that others hand each buffer on."""
+    instruction = call.instruction
+    target = instruction.attributes["custom_call_target"]
+    shapes = tuple(call.computation.by_name[name].shape for name in instruction.operands)
+    aliases: tuple[OperandAlias, ...] = instruction.attributes.get("output_to_operand_aliasing", ())
+    if target in ("CreateBuffer", "Pin", "Unpin"):
+        if not _is_turned(target, shapes, result) or len(aliases) != (target != "CreateBuffer"):
+            yield at(call, "buffer_c2", f"{target} of {plain(TupleShape(shapes))} to {plain(result)}")
+        return
+    given = Counter((alias.operand, alias.operand_index) for alias in aliases)
+    taken = Counter(alias.output_index for alias in aliases)
+    wrong: list[object] = [
+        (number, index)
+        for number, shape in enumerate(shapes)
+        for index in _buffer_indices(shape)
+        if given[number, index] != 1
+    ]
+    wrong += [index for index in _buffer_indices(result) if taken[index] != 1]
+    if wrong:
+        yield at(call, "buffer_c3", f"no alias, or several, of {wrong[0]}")
+
+
+def _is_turned(target: str, shapes: tuple[Shape, ...], result: Shape) -> bool:
+    """Whether an array becomes a buffer of its shape, a buffer an array, or a buffer comes from nothing."""
+    if target == "CreateBuffer":
+        return not shapes and isinstance(result, BufferShape)
+    if len(shapes) != 1:
+        return False
+    array, buffer = (shapes[0], result) if target == "Pin" else (result, shapes[0])
+    return is_array(array) and isinstance(buffer, BufferShape) and compatible(buffer.element, array)
+
+
+def _buffer_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Yield the index of every buffer in a shape."""
+    if isinstance(shape, BufferShape):
+        yield index
+    if isinstance(shape, TupleShape):
+        for number, element in enumerate(shape.elements):
+            yield from _buffer_indices(element, (*index, number))
+
+
+# Two writers would race, or need the copy that a buffer is there to avoid.
+def _writers(view: View, computation: Computation, instruction: Instruction, index: tuple[int, ...]) -> int:
+    """Count who may write the buffer at an index of a value, through tuples and their elements."""
+    return sum(
+        _writers_in(view, computation, instruction, index, user) for user in view.users(computation)[instruction.name]
+    )
+
+
+def _writers_in(
+    view: View, computation: Computation, instruction: Instruction, index: tuple[int, ...], user: Instruction
+) -> int:
+    """Count the writers behind one user."""
+    if user.opcode in _WRITERS or phase_of(user) == "start":
+        return 1
+    if user.opcode == "get-tuple-element" and index and user.attributes["index"] == index[0]:
+        return _writers(view, computation, user, index[1:])
+    if user.opcode != "tuple":
+        return 0
+    if user.name == computation.root_name:
+        # What a loop's body gives, the next iteration takes.
+        return int(any(call.instruction.opcode == "while" for call in view.callers.get(computation.name, ())))
+    return _writers(view, computation, user, (user.operands.index(instruction.name), *index))

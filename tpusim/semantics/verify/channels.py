@@ -1,0 +1,122 @@
+"""Whether sends and receives agree with each other and can all happen.
+
+On a channel, recv comes before send, send and recv before recv-done, and send before send-done. Schedules that order
+them otherwise, together, wait for ever.
+
+Source: XLA, Operation Semantics, Scheduling of channel instructions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, TypeAlias
+
+from tpusim.semantics.infer.control import frontend_attributes
+from tpusim.semantics.infer.site import broken
+from tpusim.semantics.verify.view import Call, Finding, View, at, checks
+from tpusim.shapes.shape import compatible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_Place: TypeAlias = "tuple[str, str]"
+_TRANSFERS = frozenset({"recv", "recv-done", "send", "send-done"})
+# XLA, Scheduling of channel instructions: recv first, so that what is sent has where to go.
+_ORDER = (("recv", "send"), ("send", "recv-done"), ("recv", "recv-done"), ("send", "send-done"))
+# Written where a collective-permute was taken apart: every device then runs one program with both ends.
+_PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
+
+
+@checks
+def _check_pairs(view: View) -> Iterator[Finding]:
+    """Check that a done is on the channel of its start, and to the host if that is."""
+    for call in view.all_of(frozenset({"recv-done", "send-done"})):
+        start = call.computation.by_name[call.instruction.operands[0]]
+        if start.opcode not in ("recv", "send"):
+            continue
+        for label, name in (("channel_c1", "channel_id"), ("channel_c2", "is_host_transfer")):
+            own, other = (one.attributes.get(name, False) for one in (call.instruction, start))
+            if own != other:
+                yield at(call, label, f"{own} and {other}")
+
+
+@checks
+def _check_host_channels(view: View) -> Iterator[Finding]:
+    """Check that transfers to or from the host on one channel differ in nothing but their operands."""
+    first: dict[int, Call] = {}
+    for call in view.all_of(frozenset({"recv", "send"})):
+        attributes = call.instruction.attributes
+        if not attributes.get("is_host_transfer") or "channel_id" not in attributes:
+            continue
+        other = first.setdefault(attributes["channel_id"], call).instruction
+        same = other.opcode == call.instruction.opcode and compatible(other.shape, call.instruction.shape)
+        if not same or _told(other.attributes) != _told(attributes):
+            yield at(call, "channel_c3", f"{other.opcode!r} {other.name!r} on channel {attributes['channel_id']}")
+
+
+def _told(attributes: dict[str, object]) -> dict[str, object]:
+    """Return the attributes that say what a transfer does, not where it came from."""
+    return {name: value for name, value in attributes.items() if name not in ("metadata", "backend_config", "origin")}
+
+
+@checks
+def check_order(view: View) -> Iterator[Finding]:
+    """Look for a cycle of instructions that wait for each other through schedules and channels.
+
+    Before there is a schedule, an instruction only waits for what it uses: a cycle then stands in every schedule.
+    Transfers with source and target pairs are left out: every device runs both ends, but takes part in one.
+    """
+    calls = [call for call in view.all_of(_TRANSFERS) if _has_two_ends(call)]
+    waits = _scheduled(calls) if view.module.is_scheduled else _used(calls)
+    for earlier, later in _channel_order(calls):
+        waits[later].append(earlier)
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        cycle: Sequence[tuple[str, str]] = error.args[1]
+        shown = " before ".join(f"{name!r} in {computation!r}" for computation, name in cycle)
+        computation = view.module.by_name[cycle[0][0]]
+        yield Finding(broken("channel_c4", shown), computation, computation.by_name[cycle[0][1]])
+
+
+def _has_two_ends(call: Call) -> bool:
+    """Whether a transfer goes from one program to another."""
+    attributes = call.instruction.attributes
+    if attributes.get("is_host_transfer") or "channel_id" not in attributes:
+        return False
+    return _PAIRS_ATTRIBUTE not in frontend_attributes(attributes)
+
+
+def _scheduled(calls: Iterable[Call]) -> dict[_Place, list[_Place]]:
+    """Return for each transfer the one before in its schedule, which is the order in which a device comes to them."""
+    waits: dict[_Place, list[_Place]] = {}
+    last: dict[str, _Place] = {}
+    for computation, instruction in calls:
+        key = (computation.name, instruction.name)
+        waits[key] = [last[computation.name]] if computation.name in last else []
+        last[computation.name] = key
+    return waits
+
+
+def _used(calls: Iterable[Call]) -> dict[_Place, list[_Place]]:
+    """Return for each instruction around transfers those that it uses or that control edges put before it."""
+    waits: dict[_Place, list[_Place]] = {}
+    for computation in {call.computation.name: call.computation for call in calls}.values():
+        for instruction in computation.instructions:
+            before = (*instruction.operands, *instruction.attributes.get("control-predecessors", ()))
+            waits[computation.name, instruction.name] = [(computation.name, name) for name in before]
+    return waits
+
+
+def _channel_order(calls: Iterable[Call]) -> Iterator[tuple[_Place, _Place]]:
+    """Yield which transfer comes before which on the same channel."""
+    channels: dict[int, dict[str, list[_Place]]] = defaultdict(lambda: defaultdict(list))
+    for computation, instruction in calls:
+        channels[instruction.attributes["channel_id"]][instruction.opcode].append((computation.name, instruction.name))
+    for ends in channels.values():
+        # With several sends or receives on one channel, which meets which is only known at run time.
+        if all(len(keys) == 1 for keys in ends.values()):
+            for earlier, later in _ORDER:
+                if ends[earlier] and ends[later]:
+                    yield ends[earlier][0], ends[later][0]

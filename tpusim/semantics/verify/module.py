@@ -1,0 +1,81 @@
+"""Whether a module means something: what XLA's verifier would refuse, with the place of it.
+
+Shapes are compared without layouts, as before a compiler has laid anything out. Beyond XLA's verifier this one looks
+for schedules whose sends and receives wait for each other for ever, as the document requires.
+
+Source: XLA, Operation Semantics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.errors import ProgramError
+from tpusim.semantics.verify import annotations
+from tpusim.semantics.verify import async_ops
+from tpusim.semantics.verify import buffers
+from tpusim.semantics.verify import channels
+from tpusim.semantics.verify import parts
+from tpusim.semantics.verify import shapes
+from tpusim.semantics.verify.structure import check_structure
+from tpusim.semantics.verify.view import CHECKS, Finding, View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.ir.module import Module
+
+FAMILIES = (annotations, async_ops, buffers, channels, parts, shapes)
+"""The files that fill ``CHECKS`` by being imported."""
+
+
+def verify_module(module: Module, *, mixed_precision: bool | None = None, may_wait: bool = False) -> None:
+    """Return if nothing is wrong with the module.
+
+    With ``may_wait`` transfers that wait for each other for ever are let through: who runs the module will meet them.
+
+    ``mixed_precision`` lets operations take floats of several precisions at once, as XLA's verifier does when a
+    compiler tells it to. None lets scheduled modules, since TPU compilers leave such operations in fusions.
+
+    Raises:
+        ProgramError: The first thing that is wrong, by its label, with file, line and column if the module was read.
+    """
+    # Lazily: checks after the first finding never run.
+    for error in _errors(module, mixed_precision, may_wait=may_wait):
+        raise error
+
+
+def problems(module: Module, *, mixed_precision: bool | None = None) -> list[ProgramError]:
+    """Return everything that is wrong with the module, in the order of the checks.
+
+    A module that does not hold together (operands or computations that are not there) is not checked further.
+    """
+    return list(_errors(module, mixed_precision))
+
+
+def _errors(module: Module, mixed_precision: bool | None, *, may_wait: bool = False) -> Iterator[ProgramError]:
+    """Yield what is wrong, each with its place."""
+    view = View(module, module.is_scheduled if mixed_precision is None else mixed_precision)
+    # Later checks look names up without asking: on a broken module they would fail, not find.
+    is_sound = True
+    for finding in check_structure(view):
+        is_sound = False
+        yield _placed(module, finding)
+    if is_sound:
+        for check in CHECKS:
+            if may_wait and check is channels.check_order:
+                continue
+            for finding in check(view):
+                yield _placed(module, finding)
+
+
+def _placed(module: Module, finding: Finding) -> ProgramError:
+    """Return the error with the place of its instruction, of its computation's first one, or of its attribute."""
+    computation = finding.computation
+    if finding.attribute:
+        return ProgramError(finding.error.message, module.where_attribute(finding.attribute))
+    if computation is None or not computation.instructions:
+        return finding.error
+    return ProgramError(
+        finding.error.message, module.where(computation, finding.instruction or computation.instructions[0])
+    )

@@ -1,0 +1,190 @@
+"""Whether the parts of a module fit: fusions, the entry's layout, aliases, donors, threads, layout constraints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.ir.attributes import ComputationLayout
+from tpusim.ir.ops import async_parts
+from tpusim.semantics.infer.control import frontend_attributes
+from tpusim.semantics.infer.site import broken
+from tpusim.semantics.infer.types import is_array, parts, plain, subshape
+from tpusim.semantics.verify.view import Call, Finding, View, at, checks
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tpusim.ir.attributes import OperandAlias, ParameterAlias
+    from tpusim.ir.module import Computation, Module
+
+# Without async-start: to go to another thread is what that is for.
+_SAME_THREAD = frozenset({"conditional", "fusion", "while"})
+_HEADER = {"alias": "input_output_alias", "donor": "buffer_donor", "layout": "entry_computation_layout"}
+# Not dead without a user: XLA keeps them for what they do.
+_SIDE_EFFECTS = frozenset(
+    "infeed outfeed recv recv-done send send-done rng rng-bit-generator rng-get-and-update-state after-all"
+    " all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast".split()
+)
+
+
+@checks
+def _check_fusions(view: View) -> Iterator[Finding]:
+    """Check that fused computations are whole: one caller, all values used, the root by none."""
+    if view.module.entry_name in view.fused:
+        yield Finding(broken("module_c1", repr(view.module.entry_name)), view.module.entry)
+    for name in sorted(view.fused):
+        callers = view.callers[name]
+        if len(callers) > 1:
+            yield at(callers[1], "fusion_c3", f"{len(callers)} calls of {name!r}")
+        yield from _check_fused(view, view.module[name])
+
+
+def _check_fused(view: View, computation: Computation) -> Iterator[Finding]:
+    """Check who uses what in one fused computation."""
+    users = view.users(computation)
+    if users[computation.root_name]:
+        yield at(Call(computation, computation.root), "fusion_c4", f"{users[computation.root_name][0].name!r} using it")
+    for instruction in computation.instructions:
+        unused = not users[instruction.name] and instruction.name != computation.root_name
+        if unused and not (instruction.opcode in _SIDE_EFFECTS or _has_side_effect(instruction.attributes)):
+            yield at(Call(computation, instruction), "fusion_c5", "no user")
+
+
+def _has_side_effect(attributes: dict[str, object]) -> bool:
+    """Whether a custom call says that it does more than give its result."""
+    return bool(attributes.get("custom_call_has_side_effect"))
+
+
+@checks
+def _check_threads(view: View) -> Iterator[Finding]:
+    """Check that loops, branches and fusions run on the thread of their caller."""
+    # True of most modules, and much cheaper than a walk over all instructions.
+    if all(computation.execution_thread == "main" for computation in view.module.computations):
+        return
+    for call in view.all_of(_SAME_THREAD):
+        for name in call.instruction.called_computations:
+            thread = view.module[name].execution_thread
+            if thread != call.computation.execution_thread:
+                yield at(call, "computation_c4", f"{thread!r} and {call.computation.execution_thread!r}")
+
+
+@checks
+def _check_entry_layout(view: View) -> Iterator[Finding]:
+    """Check the shapes in which the host hands data over; layouts may differ from those inside."""
+    entry, layout = view.module.entry, entry_layout(view.module)
+    if len(layout.parameters) != len(entry.parameters):
+        yield _of_header("layout_c1", f"{len(layout.parameters)} for {len(entry.parameters)}")
+        return
+    for parameter, shape in zip(entry.parameters, layout.parameters, strict=True):
+        if not compatible(parameter.shape, shape):
+            yield at(Call(entry, parameter), "layout_c2", f"{plain(shape)} for {plain(parameter.shape)}")
+    if not compatible(entry.root.shape, layout.result):
+        yield at(Call(entry, entry.root), "layout_c3", f"{plain(layout.result)} for {plain(entry.root.shape)}")
+
+
+def entry_layout(module: Module) -> ComputationLayout:
+    """Return ``entry_computation_layout``, or what it is where it is not written: the entry's own shapes."""
+    stated = module.attributes.get("entry_computation_layout")
+    if isinstance(stated, ComputationLayout):
+        return stated
+    entry = module.entry
+    return ComputationLayout(tuple(parameter.shape for parameter in entry.parameters), entry.root.shape)
+
+
+@checks
+def _check_module_aliases(view: View) -> Iterator[Finding]:
+    """Check ``input_output_alias`` and ``buffer_donor``."""
+    layout, taken = entry_layout(view.module), set()
+    for alias in view.module.attributes.get("input_output_alias", ()):
+        place = (alias.parameter, alias.parameter_index)
+        if not 0 <= alias.parameter < len(layout.parameters):
+            yield _of_header("alias_c1", f"parameter {alias.parameter} of {len(layout.parameters)}")
+            continue
+        if place in taken:
+            yield _of_header("alias_c3", f"parameter {alias.parameter} at {alias.parameter_index} twice")
+        taken.add(place)
+        yield from _check_alias(alias, layout)
+    for donor in view.module.attributes.get("buffer_donor", ()):
+        is_known = 0 <= donor.parameter < len(layout.parameters)
+        part = subshape(layout.parameters[donor.parameter], donor.parameter_index) if is_known else None
+        if part is None or not is_array(part):
+            yield _of_header("donor_c1", f"parameter {donor.parameter} at {donor.parameter_index}")
+        if (donor.parameter, donor.parameter_index) in taken:
+            yield _of_header("donor_c2", f"parameter {donor.parameter} at {donor.parameter_index}")
+
+
+def _of_header(label: str, found: object) -> Finding:
+    """Return the finding that an attribute of the module's first line, told by the label, breaks a constraint."""
+    return Finding(broken(label, found), attribute=_HEADER[label.partition("_")[0]])
+
+
+def _check_alias(alias: ParameterAlias, layout: ComputationLayout) -> Iterator[Finding]:
+    """Check that both ends of an alias are arrays of one size, and alike if they must share a buffer."""
+    given = subshape(layout.parameters[alias.parameter], alias.parameter_index)
+    result = subshape(layout.result, alias.output_index)
+    if given is None or result is None or not is_array(given) or not is_array(result):
+        yield _of_header("alias_c2", f"{alias.output_index} and {alias.parameter_index}")
+    # With layouts and memory spaces: one buffer cannot have two.
+    elif alias.must_alias and given != result:
+        yield _of_header("alias_c4", f"{given} and {result}")
+    elif physical_bytes(given) != physical_bytes(result):
+        yield _of_header("alias_c8", f"{given} and {result}")
+
+
+@checks
+def _check_operand_aliases(view: View) -> Iterator[Finding]:
+    """Check ``output_to_operand_aliasing``."""
+    for call in view.calling():
+        aliases = call.instruction.attributes.get("output_to_operand_aliasing")
+        if aliases:
+            yield from _check_operand_aliases_of(call, aliases, *_aliased_shapes(view, call))
+
+
+def _aliased_shapes(view: View, call: Call) -> tuple[Sequence[Shape], Shape]:
+    """Return what aliases speak of: operands and result, of the operation inside a start if that has aliases itself."""
+    instruction = call.instruction
+    operands = [call.computation.by_name[name].shape for name in instruction.operands]
+    if instruction.opcode == "async-start":
+        # Operands may come later, by updates.
+        operands = [parameter.shape for parameter in view.module[instruction.attributes["calls"]].parameters]
+    pair = async_parts(instruction.opcode)
+    inside = pair is not None and pair[0] in ("custom-call", "fusion") and isinstance(instruction.shape, TupleShape)
+    return operands, parts(instruction.shape)[1] if inside else instruction.shape
+
+
+def _check_operand_aliases_of(
+    call: Call, aliases: tuple[OperandAlias, ...], operands: Sequence[Shape], result: Shape
+) -> Iterator[Finding]:
+    """Check the aliases of one instruction."""
+    # A custom call may write its result into a larger buffer on purpose, and then says so.
+    unchecked = "xla_skip_custom_call_alias_shape_check" in frontend_attributes(call.instruction.attributes)
+    for alias in aliases:
+        if not 0 <= alias.operand < len(operands):
+            yield at(call, "alias_c5", f"operand {alias.operand} of {len(operands)}")
+            continue
+        given = subshape(operands[alias.operand], alias.operand_index)
+        taken = subshape(result, alias.output_index)
+        if given is None or taken is None:
+            yield at(call, "alias_c6", f"{alias.output_index} and {alias.operand_index}")
+        elif not unchecked and not compatible(_unbuffered(given), _unbuffered(taken)):
+            yield at(call, "alias_c7", f"{plain(taken)} for {plain(given)}")
+
+
+def _unbuffered(shape: Shape) -> Shape:
+    """Return what is in a buffer, in tuples too; anything else itself."""
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(map(_unbuffered, shape.elements)))
+    return shape.element if isinstance(shape, BufferShape) else shape
+
+
+@checks
+def _check_all_reduce_layouts(view: View) -> Iterator[Finding]:
+    """Check that layouts are constrained on all all-reduces or on none."""
+    first: bool | None = None
+    for call in view.all_of(frozenset({"all-reduce", "all-reduce-start"})):
+        constrained = bool(call.instruction.attributes.get("constrain_layout", False))
+        first = constrained if first is None else first
+        if constrained != first:
+            yield at(call, "all_reduce_c2", str(constrained).lower())

@@ -1,0 +1,76 @@
+"""Whether a module holds together: names, operands, calls, parameters and order. Nothing else is checked before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.errors import ProgramError
+from tpusim.semantics.infer.rules import check_form
+from tpusim.semantics.infer.site import broken
+from tpusim.semantics.verify.view import Call, Finding, View, at, calling_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpusim.ir.module import Computation, Module
+
+
+def check_structure(view: View) -> Iterator[Finding]:
+    """Yield what makes a module no module; the other checks rely on there being nothing."""
+    module = view.module
+    defined: set[str] = set()
+    if module.entry_name not in module.by_name:
+        yield Finding(broken("computation_c1", f"the entry {module.entry_name!r}"))
+    for computation in module.computations:
+        yield from _check_computation(computation)
+        yield from _check_forms(computation)
+        yield from _check_calls(module, computation, defined)
+        # After its calls, so that a computation that calls itself is found out.
+        defined.add(computation.name)
+
+
+def _check_computation(computation: Computation) -> Iterator[Finding]:
+    """Check names, the root, parameters and the order of instructions, which is that of execution if scheduled."""
+    if len(computation.by_name) != len(computation.instructions):
+        yield Finding(broken("instruction_c5", f"one name twice in {computation.name!r}"), computation)
+    if computation.root_name not in computation.by_name:
+        yield Finding(broken("computation_c3", f"{computation.root_name!r} in {computation.name!r}"), computation)
+    numbers = [i.immediate for i in computation.instructions if i.opcode == "parameter"]
+    # As text: a program that was put together by hand may have None among the numbers.
+    if sorted(map(str, numbers)) != sorted(map(str, range(len(numbers)))):
+        yield Finding(broken("parameter_c1", f"{numbers[:20]} in {computation.name!r}"), computation)
+    defined: set[str] = set()
+    for instruction in computation.instructions:
+        for name in instruction.operands:
+            if name not in defined:
+                yield at(Call(computation, instruction), "schedule_c1", f"{name!r} not before it")
+        if "control-predecessors" in instruction.attributes:
+            late = [name for name in instruction.attributes["control-predecessors"] if name not in defined]
+            if late:
+                yield at(Call(computation, instruction), "schedule_c2", f"{late[0]!r} not before it")
+        defined.add(instruction.name)
+
+
+def _check_forms(computation: Computation) -> Iterator[Finding]:
+    """Check opcodes, operand counts and attributes, each combination once."""
+    known: set[tuple[object, ...]] = set()
+    for instruction in computation.instructions:
+        # Programs have few forms and many instructions of each.
+        form = (instruction.opcode, len(instruction.operands), *instruction.attributes)
+        if form in known:
+            continue
+        try:
+            check_form(instruction)
+            known.add(form)
+        except ProgramError as error:
+            yield Finding(error, computation, instruction)
+
+
+def _check_calls(module: Module, computation: Computation, defined: set[str]) -> Iterator[Finding]:
+    """Check that called computations are there and came before, so that none can call itself."""
+    for call in calling_in(computation):
+        for name in call.instruction.called_computations:
+            if name not in module.by_name:
+                yield at(call, "computation_c1", repr(str(name)))
+            elif name not in defined:
+                yield at(call, "computation_c2", f"{str(name)!r} not before {computation.name!r}")

@@ -1,0 +1,1 @@
+"""A systolic array by itself: closed forms, and products counted cycle by cycle."""

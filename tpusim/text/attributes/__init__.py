@@ -1,0 +1,1 @@
+"""Attributes of instructions: how each is read and printed."""

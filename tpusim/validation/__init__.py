@@ -1,0 +1,1 @@
+"""Predictions beside measured times, and parameters fitted to them."""

@@ -1,0 +1,221 @@
+"""Predictions against measured times: an index of programs that ran on hardware in, one outcome per row out.
+
+An index is a CSV file beside the programs that it lists. Its columns are ``program``, ``chip``, ``measured_us``,
+``what`` (how the time was taken) and, where the host's clock took it, ``launch_floor_us``; or, for one kernel under
+many tilings, ``program``, ``measured_us`` and the four bounds of a tile.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import isfinite, nan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpusim.analysis.accuracy import Outcome
+from tpusim.errors import ConfigError, ProgramError
+from tpusim.ir.module import with_window
+from tpusim.ir.ops import OPERATIONS, Category
+from tpusim.pipeline.stages import find_chip_name, load, lower, run_program
+from tpusim.units import ps_to_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tpusim.hardware.chip import Chip
+    from tpusim.ir.module import Computation, Module
+    from tpusim.timeline.records import Record
+
+LEAST_ABOVE_FLOOR_US = 10.0
+"""Host clocks jitter by several microseconds: a row with less than this above its launch floor says nothing."""
+
+_BOUNDS = {
+    "kernel_bounds": "kernel_window_bounds",
+    "output_bounds": "output_window_bounds",
+    "input_bounds": "input_window_bounds",
+    "iteration_bounds": "iteration_bounds",
+}
+_KERNEL_TIMES = ("kernel", "fusion")
+_HOST_CLOCK = "host_wall"
+_TAKEN = (*_KERNEL_TIMES, "module", "device_trace", _HOST_CLOCK)
+"""How a time can have been taken."""
+_MEASURED_AS = {"v4": "v4-megacore"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured row. ``measured_us`` is above the launch floor; ``shapes`` tells rows of one problem from others."""
+
+    path: Path
+    chip: str
+    family: str
+    shapes: str
+    what: str
+    measured_us: float
+    compiler_cycles: int
+    source: str
+    module: Module
+
+
+def read_cases(index: str | Path) -> list[Case]:
+    """Return the rows of an index that say something; raise ConfigError for a file that is no index."""
+    path = Path(index)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            rows = list(csv.DictReader(lines))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path}: cannot read this index: {error}") from error
+    missing = {"program", "measured_us"} - set(rows[0] if rows else ())
+    if missing:
+        raise ConfigError(f"{path}: expected columns program and measured_us, found none named {', '.join(missing)}")
+    cases = [_case(path, line, row) for line, row in enumerate(rows, start=2)]
+    return [case for case in cases if case is not None]
+
+
+def measured_as(chip_name: str) -> str:
+    """Return the chip that measurements of a chip are made on: JAX runs a program on both cores of a v4."""
+    return _MEASURED_AS.get(chip_name, chip_name)
+
+
+def predict(case: Case, chip: Chip) -> Outcome:
+    """Return what is predicted for a row on ``chip``: the program is one of many runs, as in every benchmark."""
+    program = lower(case.module, chip)
+    timeline = run_program(program, chip, warm=True)
+    hero = max((r for r in timeline.records if r.is_kernel), key=lambda r: r.duration_ps, default=None)
+    is_kernel = case.what in _KERNEL_TIMES and hero is not None
+    total_ps = hero.duration_ps if is_kernel and hero else timeline.total_ps
+    beyond_us = chip.host.dispatch_seconds * 1e6 if case.what == _HOST_CLOCK else 0.0
+    records = (hero,) if is_kernel and hero else timeline.records
+    cycles = case.compiler_cycles or sum(record.compiler_cycles * record.count for record in records)
+    return Outcome(
+        program=case.path.name,
+        chip=case.chip,
+        family=case.family,
+        measured_us=case.measured_us,
+        predicted_us=ps_to_us(total_ps) + beyond_us,
+        compiler_us=cycles / chip.clock_hz * 1e6,
+        roofline_us=_plain_roofline_us(records, chip),
+        bound_by=hero.bound_by if hero else "",
+        units=_busiest(records, total_ps),
+    )
+
+
+def predict_all(cases: Iterable[Case], chips: Callable[[str], Chip], progress: Callable[[int], None]) -> list[Outcome]:
+    """Return the outcomes of all rows; ``chips`` finds a chip by name, ``progress`` is told how many are done."""
+    outcomes = []
+    for number, case in enumerate(cases, start=1):
+        outcomes.append(predict(case, chips(case.chip)))
+        progress(number)
+    return outcomes
+
+
+def _case(index: Path, line: int, row: Mapping[str, str]) -> Case | None:
+    """Return one row of an index, or None for one that is all launch floor."""
+    if not row.get("program"):
+        raise ConfigError(f"{index}:{line}: program: expected the name of a file beside the index, found none")
+    what = row.get("what") or ""
+    if what and what not in _TAKEN:
+        raise ConfigError(f"{index}:{line}: what: expected one of {', '.join(_TAKEN)}, found {what!r}")
+    path = index.parent / row["program"]
+    above_us = _number(index, line, row, "measured_us") - _number(index, line, row, "launch_floor_us")
+    if above_us <= 0 or (row.get("launch_floor_us") and above_us < LEAST_ABOVE_FLOOR_US):
+        return None
+    try:
+        module = _load(path)
+    except ProgramError as error:
+        raise ConfigError(f"{index}:{line}: program: {error}") from error
+    # Also where a kernel is too small to be split.
+    chip = measured_as(row.get("chip") or find_chip_name(path))
+    bounds = {name: _integers(row[column]) for column, name in _BOUNDS.items() if row.get(column)}
+    tiled = replace(module, computations=_with_bounds(module, bounds)) if bounds else module
+    return Case(
+        path=path,
+        chip=chip,
+        family=f"{chip.partition('-')[0]} {_kind(row, module)}",
+        shapes=row.get("shapes") or " ".join(row.get(column, "") for column in _BOUNDS),
+        what=what,
+        measured_us=above_us,
+        compiler_cycles=int(_number(index, line, row, "xla_estimated_cycles")),
+        # Of "owner/name@commit:file" the repository is what a reader needs.
+        source=row.get("source", "").partition("@")[0],
+        module=tiled,
+    )
+
+
+def _kind(row: Mapping[str, str], module: Module) -> str:
+    """Return what the index calls a row's work; operations on single elements are one family, whatever their name."""
+    found = family_of(module)
+    if found in ("elementwise", "copy") and not row.get("kind"):
+        return "matmul" if row.get("op") == "matmul" else "elementwise"
+    return row.get("kind") or row.get("op") or found
+
+
+@lru_cache(maxsize=32)
+def _load(path: Path) -> Module:
+    """Return a program; many rows may be about the same one."""
+    return load(path)
+
+
+def _with_bounds(module: Module, bounds: dict[str, tuple[int, ...]]) -> tuple[Computation, ...]:
+    """Return a module's computations with other bounds for the tiles of the entry's root."""
+    entry = module.entry
+    root = with_window(entry.root, bounds)
+    instructions = tuple(root if i.name == root.name else i for i in entry.instructions)
+    changed = replace(entry, instructions=instructions)
+    return tuple(changed if computation.name == entry.name else computation for computation in module.computations)
+
+
+def family_of(module: Module) -> str:
+    """Return what kind of work a program is, by the heaviest thing that it does."""
+    opcodes = {i.opcode for computation in module.computations for i in computation.instructions}
+    found = (name for name, members in _FAMILIES.items() if opcodes & members)
+    return next(found, "copy")
+
+
+_ALSO = frozenset({"compare", "select", "convert", "clamp", "iota", "map"})
+_FAMILIES = {
+    "matmul": frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"}),
+    "sort": frozenset({"sort", "topk"}),
+    "reduction": frozenset({"reduce", "reduce-window", "select-and-scatter"}),
+    "gather and scatter": frozenset({"gather", "scatter", "dynamic-slice", "dynamic-update-slice"}),
+    "elementwise": frozenset({n for n, row in OPERATIONS.items() if row.category is Category.ELEMENTWISE} | _ALSO),
+}
+
+
+def _number(index: Path, line: int, row: Mapping[str, str], column: str) -> float:
+    """Return a number of a row, 0 if the column is empty or not there."""
+    text = row.get(column) or "0"
+    try:
+        number = float(text)
+    except ValueError:
+        number = nan
+    if not isfinite(number):
+        raise ConfigError(f"{index}:{line}: {column}: expected a number, found {text!r}")
+    return number
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    """Return the whole numbers in a list such as ``[3, 3, 24, 1]``."""
+    return tuple(int(number) for number in re.findall(r"-?\d+", text))
+
+
+def _plain_roofline_us(records: Iterable[Record], chip: Chip) -> float:
+    """Return the time at the advertised peak of bf16 or of HBM, whichever is longer: what a spreadsheet would say."""
+    flops = hbm_bytes = 0.0
+    for record in records:
+        hbm_bytes += record.hbm_bytes * record.count
+        if record.is_kernel:
+            flops += record.flops * record.count
+    return 1e6 * max(flops / chip.peak_flops_per_second, hbm_bytes / chip.hbm.bandwidth_bytes_per_second)
+
+
+def _busiest(records: Iterable[Record], total_ps: int) -> dict[str, float]:
+    """Return the three units that are busiest, with their share of the time."""
+    busy: dict[str, float] = {}
+    for record in records:
+        for unit, unit_ps in record.units.items():
+            busy[unit] = busy.get(unit, 0.0) + unit_ps * record.count / max(1, total_ps)
+    return dict(sorted(busy.items(), key=lambda item: -item[1])[:3])
