@@ -11,12 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.errors import ProgramError
-from tpusim.semantics.verify import annotations
-from tpusim.semantics.verify import async_ops
-from tpusim.semantics.verify import buffers
-from tpusim.semantics.verify import channels
-from tpusim.semantics.verify import parts
-from tpusim.semantics.verify import shapes
+from tpusim.semantics.verify import annotations, async_ops, buffers, channels, parts, shapes
 from tpusim.semantics.verify.structure import check_structure
 from tpusim.semantics.verify.view import CHECKS, Finding, View
 
