@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tpusim.analysis.communication import classes, pod_use
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
-from tpusim.report.terminal.pod import pod_json
-from tpusim.report.terminal.run import compiler_us, run_json
+from tpusim.report.json.page import plain
+from tpusim.report.json.run import compiler_us, pod_page, run_page
 from tpusim.report.viewers.perfetto.trace import UNIT_LABELS
 from tpusim.timeline.records import CORE
 
@@ -53,7 +53,7 @@ def report_data(viewed: Viewed) -> dict[str, Any]:
     texts = _Texts()
     devices, left_out = _shown(viewed)
     ops = _Ops(viewed.summary.ops)
-    numbers = run_json(viewed.summary)
+    numbers = plain(run_page(viewed.summary))
     # Ops have columns of their own.
     summary = {name: value for name, value in numbers.items() if name != "ops"}
     time_line = [_device(timeline, _device_name(viewed, numbers), ops) for timeline, numbers in devices]
@@ -214,4 +214,4 @@ def _pod(viewed: Viewed) -> dict[str, Any] | None:
         return None
     busiest = sorted(viewed.run.links, key=lambda link: -link.busy_ps)[:_LINKS]
     links = [[link.chip, link.way, link.n_bytes, link.busy_ps] for link in busiest]
-    return {**pod_json(pod_use(viewed.run)), "busiest_links": links}
+    return {**plain(pod_page(pod_use(viewed.run))), "busiest_links": links}
