@@ -53,7 +53,7 @@ def lower(options: Namespace) -> None:
 )
 def explain(options: Namespace) -> None:
     """Explain one kernel."""
-    from tpusim.pipeline.stages import explain
+    from tpusim.pipeline.explain import explain
     from tpusim.report.json.model import explanation_page
     from tpusim.report.terminal.explain import render_explanation
 

@@ -25,7 +25,7 @@ from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
     from tpusim.hardware.array import Array
-    from tpusim.pipeline.stages import Result
+    from tpusim.pipeline.result import Result
 
 Draw = Callable[[Any, Namespace], Any]
 """From the module ``tpusim.plot`` and the options to a figure; None if it wrote its file itself."""

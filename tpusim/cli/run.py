@@ -11,7 +11,7 @@ from tpusim.cli.show import fmt
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from tpusim.pipeline.stages import Result
+    from tpusim.pipeline.result import Result
 
 _EXPORTS = {"trace": "perfetto", "html": "html", "xprof": "xprof", "model_explorer": "model_explorer"}
 """By option the function of ``tpusim.export``."""
