@@ -34,7 +34,7 @@ def test_one_product_is_a_line(capsys):
 def test_json_has_the_stable_keys(capsys):
     """One object, whose keys users' scripts rely on."""
     found = json.loads(output_of(capsys, *ONE, "--json"))
-    assert found.keys() == {"array", "model", "layers", "total", "simulated"}
+    assert found.keys() == {"array", "model", "layers", "total", "simulated", "schema_version"}
     assert found["layers"][0].keys() == FIGURES | {"name", "m", "n", "k"}
     assert found["total"].keys() == FIGURES
 

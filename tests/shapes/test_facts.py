@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
 from tpusim.errors import ProgramError
+from tpusim.report.json.page import plain
 from tpusim.shapes.layout_facts import layout_facts as found_facts
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import Shape
@@ -16,7 +16,7 @@ from tpusim.shapes.shape import Shape
 
 def layout_facts(shape: Shape, at: tuple[int, ...] | None = None) -> dict[str, Any]:
     """Return the facts of a shape as they are written to JSON."""
-    facts: dict[str, Any] = msgspec.to_builtins(found_facts(shape, at))
+    facts: dict[str, Any] = plain(found_facts(shape, at))
     return facts
 
 

@@ -31,7 +31,7 @@ class ExplanationPage(Explanation, frozen=True, kw_only=True):
 
 
 def explanation_page(found: Explanation) -> ExplanationPage:
-    """Return an explanation."""
+    """Return why a kernel takes what it takes."""
     times = {"alone_us": ps_to_us(found.alone_ps), "in_run_us": ps_to_us(found.in_run_ps)}
     return msgspec.convert(msgspec.structs.asdict(found) | times, ExplanationPage)
 

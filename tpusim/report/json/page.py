@@ -62,7 +62,7 @@ def _decoded(kind: type, value: Any) -> Any:
 
 def plain(page: Any) -> Any:
     """Return a page as dictionaries, lists, texts and numbers."""
-    return msgspec.to_builtins(page, enc_hook=float)
+    return msgspec.json.decode(msgspec.json.encode(page, enc_hook=float))
 
 
 def json_text(page: Any) -> str:
