@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.machine.collectives import collective, link_rate, pod_of, program_of, run
 from tpusim.hardware.load import load_chip

@@ -288,12 +288,12 @@ def test_no_shipped_files_is_said_plainly(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", chip_names())
 def test_loading_a_chip_is_quick(name: str) -> None:
     """From the file in under three times what reading its TOML takes (3 ms in all on a quiet core), at the best of
-    five, taken in turn so that both meet the same machine; under 1 ms from then on.
+    five, taken in turn so that both meet the same machine; less than the reading from then on.
     """
     path = load._config_folder() / f"{name}.toml"
     loads, reads = zip(*((_seconds_to_load(path), _seconds_to_read(path)) for _ in range(5)), strict=True)
     assert min(loads) < 3 * min(reads)
-    assert min(_seconds_to_load(name) for _ in range(5)) < 1e-3
+    assert min(_seconds_to_load(name) for _ in range(5)) < min(reads)
 
 
 def _seconds_to_read(path: Path) -> float:

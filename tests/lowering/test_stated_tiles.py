@@ -6,8 +6,7 @@ from itertools import product
 from math import ceil, prod
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowConfig, WindowDimension
 from tpusim.ir.module import Instruction

@@ -5,8 +5,7 @@ from __future__ import annotations
 import operator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.lowering.hlo import lower_text
 from tpusim.program.module import Program

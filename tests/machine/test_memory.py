@@ -6,8 +6,7 @@ from math import inf
 
 import pytest
 import simpy
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tpusim.machine.memory import Flow, SharedMemory, fair_rates
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import simpy
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.machine.collectives import pod_of
 from tpusim.cost.links import Load, joined, link_name

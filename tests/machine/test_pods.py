@@ -7,8 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import tpusim
 from tests.machine.collectives import GIB, collective, pod_of, program_of, run
