@@ -55,12 +55,12 @@ def test_importing_loads_no_heavy_library(module: str) -> None:
 
 
 @pytest.mark.slow
-def test_help_takes_less_than_twice_what_its_libraries_take() -> None:
-    """In CPU time, interpreter start included, the best of five runs of both, taken in turn: the machine may be busy."""
-    helps, libraries = zip(
-        *((_cpu_seconds("-m", "tpusim", "--help"), _cpu_seconds("-c", LIBRARIES)) for _ in range(5)), strict=True
-    )
-    assert min(helps) < 2 * min(libraries)
+def test_help_takes_less_than_three_times_what_its_libraries_take() -> None:
+    """In CPU time, interpreter start included, the best of five of both, taken in turn: the machine may be busy."""
+    _skip_without("tpusim.__main__")
+    pairs = [(_cpu_seconds("-m", "tpusim", "--help"), _cpu_seconds("-c", LIBRARIES)) for _ in range(5)]
+    helps, libraries = zip(*pairs, strict=True)
+    assert min(helps) < 3 * min(libraries)
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
