@@ -52,7 +52,7 @@ def test_a_cell_of_another_type_is_refused(tmp_path: Path, cells: str, words: st
 
 def test_a_row_may_go_over_several_lines(tmp_path: Path) -> None:
     """Errors name the line that it ends on."""
-    with pytest.raises(ConfigError, match="index.csv:3: measured_us"):
+    with pytest.raises(ConfigError, match=r"index\.csv:3: measured_us"):
         read(tmp_path, "program,measured_us", '"a', '.hlo",fast')
 
 
