@@ -27,7 +27,7 @@ from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, parse_topology
-from tpusim.ir.module import Module
+from tpusim.ir.module import Module, with_devices
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.program.beside import run_warnings
@@ -47,6 +47,7 @@ from tpusim.program.steps import (
 )
 from tpusim.program.stored import load_program
 from tpusim.program.verify import verify_blocks
+from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.systolic.closed_form import run_gemm
 from tpusim.text.literals import literal_values
@@ -316,11 +317,17 @@ def execute(
 
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, found {precision!r}")
+    if replicas < 1:
+        raise ConfigError(f"replicas: expected at least 1, found {replicas}")
     module = program if isinstance(program, Module) else load(program)
+    if replicas > 1:
+        # With the counts of devices: groups may name some that the run has not.
+        module = with_devices(module, replicas, module.partition_count)
+    verified = verify_module(module)
     shapes = [parameter.shape for parameter in module.entry.parameters]
     values = take_inputs(inputs, shapes) if isinstance(inputs, Mapping) else inputs
     settings = numeric_settings(precision, seed, max_iterations)
-    results = execute_module(module, values, settings, replicas, infeed, outfeed)
+    results = execute_module(verified, values, settings, infeed, outfeed)
     return results[0] if len(results) == 1 else results
 
 
@@ -340,8 +347,6 @@ def random_arrays(module: Module, seed: int, given: Mapping[str, Any]) -> dict[s
 
 def check(program: Module | str | Path) -> list[str]:
     """Return what is wrong with a module, one message each: shapes, arities, schedules, channels, aliases, groups."""
-    from tpusim.semantics.verify.module import problems
-
     module = program if isinstance(program, Module) else load(program)
     return [str(problem) for problem in problems(module)]
 
@@ -406,7 +411,10 @@ def _lowered(
     loaded, path = _loaded(program)
     # A slice without a chip has an empty name there, which must count as none.
     machine = _chip(loaded, path, chip or (topology.chip if topology else None) or None, overrides)
-    lowered = _on(loaded, machine) if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)
+    if isinstance(loaded, Program):
+        lowered = _on(loaded, machine)
+    else:
+        lowered = lower_module(verify_module(loaded), machine, default_trip_count)
     verify_blocks(lowered, machine.vmem.capacity_bytes * machine.cores_per_device)
     return lowered, machine
 
