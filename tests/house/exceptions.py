@@ -30,26 +30,15 @@ EXCEPTIONS: list[tuple[str, str, str]] = [
         ("functions do not import the package", f"tpusim/cli/{name}.py", "as in cli/main.py")
         for name in ("compare", "core", "memory", "options", "plot", "systolic", "viewers")
     ),
-    (
-        "functions take at most 6 arguments, kernels 10",
-        "tpusim/pipeline/stages.py::simulate",
-        "one call for the user, whose keyword-only options each stand alone",
-    ),
-    (
-        "functions take at most 6 arguments, kernels 10",
-        "tpusim/pipeline/stages.py::execute",
-        "one call for the user, whose keyword-only options each stand alone",
-    ),
     *(
         (
-            "functions take at most 6 arguments, kernels 10",
+            "functions take at most 6 positional arguments, kernels 10",
             f"tpusim/build/{place}",
             "the arguments are those of XLA's operation",
         )
         for place in (
             "collectives.py",
             "contraction.py",
-            "data.py",
             "reduction.py",
         )
     ),
