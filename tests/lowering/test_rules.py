@@ -311,7 +311,7 @@ def test_a_registered_cost_names_units_that_exist(registered):
     """A slip in the name of a unit would else make the call cost nothing."""
     registered("Mystery", cost=lambda instruction, chip: Work(ops={"valu": 1e6}))
     text = f'%x = {BIG} parameter(0)\nROOT %z = {BIG} custom-call(%x), custom_call_target="Mystery"'
-    with pytest.raises(ProgramError, match="cost of the custom call 'Mystery': work.ops: .*found 'valu'"):
+    with pytest.raises(ProgramError, match=r"cost of the custom call 'Mystery': work.ops: .*found 'valu'"):
         lower_text(text)
 
 
