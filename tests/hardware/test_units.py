@@ -10,7 +10,7 @@ from tpusim.hardware.load import load_chip
 
 def test_a_cost_of_a_unit_that_does_not_exist_is_refused():
     """The unit at the end of the key is one of the table's; a slip would else cost nothing."""
-    with pytest.raises(ConfigError, match="expected one of vector, eup, .* at its end, found 'valu'"):
+    with pytest.raises(ConfigError, match=r"expected one of vector, eup, .* at its end, found 'valu'"):
         load_chip("v5e", {"vector_ops.ops.add.valu": 2})
 
 
