@@ -44,7 +44,7 @@ _OPERATION_COST = re.compile(rf"{OPERATIONS}\.(ops|moves|unpack|pack)\.[\w-]+\.(
 _ABOVE_ZERO = 1e-9
 
 
-class Fact(NamedTuple):
+class Fact(msgspec.Struct, frozen=True):
     """One quantity of a chip with its unit, how far it can be trusted, where it is from, and why it is so."""
 
     key: str
