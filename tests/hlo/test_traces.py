@@ -91,13 +91,6 @@ def test_more_bandwidth_is_never_slower():
     assert faster.time_us < 0.75 * run(path).time_us
 
 
-def test_megacore_is_recognised(tmp_path):
-    """A v4 program that splits kernels over two cores runs on the megacore."""
-    text = gzip.decompress((TRACES / "gpt2_fwd_b8t1024.v5p.hlo.txt.gz").read_bytes())
-    (tmp_path / "x.v4.hlo.txt.gz").write_bytes(gzip.compress(text))
-    assert tpusim.simulate(tmp_path / "x.v4.hlo.txt.gz").chip.name == "v4-megacore"
-
-
 @pytest.mark.parametrize("name", ["step.v5e.hlo.txt", "step.v5e_2x4.hlo.txt", "my.big.step.v5e.txt"])
 def test_chip_is_found_in_the_name(tmp_path, name):
     """The last part of the name that is a chip."""

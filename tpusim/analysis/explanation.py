@@ -56,7 +56,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     array_share: float
     flops: float
     compiler_cycles: int
-    clock_hz: float
+    compiler_clock_hz: float
 
     @property
     def ranked(self) -> tuple[tuple[str, float], ...]:
@@ -98,7 +98,7 @@ def explanation(
         array_share=_array_share(kernel, chip),
         flops=kernel.flops,
         compiler_cycles=kernel.compiler_cycles,
-        clock_hz=chip.clock_hz,
+        compiler_clock_hz=compiler_clock_hz(provenance, chip),
     )
 
 
