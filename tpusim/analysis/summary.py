@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.analysis.bands import Band, error_bands
+from tpusim.analysis.bands import Band, compiler_clock_hz, error_bands
 from tpusim.analysis.memory import MemoryUse, memory_use
 from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
-from tpusim.hardware.load import is_as_shipped, load_chip
+from tpusim.hardware.load import is_as_shipped
 from tpusim.program.module import Estimate
 
 if TYPE_CHECKING:
@@ -90,12 +90,6 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
         device_program=timeline.program,
         devices_run=devices_run,
     )
-
-
-def compiler_clock_hz(provenance: Provenance | None, chip: Chip) -> float:
-    """Return the clock that the compiler's estimates of cycles count in, 0 if they say nothing of this chip."""
-    # Not the chip's own, which may have been replaced.
-    return load_chip(chip.name).clock_hz if provenance and provenance.is_for(chip.name) else 0.0
 
 
 def _capacity_warnings(use: MemoryUse, chip: Chip) -> tuple[str, ...]:

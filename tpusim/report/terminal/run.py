@@ -8,6 +8,7 @@ import msgspec
 from rich.markup import escape
 
 from tpusim.report.tables import count_text, plain_table, size_text, time_text, us_text
+from tpusim.report.terminal.provenance import provenance_text
 from tpusim.units import ps_to_us
 
 if TYPE_CHECKING:
@@ -58,10 +59,11 @@ def run_json(summary: Summary) -> dict[str, Any]:
         "hbm_utilization": summary.hbm_utilisation,
         "unit_utilization": busy.busy,
         "bound_us": {name: ps_to_us(ps) for name, ps in busy.bound_ps.items()},
-        "compiler_estimated_us": compiler_us(summary.compiler_cycles, summary.clock_hz),
-        "ops": [_op_json(group, summary.clock_hz) for group in summary.ops],
+        "compiler_estimated_us": compiler_us(summary.compiler_cycles, summary.compiler_clock_hz),
+        "ops": [_op_json(group, summary.compiler_clock_hz) for group in summary.ops],
         "categories": [{"category": g.name, "count": g.count, **_times(g)} for g in summary.categories],
         "memory": {name: getattr(summary.memory, name) for name in summary.memory.__struct_fields__},
+        "provenance": msgspec.to_builtins(summary.provenance),
         "accuracy": [msgspec.to_builtins(band) for band in summary.bands],
         "unsupported": [
             {"name": item.name, "opcode": item.opcode, "estimate": item.how} for item in summary.unsupported
@@ -96,9 +98,9 @@ def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Cons
 
 
 def compiler_us(cycles: int, clock_hz: float) -> float | None:
-    """Return the compiler's estimate in microseconds, or None if it made none."""
-    # No cycles mean no estimate: none takes no time.
-    return cycles / clock_hz * 1e6 if cycles else None
+    """Return the compiler's estimate in microseconds, or None if it made none for this chip."""
+    # No cycles mean no estimate: none takes no time. No clock means that they are of another chip.
+    return cycles / clock_hz * 1e6 if cycles and clock_hz else None
 
 
 def _op_json(group: Group, clock_hz: float) -> dict[str, Any]:
@@ -132,7 +134,7 @@ def _print_head(summary: Summary, console: Console) -> None:
     console.print()
     if summary.devices_run > 1:
         console.print(f"  device    {_device(summary)}")
-    estimate = compiler_us(summary.compiler_cycles, summary.clock_hz)
+    estimate = compiler_us(summary.compiler_cycles, summary.compiler_clock_hz)
     # Of its kernels: copies, collectives and waits are not in the estimate, so totals may not be compared.
     compiler = f", the compiler's own estimate of its kernels {us_text(estimate)}" if estimate else ""
     console.print(f"  time      [bold]{time_text(summary.total_ps)}[/bold]{compiler}")
@@ -194,7 +196,7 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int)
             escape(group.bound_by),
             count_text(group.flops),
             size_text(group.hbm_bytes),
-            us_text(compiler_us(group.compiler_cycles, summary.clock_hz)),
+            us_text(compiler_us(group.compiler_cycles, summary.compiler_clock_hz)),
             escape(group.category),
         ]
         table.add_row(*cells[: len(shown)])
@@ -229,7 +231,12 @@ def _print_memory(summary: Summary, console: Console) -> None:
 
 def _print_notes(summary: Summary, console: Console) -> None:
     """Print how far the times may be off, what was estimated without a rule, and warnings."""
-    if summary.bands:
+    made_by = provenance_text(summary.provenance, summary.chip)
+    if made_by:
+        console.print(f"[yellow]compiled[/yellow]  {escape(made_by)}")
+    if not summary.is_as_shipped:
+        console.print(f"accuracy  not known: figures of {escape(summary.chip)} were replaced")
+    elif summary.bands and not made_by:
         console.print(f"accuracy  {'; '.join(_band(band) for band in summary.bands)}")
     for item in summary.unsupported:
         console.print(f"[yellow]estimated[/yellow] {escape(item.name)} ({escape(item.opcode)}): {escape(item.how)}")
