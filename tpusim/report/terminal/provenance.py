@@ -1,4 +1,4 @@
-"""What a reader must know of where a program comes from: a line, unless it was compiled for the chip that it runs on."""
+"""Where a program comes from, if that is another place than a reader takes for granted."""
 
 from __future__ import annotations
 
