@@ -10,7 +10,7 @@ from tpusim.program.buffers import Buffer
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import AnyStep, Branch, Call, Loop
 
-FORMAT = "tpusim-program-1"
+FORMAT = "tpusim-program-2"
 
 
 class Estimate(msgspec.Struct, frozen=True, gc=False):
