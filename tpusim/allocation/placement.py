@@ -109,7 +109,7 @@ def _rank(place: Place, order: Mapping[int, int]) -> int:
 
 
 def _is_reusable(place: Place) -> bool:
-    """Return whether a place is the program's to write: an output's, or an argument's that an output is written over."""
+    """Return whether a place is the program's to write: an output's, or an argument's that an output overwrites."""
     return any(value.is_result and value.instruction.opcode not in _KINDS for value in place.values)
 
 
@@ -131,7 +131,7 @@ def overlaps_any(interval: Interval, taken: Sequence[Interval]) -> bool:
 
 
 def fill_heaps(places: Sequence[Place]) -> int:
-    """Give every place that needs one its offset in the heap of its memory space, and return the size of that of HBM."""
+    """Give every place that needs one its offset in the heap of its memory, and return the size of HBM's heap."""
     in_heap = [place for place in places if place.needs_heap]
     for space in sorted({place.space for place in in_heap}):
         members = [place for place in in_heap if place.space == space]
@@ -150,7 +150,7 @@ def fill_heaps(places: Sequence[Place]) -> int:
 def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
     """Return a program's HBM temporaries as XLA's memory statistics count them.
 
-    That is the heap plus the part of it that is unused at its fullest; tuple tables are in use throughout. Scalars, which
+    That is the heap plus the part unused at its fullest; tuple tables are in use throughout. Scalars, which
     the scalar core keeps, and tables of values that lie elsewhere count as nothing.
     """
     if all(place.is_scalar or place.is_table for place in places if place.needs_heap and place.space == "hbm"):
