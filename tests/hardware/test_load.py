@@ -13,6 +13,7 @@ import pytest
 
 from tpusim.errors import ConfigError
 from tpusim.hardware import load
+from tpusim.hardware.fields import Fact
 from tpusim.hardware.load import chip_facts, chip_names, load_chip, parse_override, resolve_chip_name
 
 ALIASES = [
@@ -204,8 +205,8 @@ def test_a_file_may_give_sources(tmp_path: Path) -> None:
     measured = '{ value = 0.8, confidence = "measured", source = "my run" }'
     path = write(tmp_path, f'base = "v5e"\nclock_hz = 2e9\n[hbm]\nefficiency = {measured}\n')
     facts = {fact.key: fact for fact in chip_facts(path)}
-    assert facts["hbm.efficiency"][1:5] == (0.8, "", "measured", "my run")
-    assert facts["clock_hz"][3:5] == ("user", path)
+    assert facts["hbm.efficiency"] == Fact("hbm.efficiency", 0.8, "", "measured", "my run", "")
+    assert (facts["clock_hz"].confidence, facts["clock_hz"].source) == ("user", path)
     assert facts["mxu.count"].confidence == "published"
 
 

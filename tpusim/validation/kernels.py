@@ -19,7 +19,7 @@ from tpusim.analysis.accuracy import Outcome
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.ir.module import with_window
 from tpusim.ir.ops import OPERATIONS, Category
-from tpusim.pipeline.chip_choice import find_chip_name
+from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, lower, run_program
 from tpusim.units import ps_to_us
 from tpusim.validation.rows import FileName, Number, Row, read_rows
@@ -140,7 +140,7 @@ def _case(folder: Path, row: _CaseRow) -> Case | None:
     except ProgramError as error:
         raise ConfigError(f"{row.where}: program: {error}") from error
     # Also where a kernel is too small to be split.
-    chip = measured_as(row.chip or find_chip_name(path))
+    chip = measured_as(row.chip or find_chip_name(module, provenance_of(module)))
     bounds = {name: _integers(text) for name, text in row.bounds.items()}
     tiled = replace(module, computations=_with_bounds(module, bounds)) if bounds else module
     return Case(

@@ -49,7 +49,7 @@ _Pod = page(
 RunPage = document(
     "Run",
     Summary,
-    "program chip device devices_run total_ps flops_utilisation hbm_utilisation memory bands warnings",
+    "program chip device devices_run total_ps flops_utilisation hbm_utilisation memory provenance bands warnings",
     {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy"},
     bound_by=str,
     roofline_us=float,
@@ -97,9 +97,9 @@ def run_page(summary: Summary, pod: PodUse | None = None, groups: Mapping[str, S
         summary,
         summary.utilisation,
         roofline_us=ps_to_us(summary.roofline.bound_ps),
-        compiler_estimated_us=compiler_us(summary.compiler_cycles, summary.clock_hz),
+        compiler_estimated_us=compiler_us(summary.compiler_cycles, summary.compiler_clock_hz),
         ops=tuple(
-            fill(_Op, group, compiler_estimated_us=compiler_us(group.compiler_cycles, summary.clock_hz))
+            fill(_Op, group, compiler_estimated_us=compiler_us(group.compiler_cycles, summary.compiler_clock_hz))
             for group in summary.ops
         ),
         pod=pod_page(pod) if pod else UNSET,
@@ -113,9 +113,9 @@ def pod_page(use: PodUse) -> Any:
 
 
 def compiler_us(cycles: int, clock_hz: float) -> float | None:
-    """Return the compiler's estimate in microseconds, or None if it made none."""
-    # No cycles mean no estimate: none takes no time.
-    return cycles / clock_hz * 1e6 if cycles else None
+    """Return the compiler's estimate in microseconds, or None if it made none for this chip."""
+    # No cycles mean no estimate: none takes no time. No clock means that they are of another chip.
+    return cycles / clock_hz * 1e6 if cycles and clock_hz else None
 
 
 def comparison_page(comparison: Comparison) -> Any:
