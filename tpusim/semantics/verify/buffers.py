@@ -9,6 +9,7 @@ from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.types import is_array, plain
 from tpusim.semantics.verify.async_ops import phase_of
+from tpusim.semantics.verify.layouts import laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
 
@@ -110,7 +111,9 @@ def _is_turned(target: str, shapes: tuple[Shape, ...], result: Shape) -> bool:
     if len(shapes) != 1:
         return False
     array, buffer = (shapes[0], result) if target == "Pin" else (result, shapes[0])
-    return is_array(array) and isinstance(buffer, BufferShape) and compatible(buffer.element, array)
+    if not is_array(array) or not isinstance(buffer, BufferShape) or not compatible(buffer.element, array):
+        return False
+    return laid_out_alike(buffer.element, array)
 
 
 def _buffer_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:

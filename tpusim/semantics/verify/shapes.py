@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.errors import ProgramError
+from tpusim.ir.ops import PASSES_ON
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.semantics.infer.types import alike, is_unbounded, plain
+from tpusim.semantics.verify.layouts import laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.layout import validate_layout
 from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
@@ -56,11 +58,24 @@ def _check_computation(view: View, computation: Computation, rules: dict[str, Ru
             yield Finding(error, computation, instruction)
             continue
         stated = instruction.shape
-        if not (alike if view.mixed_precision else compatible)(stated, inferred):
-            found = f"{plain(stated)} for {plain(inferred)}"
-            yield at(Call(computation, instruction), "shape_c2", found)
+        if stated is not inferred and stated != inferred:
+            yield from _check_stated(view, Call(computation, instruction), inferred)
         if not view.mixed_precision and operands:
             yield from _check_precision(site, Call(computation, instruction))
+
+
+def _check_stated(view: View, call: Call, inferred: Shape) -> Iterator[Finding]:
+    """Compare the stated shape with what operands and attributes imply."""
+    stated, passes_on = call.instruction.shape, call.instruction.opcode in PASSES_ON
+    # Where floats of several precisions may meet, what only hands a value on still converts nothing.
+    if not (alike if view.mixed_precision and not passes_on else compatible)(stated, inferred):
+        yield at(call, "shape_c2", f"{plain(stated)} for {plain(inferred)}")
+    elif view.module.is_scheduled:
+        # A copy that runs beside goes to another memory; what is updated inside a fusion lies in none.
+        updates = call.instruction.opcode == "dynamic-update-slice" and call.computation.name not in view.fused
+        is_copied = call.instruction.opcode == "copy-start"
+        if (passes_on or updates or is_copied) and not laid_out_alike(stated, inferred, only_order=is_copied):
+            yield at(call, "layout_c5", f"{stated} for {inferred}")
 
 
 def _check_precision(site: Site, call: Call) -> Iterator[Finding]:
