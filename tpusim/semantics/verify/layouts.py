@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpusim.ir.ops import KEEPS_LAYOUT
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.layout import HOST_SPACE
@@ -22,21 +21,7 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Computation, Instruction
 
 
-@checks
-def _check_layouts(view: View) -> Iterator[Finding]:
-    """Compare the layouts of results with those of operands, and of computations with those of their callers."""
-    if not view.module.is_scheduled:
-        return
-    for computation in view.module.computations:
-        shapes = {instruction.name: instruction.shape for instruction in computation.instructions}
-        for instruction in computation.instructions:
-            if instruction.opcode in KEEPS_LAYOUT:
-                yield from _check_order(Call(computation, instruction), [shapes[name] for name in instruction.operands])
-            elif instruction.opcode == "copy":
-                yield from _check_host_copy(Call(computation, instruction), shapes[instruction.operands[0]])
-
-
-def _check_order(call: Call, operands: Sequence[Shape]) -> Iterator[Finding]:
+def check_order(call: Call, operands: Sequence[Shape]) -> Iterator[Finding]:
     """Check that the operands of an array's rank lie in its order; tiles and memory spaces may differ."""
     result = call.instruction.shape
     if not isinstance(result, ArrayShape) or result.layout is None:
@@ -54,8 +39,16 @@ def _check_order(call: Call, operands: Sequence[Shape]) -> Iterator[Finding]:
             yield at(call, "layout_c4", f"{result} of {shape}")
 
 
+@checks
+def _check_host_copies(view: View) -> Iterator[Finding]:
+    """Check copies between the memories of host and device: a DMA converts nothing, and from the host turns nothing."""
+    if view.module.is_scheduled:
+        for call in view.all_of(frozenset({"copy"})):
+            yield from _check_host_copy(call, call.computation[call.instruction.operands[0]].shape)
+
+
 def _check_host_copy(call: Call, operand: Shape) -> Iterator[Finding]:
-    """Check a copy between the memories of host and device: a DMA converts nothing, and from the host turns nothing."""
+    """Check one copy."""
     result = call.instruction.shape
     if not isinstance(result, ArrayShape) or not isinstance(operand, ArrayShape):
         return

@@ -51,16 +51,20 @@ def _check_fusions(view: View) -> Iterator[Finding]:
         callers = view.callers[name]
         if len(callers) > 1:
             yield at(callers[1], "fusion_c3", f"{len(callers)} calls of {name!r}")
-        yield from _check_fused(view, view.module[name])
+        yield from _check_fused(view.module[name])
 
 
-def _check_fused(view: View, computation: Computation) -> Iterator[Finding]:
+def _check_fused(computation: Computation) -> Iterator[Finding]:
     """Check who uses what in one fused computation."""
-    users = view.users(computation)
-    if users[computation.root_name]:
-        yield at(Call(computation, computation.root), "fusion_c4", f"{users[computation.root_name][0].name!r} using it")
+    users = computation.users
+    if computation.root_name in users:
+        user, _ = users[computation.root_name][0]
+        yield at(Call(computation, computation.root), "fusion_c4", f"{user.name!r} using it")
+    # Nearly always all values but the root are used.
+    elif len(users) == len(computation.instructions) - 1:
+        return
     for instruction in computation.instructions:
-        unused = not users[instruction.name] and instruction.name != computation.root_name
+        unused = instruction.name not in users and instruction.name != computation.root_name
         if unused and not (instruction.opcode in _SIDE_EFFECTS or _has_side_effect(instruction.attributes)):
             yield at(Call(computation, instruction), "fusion_c5", "no user")
 
