@@ -31,8 +31,8 @@ _MIXING = frozenset(
 _REDUCING = frozenset({"map", "reduce", "reduce-window"})
 
 
-# Nothing but its shapes decides whether one of these is right; what an update in place may do depends on where it is.
-_BY_SHAPES = frozenset(name for name, row in OPERATIONS.items() if not row.required and not row.optional) - {
+# Nothing but shapes and dimensions decides whether one of these is right; of an update in place it is where it stands.
+_BY_SHAPES = frozenset(name for name, row in OPERATIONS.items() if row.required | row.optional <= {"dimensions"}) - {
     "dynamic-update-slice"
 }
 
@@ -46,7 +46,8 @@ def _check_shapes(view: View) -> Iterator[Finding]:
         shapes = {instruction.name: instruction.shape for instruction in computation.instructions}
         for instruction in computation.instructions:
             operands = [shapes[name] for name in instruction.operands]
-            form = (instruction.opcode, id(instruction.shape), *map(id, operands))
+            dimensions = instruction.attributes.get("dimensions")
+            form = (instruction.opcode, dimensions, id(instruction.shape), *map(id, operands))
             if form in known:
                 continue
             found = list(_check_instruction(view, Call(computation, instruction), operands))
