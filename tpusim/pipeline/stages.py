@@ -30,7 +30,6 @@ from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
-from tpusim.program.beside import run_warnings
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program, walk
@@ -47,6 +46,7 @@ from tpusim.program.steps import (
 )
 from tpusim.program.stored import load_program
 from tpusim.program.verify import verify_blocks
+from tpusim.program.warnings import run_warnings
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.systolic.closed_form import run_gemm
 from tpusim.text.literals import literal_values
@@ -167,7 +167,7 @@ def simulate(
     Raises TpusimError of the kind that says who must act, SimulationError if devices wait for ever.
     """
     # SimPy is needed by no other stage.
-    from tpusim.machine.core import RunOptions, simulate_pod
+    from tpusim.machine.run import RunOptions, simulate_pod
 
     slice_ = _topology(topology)
     loaded, _ = _loaded(program)
@@ -208,7 +208,7 @@ def run_program(
 ) -> Timeline:
     """Run a lowered program on one device of ``chip``; ``warm`` as for ``simulate``."""
     # SimPy is needed by no other stage.
-    from tpusim.machine.core import simulate_program
+    from tpusim.machine.run import simulate_program
 
     return simulate_program(program, chip, topology, progress, warm=warm)
 
