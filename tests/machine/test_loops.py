@@ -7,7 +7,7 @@ from tpusim.machine.loop_watch import LoopWatch
 from tpusim.program.steps import Branch, Choice, Kernel, Loop
 from tpusim.program.work import Work
 
-KERNEL = Kernel(name="k", opcode="fusion", work=Work(valu=1e6))
+KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
 
 
 def only(devices: tuple[int, ...], *steps, name: str) -> Branch:

@@ -20,7 +20,7 @@ from tpusim.program.steps import (
     Loop,
 )
 
-FORMAT = "tpusim-program-1"
+FORMAT = "tpusim-program-2"
 
 
 class Estimate(msgspec.Struct, frozen=True, gc=False):
