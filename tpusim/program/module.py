@@ -8,6 +8,7 @@ from functools import cached_property
 import msgspec
 
 from tpusim.program.buffers import Buffer
+from tpusim.program.provenance import Provenance
 from tpusim.program.steps import (
     AnyStep,
     Branch,
@@ -54,6 +55,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     unsupported: tuple[Estimate, ...] = ()
     warnings: tuple[str, ...] = ()
     file: str = ""
+    provenance: Provenance | None = None
     format: str = FORMAT
 
     @cached_property
