@@ -39,7 +39,7 @@ class ByIdentity(Generic[S, P, V]):
         key = (id(step), *rest)
         found = self._found.get(key)
         if found is None:
-            # With its step, so that no other can come to be at its address.
+            # With its step, so that no other step can take its address.
             found = self._found[key] = self._compute(step, *rest, **named), step
         return found[0]
 

@@ -93,7 +93,7 @@ class _Rendezvous:
 class Collectives:
     """The collectives under way. ``move`` begins to move bytes over the links.
 
-    Where one device stands for all (``for_all``) nobody has to be waited for.
+    Where one device stands for all (``for_all``) there is nothing to wait for.
     """
 
     def __init__(

@@ -124,7 +124,7 @@ class _Run:
 
         Raises SimulationError if some device has not ended by then.
         """
-        # Not run(until=ended): SimPy would meet a deadlock with an error of its own, which does not say who waits.
+        # Not run(until=ended): SimPy would meet a deadlock with an error of its own, which does not say what waits.
         world = self.world
         limit_ps = seconds_to_ps(timeout_seconds) if timeout_seconds is not None else None
         if limit_ps is None:
