@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.units import LOAD, STORE, VECTOR
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.program.work import Matmul, Work
 from tpusim.semantics.precision import product_passes
@@ -169,7 +170,7 @@ def product_work(product: Product, output_elements: int, nest: Nest, chip: Chip)
     steps = product.flops / _register_elements(chip)
     array_cycles = sum(_array_cycles(matmul, chip.mxu) for matmul in on_array.matmuls)
     vector_cycles = steps / (chip.vpu.alu_slots * chip.vpu.slot_efficiency)
-    return Work(valu=steps) if vector_cycles < array_cycles / chip.mxu.count else on_array
+    return Work(ops={VECTOR: steps}) if vector_cycles < array_cycles / chip.mxu.count else on_array
 
 
 def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) -> Work:
@@ -194,25 +195,14 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
     # Between two parts of a sum the tile of the result waits in VMEM as f32.
     parked = out * (cuts - 1)
     popped = out * (cuts if mxu.accumulates_in_array else depth_tiles)
-    whole = scaled_matmul(msgspec.structs.replace(matmul, results=popped / nest.tiles), nest.tiles)
-    return Work(matmuls=(whole,), valu=sums, loads=loads + parked, stores=parked)
+    whole = msgspec.structs.replace(matmul, results=popped / nest.tiles) * nest.tiles
+    return Work((whole,), {VECTOR: sums, LOAD: loads + parked, STORE: parked})
 
 
 def _array_cycles(matmul: Matmul, mxu: Mxu) -> float:
     """Return what a compiler weighs two ways by: the cycles of one array, the longer of loading and streaming."""
     streaming = matmul.streamed_rows / (mxu.lhs_rows_per_cycle * mxu.rate_by_type.get(matmul.operand_type, 1.0))
     return matmul.passes * max(matmul.weight_rows / mxu.weight_load_rows_per_cycle, streaming)
-
-
-def scaled_matmul(matmul: Matmul, count: float) -> Matmul:
-    """Return ``count`` times the work of a product."""
-    return msgspec.structs.replace(
-        matmul,
-        weight_rows=matmul.weight_rows * count,
-        streamed_rows=matmul.streamed_rows * count,
-        weight_tiles=matmul.weight_tiles * count,
-        results=matmul.results * count,
-    )
 
 
 class _Tile(msgspec.Struct, frozen=True, gc=False):
@@ -271,7 +261,7 @@ def _matmul(tile: _Tile, rows: float, columns: float, mxu: Mxu) -> Matmul:
     # They come in by whole registers of lanes: a narrow tile of a wide array loads as fast as it is narrow.
     weights = depth * ceil(columns / _LANES) * _LANES / mxu.columns
     whole = Matmul(weights, streamed, weight_tiles, operand_type=tile.operand_type, passes=tile.passes)
-    return scaled_matmul(whole, tile.separate)
+    return whole * tile.separate
 
 
 def packed_depth_tiles(depth: int, taps: float, array_rows: int) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tpusim.analysis.utilisation import Group
     from tpusim.hardware.chip import Chip
-    from tpusim.program.work import MemorySpace
+    from tpusim.hardware.units import MemorySpace
     from tpusim.report.result import ResultLike
     from tpusim.timeline.records import Record, Timeline
 
