@@ -232,9 +232,7 @@ def test_a_long_count_takes_no_playing():
     assert scalar_loop("s32[]", "-5", step, limit).trips == 2147483652
 
 
-def test_an_inner_loop_may_count_to_what_the_caller_says():
-    """What goes into a call is known in it: its loop ends at the argument."""
-    others = """\
+CALLED_LOOP = """\
 %body (p: (s32[], s32[])) -> (s32[], s32[]) {
   %p = (s32[], s32[]) parameter(0)
   %i = s32[] get-tuple-element(%p), index=0
@@ -258,8 +256,12 @@ def test_an_inner_loop_may_count_to_what_the_caller_says():
   ROOT %w = (s32[], s32[]) while(%init), condition=%condition, body=%body
 }
 """
+
+
+def test_an_inner_loop_may_count_to_what_the_caller_says():
+    """What goes into a call is known in it: its loop ends at the argument."""
     entry = """
         %five = s32[] constant(5)
         ROOT %c = (s32[], s32[]) call(%five), to_apply=%called"""
-    (call,) = lower_text(entry, others).steps
+    (call,) = lower_text(entry, CALLED_LOOP).steps
     assert next(step for step in call.body if isinstance(step, Loop)).trips == 5

@@ -57,7 +57,7 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         argument_bytes=sum(device_bytes(parameter.shape) for parameter in module.entry.parameters),
         output_bytes=device_bytes(module.entry.root.shape) + table_bytes(module.entry.root.shape, chip),
         alias_bytes=alias_bytes(module),
-        device_count=scope.device_count,
+        device_count=scope.module.device_count,
         unsupported=tuple(notes.estimates.values()),
         warnings=tuple(notes.warnings),
         # Without its folder, so that a program is the same wherever it was read.

@@ -89,12 +89,6 @@ class Scope:
         """The computation under lowering."""
         return self.context.computation
 
-    @property
-    def device_count(self) -> int:
-        """Devices that the program was compiled for: replicas times partitions."""
-        attributes = self.module.attributes
-        return int(attributes.get("replica_count", 1)) * int(attributes.get("num_partitions", 1))
-
     def operand(self, instruction: Instruction, position: int) -> Instruction:
         """Return the instruction that makes operand ``position``."""
         return self.computation[instruction.operands[position]]

@@ -73,8 +73,7 @@ class EntryContext(Context):
         super().__init__(module, module.entry, {})
 
     def _find_visits(self) -> Visits:
-        attributes = self.module.attributes
-        replicas, partitions = (int(attributes.get(name, 1)) for name in ("replica_count", "num_partitions"))
+        replicas, partitions = self.module.replica_count, self.module.partition_count
         asked = any(computation.opcodes & _IDS for computation in self.module.computations)
         count = replicas * partitions if asked else 1
         return {n: [{"replica-id": n // partitions, "partition-id": n % partitions}] for n in range(count)}
