@@ -20,9 +20,9 @@ from tpusim.text.parser import parse_module
 INTEGERS = ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"]
 FLOATS = ["bf16", "f16", "f32", "f64"]
 ARITHMETIC = "add subtract multiply divide remainder maximum minimum".split()
-ON_INTEGERS = [*ARITHMETIC, *"and or xor shift-left shift-right-arithmetic shift-right-logical power".split()]
+ON_INTEGERS = [*ARITHMETIC, *"and or xor shift-left shift-right-arithmetic shift-right-logical".split()]
 ON_TRUTH = "and or xor add multiply maximum minimum".split()
-UNARY = {"i": ["abs", "negate", "not", "sign"], "f": ["negate", "abs", "floor", "ceil", "sign", "round-nearest-even"]}
+UNARY = {"i": ["abs", "negate", "not"], "f": ["negate", "abs", "floor", "ceil", "round-nearest-even"]}
 UNARY["b"] = ["not", "copy"]
 
 
@@ -43,7 +43,7 @@ def operation(draw, values, number):
         text = f"{draw(st.sampled_from(opcodes))}({name}, {other})"
     elif form == "unary":
         # XLA's text form takes any, StableHLO no unsigned ones.
-        opcodes = [opcode for opcode in UNARY[kind_of(dtype)] if opcode not in ("abs", "sign") or dtype[0] != "u"]
+        opcodes = [opcode for opcode in UNARY[kind_of(dtype)] if opcode != "abs" or dtype[0] != "u"]
         text = f"{draw(st.sampled_from(opcodes))}({name})"
     elif form == "compare":
         direction, result = draw(st.sampled_from("EQ NE LT LE GT GE".split())), "pred"
@@ -164,16 +164,9 @@ CASES = {
     "s8[] shift-right-logical(s8[] -1, s8[] 1)": 127,
     "s8[] shift-right-logical(s8[] -1, s8[] -1)": 0,
     "u8[] shift-right-arithmetic(u8[] 128, u8[] 1)": 192,
-    "s32[] power(s32[] 3, s32[] 4)": 81,
-    "s32[] power(s32[] -1, s32[] -3)": -1,
-    "s32[] power(s32[] 2, s32[] -1)": 0,
     "s32[] clamp(s32[] 5, s32[] 1, s32[] 3)": 3,
     "f32[] add(f32[] 16777216, f32[] 1)": 16777216.0,
     "f32[] round-nearest-even(f32[] 2.5)": 2.0,
-    "s32[] bitcast-convert(f32[] 1)": 0x3F800000,
-    "f32[] bitcast-convert(s32[] -1082130432)": -1.0,
-    "s16[] bitcast-convert(bf16[] -2)": 0xC000 - 2**16,
-    "bf16[] bitcast-convert(u16[] 16256)": 1.0,
     "pred[] add(pred[] true, pred[] true)": True,
     "pred[] not(pred[] true)": False,
 }

@@ -161,21 +161,13 @@ class Scalars:
         source = origin_of(self._computation, made.operands[0])
         if source.opcode == "tuple":
             return self.value(source.operands[made.attributes["index"]])
-        return self._stated(element_of_parameter(self._computation, made.name))
+        return self.stated(element_of_parameter(self._computation, made.name))
 
-    def _stated(self, key: int | str | None) -> Number:
+    def stated(self, key: object) -> Number:
         """Return a number of the state."""
-        if key is None or key not in self._state:
+        if key not in self._state:
             raise Unknown
         return self._state[key]
-
-    def parameter(self, made: Instruction) -> Number:
-        """Return an argument."""
-        return self._stated(made.immediate if isinstance(made.immediate, int) else None)
-
-    def device(self, made: Instruction) -> Number:
-        """Return the number of the device that the opcode asks for."""
-        return self._stated(made.opcode)
 
     def called(self, made: Instruction) -> Number:
         """Compute a fusion or call of scalars."""
@@ -268,21 +260,12 @@ def converted(source: DType, target: DType, value: Number) -> Number:
 
 
 def _same_bits(source: DType, target: DType, value: Number) -> Number:
-    """Return the number that the bits of a value are in another type of the same width."""
+    """Return the number that the bits of an integer are in another integer type of the same width."""
     if source == target:
         return value
-    # A NaN has one bit pattern here and many in a program.
-    if source.bits != target.bits or target.is_pred or isnan(value):
+    if source.bits != target.bits or not (source.is_integer and target.is_integer):
         raise Unknown
-    bits = int(value)
-    if source.is_float:
-        form = _FLOATS[source.name]
-        bits = int.from_bytes(struct.pack("<" + form, value)[-source.bits // 8 :], "little")
-    if not target.is_float:
-        return as_type(bits, target)
-    form = "<" + _FLOATS[target.name]
-    data = (bits % (1 << target.bits)).to_bytes(target.bits // 8, "little")
-    return float(struct.unpack(form, data.rjust(struct.calcsize(form), b"\0"))[0])
+    return as_type(value, target)
 
 
 def _total_order_key(value: float) -> int:
@@ -335,23 +318,9 @@ def _minimum(left: Number, right: Number) -> Number:
     return -_maximum(-left, -right)
 
 
-def _sign(value: Number) -> Number:
-    """Return -1, 1, or the zero or NaN that is there."""
-    return value if not value or isnan(value) else copysign(1, value)
-
-
 def _whole(direction: Callable[[float], int]) -> Callable[[Number], Number]:
     """Return a rounding of floats to whole numbers; zeros keep their sign."""
     return lambda value: copysign(direction(value), value) if isfinite(value) else value
-
-
-def _power(base: Number, exponent: Number) -> Number:
-    """Raise an integer to a power; with a negative exponent only 1 and -1 do not become 0."""
-    if isinstance(base, float):
-        raise Unknown
-    if exponent < 0:
-        return base ** (int(exponent) % 2) if abs(base) == 1 else 0
-    return pow(int(base), int(exponent), 1 << 64)
 
 
 def _same(value: Number) -> Number:
@@ -386,11 +355,9 @@ _OPERATIONS: dict[str, Callable[..., Number]] = {
     "not": lambda value: not value if isinstance(value, bool) else ~value,
     "opt-barrier": _same,
     "or": operator.or_,
-    "power": _power,
     "remainder": _remainder,
     "reshape": _same,
     "round-nearest-even": _whole(round),
-    "sign": _sign,
     "subtract": operator.sub,
     "xor": operator.xor,
 }
@@ -413,9 +380,9 @@ _SPECIAL: dict[str, Callable[[Scalars, Instruction], Number]] = {
     "dynamic-slice": Scalars.looked_up,
     "fusion": Scalars.called,
     "get-tuple-element": Scalars.element,
-    "parameter": Scalars.parameter,
-    "partition-id": Scalars.device,
-    "replica-id": Scalars.device,
+    "parameter": lambda scalars, made: scalars.stated(made.immediate),
+    "partition-id": lambda scalars, made: scalars.stated(made.opcode),
+    "replica-id": lambda scalars, made: scalars.stated(made.opcode),
     "select": Scalars.selected,
 }
 """What follows operands by name, or has none."""

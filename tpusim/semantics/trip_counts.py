@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.semantics.scalars import (
-    Scalars,
-    Unknown,
-    element_of_parameter,
-    integer_range,
-    origin_of,
-)
+from tpusim.semantics.scalars import Scalars, Unknown, element_of_parameter, integer_range, origin_of
 from tpusim.shapes.shape import ArrayShape
 
 if TYPE_CHECKING:
