@@ -52,9 +52,10 @@ def assumed_trips(module: Module, loop: Instruction, start: State, default: int)
 
     A bound is a counter's limit of which the condition is the ``and`` with something else.
     """
-    lines, root = _past_fusions(_Lines(module, module[loop.attributes["condition"]], _fixed(module, loop, start)))
+    run = _Run(module, loop, start)
+    lines, root = _past_fusions(run.condition)
     sides = root.operands if root.opcode == "and" else ()
-    counts = [_closed_form(module, loop, start, *_past_fusions(lines, side)) for side in sides]
+    counts = [run.closed_form(*_past_fusions(lines, side)) for side in sides]
     most = min((count for count in counts if count is not None), default=None)
     if most is not None:
         warning = f"the trip count of {loop.name!r} depends on values: its upper bound, {most}, taken"
@@ -68,8 +69,8 @@ def assumed_trips(module: Module, loop: Instruction, start: State, default: int)
 
 def trips_from(module: Module, loop: Instruction, start: State) -> int | None:
     """Return how often ``loop`` runs if its condition depends only on scalars known at ``start``, else None."""
-    condition = module[loop.attributes["condition"]]
-    counted = _closed_form(module, loop, start, *_past_fusions(_Lines(module, condition, _fixed(module, loop, start))))
+    run = _Run(module, loop, start)
+    counted = run.closed_form(*_past_fusions(run.condition))
     return _played(module, loop, start) if counted is None else counted
 
 
@@ -102,12 +103,6 @@ def is_unchanged(body: Computation, element: int | str) -> bool:
     if root.opcode != "tuple":
         return root.opcode == "parameter"
     return element_of_parameter(body, root.operands[element]) == element
-
-
-def _fixed(module: Module, loop: Instruction, start: State) -> State:
-    """Return what is known of a loop's tuple at every trip."""
-    body = module[loop.attributes["body"]]
-    return {key: number for key, number in start.items() if is_unchanged(body, key)}
 
 
 class _Line(msgspec.Struct, frozen=True, gc=False):
@@ -191,35 +186,41 @@ class _Course(msgspec.Struct, frozen=True, gc=False):
     last: int = _FOREVER
 
 
-def _closed_form(module: Module, loop: Instruction, start: State, lines: _Lines, compare: Instruction) -> int | None:
-    """Return how often a comparison of a loop's counter holds before it first does not, or None."""
-    if compare.opcode != "compare":
-        return None
-    body = module[loop.attributes["body"]]
-    trip = _Lines(module, body, _fixed(module, loop, start))
-    left, right = (_course(lines, name, trip, start) for name in compare.operands)
-    if left is None or right is None:
-        return None
-    # One comparison with 0 decides when the loop ends.
-    trips = _trips(left.first - right.first, left.step - right.step, str(compare.attributes["direction"]))
-    return trips if trips is not None and trips <= min(left.last, right.last) else None
+class _Run:
+    """One visit to a loop: the known elements of its tuple at the start, and the lines of its condition and body."""
 
+    def __init__(self, module: Module, loop: Instruction, start: State) -> None:
+        condition, body = (module[loop.attributes[name]] for name in ("condition", "body"))
+        self._start = start
+        fixed = {key: number for key, number in start.items() if is_unchanged(body, key)}
+        self.condition, self._trip = _Lines(module, condition, fixed), _Lines(module, body, fixed)
 
-def _course(lines: _Lines, name: str, trip: _Lines, start: State) -> _Course | None:
-    """Return the course of one side of a loop's condition; ``trip`` are the lines of its body."""
-    number, line = lines.scalars.get(name), lines.line(name)
-    if isinstance(number, int):
-        return _Course(number, 0)
-    root = origin_of(trip.computation, trip.computation.root_name)
-    if line is None or line.element not in start or root.opcode != "tuple":
-        return None
-    # An element that takes the place of another (a rotation of buffers) is no counter.
-    step, first = trip.line(root.operands[line.element]), int(start[line.element])
-    if step is None or step.element != line.element:
-        return None
-    # What the condition sees at a trip the body has made in the one before.
-    last = min(_last_within(first, step.offset, line), _last_within(first, step.offset, step) + 1)
-    return _Course(first + line.offset, step.offset, last)
+    def closed_form(self, lines: _Lines, compare: Instruction) -> int | None:
+        """Return how often a comparison in the condition holds before it first does not, or None."""
+        if compare.opcode != "compare":
+            return None
+        left, right = (self._course(lines, name) for name in compare.operands)
+        if left is None or right is None:
+            return None
+        # One comparison with 0 decides when the loop ends.
+        trips = _trips(left.first - right.first, left.step - right.step, str(compare.attributes["direction"]))
+        return trips if trips is not None and trips <= min(left.last, right.last) else None
+
+    def _course(self, lines: _Lines, name: str) -> _Course | None:
+        """Return the course of one side of the comparison."""
+        number, line = lines.scalars.get(name), lines.line(name)
+        if isinstance(number, int):
+            return _Course(number, 0)
+        root = origin_of(self._trip.computation, self._trip.computation.root_name)
+        if line is None or line.element not in self._start or root.opcode != "tuple":
+            return None
+        # An element that takes the place of another (a rotation of buffers) is no counter.
+        step, first = self._trip.line(root.operands[line.element]), int(self._start[line.element])
+        if step is None or step.element != line.element:
+            return None
+        # What the condition sees at a trip the body has made in the one before.
+        last = min(_last_within(first, step.offset, line), _last_within(first, step.offset, step) + 1)
+        return _Course(first + line.offset, step.offset, last)
 
 
 def _last_within(first: int, step: int, line: _Line) -> int:
