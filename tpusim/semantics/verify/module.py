@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.errors import ProgramError
-from tpusim.semantics.verify import annotations, async_ops, buffers, channels, parts, shapes
+from tpusim.semantics.verify import annotated, async_ops, buffers, channels, parts, shapes
 from tpusim.semantics.verify.structure import check_structure
 from tpusim.semantics.verify.view import CHECKS, Finding, View
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tpusim.ir.module import Module
 
-FAMILIES = (annotations, async_ops, buffers, channels, parts, shapes)
+FAMILIES = (annotated, async_ops, buffers, channels, parts, shapes)
 """The files that fill ``CHECKS`` by being imported."""
 
 
