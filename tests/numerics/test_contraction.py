@@ -138,7 +138,7 @@ def test_an_algorithm_stands_for_passes(algorithm, asked):
     rng = np.random.default_rng(3)
     inputs = [rng.standard_normal(sizes, np.float32) for sizes in ((5, 7), (7, 6))]
     named = run_ours(matrix_product(attributes=f", algorithm={algorithm}"), inputs, "tpu")[0]
-    asked_for = run_ours(matrix_product(attributes=f", operand_precision={{{asked},default}}"), inputs, "tpu")[0]
+    asked_for = run_ours(matrix_product(attributes=f", operand_precision={{{asked},{asked}}}"), inputs, "tpu")[0]
     np.testing.assert_array_equal(named, asked_for)
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.program.work import Matmul, Work
+from tpusim.semantics.precision import product_passes
 from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Instruction
     from tpusim.lowering.kernels.stated_tiles import Nest
     from tpusim.shapes.shape import ArrayShape
-
-PASSES = {"default": 1, "high": 3, "highest": 6}
-"""bf16 passes that emulate a more precise product (JAX documentation, matrix multiplication precision)."""
-
-_F16_PASSES = 3
-"""Two pieces of bf16 hold an f16: the compiler's own estimates for `high` and `highest` are about three passes."""
-
-_BF16_BITS = 16
 
 _LANES = 128
 _SUBLANES = 8
@@ -93,7 +86,7 @@ def convolution_product(instruction: Instruction, lhs: ArrayShape, rhs: ArraySha
         columns=rhs.dimensions[labels.rhs.index("o")],
         groups=groups,
         operand_type=_wider(lhs, rhs).dtype.name,
-        passes=precision_passes(instruction, lhs, rhs),
+        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
         shared=frozenset(map(str, shared)),
         shared_size=prod(sizes[d][1] for d in shared),
     )
@@ -127,23 +120,13 @@ def dot_product(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> P
         columns=columns,
         groups=1,
         operand_type=_wider(lhs, rhs).dtype.name,
-        passes=precision_passes(instruction, lhs, rhs),
+        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
     )
 
 
 def _wider(lhs: ArrayShape, rhs: ArrayShape) -> ArrayShape:
     """Return the operand of more bits: the array works at its rate."""
     return lhs if lhs.dtype.bits > rhs.dtype.bits else rhs
-
-
-def precision_passes(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> int:
-    """Return the bf16 passes that the instruction's ``operand_precision`` asks for; narrow operands need only one."""
-    wider = _wider(lhs, rhs).dtype
-    # bf16 and what is narrower have no lower-order part that a further pass could multiply; f16 has one such part.
-    most = _F16_PASSES if wider.name == "f16" else 1 if wider.bits <= _BF16_BITS else max(PASSES.values())
-    # A pass multiplies one piece of each side: the side that asks for more pieces decides.
-    asked = instruction.attributes.get("operand_precision", ())
-    return min(most, max((PASSES.get(word, 1) for word in asked), default=1))
 
 
 @lru_cache(maxsize=4096)
