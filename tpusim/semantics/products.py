@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
+from tpusim.semantics.precision import product_passes
 from tpusim.semantics.windows import find_pairing, meeting_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tpusim.ir.module import Instruction
+    from tpusim.shapes.dtype import DType
     from tpusim.shapes.shape import ArrayShape
 
 BATCH, ROWS, COLUMNS, DEPTH, WINDOW = "batch", "rows", "columns", "depth", "window"
@@ -49,7 +51,7 @@ PRODUCTS: Final = {
 
 
 class Product(msgspec.Struct, frozen=True, gc=False):
-    """The canonical form of a product: ``batch * groups`` products of ``rows`` by ``depth`` and ``depth`` by ``columns``.
+    """The canonical form: ``batch * groups`` products of ``rows`` by ``depth`` with ``depth`` by ``columns``.
 
     With windows each row is the sum over ``reach`` kernel positions, each with ``depth`` features of its own, and
     belongs to one of ``phases`` kernels: those of the holes of a dilated input, or of the groups of a ragged dot.
@@ -144,8 +146,8 @@ def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) 
         columns=features // groups * sizes[COLUMNS],
         depth=depth,
         flops=2.0 * batch * depth * features * prod(meeting_pairs(*d) for d in dimensions),
-        operand_type=wider_side(lhs, rhs).dtype.name,
-        passes=precision_passes(instruction, lhs, rhs),
+        operand_type=_wider(lhs.dtype, rhs.dtype),
+        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
         reach=reach,
         phases=prod(d.window.size for d in summed) / reach,
         groups=groups,
@@ -170,8 +172,13 @@ def _of_dot(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape, groups: 
         columns=columns,
         depth=-(-depth // splits),
         flops=2.0 * batch * rows * columns * depth,
-        operand_type=wider_side(lhs, rhs).dtype.name,
-        passes=precision_passes(instruction, lhs, rhs),
+        operand_type=_wider(lhs.dtype, rhs.dtype),
+        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
         # Of a ragged dot's right-hand matrices each row meets only the one of its group.
         phases=float(groups) if group_dims else 1.0,
     )
+
+
+def _wider(lhs: DType, rhs: DType) -> str:
+    """Return the type of the operand of more bits: the array works at its rate."""
+    return lhs.name if lhs.bits > rhs.bits else rhs.name

@@ -18,8 +18,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.numerics.registry import array_shape, computes
-from tpusim.semantics.windows import Pairing, Phase, find_pairing, find_phases, output_size
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, sums_type
+from tpusim.semantics.windows import Pairing, Phase, find_pairing, find_phases, output_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
