@@ -55,5 +55,5 @@ def test_values_beyond_the_registers_are_spilled():
     stores = {}
     for width in (count // 2, count + 15):
         (kernel,) = lower_text(*wide_sum(width)).steps
-        stores[width] = kernel.work.stores * kernel.tiles
+        stores[width] = kernel.work.ops["store"] * kernel.tiles
     assert stores[count + 15] - stores[count // 2] == 64 * 16

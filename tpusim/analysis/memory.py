@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.units import MemorySpace
 from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
 from tpusim.program.module import every_step
 from tpusim.program.steps import Kernel
-from tpusim.program.work import MemorySpace
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
@@ -57,6 +57,11 @@ class MemoryProfile(msgspec.Struct, frozen=True):
         """Return the buffers alive at a position, the largest first; those within an output's memory included."""
         alive = [b for b in self.buffers if self._is_held(b) or b.first <= position <= b.last]
         return tuple(sorted(alive, key=lambda b: (-b.n_bytes, b.first, b.name)))
+
+    @property
+    def peak_instruction(self) -> str:
+        """The instruction at the peak, empty where the program names none."""
+        return self.schedule[self.peak_position] if self.schedule else ""
 
     @property
     def fragmentation_bytes(self) -> int:

@@ -70,7 +70,7 @@ def _held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> Matmul:
     # They come in by whole registers of lanes: a narrow tile of a wide array loads as fast as it is narrow.
     weights = depth * _round_up(ceil(columns), lanes) / mxu.columns
     whole = Matmul(weights, streamed, weight_tiles, operand_type=tile.operand_type, passes=tile.passes)
-    return scaled_matmul(whole, tile.separate)
+    return whole * tile.separate
 
 
 def packed_depth_tiles(depth: int, taps: float, chip: Chip) -> float:
@@ -83,17 +83,6 @@ def packed_depth_tiles(depth: int, taps: float, chip: Chip) -> float:
     if depth >= chip.mxu.rows:
         return taps * ceil(depth / chip.mxu.rows)
     return ceil(taps * _round_up(depth, chip.vpu.sublanes) / chip.mxu.rows)
-
-
-def scaled_matmul(matmul: Matmul, count: float) -> Matmul:
-    """Return ``count`` times the work of a product."""
-    return msgspec.structs.replace(
-        matmul,
-        weight_rows=matmul.weight_rows * count,
-        streamed_rows=matmul.streamed_rows * count,
-        weight_tiles=matmul.weight_tiles * count,
-        results=matmul.results * count,
-    )
 
 
 def _round_up(value: int, multiple: int) -> int:

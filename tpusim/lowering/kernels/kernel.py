@@ -6,7 +6,7 @@ from itertools import chain, repeat
 from math import inf
 from typing import TYPE_CHECKING
 
-from tpusim.cost.mxu import scaled_matmul
+from tpusim.hardware.units import LOAD, SCALAR, STORE
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
@@ -15,10 +15,10 @@ from tpusim.lowering.kernels.packing import conversion_work
 from tpusim.lowering.kernels.products import product_work
 from tpusim.lowering.kernels.spills import spill_work
 from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Loop, Nest, StatedTiling, block_tiles, run_bytes
-from tpusim.lowering.kernels.vector import FREE, Site, add_work, stored_registers, sum_work, vector_work
+from tpusim.lowering.kernels.vector import FREE, Site, stored_registers, vector_work
 from tpusim.lowering.scope import Inner, rule
 from tpusim.program.steps import Kernel, TileLoop
-from tpusim.program.work import Stream, Work
+from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand import Access, accesses
 from tpusim.semantics.products import BATCH, PRODUCTS, Product, canonical_product, product_sides
 from tpusim.shapes.shape import ArrayShape, leaves
@@ -50,19 +50,19 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     products = _main_first(scope, products, window)
     nest = _nest(scope, *products[0], touched, window) if products else None
     tiles = nest.tiles if nest else _vector_tiles(scope, inner, touched, window)
-    work = add_work(_whole_work(scope, inner, products, nest), spill_work(inner, scope.chip))
+    work = _whole_work(scope, inner, products, nest) + spill_work(inner, scope.chip)
     sides_of = [_sides_at_top(scope, instruction, item) for item, _ in products]
     sides = sides_of[0] if sides_of else {}
     product_flops = sum(product.flops for _, product in products)
     computes = any(item.instruction.opcode not in FLOPLESS for item in inner)
     fed = {name for found in sides_of for name in found}
-    work = add_work(work, conversion_work(touched, sides, nest, scope.chip, computes=computes))
-    work = add_work(work, extra) if extra else work
+    work += conversion_work(touched, sides, nest, scope.chip, computes=computes)
+    work = work + extra if extra else work
     return Kernel(
         **scope.label(instruction, category),
         tiles=tiles,
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
-        work=_per_tile(add_work(work, _register_traffic(scope, touched, fed)), tiles),
+        work=(work + _register_traffic(scope, touched, fed)) * (1 / tiles),
         streams=tuple(_streams(scope.chip, touched, sides, nest or _plain_nest(tiles, window))),
         flops=product_flops + sum(_flops(item) for item in inner),
         product_flops=product_flops,
@@ -89,7 +89,7 @@ def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
     """Return the step of an instruction on the scalar core."""
     # Even a scalar that is only copied takes an instruction: hence at least one.
     ops = sum(item.instruction.opcode not in FLOPLESS for item in scope.kernel_of(instruction))
-    return Kernel(**scope.label(instruction, "scalar"), work=Work(scalar_ops=float(max(1, ops))), scalar=True)
+    return Kernel(**scope.label(instruction, "scalar"), work=Work(ops={SCALAR: float(max(1, ops))}), scalar=True)
 
 
 def _array(computation: Computation, name: str) -> ArrayShape:
@@ -129,21 +129,7 @@ def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Wor
     loaded = (access for access in touched if not access.is_output and access.name not in fed)
     loads = sum(stored_registers(access.n_bytes, scope.chip) for access in loaded)
     stores = sum(stored_registers(access.n_bytes, scope.chip) for access in touched if access.is_output)
-    return Work(loads=loads, stores=stores)
-
-
-def _per_tile(work: Work, tiles: int) -> Work:
-    """Return one tile's share of a kernel's work."""
-    share = 1 / tiles
-    return Work(
-        matmuls=tuple(scaled_matmul(matmul, share) for matmul in work.matmuls),
-        valu=work.valu * share,
-        eup=work.eup * share,
-        xlu=work.xlu * share,
-        loads=work.loads * share,
-        stores=work.stores * share,
-        scalar_ops=work.scalar_ops * share,
-    )
+    return Work(ops={LOAD: loads, STORE: stores})
 
 
 def _vector_tiles(scope: Scope, inner: list[Inner], touched: list[Access], window: WindowConfig | None) -> int:

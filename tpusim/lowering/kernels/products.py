@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.cost.mxu import TileProduct, matmul_cycles, packed_depth_tiles, scaled_matmul, tile_matmul
+from tpusim.cost.mxu import TileProduct, matmul_cycles, packed_depth_tiles, tile_matmul
+from tpusim.hardware.units import LOAD, STORE, VECTOR
 from tpusim.lowering.kernels.stated_tiles import TAPS
 from tpusim.program.work import Work
 from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS
@@ -31,7 +32,7 @@ def product_work(product: Product, output_elements: int, nest: Nest, chip: Chip)
     steps = product.flops / chip.vpu.register_elements
     array_cycles = sum(matmul_cycles(matmul, chip.mxu) for matmul in on_array.matmuls)
     vector_cycles = steps / (chip.vpu.alu_slots * chip.vpu.slot_efficiency)
-    return Work(valu=steps) if vector_cycles < array_cycles else on_array
+    return Work(ops={VECTOR: steps}) if vector_cycles < array_cycles else on_array
 
 
 def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) -> Work:
@@ -54,8 +55,8 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
     # Between two parts of a sum the tile of the result waits in VMEM as f32.
     parked = out * (cuts - 1)
     popped = out * (cuts if mxu.accumulates_in_array else depth_tiles)
-    whole = scaled_matmul(msgspec.structs.replace(matmul, results=popped / nest.tiles), nest.tiles)
-    return Work(matmuls=(whole,), valu=sums, loads=loads + parked, stores=parked)
+    whole = msgspec.structs.replace(matmul, results=popped / nest.tiles) * nest.tiles
+    return Work((whole,), {VECTOR: sums, LOAD: loads + parked, STORE: parked})
 
 
 def _tile_of(product: Product, nest: Nest) -> TileProduct:
