@@ -35,16 +35,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpusim import export as export, plot as plot
+    from tpusim import export as export
+    from tpusim import plot as plot
     from tpusim.analysis.accuracy import Validation as Validation
     from tpusim.analysis.compare import Comparison as Comparison
     from tpusim.analysis.explanation import Explanation as Explanation
     from tpusim.analysis.memory import MemoryReport as MemoryReport
     from tpusim.errors import (
         ConfigError as ConfigError,
+    )
+    from tpusim.errors import (
         ProgramError as ProgramError,
+    )
+    from tpusim.errors import (
         SimulationError as SimulationError,
+    )
+    from tpusim.errors import (
         TpusimError as TpusimError,
+    )
+    from tpusim.errors import (
         UnsupportedError as UnsupportedError,
     )
     from tpusim.hardware.array import Array as Array
@@ -54,33 +63,67 @@ if TYPE_CHECKING:
     from tpusim.ir.custom_calls import register_custom_call as register_custom_call
     from tpusim.pipeline.compare import diff as diff
     from tpusim.pipeline.explain import explain as explain
-    from tpusim.pipeline.modules import Builder as Builder, Module as Module
+    from tpusim.pipeline.modules import Builder as Builder
+    from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result
     from tpusim.pipeline.stages import (
         check as check,
+    )
+    from tpusim.pipeline.stages import (
         execute as execute,
+    )
+    from tpusim.pipeline.stages import (
         load as load,
+    )
+    from tpusim.pipeline.stages import (
         lower as lower,
+    )
+    from tpusim.pipeline.stages import (
         memory as memory,
+    )
+    from tpusim.pipeline.stages import (
         run_layers as run_layers,
+    )
+    from tpusim.pipeline.stages import (
         simulate as simulate,
     )
     from tpusim.program.layers import Layer as Layer
     from tpusim.program.module import Program as Program
     from tpusim.program.steps import (
         Branch as Branch,
+    )
+    from tpusim.program.steps import (
         Call as Call,
+    )
+    from tpusim.program.steps import (
         ChannelTransfer as ChannelTransfer,
+    )
+    from tpusim.program.steps import (
         Collective as Collective,
+    )
+    from tpusim.program.steps import (
         Copy as Copy,
+    )
+    from tpusim.program.steps import (
         HostTransfer as HostTransfer,
+    )
+    from tpusim.program.steps import (
         Kernel as Kernel,
+    )
+    from tpusim.program.steps import (
         Loop as Loop,
+    )
+    from tpusim.program.steps import (
         TileLoop as TileLoop,
+    )
+    from tpusim.program.steps import (
         Wait as Wait,
     )
-    from tpusim.program.stored import load_program as load_program, save_program as save_program
-    from tpusim.program.work import Matmul as Matmul, Stream as Stream, Work as Work
+    from tpusim.program.stored import load_program as load_program
+    from tpusim.program.stored import save_program as save_program
+    from tpusim.program.work import Matmul as Matmul
+    from tpusim.program.work import Stream as Stream
+    from tpusim.program.work import Work as Work
     from tpusim.shapes.notation import parse_shape as parse_shape
     from tpusim.timeline.records import Timeline as Timeline
     from tpusim.validation.times import validate as validate

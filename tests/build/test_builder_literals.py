@@ -7,7 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tpusim.build.builder import Builder
 from tpusim.errors import ProgramError

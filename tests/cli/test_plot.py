@@ -6,7 +6,8 @@ import pytest
 
 from tests.cli.commands import output_of, refusal_of
 from tests.house.source_tree import ROOT
-from tpusim.cli import options as cli_options, plot as cli_plot
+from tpusim.cli import options as cli_options
+from tpusim.cli import plot as cli_plot
 from tpusim.hardware.array import DATAFLOWS
 from tpusim.report.plots.style import FORMATS
 

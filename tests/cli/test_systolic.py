@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.cli.commands import output_of, refusal_of
-from tpusim.cli import options as cli_options, systolic as cli_systolic
+from tpusim.cli import options as cli_options
+from tpusim.cli import systolic as cli_systolic
 from tpusim.hardware.array import DATAFLOWS, MODES
 
 ONE = ("systolic", "--m", "1000", "--n", "256", "--k", "384")

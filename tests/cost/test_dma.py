@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tpusim.cost.dma import loaded_bytes, traffic_of
 from tpusim.hardware.load import load_chip, override_chip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tpusim.cost.mxu import matmul_cycles
 from tpusim.hardware.array import Array

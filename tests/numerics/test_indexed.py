@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings, strategies as st
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from tests.numerics.one_instruction import check_exactly, computation, numbered, program, shape_text
 from tests.numerics.oracle import run_ours

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.numerics.one_instruction import check_exactly, computation, numbered, program, shape_text
 from tests.numerics.oracle import run_ours, run_xla

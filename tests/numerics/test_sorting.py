@@ -8,7 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.numerics.one_instruction import check_exactly, program, shape_text
 from tests.numerics.oracle import run_ours, run_xla

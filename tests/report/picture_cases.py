@@ -13,9 +13,17 @@ from tpusim.program.buffers import Buffer
 from tpusim.program.layers import Layer
 from tpusim.report.plots import (
     links as plot_links,
+)
+from tpusim.report.plots import (
     memory as plot_memory,
+)
+from tpusim.report.plots import (
     roofline as plot_roofline,
+)
+from tpusim.report.plots import (
     timeline as plot_timeline,
+)
+from tpusim.report.plots import (
     utilisation as plot_utilisation,
 )
 from tpusim.report.plots.style import Figure

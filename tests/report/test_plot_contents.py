@@ -17,7 +17,8 @@ from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
 from tpusim.program.layers import Layer
-from tpusim.report.plots import memory as plot_memory, timeline as plot_timeline
+from tpusim.report.plots import memory as plot_memory
+from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots.cells import shown_of, tint_of
 from tpusim.report.plots.plane import plane_of
 from tpusim.report.plots.style import _KINDS, kind_of, shortened

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from tests.systolic.products import ARRAYS, LAYERS, WIDER_ARRAYS, layer
 from tpusim.errors import ConfigError

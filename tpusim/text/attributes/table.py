@@ -12,7 +12,8 @@ from tpusim.errors import did_you_mean
 from tpusim.ir.attributes import ComputationLayout, ComputationName, InstructionName, Raw, Symbol
 from tpusim.ir.ops import COMMON_ATTRIBUTES, async_parts
 from tpusim.shapes.shape import shape_text
-from tpusim.text.attributes import checked_text as raw, structured
+from tpusim.text.attributes import checked_text as raw
+from tpusim.text.attributes import structured
 from tpusim.text.attributes.devices import take_replica_groups
 from tpusim.text.lists import (
     show_integer_lists,
