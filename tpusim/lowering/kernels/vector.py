@@ -126,7 +126,7 @@ def sum_work(parts: Iterable[Work]) -> Work:
     return Work(matmuls, valu, eup, xlu, loads, stores, scalar_ops)
 
 
-def _scaled(work: Work, count: float) -> Work:
+def scaled(work: Work, count: float) -> Work:
     """Return ``count`` times a piece of vector work."""
     return Work(valu=work.valu * count, eup=work.eup * count, xlu=work.xlu * count, scalar_ops=work.scalar_ops * count)
 
@@ -174,7 +174,7 @@ def _reduce(site: Site, instruction: Instruction) -> Work:
     for position in range(inputs):
         shape = site.operand_shape(instruction, position)
         # One call combines an element of every input: each input is charged its part.
-        total = add_work(total, _scaled(combine, registers(shape, site.chip) / inputs))
+        total = add_work(total, scaled(combine, registers(shape, site.chip) / inputs))
         total = add_work(total, _fold(site, shape, instruction.attributes["dimensions"]))
     return total
 
@@ -211,15 +211,15 @@ def _reduce_window(site: Site, instruction: Instruction) -> Work:
     # A window that reaches every element from every position is a reduction whose result is spread out again.
     whole = [d for d, w in enumerate(window.dimensions) if w.size > 1 and _sees_all(w, source.dimensions[d])]
     folded = (
-        add_work(_scaled(combine, registers(source, site.chip)), _fold(site, source, tuple(whole))) if whole else Work()
+        add_work(scaled(combine, registers(source, site.chip)), _fold(site, source, tuple(whole))) if whole else Work()
     )
     # One dimension after another: 3x3 takes two shifts twice, not eight. A stride would skip what doubling needs.
     sliding = [w for d, w in enumerate(window.dimensions) if d not in whole]
     taps = sum(min(w.size, 2 * ceil(log2(w.size)) + 1) if w.stride == 1 else w.size for w in sliding)
     extra = max(0, taps - len(sliding))
     count = registers(instruction.shape, site.chip)
-    shifts = _scaled(times(site.chip.vector_ops.moves["sublane_shift"], 1), extra * count)
-    combined = _scaled(combine, (extra if whole else max(1, extra)) * count)
+    shifts = scaled(times(site.chip.vector_ops.moves["sublane_shift"], 1), extra * count)
+    combined = scaled(combine, (extra if whole else max(1, extra)) * count)
     return add_work(folded, add_work(combined, shifts))
 
 
@@ -238,7 +238,7 @@ def _select_and_scatter(site: Site, instruction: Instruction) -> Work:
     select = computation_cost(site.module, instruction.attributes["select"], site.chip)
     scatter = computation_cost(site.module, instruction.attributes["scatter"], site.chip)
     # Two selects more: one keeps the best so far, one drops the source where it is not the chosen.
-    return _scaled(add_work(add_work(select, scatter), Work(valu=2)), taps * count)
+    return scaled(add_work(add_work(select, scatter), Work(valu=2)), taps * count)
 
 
 @work_rule("copy", "transpose", "reshape", "dynamic-reshape")
@@ -357,7 +357,7 @@ def network_work(chip: Chip, shape: ArrayShape, length: int, operands: int, comp
     exchange = Work(valu=2.0 * operands, xlu=0.0)
     # Pairs within a register meet by a rotation of the cross-lane unit; wider ones by addressing alone.
     lane_stages = min(stages, depth * log2(chip.vpu.lanes))
-    network = _scaled(add_work(_scaled(compare, 0.5), exchange), stages * count)
+    network = scaled(add_work(scaled(compare, 0.5), exchange), stages * count)
     traffic = Work(loads=stages * count * operands / 4, stores=stages * count * operands / 4)
     return add_work(add_work(network, traffic), Work(xlu=lane_stages * count * operands / 4))
 
@@ -407,7 +407,7 @@ def _batch_norm(site: Site, instruction: Instruction) -> Work:
 def _map(site: Site, instruction: Instruction) -> Work:
     """Apply the scalar computation to every register."""
     cost = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
-    return _scaled(cost, registers(instruction.shape, site.chip))
+    return scaled(cost, registers(instruction.shape, site.chip))
 
 
 def _repack(site: Site, instruction: Instruction) -> Work:
