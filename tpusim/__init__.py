@@ -19,10 +19,10 @@ The rooms in reading order. Nouns are frozen data; verbs are functions from noun
     numerics/      ir to the values that it computes
     analysis/      timeline to numbers
     report/        numbers to text, plots and files
-    pipeline.py    the flat list of stages: where the verbs meet
+    pipeline/      the flat list of stages: where the verbs meet
     plot.py        pictures of what the pipeline returns
     export.py      files of it for viewers
-    cli.py         options of the command line to calls of the pipeline
+    cli/           options of the command line to calls of the pipeline
 
 First calls: ``program = tpusim.load("step.hlo.txt.gz")``, then ``tpusim.simulate(program, "v5e")``.
 CONTRIBUTING.md says which room a new line belongs to. The names below load their room when first asked for, so that
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.load import load_chip
     from tpusim.ir.custom_calls import register_custom_call
-    from tpusim.pipeline.stages import Result, check, execute, explain, load, memory, simulate
+    from tpusim.pipeline.explain import explain
+    from tpusim.pipeline.result import Result
+    from tpusim.pipeline.stages import check, execute, load, memory, simulate
     from tpusim.shapes.notation import parse_shape
 
 __version__ = "0.1.0"
@@ -74,13 +76,13 @@ _HOMES = {
     "Chip": "tpusim.hardware.chip",
     "ConfigError": "tpusim.errors",
     "ProgramError": "tpusim.errors",
-    "Result": "tpusim.pipeline.stages",
+    "Result": "tpusim.pipeline.result",
     "SimulationError": "tpusim.errors",
     "TpusimError": "tpusim.errors",
     "UnsupportedError": "tpusim.errors",
     "check": "tpusim.pipeline.stages",
     "execute": "tpusim.pipeline.stages",
-    "explain": "tpusim.pipeline.stages",
+    "explain": "tpusim.pipeline.explain",
     "export": "tpusim.export",
     "load": "tpusim.pipeline.stages",
     "load_chip": "tpusim.hardware.load",

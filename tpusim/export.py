@@ -16,20 +16,19 @@ from tpusim import __version__
 from tpusim.report.viewers.html.page import write_page
 from tpusim.report.viewers.model_explorer import write_model_explorer
 from tpusim.report.viewers.perfetto.trace import write_trace
-from tpusim.report.viewers.viewed import Viewed
 from tpusim.report.viewers.xprof.profile import write_xprof
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tpusim.pipeline.stages import Result
+    from tpusim.pipeline.result import Result
 
 __all__ = ["html", "model_explorer", "perfetto", "xprof"]
 
 
 def html(result: Result, path: str | Path) -> None:
     """Write one page for a browser, which loads nothing else: op table, time line, memory, roofline, warnings."""
-    write_page(_viewed(result), path)
+    write_page(result, path, __version__)
 
 
 def perfetto(result: Result, path: str | Path) -> None:
@@ -39,14 +38,9 @@ def perfetto(result: Result, path: str | Path) -> None:
 
 def xprof(result: Result, directory: str | Path) -> Path:
     """Write a profile for ``xprof --logdir directory``, in a folder of its own; return the profile's file."""
-    return write_xprof(_viewed(result), directory)
+    return write_xprof(result, directory, __version__)
 
 
 def model_explorer(result: Result, path: str | Path) -> Path:
     """Write a graph (``.json``) and beside it the time of every node; return the name of the latter file."""
-    return write_model_explorer(_viewed(result), path)
-
-
-def _viewed(result: Result) -> Viewed:
-    """Return what the reports take."""
-    return Viewed(result.pod, result.summary, result.chip, result.program, result.module, __version__)
+    return write_model_explorer(result, path)

@@ -34,7 +34,7 @@ from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import Shape
 
 if TYPE_CHECKING:
-    from tpusim.pipeline.stages import Result
+    from tpusim.pipeline.result import Result
 
 __all__ = [
     "animate_systolic",

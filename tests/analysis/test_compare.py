@@ -73,7 +73,7 @@ def test_slips_in_a_saved_result_are_refused(tmp_path, text, message):
         load_result(path)
 
 
-@pytest.mark.parametrize("text", ['{"format": "tpusim-program-1"}', "[]", "no json", "{}"])
+@pytest.mark.parametrize("text", ['{"format": "tpusim-program-2"}', "[]", "no json", "{}"])
 def test_other_files_are_no_results(tmp_path, text):
     """A lowered program is JSON too."""
     path = tmp_path / "r.json"

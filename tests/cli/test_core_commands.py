@@ -37,13 +37,13 @@ def test_a_lowered_program_runs_as_its_source(capsys, tmp_path):
 
 def test_lower_prints_without_a_file(capsys):
     """The same object, on standard output."""
-    assert json.loads(output_of(capsys, "lower", MLP))["format"] == "tpusim-program-1"
+    assert json.loads(output_of(capsys, "lower", MLP))["format"] == "tpusim-program-2"
 
 
 def test_a_slip_in_a_lowered_program_is_refused(capsys, tmp_path):
     """By the place inside the object, not by a traceback."""
     path = tmp_path / "prog.json"
-    head = '{"name": "p", "chip": "v5e", "format": "tpusim-program-1", "steps": '
+    head = '{"name": "p", "chip": "v5e", "format": "tpusim-program-2", "steps": '
     path.write_text(head + '[{"type": "Kernel", "name": "k", "opcode": "add", "tile": 2}]}')
     assert "unknown field `tile` - at `$.steps[0]`" in refusal_of(capsys, "run", str(path))
 

@@ -10,7 +10,7 @@ from tests.cli.commands import output_of, refusal_of
 TRACES = Path(__file__).parents[2] / "traces"
 MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
 CONVNET = str(TRACES / "memory" / "convnet.v5e.hlo.txt.gz")
-BLOCK = """{"name": "p", "chip": "v5e", "format": "tpusim-program-1", "steps": [
+BLOCK = """{"name": "p", "chip": "v5e", "format": "tpusim-program-2", "steps": [
  {"type": "Kernel", "name": "k", "opcode": "fusion", "tiles": 2,
   "streams": [{"operand": "x", "space": "hbm", "block_bytes": %d, "fetches": 2}]}]}"""
 

@@ -83,7 +83,7 @@ def test_a_permute_loads_every_link_with_the_messages_that_pass_it(order, count,
 @given(st.lists(st.integers(0, 6), min_size=4, max_size=4), st.sampled_from(KINDS))
 def test_nobody_ends_before_its_inputs_exist(delays, kind):
     """Four programs that come to a collective after any number of kernels: none ends before the last has come."""
-    kernel = Kernel(name="k", opcode="fusion", work=Work(valu=1e5))
+    kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e5}))
     step = collective(kind, 1e6, (tuple(range(4)),), channel_id=1)
     done = simulate_pod([program_of(*[kernel] * count, step) for count in delays], load_chip("v5e"))
     records = [next(r for r in timeline.records if r.name == "c") for timeline in done.timelines]

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import tpusim
-from tpusim.pipeline.stages import Result
+from tpusim.pipeline.result import Result
 from tpusim.program.module import every_step
 from tpusim.program.steps import Collective, Kernel, Loop
 

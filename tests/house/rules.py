@@ -69,11 +69,11 @@ def _nesting(file: SourceFile) -> Iterator[Breach]:
             yield _breach(function, f"nests {function.nesting} deep")
 
 
-@rule(f"functions take at most {ARGUMENTS} arguments, kernels {KERNEL_ARGUMENTS}", RULES)
+@rule(f"functions take at most {ARGUMENTS} positional arguments, kernels {KERNEL_ARGUMENTS}", RULES)
 def _arguments(file: SourceFile) -> Iterator[Breach]:
     for function in file.functions:
-        if len(function.argument_names) > (KERNEL_ARGUMENTS if function.is_kernel else ARGUMENTS):
-            yield _breach(function, f"{len(function.argument_names)} arguments")
+        if len(function.positional_names) > (KERNEL_ARGUMENTS if function.is_kernel else ARGUMENTS):
+            yield _breach(function, f"{len(function.positional_names)} positional arguments")
 
 
 @rule(f"files have at most {FILE_LINES} lines", RULES)

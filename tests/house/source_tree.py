@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PRAGMAS = ("# noqa", "# type:", "# fmt:", "# pragma", "#!")
 
 
 @dataclass(frozen=True)
@@ -45,12 +42,10 @@ class Definition:
         return max(map(_depth, self.node.body))
 
     @property
-    def argument_names(self) -> list[str]:
-        """Names of all arguments but ``self`` and ``cls``."""
-        arguments = self.node.args
-        plain = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        rest = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
-        return [argument.arg for argument in [*plain, *rest] if argument.arg not in ("self", "cls")]
+    def positional_names(self) -> list[str]:
+        """Names of the arguments that a call may give by position, but for ``self`` and ``cls``."""
+        plain = [*self.node.args.posonlyargs, *self.node.args.args]
+        return [argument.arg for argument in plain if argument.arg not in ("self", "cls")]
 
     @property
     def is_kernel(self) -> bool:
@@ -79,22 +74,6 @@ class SourceFile:
     def functions(self) -> list[Definition]:
         """All functions, methods and nested functions."""
         return [definition for definition in self.definitions if isinstance(definition.node, _FUNCTIONS)]
-
-    @cached_property
-    def comment_lines(self) -> int:
-        """Lines with a comment that a person wrote for a person."""
-        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
-        comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
-        return sum(not comment.startswith(_PRAGMAS) for comment in comments)
-
-    @cached_property
-    def spoken_for_lines(self) -> int:
-        """Lines that are neither blank nor part of a docstring: code and comments."""
-        filled = {number for number, line in enumerate(self.text.splitlines(), 1) if line.strip()}
-        for node in ast.walk(self.tree):
-            if _is_string(node):
-                filled -= set(range(node.lineno, node.end_lineno + 1))
-        return len(filled)
 
 
 def read_files(folder: str) -> list[SourceFile]:

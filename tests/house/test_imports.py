@@ -20,7 +20,7 @@ LIGHT_MODULES = [
     "tpusim.text",
     "tpusim.shapes",
     "tpusim.lowering",
-    "tpusim.pipeline.stages",
+    "tpusim.pipeline",
 ]
 
 IMPORT_ALL = """

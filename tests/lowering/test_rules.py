@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_module_text, lower_text
+from tpusim.errors import ProgramError
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.scope import RULES
 from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
@@ -94,8 +95,8 @@ def test_reduce_counts_every_input_element():
     )
     step = kernel_named(program, "z")
     assert step.flops == 1024 * 1024
-    assert step.work.valu * step.tiles >= 1024
-    assert step.work.xlu > 0
+    assert step.work.ops["vector"] * step.tiles >= 1024
+    assert step.work.ops["xlu"] > 0
 
 
 def test_copy_start_and_done():
@@ -299,19 +300,27 @@ ENTRY e {{
 
 def test_registered_cost_is_taken(registered):
     """A user's target costs what its cost says, beside its bytes, and counts as known."""
-    registered("Mystery", cost=lambda instruction, chip: Work(valu=1e6))
+    registered("Mystery", cost=lambda instruction, chip: Work(ops={"vector": 1e6}))
     text = f'%x = {BIG} parameter(0)\nROOT %z = {BIG} custom-call(%x), custom_call_target="Mystery"'
     program = lower_text(text)
     assert program.unsupported == ()
-    assert program.steps[0].work.valu * program.steps[0].tiles == pytest.approx(1e6)
+    assert program.steps[0].work.ops["vector"] * program.steps[0].tiles == pytest.approx(1e6)
 
 
-def test_scaled_dot_multiplies_its_first_and_third_operand():
-    """The scales of each side stand behind it."""
+def test_a_registered_cost_names_units_that_exist(registered):
+    """A slip in the name of a unit would else make the call cost nothing."""
+    registered("Mystery", cost=lambda instruction, chip: Work(ops={"valu": 1e6}))
+    text = f'%x = {BIG} parameter(0)\nROOT %z = {BIG} custom-call(%x), custom_call_target="Mystery"'
+    with pytest.raises(ProgramError, match=r"cost of the custom call 'Mystery': work.ops: .*found 'valu'"):
+        lower_text(text)
+
+
+def test_scaled_dot_multiplies_its_first_two_operands():
+    """The scales stand behind both sides, as in XLA's text."""
     text = """
         %x = f32[64,128]{1,0:T(8,128)} parameter(0)
-        %s = f32[64,4]{1,0:T(8,128)} parameter(1)
-        %w = f32[128,32]{1,0:T(8,128)} parameter(2)
+        %w = f32[128,32]{1,0:T(8,128)} parameter(1)
+        %s = f32[64,4]{1,0:T(8,128)} parameter(2)
         %t = f32[4,32]{1,0:T(8,128)} parameter(3)
-        ROOT %z = f32[64,32] scaled-dot(%x, %s, %w, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+        ROOT %z = f32[64,32] scaled-dot(%x, %w, %s, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
     assert kernel_named(lower_text(text), "z").flops == 2 * 64 * 128 * 32

@@ -34,8 +34,8 @@ def test_a_broadcast_spreads_each_register_once(source, target, dimensions, vect
     """Free along major dimensions, one operation a register along sublanes, the cross-lane unit along lanes."""
     made = f"ROOT %y = {shape(target)} broadcast(%a), dimensions={dimensions}"
     kernel = kernel_named(lower_text(f"%a = {shape(source)} parameter(0)\n{made}"), "y")
-    assert kernel.work.valu * kernel.tiles == pytest.approx(vector)
-    assert kernel.work.xlu * kernel.tiles == pytest.approx(crossing)
+    assert kernel.work.ops.get("vector", 0) * kernel.tiles == pytest.approx(vector)
+    assert kernel.work.ops.get("xlu", 0) * kernel.tiles == pytest.approx(crossing)
 
 
 EPILOGUE = """
@@ -58,5 +58,5 @@ def test_an_epilogue_loads_its_operand():
         ROOT %y = f32[1024,2048]{1,0:T(8,128)} fusion(%a, %b, %c), kind=kOutput, calls=%f"""
     with_residual = kernel_named(lower_text(text, EPILOGUE), "y")
     bare = text.replace("fusion(%a, %b, %c), kind=kOutput, calls=%f", "convolution(%a, %b), dim_labels=bf_io->bf")
-    loads = [k.work.loads * k.tiles for k in (with_residual, kernel_named(lower_text(bare), "y"))]
+    loads = [k.work.ops["load"] * k.tiles for k in (with_residual, kernel_named(lower_text(bare), "y"))]
     assert loads[0] - loads[1] == pytest.approx(2048)

@@ -108,7 +108,7 @@ def transfer(name: str, is_send: bool, channel: int) -> ChannelTransfer:
 
 def test_a_pipeline_of_programs_waits_for_its_first_stage():
     """The second program's kernel begins when the first one's result has come."""
-    kernel = Kernel(name="k", opcode="fusion", work=Work(valu=1e6))
+    kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
     first = stage(kernel, transfer("s", True, 1), Wait(name="sd", opcode="send-done", needs=("s",)))
     second = stage(transfer("r", False, 1), Wait(name="rd", opcode="recv-done", needs=("r",)), kernel)
     run = simulate_pod([first, second], CHIP)
@@ -132,14 +132,14 @@ def test_different_collectives_wait_for_each_other():
 
 def test_a_timeout_says_where_everybody_is():
     """In simulated time, and with what to do."""
-    kernel = Kernel(name="k", opcode="fusion", work=Work(valu=1e9))
+    kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e9}))
     with pytest.raises(SimulationError, match=r"device 0 is at fusion 'k'; allow more time"):
         simulate_pod([program_of(kernel)], CHIP, None, None, RunOptions(timeout_seconds=1e-6))
 
 
 def test_a_run_that_ends_in_time_is_not_disturbed():
     """The same time line with and without."""
-    kernel = Kernel(name="k", opcode="fusion", work=Work(valu=1e3))
+    kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e3}))
     free, bound = (
         simulate_pod([program_of(kernel)], CHIP, None, None, RunOptions(timeout_seconds=t)) for t in (None, 1.0)
     )
@@ -149,7 +149,7 @@ def test_a_run_that_ends_in_time_is_not_disturbed():
 def test_programs_side_by_side_have_groups_of_their_own():
     """Two programs for two devices each: their all-reduces of one channel do not meet."""
     reduce = collective("all-reduce", 1e6, ((0, 1),), channel_id=1)
-    kernel = Kernel(name="k", opcode="fusion", work=Work(valu=1e6))
+    kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
     programs = [program_of(reduce, devices=2), program_of(kernel, reduce, devices=2)]
     totals = [timeline.total_ps for timeline in simulate_pod(programs, CHIP).timelines]
     assert totals[0] == totals[1] < totals[2] == totals[3]
@@ -272,7 +272,7 @@ def test_channels_of_programs_count_by_group():
 
 def test_each_device_sends_as_often_as_its_own_loop_says():
     """Device 0 sends three times and device 1 receives three times, in loops of different programs and lengths."""
-    kernel = Kernel(name="k", opcode="fusion", work=Work(valu=1e5))
+    kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e5}))
     sends = (kernel, transfer("s", True, 1), Wait(name="sd", opcode="send-done", needs=("s",)))
     receives = (transfer("r", False, 1), Wait(name="rd", opcode="recv-done", needs=("r",)))
     loops = [Loop(name="l", opcode="while", trips=3, body=body) for body in (sends, receives)]

@@ -13,7 +13,7 @@ from tpusim.program.work import Matmul, Stream, Work
 from tpusim.timeline.store import encode_timeline
 
 CHIP = load_chip("v5e")
-KERNEL = Kernel(name="k", opcode="fusion", work=Work(valu=1000.0))
+KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1000.0}))
 BIG_READ = Stream("a", "hbm", 1e6, 10)
 STREAMING = Kernel(name="s", opcode="fusion", tiles=10, streams=(BIG_READ,))
 COPY = Copy(name="c", opcode="copy-start", n_bytes=1e8)
@@ -40,7 +40,7 @@ def test_core_records_tile_the_whole_run():
 
 def test_copy_runs_under_a_kernel():
     """A copy and a kernel that does not touch HBM overlap fully."""
-    long_kernel = Kernel(name="k", opcode="fusion", work=Work(valu=1e7))
+    long_kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e7}))
     assert run(COPY, long_kernel, DONE).total_ps == run(long_kernel).total_ps
 
 
@@ -117,7 +117,7 @@ def test_async_call_runs_beside_the_core():
 
 def test_scalar_step_has_no_kernel_cost():
     """A scalar instruction takes its cycles and nothing else."""
-    scalar = Kernel(name="i", opcode="add", scalar=True, work=Work(scalar_ops=1))
+    scalar = Kernel(name="i", opcode="add", scalar=True, work=Work(ops={"scalar": 1}))
     assert run(scalar).total_ps == round(CHIP.fixed.scalar_op_cycles / CHIP.clock_hz * 1e12 + 0.4999)
 
 
@@ -131,7 +131,7 @@ def test_host_transfer_takes_latency_and_bytes():
 def test_async_collective_overlaps():
     """An asynchronous collective hides behind a longer kernel."""
     start = Collective(name="c", opcode="all-gather-start", kind="all-gather", n_bytes=1e6, group_size=8, is_async=True)
-    long_kernel = Kernel(name="k", opcode="fusion", work=Work(valu=1e7))
+    long_kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e7}))
     assert run(start, long_kernel, DONE).total_ps == run(long_kernel).total_ps
 
 

@@ -24,7 +24,7 @@ CHIP = load_chip("v5e")
 TRACES = Path(__file__).parents[2] / "traces" / "host"
 INFEED = HostTransfer(name="i", opcode="infeed", n_bytes=16e3)
 OUTFEED = HostTransfer(name="o", opcode="outfeed", n_bytes=16e3, to_host=True)
-KERNEL = Kernel(name="k", opcode="fusion", work=Work(valu=1e6))
+KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
 # 16 kB over 16 GB/s, and the latency of the link.
 TRANSFER_PS = 1_000_000 + 2_000_000
 

@@ -14,7 +14,7 @@ from tpusim.program.work import Work
 from tpusim.timeline.records import LATE
 
 CHIP = load_chip("v5e")
-KERNEL = Kernel(name="k", opcode="fusion", work=Work(valu=1e6))
+KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
 DEVICES = range(4)
 TRIPS = tuple(3 * (number + 1) for number in DEVICES)
 ALL = (tuple(DEVICES),)

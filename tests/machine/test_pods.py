@@ -27,7 +27,7 @@ ALL = (tuple(range(16)),)
 ROWS = tuple(tuple(range(start, start + 4)) for start in range(0, 16, 4))
 COLUMNS = tuple(tuple(range(start, 16, 4)) for start in range(4))
 CHIP = load_chip("v5e")
-KERNEL = Kernel(name="k", opcode="fusion", work=Work(valu=1e6))
+KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
 KINDS = ["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-broadcast"]
 
 

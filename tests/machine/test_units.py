@@ -33,11 +33,11 @@ def cycles_ps(chip, cycles):
 
 
 UNITS = {
-    "vector": lambda vpu: (Work(valu=9000), 9000 / vpu.alu_slots / vpu.slot_efficiency),
-    "eup": lambda vpu: (Work(eup=9000), 9000 / vpu.eup_slots),
-    "xlu": lambda vpu: (Work(xlu=9000), 9000 * vpu.xlu_cycles_per_op / vpu.xlu_units),
-    "load": lambda vpu: (Work(loads=9000), 9000 / vpu.load_slots),
-    "store": lambda vpu: (Work(stores=9000), 9000 / vpu.store_slots),
+    "vector": lambda vpu: (Work(ops={"vector": 9000}), 9000 / vpu.alu_slots / vpu.slot_efficiency),
+    "eup": lambda vpu: (Work(ops={"eup": 9000}), 9000 / vpu.eup_slots),
+    "xlu": lambda vpu: (Work(ops={"xlu": 9000}), 9000 * vpu.xlu_cycles_per_op / vpu.xlu_units),
+    "load": lambda vpu: (Work(ops={"load": 9000}), 9000 / vpu.load_slots),
+    "store": lambda vpu: (Work(ops={"store": 9000}), 9000 / vpu.store_slots),
 }
 
 
@@ -91,7 +91,7 @@ def test_a_tile_costs_its_loop(chip_name):
     chip = load_chip(chip_name)
     cycles = 100 * (10 / chip.vpu.store_slots + chip.fixed.tile_cycles)
     end_ps = seconds_to_ps(chip.fixed.kernel_seconds) + cycles_ps(chip, cycles)
-    assert is_done_at(chip, (kernel(work=Work(stores=10), tiles=100),), end_ps) == [False, True]
+    assert is_done_at(chip, (kernel(work=Work(ops={"store": 10}), tiles=100),), end_ps) == [False, True]
 
 
 @pytest.mark.parametrize("is_output", [False, True])

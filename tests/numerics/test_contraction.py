@@ -138,7 +138,7 @@ def test_an_algorithm_stands_for_passes(algorithm, asked):
     rng = np.random.default_rng(3)
     inputs = [rng.standard_normal(sizes, np.float32) for sizes in ((5, 7), (7, 6))]
     named = run_ours(matrix_product(attributes=f", algorithm={algorithm}"), inputs, "tpu")[0]
-    asked_for = run_ours(matrix_product(attributes=f", operand_precision={{{asked},default}}"), inputs, "tpu")[0]
+    asked_for = run_ours(matrix_product(attributes=f", operand_precision={{{asked},{asked}}}"), inputs, "tpu")[0]
     np.testing.assert_array_equal(named, asked_for)
 
 
@@ -233,6 +233,6 @@ def test_scales_multiply_the_blocks_of_a_scaled_dot():
     rng = np.random.default_rng(8)
     lhs, rhs, scale = integers(rng, "f32", (4, 8)), integers(rng, "f32", (8, 6)), integers(rng, "f32", (4, 2))
     dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-    text = program("f32[4,6]", f"scaled-dot(p0, p1, p2, p3), {dims}", ["f32[4,8]", "f32[4,2]", "f32[8,6]", "f32[]"])
+    text = program("f32[4,6]", f"scaled-dot(p0, p1, p2, p3), {dims}", ["f32[4,8]", "f32[8,6]", "f32[4,2]", "f32[]"])
     expected = (lhs * np.repeat(scale, 4, 1)) @ rhs
-    np.testing.assert_array_equal(run_ours(text, [lhs, scale, rhs, np.float32(3)])[0], expected)
+    np.testing.assert_array_equal(run_ours(text, [lhs, rhs, scale, np.float32(3)])[0], expected)

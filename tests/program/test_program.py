@@ -37,7 +37,7 @@ def test_saved_program_reads_back_equal(tmp_path):
 def test_text_form_leaves_defaults_out(tmp_path):
     """A program written by hand states only what matters."""
     path = tmp_path / "p.program.json"
-    head = '{"name": "p", "chip": "v5e", "format": "tpusim-program-1", "steps": '
+    head = '{"name": "p", "chip": "v5e", "format": "tpusim-program-2", "steps": '
     path.write_text(head + '[{"type": "Kernel", "name": "k", "opcode": "add"}]}')
     assert load_program(path).steps == (Kernel(name="k", opcode="add"),)
 
@@ -79,7 +79,7 @@ def test_peak_of_nothing_is_zero():
     assert peak_bytes([]) == 0
 
 
-HEAD = '"name": "p", "chip": "v5e", "format": "tpusim-program-1"'
+HEAD = '"name": "p", "chip": "v5e", "format": "tpusim-program-2"'
 BROKEN = {
     '{"name": "p", "chip": "v5e", "steps": [], "format": "other"}': "expected the format 'tpusim.*, found 'other'",
     '{"name": "p", "chip": "v5e", "steps": []}': "missing required field `format`",
@@ -103,7 +103,7 @@ def test_programs_that_cannot_run_are_refused(tmp_path, text, words):
         (Kernel(name="k", opcode="f", streams=(Stream("a", "hbm", 8.0, 0),)), "at least one fetch, found 0"),
         (Kernel(name="k", opcode="f", streams=(Stream("a", "hbm", -8.0),)), r"streams\[0\].block_bytes"),
         (Kernel(name="k", opcode="f", streams=(Stream("a", "hbm", 1e300),)), r"streams\[0\].block_bytes"),
-        (Kernel(name="k", opcode="f", work=Work(valu=-1.0)), r"work.valu: expected a number from 0"),
+        (Kernel(name="k", opcode="f", work=Work(ops={"vector": -1.0})), r"work.ops.vector: expected a number from 0"),
         (Kernel(name="k", opcode="f", tiles=6, loops=(TileLoop("batch", 4),)), "multiply to 6 tiles"),
         (Copy(name="k", opcode="copy-start", n_bytes=-1.0), "n_bytes: expected a number from 0"),
         (Loop(name="k", opcode="while", trips=-1), "trips: expected a number from 0"),

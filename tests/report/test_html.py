@@ -12,14 +12,13 @@ import pytest
 
 import tpusim
 from tests.report.browser import CHROMIUM, DRIVER, Browser
-from tpusim.analysis.summary import summarise
 from tpusim.cli.main import main
 from tpusim.hardware.load import load_chip
+from tpusim.pipeline.result import Result
 from tpusim.program.buffers import Buffer
 from tpusim.program.module import Program
 from tpusim.report.viewers.html.data import report_data
 from tpusim.report.viewers.html.page import page
-from tpusim.report.viewers.viewed import Viewed
 from tpusim.timeline.records import PodRun, Record, Timeline
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -31,13 +30,7 @@ CHIP = load_chip("v5e")
 needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium and chromedriver on this machine")
 
 
-def viewed(path: Path) -> Viewed:
-    """Return a run of a program."""
-    result = tpusim.simulate(path)
-    return Viewed(result.pod, result.summary, result.chip, result.program, result.module)
-
-
-def many_ops(count: int = MANY, name: str = "synthetic") -> Viewed:
+def many_ops(count: int = MANY, name: str = "synthetic") -> Result:
     """Return a run of so many ops, no two alike, each with a scope and a buffer of its own."""
     categories = ("convolution fusion", "loop fusion", "data formatting", "copy")
     records, at = [], 0
@@ -63,7 +56,7 @@ def many_ops(count: int = MANY, name: str = "synthetic") -> Viewed:
     program = Program(name=name, chip="v5e", steps=(), buffers=buffers, schedule=schedule, warnings=(f"of {name}",))
     timeline = Timeline(program=name, chip="v5e", total_ps=at, records=tuple(records))
     run = PodRun(sizes=(1,), slices=1, device_count=1, timelines=(timeline,))
-    return Viewed(run, summarise(program, CHIP, timeline), CHIP, program)
+    return Result(program, CHIP, run)
 
 
 def unpacked(text: str) -> dict:
@@ -74,24 +67,24 @@ def unpacked(text: str) -> dict:
 
 def test_the_page_holds_every_op_of_the_report():
     """By name, with its time in picoseconds."""
-    run = viewed(DECODE)
+    run = tpusim.simulate(DECODE)
     data = unpacked(page(run))
     names = [data["texts"][number] for number in data["ops"]["name"]]
     assert dict(zip(names, data["ops"]["time"], strict=True)) == {g.name: g.time_ps for g in run.summary.ops}
-    assert data["summary"]["time_us"] * 1e6 == pytest.approx(run.run.last.total_ps)
+    assert data["summary"]["time_us"] * 1e6 == pytest.approx(run.pod.last.total_ps)
 
 
 def test_records_are_found_again_from_their_differences():
     """Starts add up to what the time line has."""
-    run = viewed(DECODE)
+    run = tpusim.simulate(DECODE)
     (core, *_) = report_data(run)["devices"][0]["rows"]
-    starts = sorted(record.start_ps for record in run.run.last.records if record.row == "core")
+    starts = sorted(record.start_ps for record in run.pod.last.records if record.row == "core")
     assert [sum(core["start"][: place + 1]) for place in range(len(starts))] == starts
 
 
 def test_the_page_loads_nothing_else():
     """No address in it but a namespace or none, and its policy forbids any."""
-    text = page(viewed(DECODE))
+    text = page(tpusim.simulate(DECODE))
     assert "default-src 'none'" in text
     assert not re.findall(r"(?:https?:)?//[\w-]+\.\w+|@import|url\(|fetch\(|XMLHttpRequest", text.split('id="data"')[0])
 
@@ -117,7 +110,7 @@ def test_twenty_thousand_ops_are_a_small_file():
 
 def test_the_same_run_gives_the_same_page():
     """Bit for bit, so that reports can be compared and kept."""
-    assert page(viewed(DECODE)) == page(viewed(DECODE))
+    assert page(tpusim.simulate(DECODE)) == page(tpusim.simulate(DECODE))
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path, capsys):
@@ -307,7 +300,7 @@ def test_colours_follow_the_system_and_the_button(opened, theme):
 def test_real_programs_open_without_a_complaint(browser, name, tmp_path):
     """Pods with their devices and links, a training step with thousands of copies, a program without products."""
     path = tmp_path / "report.html"
-    path.write_text(page(viewed(TRACES / f"{name}.hlo.txt.gz")), encoding="utf-8")
+    path.write_text(page(tpusim.simulate(TRACES / f"{name}.hlo.txt.gz")), encoding="utf-8")
     browser.console()
     browser.open(path.as_uri())
     assert browser.console() == []

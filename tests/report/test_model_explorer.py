@@ -9,18 +9,17 @@ import pytest
 
 import tpusim
 from tpusim.cli.main import main
+from tpusim.pipeline.result import Result
 from tpusim.report.viewers.model_explorer import graphs_json, node_data_json
-from tpusim.report.viewers.viewed import Viewed
 
 TRACES = Path(__file__).parents[2] / "traces"
 DECODE = TRACES / "llama1b_decode_b16s2048.v6e.hlo.txt.gz"
 
 
 @pytest.fixture(scope="module")
-def decode() -> Viewed:
+def decode() -> Result:
     """Give a decoder step, with a loop over its layers."""
-    result = tpusim.simulate(DECODE)
-    return Viewed(result.pod, result.summary, result.chip, result.program, result.module)
+    return tpusim.simulate(DECODE)
 
 
 @pytest.fixture(scope="module")

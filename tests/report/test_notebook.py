@@ -8,7 +8,7 @@ import tpusim
 from tests.house.source_tree import ROOT
 from tests.report.picture_cases import run
 from tpusim.hardware.load import load_chip
-from tpusim.pipeline.stages import Result
+from tpusim.pipeline.result import Result
 from tpusim.program.module import Program
 from tpusim.timeline.records import PodRun
 
@@ -45,11 +45,15 @@ def test_printed_they_are_their_reports(result):
     assert str(found).startswith("fusion.7 ")
 
 
-def test_a_shape_is_its_layout():
-    """Tiles and bytes; a shape of unknown size has its notation only."""
-    assert "(8,128): 10 x 300" in tpusim.parse_shape("bf16[10,300]{1,0:T(8,128)(2,1)}")._repr_html_()
-    assert "all 2 arrays" in tpusim.parse_shape("(f32[2],f32[3])")._repr_html_()
-    assert tpusim.parse_shape("f32[?]")._repr_html_() == "<code>f32[?]</code>"
+def test_a_run_on_several_devices_says_so():
+    """As on the command line, what the devices and links did follows: print(result) is all of the report."""
+    text = str(tpusim.simulate(ROOT / "traces/pipeline.v5e_4x4.hlo.txt.gz"))
+    assert "\nlinks     15 used" in text
+
+
+def test_a_shape_is_its_notation():
+    """Escaped, as bounds of dynamic sizes are written with a bracket of HTML."""
+    assert tpusim.parse_shape("f32[<=5]")._repr_html_() == "<code>f32[&lt;=5]</code>"
 
 
 def test_a_page_is_returned_and_not_shown(monkeypatch, result):

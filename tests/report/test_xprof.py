@@ -18,7 +18,6 @@ from tests.report.protos import fields, one, packed
 from tpusim.analysis.memory import memory_profile
 from tpusim.cli.main import main
 from tpusim.report.terminal.run import run_json
-from tpusim.report.viewers.viewed import Viewed
 from tpusim.report.viewers.xprof.hlo import hlo_proto
 from tpusim.report.viewers.xprof.profile import write_xprof, xspace
 from tpusim.text.reader import read_source
@@ -29,14 +28,9 @@ PROGRAMS = ["mlp_b1024.v5e", "llama1b_decode_b16s2048.v6e", "gpt2_train_fsdp.v5p
 READER = Path(__file__).with_name("read_with_xprof.py")
 
 
-def viewed(result) -> Viewed:
-    """Return what a viewer's file is made from."""
-    return Viewed(result.pod, result.summary, result.chip, result.program, result.module)
-
-
 def planes(result) -> dict:
     """Return the planes of a run's profile by name, as JAX reads them."""
-    return {plane.name: plane for plane in ProfileData.from_serialized_xspace(xspace(viewed(result))).planes}
+    return {plane.name: plane for plane in ProfileData.from_serialized_xspace(xspace(result)).planes}
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +114,7 @@ def test_the_heap_rises_to_the_peak(decode):
 
 def test_a_second_profile_has_its_own_folder(decode, tmp_path):
     """XProf keeps what it computed beside a profile."""
-    first, second = (write_xprof(viewed(decode), tmp_path) for _ in range(2))
+    first, second = (write_xprof(decode, tmp_path) for _ in range(2))
     assert first.parent.parent == second.parent.parent == tmp_path / "plugins" / "profile"
     assert first.parent != second.parent
 
@@ -138,7 +132,7 @@ def test_a_file_in_the_way_is_named(tmp_path, capsys):
 def test_xprof_reads_the_same_figures(name, tmp_path):
     """Times of ops, busy MXU and HBM, peak memory: in a process of its own, which a bad file would end."""
     result = tpusim.simulate(TRACES / f"{name}.hlo.txt.gz")
-    path = write_xprof(viewed(result), tmp_path)
+    path = write_xprof(result, tmp_path)
     done = subprocess.run([sys.executable, str(READER), str(path)], capture_output=True, check=True, timeout=300)
     found, ours = json.loads(done.stdout), run_json(result.summary)
     assert found["time_us"] == pytest.approx(ours["time_us"], rel=1e-6)

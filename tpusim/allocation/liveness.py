@@ -22,8 +22,8 @@ from tpusim.shapes.tree import node_number, nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tpusim.hardware.units import MemorySpace
     from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.program.work import MemorySpace
     from tpusim.shapes.shape import Shape
 
     Node = tuple[int, ...]

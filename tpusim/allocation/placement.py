@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tpusim.allocation.liveness import Liveness, Value
+    from tpusim.hardware.units import MemorySpace
     from tpusim.program.buffers import BufferKind
-    from tpusim.program.work import MemorySpace
 
 # Offsets in the compiler's buffer assignments of every chip are multiples of it.
 HBM_ALIGNMENT_BYTES = 16384

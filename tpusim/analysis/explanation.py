@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.display import page_of, text_of
 from tpusim.program.steps import TileLoop
 from tpusim.timeline.records import executions
 
@@ -63,14 +62,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     def ranked(self) -> tuple[tuple[str, float], ...]:
         """Units and memories with their cycles a tile, the most first."""
         return tuple(sorted(self.cycles.items(), key=lambda item: -item[1]))
-
-    def __str__(self) -> str:
-        """Return the report of ``tpusim explain``."""
-        return text_of(self)
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return page_of(self)
 
 
 def explanation(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.units import MemorySpace
 from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
 from tpusim.program.module import every_step
 from tpusim.program.steps import Kernel
-from tpusim.program.work import MemorySpace
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip

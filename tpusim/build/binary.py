@@ -8,10 +8,11 @@ Source: XLA, Operation Semantics and Broadcasting semantics.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tpusim.build.base import Op, Sizes, array_of, as_dtype, choice, elements_of
-from tpusim.build.unary import UnaryMethods
+from tpusim.build.data import DataMethods
 from tpusim.errors import ProgramError
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -19,124 +20,61 @@ if TYPE_CHECKING:
     from tpusim.shapes.dtype import DType
 
 
-class BinaryMethods(UnaryMethods):
+_TOTAL = "where -NaN < -Inf < -0 < +0 < +Inf < +NaN."
+
+
+def _of_two(opcode: str, doc: str) -> Callable[..., Op]:
+    """Return the method that makes an opcode of two operands, ``(lhs, rhs, broadcast_dimensions=())``."""
+
+    def method(self: BinaryMethods, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
+        return self.emit(opcode, self._aligned(lhs, rhs, broadcast_dimensions))
+
+    method.__doc__ = doc
+    return method
+
+
+def _comparison(direction: str, doc: str, compare_type: str | None = None) -> Callable[..., Op]:
+    """Return the method that compares in one direction, ``(lhs, rhs, broadcast_dimensions=())``."""
+
+    def method(self: BinaryMethods, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
+        return self.compare(lhs, rhs, direction, broadcast_dimensions, compare_type)
+
+    method.__doc__ = doc
+    return method
+
+
+class BinaryMethods(DataMethods):
     """Functions of several arrays, element by element."""
 
-    def add(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return lhs + rhs; of truth values whether either holds."""
-        return self.emit("add", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def sub(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return lhs - rhs."""
-        return self.emit("subtract", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def mul(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return lhs * rhs; of truth values whether both hold."""
-        return self.emit("multiply", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def div(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return lhs / rhs, of integers cut off towards zero."""
-        return self.emit("divide", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def rem(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return what the division leaves, with the sign of lhs."""
-        return self.emit("remainder", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def max(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return the larger one; NaN if either is."""
-        return self.emit("maximum", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def min(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return the smaller one; NaN if either is."""
-        return self.emit("minimum", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def pow(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return lhs to the power of rhs."""
-        return self.emit("power", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def atan2(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return the angle of the point (rhs, lhs)."""
-        return self.emit("atan2", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def complex(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return complex numbers from their real and imaginary parts."""
-        return self.emit("complex", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def logical_and(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return the conjunction, of integers bit by bit."""
-        return self.emit("and", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def logical_or(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return the disjunction, of integers bit by bit."""
-        return self.emit("or", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def xor(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return the exclusive disjunction, of integers bit by bit."""
-        return self.emit("xor", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def mulhi(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return the upper half of the product of integers."""
-        return self.emit("mulhi", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def shift_left(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return lhs with its bits moved up by rhs."""
-        return self.emit("shift-left", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def shift_right_arithmetic(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return lhs with its bits moved down by rhs, the sign following."""
-        return self.emit("shift-right-arithmetic", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def shift_right_logical(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return lhs with its bits moved down by rhs, zeros following."""
-        return self.emit("shift-right-logical", self._aligned(lhs, rhs, broadcast_dimensions))
-
-    def eq(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs = rhs, as ``pred``; a NaN is no such thing to anything."""
-        return self.compare(lhs, rhs, "EQ", broadcast_dimensions)
-
-    def ne(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs != rhs, as ``pred``; a NaN is unequal to anything."""
-        return self.compare(lhs, rhs, "NE", broadcast_dimensions)
-
-    def ge(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs >= rhs, as ``pred``; a NaN is no such thing to anything."""
-        return self.compare(lhs, rhs, "GE", broadcast_dimensions)
-
-    def gt(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs > rhs, as ``pred``; a NaN is no such thing to anything."""
-        return self.compare(lhs, rhs, "GT", broadcast_dimensions)
-
-    def le(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs <= rhs, as ``pred``; a NaN is no such thing to anything."""
-        return self.compare(lhs, rhs, "LE", broadcast_dimensions)
-
-    def lt(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs < rhs, as ``pred``; a NaN is no such thing to anything."""
-        return self.compare(lhs, rhs, "LT", broadcast_dimensions)
-
-    def eq_total_order(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs = rhs where -NaN < -Inf < -0 < +0 < +Inf < +NaN."""
-        return self.compare(lhs, rhs, "EQ", broadcast_dimensions, "TOTALORDER")
-
-    def ne_total_order(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs != rhs where -NaN < -Inf < -0 < +0 < +Inf < +NaN."""
-        return self.compare(lhs, rhs, "NE", broadcast_dimensions, "TOTALORDER")
-
-    def ge_total_order(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs >= rhs where -NaN < -Inf < -0 < +0 < +Inf < +NaN."""
-        return self.compare(lhs, rhs, "GE", broadcast_dimensions, "TOTALORDER")
-
-    def gt_total_order(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs > rhs where -NaN < -Inf < -0 < +0 < +Inf < +NaN."""
-        return self.compare(lhs, rhs, "GT", broadcast_dimensions, "TOTALORDER")
-
-    def le_total_order(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs <= rhs where -NaN < -Inf < -0 < +0 < +Inf < +NaN."""
-        return self.compare(lhs, rhs, "LE", broadcast_dimensions, "TOTALORDER")
-
-    def lt_total_order(self, lhs: Op, rhs: Op, broadcast_dimensions: Sizes = ()) -> Op:
-        """Return whether lhs < rhs where -NaN < -Inf < -0 < +0 < +Inf < +NaN."""
-        return self.compare(lhs, rhs, "LT", broadcast_dimensions, "TOTALORDER")
+    add = _of_two("add", "Return lhs + rhs; of truth values whether either holds.")
+    sub = _of_two("subtract", "Return lhs - rhs.")
+    mul = _of_two("multiply", "Return lhs * rhs; of truth values whether both hold.")
+    div = _of_two("divide", "Return lhs / rhs, of integers cut off towards zero.")
+    rem = _of_two("remainder", "Return what the division leaves, with the sign of lhs.")
+    max = _of_two("maximum", "Return the larger one; NaN if either is.")
+    min = _of_two("minimum", "Return the smaller one; NaN if either is.")
+    pow = _of_two("power", "Return lhs to the power of rhs.")
+    atan2 = _of_two("atan2", "Return the angle of the point (rhs, lhs).")
+    complex = _of_two("complex", "Return complex numbers from their real and imaginary parts.")
+    logical_and = _of_two("and", "Return the conjunction, of integers bit by bit.")
+    logical_or = _of_two("or", "Return the disjunction, of integers bit by bit.")
+    xor = _of_two("xor", "Return the exclusive disjunction, of integers bit by bit.")
+    mulhi = _of_two("mulhi", "Return the upper half of the product of integers.")
+    shift_left = _of_two("shift-left", "Return lhs moved up by rhs bits.")
+    shift_right_arithmetic = _of_two("shift-right-arithmetic", "Return lhs moved down by rhs bits, the sign following.")
+    shift_right_logical = _of_two("shift-right-logical", "Return lhs moved down by rhs bits, zeros following.")
+    eq = _comparison("EQ", "Return whether lhs = rhs, as ``pred``; false beside a NaN.")
+    ne = _comparison("NE", "Return whether lhs != rhs, as ``pred``; true beside a NaN.")
+    ge = _comparison("GE", "Return whether lhs >= rhs, as ``pred``; false beside a NaN.")
+    gt = _comparison("GT", "Return whether lhs > rhs, as ``pred``; false beside a NaN.")
+    le = _comparison("LE", "Return whether lhs <= rhs, as ``pred``; false beside a NaN.")
+    lt = _comparison("LT", "Return whether lhs < rhs, as ``pred``; false beside a NaN.")
+    eq_total_order = _comparison("EQ", f"Return whether lhs = rhs {_TOTAL}", "TOTALORDER")
+    ne_total_order = _comparison("NE", f"Return whether lhs != rhs {_TOTAL}", "TOTALORDER")
+    ge_total_order = _comparison("GE", f"Return whether lhs >= rhs {_TOTAL}", "TOTALORDER")
+    gt_total_order = _comparison("GT", f"Return whether lhs > rhs {_TOTAL}", "TOTALORDER")
+    le_total_order = _comparison("LE", f"Return whether lhs <= rhs {_TOTAL}", "TOTALORDER")
+    lt_total_order = _comparison("LT", f"Return whether lhs < rhs {_TOTAL}", "TOTALORDER")
 
     def compare(
         self,
@@ -206,12 +144,6 @@ class BinaryMethods(UnaryMethods):
         if any(size not in (1, wanted) for size, wanted in zip(own, sizes, strict=True)):
             raise ProgramError(f"expected dimensions that are equal or 1, found {operand.shape} and {other.shape}")
         return self._stretched(operand, sizes)
-
-    def _scalars_stretched(self, operands: list[Op]) -> list[Op]:
-        """Return the operands, scalars among them copied to the dimensions of the arrays."""
-        # Only scalars give way here: XLA stretches no dimensions of size 1 of three operands.
-        sizes = next((array_of(op).dimensions for op in operands if array_of(op).rank), ())
-        return [op if array_of(op).rank else self._stretched(op, sizes) for op in operands]
 
     def _select_tuple(self, pred: Op, on_true: Op, on_false: Op) -> Op:
         """Return a tuple of choices between the elements of two."""

@@ -13,13 +13,26 @@ Source: XLA, Operation Semantics, and ``XlaBuilder``.
 from __future__ import annotations
 
 from tpusim.build.base import Callee, Op
+from tpusim.build.binary import BinaryMethods
 from tpusim.build.collectives import CollectiveMethods
-from tpusim.build.contraction import DotDimensionNumbers
+from tpusim.build.contraction import ContractionMethods, DotDimensionNumbers
+from tpusim.build.control import ControlMethods
+from tpusim.build.host import HostMethods
+from tpusim.build.reduction import ReductionMethods
+from tpusim.build.unary import UnaryMethods
 
 __all__ = ["Builder", "Callee", "DotDimensionNumbers", "Op"]
 
 
-class Builder(CollectiveMethods):
+class Builder(
+    UnaryMethods,
+    BinaryMethods,
+    ContractionMethods,
+    ReductionMethods,
+    ControlMethods,
+    HostMethods,
+    CollectiveMethods,
+):
     """A computation under construction: parameters and operations go in, ``build()`` gives the module.
 
     Computations that an operation applies are other builders, what they built, or Python functions of ops. Shapes may

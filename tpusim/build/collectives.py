@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tpusim.build.base import Callee, Op, Sizes, array_of, listed, scalars
-from tpusim.build.host import HostMethods
+from tpusim.build.data import DataMethods
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ReplicaGroups
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
@@ -20,7 +20,7 @@ Groups: TypeAlias = ReplicaGroups | Sequence[Sequence[int]]
 """Groups of device numbers."""
 
 
-class CollectiveMethods(HostMethods):
+class CollectiveMethods(DataMethods):
     """Operations of several devices."""
 
     def replica_id(self) -> Op:

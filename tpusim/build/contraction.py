@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from tpusim.build.base import Op, Sizes, array_of, choice
-from tpusim.build.binary import BinaryMethods
+from tpusim.build.data import DataMethods
 from tpusim.build.windows import Padding, make_window
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ConvolutionLabels, Symbol
@@ -37,7 +37,7 @@ class DotDimensionNumbers(msgspec.Struct, frozen=True):
     rhs_batch_dimensions: tuple[int, ...] = ()
 
 
-class ContractionMethods(BinaryMethods):
+class ContractionMethods(DataMethods):
     """Operations that sum products."""
 
     def dot(self, lhs: Op, rhs: Op, precision_config: Precision | None = None) -> Op:

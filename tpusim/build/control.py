@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from tpusim.build.base import Callee, Op, array_of, as_shape, choice
-from tpusim.build.data import full_shape
-from tpusim.build.reduction import ReductionMethods
+from tpusim.build.data import DataMethods, full_shape
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import Raw, Symbol
 from tpusim.shapes.dtype import DTYPES
@@ -24,20 +23,8 @@ CalleeWithShapes: TypeAlias = "tuple[Callee, Sequence[Shape]]"
 """A computation and the shapes of its parameters, where no operands imply them."""
 
 
-class ControlMethods(ReductionMethods):
+class ControlMethods(DataMethods):
     """Operations that order, choose and call."""
-
-    def tuple(self, elements: Sequence[Op]) -> Op:
-        """Return several values as one."""
-        return self.emit("tuple", list(elements))
-
-    def get_tuple_element(self, tuple_data: Op, index: int) -> Op:
-        """Return one element of a tuple."""
-        return self.emit("get-tuple-element", [tuple_data], {"index": index})
-
-    def after_all(self, operands: Sequence[Op] = ()) -> Op:
-        """Return a token that comes after other tokens, or a first one."""
-        return self.emit("after-all", list(operands))
 
     def optimization_barrier(self, operand: Op) -> Op:
         """Return the operand, across which the compiler moves nothing."""

@@ -212,6 +212,24 @@ class DataMethods(BuilderBase):
                 f" dimension of {shape}, found {numbers}"
             )
 
+    def tuple(self, elements: Sequence[Op]) -> Op:
+        """Return several values as one."""
+        return self.emit("tuple", list(elements))
+
+    def get_tuple_element(self, tuple_data: Op, index: int) -> Op:
+        """Return one element of a tuple."""
+        return self.emit("get-tuple-element", [tuple_data], {"index": index})
+
+    def after_all(self, operands: Sequence[Op] = ()) -> Op:
+        """Return a token that comes after other tokens, or a first one."""
+        return self.emit("after-all", list(operands))
+
+    def _scalars_stretched(self, operands: list[Op]) -> list[Op]:
+        """Return the operands, scalars among them copied to the dimensions of the arrays."""
+        # Only scalars give way here: XLA stretches no dimensions of size 1 of three operands.
+        sizes = next((array_of(op).dimensions for op in operands if array_of(op).rank), ())
+        return [op if array_of(op).rank else self._stretched(op, sizes) for op in operands]
+
 
 def full_shape(shape: Shape | str) -> ArrayShape:
     """Return an array's shape that may have been given in XLA's notation; raises ProgramError for a tuple."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.build.base import Op, as_shape
-from tpusim.build.control import ControlMethods
+from tpusim.build.data import DataMethods
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
@@ -25,7 +25,7 @@ TOKEN = ArrayShape(DTYPES["token"])
 _REQUEST = ArrayShape(DTYPES["u32"])
 
 
-class HostMethods(ControlMethods):
+class HostMethods(DataMethods):
     """Operations that hand values to and from the host and other devices."""
 
     def __init__(self, name: str) -> None:

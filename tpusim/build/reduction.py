@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tpusim.build.base import Callee, Op, Sizes, array_of, listed, scalars
-from tpusim.build.contraction import ContractionMethods
+from tpusim.build.data import DataMethods
 from tpusim.build.windows import Padding, make_window
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 
-class ReductionMethods(ContractionMethods):
+class ReductionMethods(DataMethods):
     """Operations with a scalar computation."""
 
     def map(self, operands: Op | Sequence[Op], computation: Callee, dimensions: Sizes | None = None) -> Op:

@@ -95,7 +95,7 @@ def _lower(options: argparse.Namespace) -> None:
 
 def _explain(options: argparse.Namespace) -> None:
     """Explain one kernel."""
-    from tpusim.pipeline.stages import explain
+    from tpusim.pipeline.explain import explain
     from tpusim.report.terminal.console import make_console
     from tpusim.report.terminal.explain import explanation_json, render_explanation
 

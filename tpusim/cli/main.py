@@ -21,7 +21,7 @@ from tpusim.errors import ConfigError, ProgramError, TpusimError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tpusim.pipeline.stages import Result
+    from tpusim.pipeline.result import Result
 
 EXIT_REFUSED = 1
 # 128 and the number of SIGINT, as shells report an interrupted command.

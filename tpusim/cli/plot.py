@@ -11,7 +11,7 @@ from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
     from tpusim.hardware.array import Array
-    from tpusim.pipeline.stages import Result
+    from tpusim.pipeline.result import Result
 
 # Written out, so that --help need not load Matplotlib; tests hold them against those of the rooms.
 FORMATS = ("png", "svg", "pdf")

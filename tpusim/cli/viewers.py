@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from tpusim.pipeline.stages import Result
+    from tpusim.pipeline.result import Result
 
 _EXPORTS = {"trace": "perfetto", "html": "html", "xprof": "xprof", "model_explorer": "model_explorer"}
 """By option the function of ``tpusim.export``."""

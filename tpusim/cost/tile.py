@@ -14,6 +14,7 @@ import msgspec
 from tpusim.cost.dma import Traffic, memory_rates, traffic_of
 from tpusim.cost.mxu import matmul_cycles
 from tpusim.cost.vpu import vector_cycles
+from tpusim.hardware.units import MATRIX, SCALAR, UNITS, chip_value
 from tpusim.units import cycles_to_ps, seconds_to_ps
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
     tile_cycles = needed[slowest] + between_tiles_cycles(kernel, chip)
     # Once per kernel: behind every tile but the last the next one is streaming in already.
-    drain = chip.mxu.result_latency_cycles if cycles["matrix"] else 0
+    drain = chip.mxu.result_latency_cycles if cycles[MATRIX] else 0
     share = tiles_per_core * kernel.cores / kernel.tiles
     unit_ps = {unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c}
     return KernelTime(
@@ -57,7 +58,7 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
 
 def _needed_cycles(cycles: dict[str, float], chip: Chip) -> dict[str, float]:
     """Return what code needs of each unit: compiled code does not fill every slot of the vector unit in every cycle."""
-    return {**cycles, "vector": cycles["vector"] / chip.vpu.slot_efficiency}
+    return {key: c / chip_value(chip, UNITS[key].fill) if UNITS[key].fill else c for key, c in cycles.items()}
 
 
 def tile_costs(kernel: Kernel, chip: Chip) -> dict[str, float]:
@@ -80,11 +81,11 @@ def between_tiles_cycles(kernel: Kernel, chip: Chip) -> float:
 def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
     """Return the cycles that one tile keeps each functional unit of one core busy, at the unit's peak rate."""
     matrix = sum(matmul_cycles(matmul, chip.mxu) for matmul in kernel.work.matmuls)
-    return {"matrix": matrix, **vector_cycles(kernel.work, chip.vpu)}
+    return {MATRIX: matrix, **vector_cycles(kernel.work, chip)}
 
 
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     """Return the time of an instruction that only the scalar core sees."""
     # Without the cost of starting a kernel: the scalar core is the one that starts them.
-    busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.scalar_ops), chip.clock_hz)
-    return KernelTime(0, busy_ps, {"scalar": busy_ps}, (), "scalar")
+    busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
+    return KernelTime(0, busy_ps, {SCALAR: busy_ps}, (), SCALAR)

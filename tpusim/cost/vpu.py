@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.hardware.units import UNITS, chip_value
+
 if TYPE_CHECKING:
-    from tpusim.hardware.chip import Vpu
+    from tpusim.hardware.chip import Chip
     from tpusim.program.work import Work
 
 
-def vector_cycles(work: Work, vpu: Vpu) -> dict[str, float]:
-    """Return the busy cycles by unit at its peak: ``vector`` (ALU slots), ``eup``, ``xlu``, ``load``, ``store``."""
+def vector_cycles(work: Work, chip: Chip) -> dict[str, float]:
+    """Return the cycles that each unit with slots is busy, at its peak."""
     return {
-        "vector": work.valu / vpu.alu_slots,
-        "eup": work.eup / vpu.eup_slots,
-        # Several cycles per operation, unlike the slots: openxla/xprof charges four on v6e.
-        "xlu": work.xlu * vpu.xlu_cycles_per_op / vpu.xlu_units,
-        "load": work.loads / vpu.load_slots,
-        "store": work.stores / vpu.store_slots,
+        unit.key: work.ops.get(unit.key, 0.0)
+        * (chip_value(chip, unit.op_cycles) if unit.op_cycles else 1.0)
+        / chip_value(chip, unit.slots)
+        for unit in UNITS.values()
+        if unit.slots
     }

@@ -17,6 +17,7 @@ import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.units import counted_units
 
 CONFIDENCE = ("published", "second-hand", "derived", "measured", "estimated", "fitted")
 """How far a number can be trusted; ``estimated`` and ``fitted`` owe a note that says how and on what."""
@@ -37,8 +38,8 @@ _RATES = "mxu.rate_by_type"
 OPERATIONS = "vector_ops"
 """The table of operations has a file of its own, shared by the chips."""
 
-# vector_ops.unpack.f16.valu: the table, the operation or type, the unit.
-_OPERATION_COST = re.compile(rf"{OPERATIONS}\.(ops|moves|unpack|pack)\.[\w-]+\.(valu|eup|xlu|scalar)")
+# vector_ops.unpack.f16.vector: the table, the operation or type, the unit.
+_OPERATION_COST = re.compile(rf"{OPERATIONS}\.(ops|moves|unpack|pack)\.[\w-]+\.(\w+)")
 
 _ABOVE_ZERO = 1e-9
 
@@ -113,7 +114,10 @@ def field_of(key: str, where: str) -> Field:
     section, _, element_type = key.rpartition(".")
     if section == _RATES and element_type in OPERAND_TYPES:
         return Field(key, float, *_RATE)
-    if _OPERATION_COST.fullmatch(key):
+    if cost := _OPERATION_COST.fullmatch(key):
+        units = [unit.key for unit in counted_units()]
+        if cost[2] not in units:
+            raise ConfigError(f"{where}: {key!r}: expected one of {', '.join(units)} at its end, found {cost[2]!r}")
         return Field(key, float, *_COST)
     if key not in FIELDS:
         raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key)}; `tpusim chips NAME` lists all keys")

@@ -70,9 +70,14 @@ def load_vector_ops() -> VectorOps:
     """Return what operations cost the vector unit: the file ``vector_ops.toml`` beside the chips."""
     path = _config_folder() / "vector_ops.toml"
     try:
-        return msgspec.convert(_read(path), VectorOps)
+        found = msgspec.convert(_read(path), VectorOps)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
+    for table, costs in (("ops", found.ops), ("moves", found.moves), ("unpack", found.unpack), ("pack", found.pack)):
+        for name, cost in costs.items():
+            for unit in cost:
+                field_of(f"{OPERATIONS}.{table}.{name}.{unit}", str(path))
+    return found
 
 
 def read_config(name: str) -> dict[str, Any]:

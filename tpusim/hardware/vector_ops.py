@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-
-class OpCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """Operations per vector register of the result, by unit; ``scalar`` ones per row or element."""
-
-    valu: float = 0.0
-    eup: float = 0.0
-    xlu: float = 0.0
-    scalar: float = 0.0
+OpCost = dict[str, float]
+"""Operations per vector register of the result, by unit; those of the scalar core per row or element."""
 
 
 class VectorOps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

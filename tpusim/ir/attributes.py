@@ -136,6 +136,7 @@ class WindowConfig(msgspec.Struct, frozen=True):
     input_window_bounds: tuple[int, ...] = ()
     iteration_bounds: tuple[int, ...] = ()
     estimated_cycles: int = 0
+    """What the compiler thinks that the kernel takes; 0 where it does not know."""
 
 
 class BackendConfig(msgspec.Struct, frozen=True):
@@ -167,7 +168,8 @@ class BackendConfig(msgspec.Struct, frozen=True):
         if not config:
             return None
         bounds = {key: _integers(config.get(key)) for key in _BOUNDS}
-        return WindowConfig(estimated_cycles=_integer(config.get("estimated_cycles")) or 0, **bounds)
+        cycles = _integer(config.get("estimated_cycles")) or 0
+        return WindowConfig(estimated_cycles=0 if cycles == _NOT_KNOWN else cycles, **bounds)
 
     @property
     def known_trip_count(self) -> int | None:
@@ -200,6 +202,8 @@ class BackendConfig(msgspec.Struct, frozen=True):
         return value if isinstance(value, dict) else {}
 
 
+# What libtpu 0.0.52 writes for TPU7x; added up it would be thousands of years.
+_NOT_KNOWN = 2**63 - 1
 _BOUNDS = ("kernel_window_bounds", "output_window_bounds", "input_window_bounds", "iteration_bounds")
 
 

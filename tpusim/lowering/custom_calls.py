@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.errors import ProgramError
 from tpusim.ir.custom_calls import REGISTERED
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels.kernel import make_kernel, scalar_kernel
 from tpusim.lowering.kernels.vector import CUSTOM_WORK
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import Call
+from tpusim.program.work import unit_fault
 
 if TYPE_CHECKING:
     from tpusim.ir.module import Instruction
@@ -41,7 +43,10 @@ def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
     target = instruction.attributes.get("custom_call_target", "")
     registered = REGISTERED.get(target)
     if registered is not None and registered.cost is not None:
-        return (make_kernel(scope, instruction, "custom-call", registered.cost(instruction, scope.chip)),)
+        work = registered.cost(instruction, scope.chip)
+        if fault := unit_fault(work):
+            raise ProgramError(f"cost of the custom call {target!r}: {fault}")
+        return (make_kernel(scope, instruction, "custom-call", work),)
     if target in FREE_TARGETS:
         return ()
     called = instruction.called_computations

@@ -5,59 +5,39 @@ Workers meet only here: text reads, lowering lowers, the machine runs, analysis 
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from tpusim.analysis.communication import PodUse, pod_use
 from tpusim.analysis.compare import RunFigures, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report
-from tpusim.analysis.summary import Summary, summarise
-from tpusim.analysis.utilisation import Group, group_records
-from tpusim.display import page_of, text_of
-from tpusim.errors import ConfigError, did_you_mean
+from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, parse_topology
-from tpusim.ir.module import Module
+from tpusim.ir.module import Module, with_devices
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
+from tpusim.pipeline.chip_choice import check_topology, choose_chip, for_chip
+from tpusim.pipeline.result import Result
 from tpusim.program.beside import run_warnings
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
-from tpusim.program.module import Program, walk
-from tpusim.program.steps import (
-    Branch,
-    Call,
-    ChannelTransfer,
-    Collective,
-    Copy,
-    HostTransfer,
-    Kernel,
-    Loop,
-    Wait,
-)
+from tpusim.program.module import Program
 from tpusim.program.stored import load_program
 from tpusim.program.verify import verify_blocks
-from tpusim.shapes.address import logical_bytes, physical_bytes
+from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.systolic.closed_form import run_gemm
 from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
 from tpusim.text.reader import read_source
 from tpusim.timeline.folds import ArrayRun
-from tpusim.timeline.records import PodRun, Timeline
-from tpusim.units import ps_to_us
+from tpusim.timeline.records import Timeline
 
 if TYPE_CHECKING:
-    from tpusim.analysis.explanation import Explanation
     from tpusim.numerics.site import Settings
     from tpusim.timeline.records import Record
 
@@ -65,59 +45,14 @@ Progress = Callable[["Record"], None]
 
 PRECISIONS = ("tpu", "exact")
 
-_NAME_PART = re.compile(r"[._]")
-# v4 is programmed as one core or as two; only the kernels of a program tell for which it was compiled.
-_MEGACORE = re.compile(r'"megacore_split_dim"')
 
-
-@dataclass(frozen=True, repr=False)
-class Result:
-    """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
-
-    ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is
-    what the text said, None for a program that came lowered.
-    """
+class Prepared(NamedTuple):
+    """A lowered program, the chip that it is to run on, the slice, and the module that it was lowered from, if any."""
 
     program: Program
     chip: Chip
-    pod: PodRun
-    module: Module | None = None
-
-    @property
-    def timeline(self) -> Timeline:
-        """What the device that ended last did."""
-        return self.pod.last
-
-    @property
-    def time_us(self) -> float:
-        """Simulated run time in microseconds."""
-        return ps_to_us(self.timeline.total_ps)
-
-    @cached_property
-    def summary(self) -> Summary:
-        """All numbers of the run: utilisation, roofline, memory, ops, warnings."""
-        return summarise(self.program, self.chip, self.timeline, len(self.pod.timelines))
-
-    @cached_property
-    def communication(self) -> PodUse:
-        """What devices and links did together: exposed and hidden communication, bandwidths, shares of links."""
-        return pod_use(self.pod)
-
-    def __repr__(self) -> str:
-        """Name the program, the chip and the time: all fields would be thousands of lines."""
-        return f"<Result of {self.program.name} on {self.chip.name}: {self.time_us:.2f} us>"
-
-    def __str__(self) -> str:
-        """Return the report of ``tpusim run``."""
-        return text_of(self)
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return page_of(self)
-
-    def groups(self, by: str = "op") -> tuple[Group, ...]:
-        """Return the run's records added up by ``op``, ``category`` or ``source``."""
-        return group_records(self.timeline, by)
+    topology: Topology | None
+    module: Module | None
 
 
 def load(path: str | Path) -> Module:
@@ -137,7 +72,7 @@ def lower(
     default_trip_count: int = DEFAULT_TRIPS,
 ) -> Program:
     """Return the lowered program of what ``simulate`` takes, without running it."""
-    return _fitted(program, chip, _topology(topology), overrides, default_trip_count)[0]
+    return prepare(program, chip, topology, overrides, default_trip_count).program
 
 
 def simulate(
@@ -169,11 +104,9 @@ def simulate(
     # SimPy is needed by no other stage.
     from tpusim.machine.core import RunOptions, simulate_pod
 
-    slice_ = _topology(topology)
-    loaded, _ = _loaded(program)
-    lowered, machine = _lowered(loaded, chip, slice_, overrides, default_trip_count)
-    others = [_lowered(other, machine, slice_, None, default_trip_count)[0] for other in beside]
-    _check_topology(slice_, [lowered, *others], machine)
+    lowered, machine, slice_, module = _lowered(program, chip, topology, overrides, default_trip_count)
+    others = [_lowered(other, machine, slice_, None, default_trip_count).program for other in beside]
+    check_topology(slice_, [lowered, *others], machine)
     if timeout_us is not None and not 0 < timeout_us < inf:
         raise ConfigError(f"timeout: expected microseconds above 0, found {timeout_us}")
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
@@ -182,7 +115,7 @@ def simulate(
     run = simulate_pod([lowered, *others], machine, slice_, progress, options)
     warnings = run_warnings([lowered, *others], *paces)
     lowered = msgspec.structs.replace(lowered, warnings=(*lowered.warnings, *run.warnings, *warnings))
-    return Result(lowered, machine, run, loaded if isinstance(loaded, Module) else None)
+    return Result(lowered, machine, run, module)
 
 
 def figures(program: Module | Program | str | Path, chip: Chip | str | None = None) -> RunFigures:
@@ -213,32 +146,6 @@ def run_program(
     return simulate_program(program, chip, topology, progress, warm=warm)
 
 
-def explain(
-    program: Module | Program | str | Path,
-    op: str,
-    chip: Chip | str | None = None,
-    *,
-    topology: Topology | str | None = None,
-    overrides: Mapping[str, Any] | None = None,
-) -> Explanation:
-    """Return why the kernel of one instruction takes as long as it does: its tiles, units, memories and padding.
-
-    Raises ConfigError if the program has no kernel of that name.
-    """
-    from tpusim.analysis.explanation import explanation
-    from tpusim.cost.tile import between_tiles_cycles, tile_costs
-
-    slice_ = _topology(topology)
-    loaded, _ = _loaded(program)
-    lowered, machine = _fitted(loaded, chip, slice_, overrides, DEFAULT_TRIPS)
-    kernel = _kernel(lowered, op)
-    alone = run_program(_alone(lowered, kernel), machine, slice_).records[0]
-    in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
-    shapes = _array_bytes(loaded, op) if isinstance(loaded, Module) else {}
-    costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
-    return explanation(kernel, machine, *costs, (alone, in_run), shapes)
-
-
 def memory(
     program: Module | Program | str | Path,
     chip: Chip | str | None = None,
@@ -247,45 +154,8 @@ def memory(
     overrides: Mapping[str, Any] | None = None,
 ) -> MemoryReport:
     """Return what a program needs of a chip's memories, buffer by buffer; what does not fit is no error here."""
-    return memory_report(*_fitted(program, chip, _topology(topology), overrides, DEFAULT_TRIPS))
-
-
-def _alone(program: Program, kernel: Kernel) -> Program:
-    """Return a program of one kernel that waits for nothing."""
-    return msgspec.structs.replace(program, steps=(msgspec.structs.replace(kernel, needs=()),))
-
-
-def _kernel(program: Program, name: str) -> Kernel:
-    """Return a kernel of a lowered program by name."""
-    steps = {step.name: step for step, _ in walk(program.steps)}
-    found = steps.get(name)
-    if isinstance(found, Kernel) and not found.scalar:
-        return found
-    kernels = [step.name for step in steps.values() if isinstance(step, Kernel) and not step.scalar]
-    hint = f", which is {_OTHER_STEPS[type(found)]}" if found else did_you_mean(name, kernels)
-    raise ConfigError(f"{program.name}: expected the name of one of its {len(kernels)} kernels, found {name!r}{hint}")
-
-
-_OTHER_STEPS: dict[type, str] = {
-    Kernel: "an instruction of the scalar core",
-    Copy: "an asynchronous copy",
-    Wait: "a wait for an asynchronous step",
-    Collective: "a collective",
-    HostTransfer: "a transfer to or from the host",
-    ChannelTransfer: "a transfer over a channel",
-    Loop: "a loop: name a kernel of its body",
-    Branch: "a conditional: name a kernel of a branch",
-    Call: "a call: name a kernel of what it calls",
-}
-"""What a step is that has no tiles to explain."""
-
-
-def _array_bytes(module: Module, name: str) -> dict[str, tuple[int, int]]:
-    """Return the physical and the unpadded bytes of an instruction's operands and result, by name."""
-    computation = next(c for c in module.computations if name in c.by_name)
-    instruction = computation[name]
-    arrays = (instruction, *computation.operands_of(instruction))
-    return {array.name: (physical_bytes(array.shape), logical_bytes(array.shape)) for array in arrays}
+    found = prepare(program, chip, topology, overrides)
+    return memory_report(found.program, found.chip)
 
 
 def execute(
@@ -316,11 +186,17 @@ def execute(
 
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, found {precision!r}")
+    if replicas < 1:
+        raise ConfigError(f"replicas: expected at least 1, found {replicas}")
     module = program if isinstance(program, Module) else load(program)
+    if replicas > 1:
+        # With the counts of devices: groups may name some that the run has not.
+        module = with_devices(module, replicas, module.partition_count)
+    verified = verify_module(module)
     shapes = [parameter.shape for parameter in module.entry.parameters]
     values = take_inputs(inputs, shapes) if isinstance(inputs, Mapping) else inputs
     settings = numeric_settings(precision, seed, max_iterations)
-    results = execute_module(module, values, settings, replicas, infeed, outfeed)
+    results = execute_module(verified, values, settings, infeed, outfeed)
     return results[0] if len(results) == 1 else results
 
 
@@ -340,8 +216,6 @@ def random_arrays(module: Module, seed: int, given: Mapping[str, Any]) -> dict[s
 
 def check(program: Module | str | Path) -> list[str]:
     """Return what is wrong with a module, one message each: shapes, arities, schedules, channels, aliases, groups."""
-    from tpusim.semantics.verify.module import problems
-
     module = program if isinstance(program, Module) else load(program)
     return [str(problem) for problem in problems(module)]
 
@@ -377,78 +251,36 @@ def opcode_rules() -> dict[str, frozenset[str]]:
     }
 
 
-def find_chip_name(path: str | Path, text: str = "") -> str:
-    """Return the chip that the ``.json`` beside a program, or else the program's name, says it was compiled for.
-
-    A v4 program whose ``text`` splits its kernels over two cores is for the megacore. Raises ConfigError if neither
-    says.
-    """
-    # What somebody has written down goes before what a name suggests.
-    stated = _stated_chip(Path(path)) or _named_chip(Path(path).name)
-    if stated is None:
-        raise ConfigError(f"{path}: neither its name nor a .json beside it says which chip it is for: use --chip")
-    return f"{stated}-megacore" if stated == "v4" and _MEGACORE.search(text) else stated
-
-
-def _topology(topology: Topology | str | None) -> Topology | None:
-    """Return a slice, read from its notation if need be."""
-    return parse_topology(topology) if isinstance(topology, str) else topology
+def prepare(
+    program: Module | Program | str | Path,
+    chip: Chip | str | None = None,
+    topology: Topology | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    default_trip_count: int = DEFAULT_TRIPS,
+) -> Prepared:
+    """Return what a run by itself begins with; arguments and errors are those of ``simulate``."""
+    found = _lowered(program, chip, topology, overrides, default_trip_count)
+    check_topology(found.topology, [found.program], found.chip)
+    return found
 
 
 def _lowered(
     program: Module | Program | str | Path,
     chip: Chip | str | None,
-    topology: Topology | None,
+    topology: Topology | str | None,
     overrides: Mapping[str, Any] | None,
     default_trip_count: int,
-) -> tuple[Program, Chip]:
-    """Return a lowered program and the chip to run it on."""
+) -> Prepared:
+    """Return what ``prepare`` does, of a program that may share its slice with others."""
+    slice_ = parse_topology(topology) if isinstance(topology, str) else topology
     loaded, path = _loaded(program)
-    # A slice without a chip has an empty name there, which must count as none.
-    machine = _chip(loaded, path, chip or (topology.chip if topology else None) or None, overrides)
-    lowered = _on(loaded, machine) if isinstance(loaded, Program) else lower_module(loaded, machine, default_trip_count)
+    machine = choose_chip(loaded, path, chip, slice_, overrides)
+    if isinstance(loaded, Module):
+        module, lowered = loaded, lower_module(verify_module(loaded), machine, default_trip_count)
+    else:
+        module, lowered = None, for_chip(loaded, machine)
     verify_blocks(lowered, machine.vmem.capacity_bytes * machine.cores_per_device)
-    return lowered, machine
-
-
-def _fitted(
-    program: Module | Program | str | Path,
-    chip: Chip | str | None,
-    topology: Topology | None,
-    overrides: Mapping[str, Any] | None,
-    default_trip_count: int,
-) -> tuple[Program, Chip]:
-    """Return what ``_lowered`` does, of a program that has the slice to itself."""
-    lowered, machine = _lowered(program, chip, topology, overrides, default_trip_count)
-    _check_topology(topology, [lowered], machine)
-    return lowered, machine
-
-
-def _on(program: Program, chip: Chip) -> Program:
-    """Return a lowered program for a run on a chip, with a warning if it was cut up for another."""
-    if program.chip == chip.name or resolve_chip_name(program.chip) == chip.name:
-        return program
-    warning = f"lowered for {program.chip}, run on {chip.name}: its tiles and its work are still those of the former"
-    return msgspec.structs.replace(program, warnings=(*program.warnings, warning))
-
-
-def _check_topology(topology: Topology | None, programs: Sequence[Program], chip: Chip) -> None:
-    """Refuse a slice that programs side by side do not fill or fit on, or that the chip's links cannot form."""
-    if topology is None:
-        return
-    if topology.chip and resolve_chip_name(topology.chip) != chip.name.removesuffix("-megacore"):
-        raise ConfigError(f"topology: expected a slice of {chip.name}, found one of {topology.chip!r}")
-    if len(topology.sizes) > max(1, chip.ici.dimensions):
-        raise ConfigError(f"topology: {chip.name} has links along {chip.ici.dimensions} axes, found {topology.sizes}")
-    devices, needed = topology.chip_count * chip.devices_per_chip, sum(program.device_count for program in programs)
-    of_whom = "the program is" if len(programs) == 1 else f"the {len(programs)} programs of this run are"
-    if needed > devices:
-        raise ConfigError(f"topology: {of_whom} for {needed} devices, this slice has {devices}")
-    # A program spreads over a larger slice by whole copies of its groups; the rest would have nobody to talk to.
-    if len(programs) == 1 and devices % needed:
-        raise ConfigError(
-            f"topology: {of_whom} for {needed} devices, this slice has {devices}: expected as many, or a multiple"
-        )
+    return Prepared(lowered, machine, slice_, module)
 
 
 def _loaded(program: Module | Program | str | Path) -> tuple[Module | Program, str]:
@@ -461,48 +293,3 @@ def _loaded(program: Module | Program | str | Path) -> tuple[Module | Program, s
     if str(program).endswith(".json"):
         return load_program(program), str(program)
     return load(program), str(program)
-
-
-def _chip(program: Module | Program, path: str, chip: Chip | str | None, overrides: Mapping[str, Any] | None) -> Chip:
-    """Return the chip to run on."""
-    if isinstance(chip, Chip) and overrides:
-        return override_chip(chip, overrides)
-    if isinstance(chip, Chip):
-        return chip
-    name = chip or (program.chip if isinstance(program, Program) else _chip_of_module(program, path))
-    return load_chip(name, overrides)
-
-
-def _chip_of_module(module: Module, path: str) -> str:
-    """Return the name of the chip that a module was compiled for."""
-    return find_chip_name(path or module.name, module.source.text if module.source else "")
-
-
-def _stated_chip(path: Path) -> str | None:
-    """Return the chip in the ``.json`` beside a program, or None."""
-    beside = path.with_name(re.sub(r"\.hlo(\.txt)?(\.gz)?$", "", path.name) + ".json")
-    try:
-        facts = json.loads(beside.read_text())
-    # No file there, or some other tool has one of that name: the name of the program has to tell.
-    except (OSError, ValueError):
-        return None
-    stated = facts.get("chip") if isinstance(facts, dict) else None
-    return resolve_chip_name(stated) if isinstance(stated, str) else None
-
-
-def _named_chip(file_name: str) -> str | None:
-    """Return the chip named last in a file's name (``NAME.v5e.hlo.txt.gz``, ``NAME.v5e_2x4.hlo.txt``), or None."""
-    # Backwards, since what comes before is the name of the model, which may hold anything.
-    for part in reversed(_NAME_PART.split(file_name)):
-        name = _try_chip(part)
-        if name:
-            return name
-    return None
-
-
-def _try_chip(word: str) -> str | None:
-    """Return the chip that a word names, or None."""
-    try:
-        return resolve_chip_name(word)
-    except ConfigError:
-        return None

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tpusim.program.work import MemorySpace
+from tpusim.hardware.units import MemorySpace
 
 BufferKind = Literal["argument", "output", "temporary", "constant", "scratch"]
 """``scratch`` is what one kernel needs while it runs: the blocks that it works on and its spills."""

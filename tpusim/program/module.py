@@ -9,7 +9,7 @@ import msgspec
 from tpusim.program.buffers import Buffer
 from tpusim.program.steps import AnyStep, Branch, Call, Loop
 
-FORMAT = "tpusim-program-1"
+FORMAT = "tpusim-program-2"
 
 
 class Estimate(msgspec.Struct, frozen=True, gc=False):

@@ -10,7 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from tpusim.program.work import MemorySpace, Stream, Work
+from tpusim.hardware.units import MemorySpace
+from tpusim.program.work import Stream, Work
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag=True, kw_only=True):

@@ -12,10 +12,13 @@ import msgspec
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.program.module import FORMAT, Program, every_step
 from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Call, Collective, Kernel, Loop, Step
+from tpusim.program.work import unit_fault
 from tpusim.shapes.dtype import DTYPES
 
 _MOST = 1e24
 """No count of anything is larger; beyond it arithmetic on floats loses itself."""
+
+_NUMBER = f"expected a number from 0 to {_MOST:.0e}"
 
 
 def verify_program(program: Program) -> None:
@@ -97,6 +100,8 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
         yield f"expected at least one tile and one core, found {step.tiles} and {step.cores}"
     if step.loops and prod(loop.trips for loop in step.loops) != step.tiles:
         yield f"expected loops whose trips multiply to {step.tiles} tiles, found {[x.trips for x in step.loops]}"
+    if fault := unit_fault(step.work):
+        yield fault
     types = {"flops_type": step.flops_type}
     types |= {f"work.matmuls[{n}].operand_type": matmul.operand_type for n, matmul in enumerate(step.work.matmuls)}
     for place, name in types.items():
@@ -118,9 +123,12 @@ def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
     for name in value.__struct_fields__:
         found, where = getattr(value, name), f"{place}{name}"
         if isinstance(found, (int, float)) and not 0 <= found <= _MOST:
-            yield f"{where}: expected a number from 0 to {_MOST:.0e}, found {found}"
+            yield f"{where}: {_NUMBER}, found {found}"
         elif isinstance(found, msgspec.Struct):
             yield from _misfit_numbers(found, f"{where}.")
+        elif isinstance(found, dict):
+            misfits = (f"{where}.{key}: {_NUMBER}, found {n}" for key, n in found.items() if not 0 <= n <= _MOST)
+            yield from misfits
         elif isinstance(found, tuple):
             for number, item in enumerate(found):
                 # Steps inside a step are verified by themselves.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-MemorySpace = Literal["hbm", "vmem", "sync", "cmem", "host", "smem", "other"]
-"""The memories by name; XLA numbers them S(0) (unwritten), S(1), S(2), S(3), S(5), S(6)."""
-
-# The numbers are the TPU backend's own; XLA leaves their meaning to each backend.
-MEMORY_SPACES: dict[int, MemorySpace] = {0: "hbm", 1: "vmem", 2: "sync", 3: "cmem", 5: "host", 6: "smem"}
+from tpusim.errors import did_you_mean
+from tpusim.hardware.units import MemorySpace, counted_units
 
 
 class Matmul(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -29,17 +26,61 @@ class Matmul(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     operand_type: str = "bf16"
     passes: int = 1
 
+    def __mul__(self, count: float) -> Matmul:
+        """Return ``count`` times the work of this product."""
+        return Matmul(
+            self.weight_rows * count,
+            self.streamed_rows * count,
+            self.weight_tiles * count,
+            self.results * count,
+            self.operand_type,
+            self.passes,
+        )
 
-class Work(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Work of one tile. Vector figures count operations on whole registers; ``scalar_ops`` those of the scalar core."""
+
+class Work(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """Work of one tile: products on the matrix units, and operations by functional unit (``hardware.units``).
+
+    The vector units' are operations on whole registers, the scalar core's instructions. Work can be added, and
+    multiplied by a number.
+    """
 
     matmuls: tuple[Matmul, ...] = ()
-    valu: float = 0.0
-    eup: float = 0.0
-    xlu: float = 0.0
-    loads: float = 0.0
-    stores: float = 0.0
-    scalar_ops: float = 0.0
+    ops: dict[str, float] = {}
+
+    def __add__(self, other: Work) -> Work:
+        """Return both pieces of work together."""
+        return sum_work((self, other))
+
+    def __mul__(self, count: float) -> Work:
+        """Return ``count`` times this work."""
+        return Work(tuple(matmul * count for matmul in self.matmuls), scaled(self.ops, count))
+
+
+def sum_work(parts: Iterable[Work]) -> Work:
+    """Return many pieces of work as one, without the units that have nothing to do."""
+    # Not a sum of pairs, which would make an object for each: kernels have hundreds of instructions.
+    matmuls: list[Matmul] = []
+    ops: dict[str, float] = {}
+    for part in parts:
+        matmuls += part.matmuls
+        for unit, count in part.ops.items():
+            if count:
+                ops[unit] = ops.get(unit, 0.0) + count
+    return Work(tuple(matmuls), ops)
+
+
+def unit_fault(work: Work) -> str:
+    """Return what is wrong with the units that some work names, an empty text if nothing is."""
+    units = [unit.key for unit in counted_units()]
+    stray = next((name for name in work.ops if name not in units), None)
+    hint = did_you_mean(stray or "", units)
+    return "" if stray is None else f"work.ops: expected one of {', '.join(units)}, found {stray!r}{hint}"
+
+
+def scaled(ops: Mapping[str, float], count: float) -> dict[str, float]:
+    """Return ``count`` times some operations by unit."""
+    return {unit: each * count for unit, each in ops.items()}
 
 
 class Stream(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -14,6 +14,7 @@ place is a box whose spans have no start.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,13 +25,13 @@ from tpusim.semantics.memory_spaces import space_of
 from tpusim.semantics.preimages import NARROWING, boxes_behind
 from tpusim.semantics.regions import NOTHING, WHOLE, Region, boxes_of, region_bytes, region_of, run_of, union
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import ArrayShape, leaves
+from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tpusim.hardware.units import MemorySpace
     from tpusim.ir.module import Instruction
-    from tpusim.program.work import MemorySpace
     from tpusim.semantics.inlining import Body, Inner
     from tpusim.shapes.shape import Shape
 
@@ -195,11 +196,11 @@ class _Backwards:
             return
         operand = item.operands[0]
         if item.instruction.opcode == "get-tuple-element":
-            elements = self._shape(operand).elements
-            counts = [len(leaves(element)) for element in elements]
-            index = item.instruction.attributes["index"]
-            before, after = sum(counts[:index]), sum(counts[index + 1 :])
-            parts = (NOTHING,) * before + parts + (NOTHING,) * after
+            shape = self._shape(operand)
+            assert isinstance(shape, TupleShape)
+            counts = [len(leaves(element)) for element in shape.elements]
+            before = sum(counts[: item.instruction.attributes["index"]])
+            parts = (NOTHING,) * before + parts + (NOTHING,) * (sum(counts) - before - len(parts))
         elif item.instruction.opcode in ("bitcast", "copy"):
             (parts,) = self._behind(item, parts)
         self._add(table, operand, parts)
@@ -209,22 +210,17 @@ class _Backwards:
         shapes = [self._shape(operand) for operand in item.operands]
         if not any(parts):
             return [_alike(shape, NOTHING) for shape in shapes]
-        instruction = item.instruction
-        results = leaves(instruction.shape)
-        followed = all(isinstance(shape, ArrayShape) for shape in shapes) and all(
-            result.dimensions == results[0].dimensions for result in results
-        )
-        region = parts[0]
-        for other in parts[1:] if followed else ():
-            region = union(region, other, results[0])
-        if not followed or (region.is_whole and instruction.opcode not in NARROWING):
+        results = leaves(item.instruction.shape)
+        arrays = [shape for shape in shapes if isinstance(shape, ArrayShape)]
+        # Results that differ in shape, and tuples that come in, are nothing that a box can tell of.
+        if len(arrays) < len(shapes) or any(result.dimensions != results[0].dimensions for result in results):
             return [_alike(shape, WHOLE) for shape in shapes]
-        found = [boxes_behind(instruction, box, shapes) for box in boxes_of(region, results[0])]
-        columns = zip(*found, strict=True)
-        return [
-            (region_of([box for box in column if box is not None], shape),)
-            for column, shape in zip(columns, shapes, strict=True)
-        ]
+        region = reduce(lambda first, second: union(first, second, results[0]), parts)
+        if region.is_whole and item.instruction.opcode not in NARROWING:
+            return [(WHOLE,)] * len(arrays)
+        found = [boxes_behind(item.instruction, box, arrays) for box in boxes_of(region, results[0])]
+        columns = zip(zip(*found, strict=True), arrays, strict=True)
+        return [(region_of([box for box in column if box is not None], shape),) for column, shape in columns]
 
     def _shape(self, at: int) -> Shape:
         """Return the shape of a value, or of an operand of the kernel."""

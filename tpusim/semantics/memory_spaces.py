@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpusim.program.work import MEMORY_SPACES, MemorySpace
+from tpusim.hardware.units import HBM, MEMORY_SPACES, OTHER, MemorySpace
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, leaves
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def space_of(shape: Shape) -> MemorySpace:
     """Return the memory that holds an array; XLA writes none for HBM."""
     number = shape.layout.memory_space if isinstance(shape, ArrayShape) and shape.layout else 0
-    return MEMORY_SPACES.get(number, "other")
+    return MEMORY_SPACES.get(number, OTHER)
 
 
 def bytes_in_hbm(shape: Shape) -> int:
     """Return the bytes of a value's arrays that lie in HBM."""
-    return sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) == "hbm")
+    return sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) == HBM)

@@ -1,4 +1,4 @@
-"""Boxes seen through a change of shape: which elements of the operand of a reshape or bitcast a box of its result is."""
+"""Boxes seen through a change of shape: the elements of a reshape's or bitcast's operand that a box of its result is."""
 
 from __future__ import annotations
 
@@ -61,10 +61,13 @@ def _groups(
     groups: list[Group] = []
     while left:
         taken, given = [left.pop(0)], [right.pop(0)]
-        while (sizes := [prod(operand.dimensions[d] for d in taken), prod(result.dimensions[d] for d in given)]) and (
-            sizes[0] != sizes[1]
-        ):
-            (taken if sizes[0] < sizes[1] else given).append((left if sizes[0] < sizes[1] else right).pop(0))
+        sizes = operand.dimensions[taken[0]], result.dimensions[given[0]]
+        while sizes[0] != sizes[1]:
+            if sizes[0] < sizes[1]:
+                taken.append(left.pop(0))
+            else:
+                given.append(right.pop(0))
+            sizes = prod(operand.dimensions[d] for d in taken), prod(result.dimensions[d] for d in given)
         groups.append(Group(tuple(taken), tuple(given)))
     return tuple(groups)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from html import escape
 from math import prod
 
 import msgspec
 
-from tpusim.display import page_of
 from tpusim.errors import ProgramError
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.layout import Layout
@@ -25,8 +25,8 @@ class Shape(msgspec.Struct, frozen=True, cache_hash=True):
         return shape_text(self)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return page_of(self)
+        """Return what a notebook shows: the notation, which holds brackets of HTML (``<=4``)."""
+        return f"<code>{escape(str(self))}</code>"
 
 
 class ArrayShape(Shape, frozen=True, cache_hash=True):

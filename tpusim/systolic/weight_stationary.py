@@ -35,7 +35,7 @@ class Registers(NamedTuple):
 
 
 @njit(cache=True)
-def run_held(
+def run_held(  # noqa: C901 - one cycle of the array, whose parts follow each other
     stream: Values,
     weights: Values,
     out: Values,

@@ -98,7 +98,7 @@ class LineReader:
         first = _FIRST_NAME.search(module.source.text)
         module.sigil = first[1] if first else "%"
 
-    def read(self, scope: ComputationScope, position: int) -> int:
+    def read(self, scope: ComputationScope, position: int) -> int:  # noqa: C901 - a call a line would double its time
         """Read ordinary lines from ``position`` on into ``scope``; return where the first that is not one begins."""
         text, shapes, rows = self._module.source.text, self._module.shapes, self._rows
         sigil = self._module.sigil

@@ -19,7 +19,8 @@ from tpusim.analysis.accuracy import Outcome
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.ir.module import with_window
 from tpusim.ir.ops import OPERATIONS, Category
-from tpusim.pipeline.stages import find_chip_name, load, lower, run_program
+from tpusim.pipeline.chip_choice import find_chip_name
+from tpusim.pipeline.stages import load, lower, run_program
 from tpusim.units import ps_to_us
 
 if TYPE_CHECKING:

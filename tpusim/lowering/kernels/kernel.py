@@ -6,26 +6,19 @@ from itertools import chain, repeat
 from math import inf
 from typing import TYPE_CHECKING
 
+from tpusim.hardware.units import LOAD, SCALAR, STORE
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
 from tpusim.lowering.kernels.own_tiles import product_tiles, streaming_tiles
 from tpusim.lowering.kernels.packing import conversion_work
-from tpusim.lowering.kernels.products import Product, convolution_product, dot_product, product_work, scaled_matmul
+from tpusim.lowering.kernels.products import Product, convolution_product, dot_product, product_work
 from tpusim.lowering.kernels.spills import spill_work
 from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Nest, block_tiles, fits, misfit, product_nest, run_bytes
-from tpusim.lowering.kernels.vector import (
-    FREE,
-    Site,
-    add_work,
-    scaled,
-    stored_registers,
-    sum_work,
-    vector_work,
-)
+from tpusim.lowering.kernels.vector import FREE, Site, stored_registers, vector_work
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import Kernel, TileLoop
-from tpusim.program.work import Stream, Work
+from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand import accesses, demand_of, needed_share
 from tpusim.semantics.inlining import made_from
 from tpusim.shapes.shape import ArrayShape, leaves
@@ -71,17 +64,18 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     nest = _nest(body.values[products[0][0]], products[0][1], touched, feeds, window, scope.chip) if products else None
     tiles = nest.tiles if nest else _vector_tiles(scope, body, touched, window)
     shares = _shares(body, demand)
-    work = add_work(_product_work(scope, body, products, nest), _other_work(scope, body, shares, sides, nest))
-    work = add_work(work, spill_work(body, shares, scope.chip))
     product_flops = sum(product.flops for _, product in products)
     computes = any(item.instruction.opcode not in FLOPLESS for item in body.values)
-    work = add_work(work, conversion_work(touched, feeds, nest, scope.chip, computes=computes))
-    work = add_work(work, extra) if extra else work
+    work = _product_work(scope, body, products, nest) + _other_work(scope, body, shares, sides, nest)
+    work += spill_work(body, shares, scope.chip)
+    work += conversion_work(touched, feeds, nest, scope.chip, computes=computes)
+    work += _register_traffic(scope, touched, _fed(body, products))
+    work = work + extra if extra else work
     return Kernel(
         **scope.label(instruction, category),
         tiles=tiles,
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
-        work=_per_tile(add_work(work, _register_traffic(scope, touched, _fed(body, products))), tiles),
+        work=work * (1 / tiles),
         streams=tuple(_streams(touched, feeds, tiles, nest, window.output_window_bounds if window else ())),
         flops=product_flops + sum(_flops(item) * share for item, share in zip(body.values, shares, strict=True)),
         product_flops=product_flops,
@@ -108,7 +102,7 @@ def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
     """Return the step of an instruction on the scalar core."""
     # Even a scalar that is only copied takes an instruction: hence at least one.
     ops = sum(item.instruction.opcode not in FLOPLESS for item in scope.body_of(instruction).values)
-    return Kernel(**scope.label(instruction, "scalar"), work=Work(scalar_ops=float(max(1, ops))), scalar=True)
+    return Kernel(**scope.label(instruction, "scalar"), work=Work(ops={SCALAR: float(max(1, ops))}), scalar=True)
 
 
 def _array(computation: Computation, name: str) -> ArrayShape:
@@ -119,9 +113,8 @@ def _array(computation: Computation, name: str) -> ArrayShape:
 
 
 def product_operands(instruction: Instruction) -> tuple[str, str]:
-    """Return the names of a product's two sides; a scaled dot has the scales of each side behind it."""
-    right = 2 if instruction.opcode == "scaled-dot" else 1
-    return instruction.operands[0], instruction.operands[right]
+    """Return the names of a product's two sides; behind them a scaled dot has scales, a ragged one its group sizes."""
+    return instruction.operands[0], instruction.operands[1]
 
 
 def _product(item: Inner) -> Product:
@@ -153,7 +146,7 @@ def _other_work(scope: Scope, body: Body, shares: list[float], sides: dict[int, 
             work = vector_work(Site(scope.module, item.computation, scope.chip), item.instruction)
             # What is made for an operand of the product stays as long as its tile does, and is then made anew.
             count = share * uses.get(sides.get(at, ""), 1.0)
-            found.append(work if count == 1.0 else scaled(work, count))
+            found.append(work * count)
     return sum_work(found)
 
 
@@ -175,21 +168,7 @@ def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Wor
     loaded = (access for access in touched if not access.is_output and access.name not in fed)
     loads = sum(stored_registers(access.n_bytes, scope.chip) for access in loaded)
     stores = sum(stored_registers(access.n_bytes, scope.chip) for access in touched if access.is_output)
-    return Work(loads=loads, stores=stores)
-
-
-def _per_tile(work: Work, tiles: int) -> Work:
-    """Return one tile's share of a kernel's work."""
-    share = 1 / tiles
-    return Work(
-        matmuls=tuple(scaled_matmul(matmul, share) for matmul in work.matmuls),
-        valu=work.valu * share,
-        eup=work.eup * share,
-        xlu=work.xlu * share,
-        loads=work.loads * share,
-        stores=work.stores * share,
-        scalar_ops=work.scalar_ops * share,
-    )
+    return Work(ops={LOAD: loads, STORE: stores})
 
 
 def _vector_tiles(scope: Scope, body: Body, touched: list[Access], window: WindowConfig | None) -> int:
@@ -266,11 +245,9 @@ def _streams(
 
 def _sides(body: Body, at: int) -> dict[int, str]:
     """Return, for the values that the product at a position is made of, which of its sides they feed."""
-    item = body.values[at]
-    left, right = (item.instruction.operands.index(name) for name in product_operands(item.instruction))
-    # The right side first: a value that feeds both is then taken for what streams past the weights.
-    found = dict.fromkeys(made_from(body.values, (item.operands[right],)), RHS)
-    return found | dict.fromkeys(made_from(body.values, (item.operands[left],)), LHS)
+    left, right = body.values[at].operands[:2]
+    # A value that feeds both is taken for what streams past the weights.
+    return dict.fromkeys(made_from(body.values, (right,)), RHS) | dict.fromkeys(made_from(body.values, (left,)), LHS)
 
 
 def _fed(body: Body, products: list[tuple[int, Product]]) -> set[str]:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpusim.hardware.vector_ops import OpCost
 from tpusim.lowering.kernels.stated_tiles import LHS, RHS
-from tpusim.lowering.kernels.vector import add_work, times
-from tpusim.program.work import Work
+from tpusim.program.work import Work, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tpusim.hardware.chip import Chip
-    from tpusim.hardware.vector_ops import VectorOps
+    from tpusim.hardware.vector_ops import OpCost, VectorOps
     from tpusim.lowering.kernels.stated_tiles import Nest
     from tpusim.semantics.demand import Access
 
@@ -49,17 +47,17 @@ def conversion_work(
         uses = nest.tiles * nest.block_share[side] if nest and side in (LHS, RHS) else 1.0
         elements = access.n_bytes * 8 / access.shape.dtype.bits
         for cost in _costs(access, side, chip.vector_ops):
-            total = add_work(total, times(cost, uses * elements / (chip.vpu.sublanes * chip.vpu.lanes)))
+            total += Work(ops=scaled(cost, uses * elements / (chip.vpu.sublanes * chip.vpu.lanes)))
     return total
 
 
 def _costs(access: Access, side: str, ops: VectorOps) -> Iterator[OpCost]:
     """Yield what one register of elements costs on its way in or out."""
     name = access.shape.dtype.name
-    yield (ops.pack if access.is_output else ops.unpack).get(name, OpCost())
+    yield (ops.pack if access.is_output else ops.unpack).get(name, {})
     if side in (LHS, RHS):
         # The matrix unit wants bf16 of what it cannot take as it is.
-        yield ops.pack.get("bf16", OpCost())
+        yield ops.pack.get("bf16", {})
 
 
 def _is_converted(access: Access, side: str, chip: Chip) -> bool:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.units import LOAD, STORE, VECTOR
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.program.work import Matmul, Work
+from tpusim.semantics.precision import product_passes
 from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
@@ -22,14 +24,6 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Instruction
     from tpusim.lowering.kernels.stated_tiles import Nest
     from tpusim.shapes.shape import ArrayShape
-
-PASSES = {"default": 1, "high": 3, "highest": 6}
-"""bf16 passes that emulate a more precise product (JAX documentation, matrix multiplication precision)."""
-
-_F16_PASSES = 3
-"""Two pieces of bf16 hold an f16: the compiler's own estimates for `high` and `highest` are about three passes."""
-
-_BF16_BITS = 16
 
 _LANES = 128
 _SUBLANES = 8
@@ -93,7 +87,7 @@ def convolution_product(instruction: Instruction, lhs: ArrayShape, rhs: ArraySha
         columns=rhs.dimensions[labels.rhs.index("o")],
         groups=groups,
         operand_type=_wider(lhs, rhs).dtype.name,
-        passes=precision_passes(instruction, lhs, rhs),
+        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
         shared=frozenset(map(str, shared)),
         shared_size=prod(sizes[d][1] for d in shared),
     )
@@ -127,23 +121,13 @@ def dot_product(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> P
         columns=columns,
         groups=1,
         operand_type=_wider(lhs, rhs).dtype.name,
-        passes=precision_passes(instruction, lhs, rhs),
+        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
     )
 
 
 def _wider(lhs: ArrayShape, rhs: ArrayShape) -> ArrayShape:
     """Return the operand of more bits: the array works at its rate."""
     return lhs if lhs.dtype.bits > rhs.dtype.bits else rhs
-
-
-def precision_passes(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> int:
-    """Return the bf16 passes that the instruction's ``operand_precision`` asks for; narrow operands need only one."""
-    wider = _wider(lhs, rhs).dtype
-    # bf16 and what is narrower have no lower-order part that a further pass could multiply; f16 has one such part.
-    most = _F16_PASSES if wider.name == "f16" else 1 if wider.bits <= _BF16_BITS else max(PASSES.values())
-    # A pass multiplies one piece of each side: the side that asks for more pieces decides.
-    asked = instruction.attributes.get("operand_precision", ())
-    return min(most, max((PASSES.get(word, 1) for word in asked), default=1))
 
 
 @lru_cache(maxsize=4096)
@@ -186,7 +170,7 @@ def product_work(product: Product, output_elements: int, nest: Nest, chip: Chip)
     steps = product.flops / _register_elements(chip)
     array_cycles = sum(_array_cycles(matmul, chip.mxu) for matmul in on_array.matmuls)
     vector_cycles = steps / (chip.vpu.alu_slots * chip.vpu.slot_efficiency)
-    return Work(valu=steps) if vector_cycles < array_cycles / chip.mxu.count else on_array
+    return Work(ops={VECTOR: steps}) if vector_cycles < array_cycles / chip.mxu.count else on_array
 
 
 def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) -> Work:
@@ -211,25 +195,14 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
     # Between two parts of a sum the tile of the result waits in VMEM as f32.
     parked = out * (cuts - 1)
     popped = out * (cuts if mxu.accumulates_in_array else depth_tiles)
-    whole = scaled_matmul(msgspec.structs.replace(matmul, results=popped / nest.tiles), nest.tiles)
-    return Work(matmuls=(whole,), valu=sums, loads=loads + parked, stores=parked)
+    whole = msgspec.structs.replace(matmul, results=popped / nest.tiles) * nest.tiles
+    return Work((whole,), {VECTOR: sums, LOAD: loads + parked, STORE: parked})
 
 
 def _array_cycles(matmul: Matmul, mxu: Mxu) -> float:
     """Return what a compiler weighs two ways by: the cycles of one array, the longer of loading and streaming."""
     streaming = matmul.streamed_rows / (mxu.lhs_rows_per_cycle * mxu.rate_by_type.get(matmul.operand_type, 1.0))
     return matmul.passes * max(matmul.weight_rows / mxu.weight_load_rows_per_cycle, streaming)
-
-
-def scaled_matmul(matmul: Matmul, count: float) -> Matmul:
-    """Return ``count`` times the work of a product."""
-    return msgspec.structs.replace(
-        matmul,
-        weight_rows=matmul.weight_rows * count,
-        streamed_rows=matmul.streamed_rows * count,
-        weight_tiles=matmul.weight_tiles * count,
-        results=matmul.results * count,
-    )
 
 
 class _Tile(msgspec.Struct, frozen=True, gc=False):
@@ -288,7 +261,7 @@ def _matmul(tile: _Tile, rows: float, columns: float, mxu: Mxu) -> Matmul:
     # They come in by whole registers of lanes: a narrow tile of a wide array loads as fast as it is narrow.
     weights = depth * ceil(columns / _LANES) * _LANES / mxu.columns
     whole = Matmul(weights, streamed, weight_tiles, operand_type=tile.operand_type, passes=tile.passes)
-    return scaled_matmul(whole, tile.separate)
+    return whole * tile.separate
 
 
 def packed_depth_tiles(depth: int, taps: float, array_rows: int) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.hardware.units import LOAD, STORE
 from tpusim.lowering.kernels.vector import FREE, registers
 from tpusim.program.work import Work
 
@@ -34,7 +35,7 @@ def spill_work(body: Body, shares: Sequence[float], chip: Chip) -> Work:
     if excess <= 0:
         return Work()
     moved = excess * max(registers(body.values[at].instruction.shape, chip) * shares[at] for at in computed)
-    return Work(loads=moved, stores=moved)
+    return Work(ops={LOAD: moved, STORE: moved})
 
 
 def most_alive(computed: Sequence[int], values: Sequence[Inner]) -> int:

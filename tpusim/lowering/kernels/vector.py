@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from math import ceil, log2, prod
 from typing import TYPE_CHECKING
 
-from tpusim.program.work import Work
+from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, XLU
+from tpusim.program.work import Work, scaled, sum_work
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from tpusim.hardware.chip import Chip
-    from tpusim.hardware.vector_ops import OpCost
     from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
     from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.program.work import Matmul
     from tpusim.shapes.shape import Shape
 
     WorkRule = Callable[["Site", Instruction], Work]
@@ -66,24 +65,6 @@ def vector_work(site: Site, instruction: Instruction) -> Work:
     return found(site, instruction) if found else _elementwise(site, instruction)
 
 
-def add_work(first: Work, second: Work) -> Work:
-    """Return the sum of two pieces of work."""
-    return Work(
-        first.matmuls + second.matmuls,
-        first.valu + second.valu,
-        first.eup + second.eup,
-        first.xlu + second.xlu,
-        first.loads + second.loads,
-        first.stores + second.stores,
-        first.scalar_ops + second.scalar_ops,
-    )
-
-
-def times(cost: OpCost, count: float) -> Work:
-    """Return the work of doing an operation on ``count`` registers."""
-    return Work(valu=cost.valu * count, eup=cost.eup * count, xlu=cost.xlu * count, scalar_ops=cost.scalar * count)
-
-
 def registers(shape: Shape, chip: Chip) -> float:
     """Return how many vector registers the physical array fills in the width that it is computed in."""
     per_register = chip.vpu.sublanes * chip.vpu.lanes
@@ -99,7 +80,7 @@ def stored_registers(n_bytes: float, chip: Chip) -> float:
 def computation_cost(module: Module, name: str, chip: Chip) -> Work:
     """Return the work of a scalar computation applied to one register of elements."""
     costs = (chip.vector_ops.ops.get(i.opcode) for i in module[name].instructions)
-    return sum_work(times(cost, 1.0) for cost in costs if cost is not None)
+    return sum_work(Work(ops=cost) for cost in costs if cost is not None)
 
 
 def _words(shape: ArrayShape, chip: Chip) -> float:
@@ -110,31 +91,10 @@ def _words(shape: ArrayShape, chip: Chip) -> float:
     return max(1.0, shape.dtype.bits / 32)
 
 
-def sum_work(parts: Iterable[Work]) -> Work:
-    """Return the sum of many pieces of work."""
-    # In plain numbers, since a sum of pairs would make an object for each: kernels have hundreds of instructions.
-    matmuls: tuple[Matmul, ...] = ()
-    valu = eup = xlu = loads = stores = scalar_ops = 0.0
-    for part in parts:
-        matmuls += part.matmuls
-        valu += part.valu
-        eup += part.eup
-        xlu += part.xlu
-        loads += part.loads
-        stores += part.stores
-        scalar_ops += part.scalar_ops
-    return Work(matmuls, valu, eup, xlu, loads, stores, scalar_ops)
-
-
-def scaled(work: Work, count: float) -> Work:
-    """Return ``count`` times a piece of vector work."""
-    return Work(valu=work.valu * count, eup=work.eup * count, xlu=work.xlu * count, scalar_ops=work.scalar_ops * count)
-
-
 def _elementwise(site: Site, instruction: Instruction) -> Work:
     """Work of an opcode that treats each element alone: its cost times the registers of its result."""
     cost = site.chip.vector_ops.ops.get(instruction.opcode)
-    return times(cost, registers(instruction.shape, site.chip)) if cost else Work()
+    return Work(ops=scaled(cost, registers(instruction.shape, site.chip))) if cost else Work()
 
 
 @work_rule(*FREE)
@@ -159,10 +119,10 @@ def _broadcast(site: Site, instruction: Instruction) -> Work:
     differing = prod(ceil(target.dimensions[d] / units.get(d, 1)) for d in kept)
     if lane not in kept:
         turned = minor_to_major(source) and kept[minor_to_major(source)[0]] == sublane
-        spread = times(moves["lane_broadcast"], differing)
+        spread = Work(ops=scaled(moves["lane_broadcast"], differing))
         # Elements that lie along the lanes must first come to stand below each other.
-        return add_work(spread, times(moves["transpose"], registers(source, site.chip))) if turned else spread
-    return times(moves["sublane_broadcast"], differing) if sublane not in kept else Work()
+        return spread + Work(ops=scaled(moves["transpose"], registers(source, site.chip))) if turned else spread
+    return Work(ops=scaled(moves["sublane_broadcast"], differing)) if sublane not in kept else Work()
 
 
 @work_rule("reduce")
@@ -174,8 +134,8 @@ def _reduce(site: Site, instruction: Instruction) -> Work:
     for position in range(inputs):
         shape = site.operand_shape(instruction, position)
         # One call combines an element of every input: each input is charged its part.
-        total = add_work(total, scaled(combine, registers(shape, site.chip) / inputs))
-        total = add_work(total, _fold(site, shape, instruction.attributes["dimensions"]))
+        total += combine * (registers(shape, site.chip) / inputs)
+        total += _fold(site, shape, instruction.attributes["dimensions"])
     return total
 
 
@@ -189,11 +149,11 @@ def _fold(site: Site, shape: ArrayShape, reduced: tuple[int, ...]) -> Work:
     rows = 1 if not second or second[0] in reduced else ceil(shape.dimensions[second[0]] / site.chip.vpu.sublanes)
     columns = ceil(shape.dimensions[minor[0]] / site.chip.vpu.lanes) if minor else 1
     if minor and minor[0] in reduced:
-        total = add_work(total, times(moves["lane_reduce"], kept * rows))
+        total += Work(ops=scaled(moves["lane_reduce"], kept * rows))
     if second and second[0] in reduced:
         # Lanes have been folded by then, so that one register is left of a row of them.
         left = 1 if minor[0] in reduced else columns
-        total = add_work(total, times(moves["sublane_reduce"], kept * left))
+        total += Work(ops=scaled(moves["sublane_reduce"], kept * left))
     return total
 
 
@@ -210,17 +170,15 @@ def _reduce_window(site: Site, instruction: Instruction) -> Work:
     source = site.operand_shape(instruction, 0)
     # A window that reaches every element from every position is a reduction whose result is spread out again.
     whole = [d for d, w in enumerate(window.dimensions) if w.size > 1 and _sees_all(w, source.dimensions[d])]
-    folded = (
-        add_work(scaled(combine, registers(source, site.chip)), _fold(site, source, tuple(whole))) if whole else Work()
-    )
+    folded = combine * registers(source, site.chip) + _fold(site, source, tuple(whole)) if whole else Work()
     # One dimension after another: 3x3 takes two shifts twice, not eight. A stride would skip what doubling needs.
     sliding = [w for d, w in enumerate(window.dimensions) if d not in whole]
     taps = sum(min(w.size, 2 * ceil(log2(w.size)) + 1) if w.stride == 1 else w.size for w in sliding)
     extra = max(0, taps - len(sliding))
     count = registers(instruction.shape, site.chip)
-    shifts = scaled(times(site.chip.vector_ops.moves["sublane_shift"], 1), extra * count)
-    combined = scaled(combine, (extra if whole else max(1, extra)) * count)
-    return add_work(folded, add_work(combined, shifts))
+    shifts = Work(ops=scaled(site.chip.vector_ops.moves["sublane_shift"], extra * count))
+    combined = combine * ((extra if whole else max(1, extra)) * count)
+    return folded + (combined + shifts)
 
 
 def _sees_all(window: WindowDimension, size: int) -> bool:
@@ -238,7 +196,7 @@ def _select_and_scatter(site: Site, instruction: Instruction) -> Work:
     select = computation_cost(site.module, instruction.attributes["select"], site.chip)
     scatter = computation_cost(site.module, instruction.attributes["scatter"], site.chip)
     # Two selects more: one keeps the best so far, one drops the source where it is not the chosen.
-    return scaled(add_work(add_work(select, scatter), Work(valu=2)), taps * count)
+    return (select + scatter + Work(ops={VECTOR: 2})) * (taps * count)
 
 
 @work_rule("copy", "transpose", "reshape", "dynamic-reshape")
@@ -251,7 +209,7 @@ def _relayout(site: Site, instruction: Instruction) -> Work:
     source = site.operand_shape(instruction, 0)
     permutation = instruction.attributes.get("dimensions", tuple(range(target.rank)))
     move = _move_kind(instruction.opcode, source, target, permutation)
-    return times(site.chip.vector_ops.moves[move], registers(target, site.chip)) if move else Work()
+    return Work(ops=scaled(site.chip.vector_ops.moves[move], registers(target, site.chip))) if move else Work()
 
 
 def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...]) -> str:
@@ -286,9 +244,9 @@ def _cut(site: Site, instruction: Instruction) -> Work:
     order, vpu = minor_to_major(shape), site.chip.vpu
     shifts = _cut_offsets(site, instruction)
     if order and any(offset % vpu.lanes for offset in shifts.get(order[0], ())):
-        return times(site.chip.vector_ops.moves["lane_shift"], count)
+        return Work(ops=scaled(site.chip.vector_ops.moves["lane_shift"], count))
     if len(order) > 1 and any(offset % vpu.sublanes for offset in shifts.get(order[1], ())):
-        return times(site.chip.vector_ops.moves["sublane_shift"], count)
+        return Work(ops=scaled(site.chip.vector_ops.moves["sublane_shift"], count))
     return Work()
 
 
@@ -318,7 +276,7 @@ def _reverse(site: Site, instruction: Instruction) -> Work:
     shape = instruction.shape
     assert isinstance(shape, ArrayShape)
     inside = set(instruction.attributes["dimensions"]) & set(minor_to_major(shape)[:2])
-    return times(site.chip.vector_ops.moves["reverse"], registers(shape, site.chip)) if inside else Work()
+    return Work(ops=scaled(site.chip.vector_ops.moves["reverse"], registers(shape, site.chip))) if inside else Work()
 
 
 @work_rule("gather", "scatter")
@@ -331,8 +289,8 @@ def _rows(site: Site, instruction: Instruction) -> Work:
     moved = instruction.shape if instruction.opcode == "gather" else site.operand_shape(instruction, -1)
     # A row shorter than a register still takes a whole access.
     per_row = max(1.0, registers(moved, site.chip) / max(1, rows))
-    work = times(site.chip.vector_ops.moves["row_access"], rows)
-    return add_work(work, Work(valu=rows * per_row, loads=rows * per_row, stores=rows * per_row))
+    moves = Work(ops=dict.fromkeys((VECTOR, LOAD, STORE), rows * per_row))
+    return Work(ops=scaled(site.chip.vector_ops.moves["row_access"], rows)) + moves
 
 
 @work_rule("sort")
@@ -354,12 +312,12 @@ def network_work(chip: Chip, shape: ArrayShape, length: int, operands: int, comp
     depth = ceil(log2(max(2, length)))
     stages = depth * (depth + 1) / 2
     count = registers(shape, chip)
-    exchange = Work(valu=2.0 * operands, xlu=0.0)
+    exchange = Work(ops={VECTOR: 2.0 * operands})
     # Pairs within a register meet by a rotation of the cross-lane unit; wider ones by addressing alone.
     lane_stages = min(stages, depth * log2(chip.vpu.lanes))
-    network = scaled(add_work(scaled(compare, 0.5), exchange), stages * count)
-    traffic = Work(loads=stages * count * operands / 4, stores=stages * count * operands / 4)
-    return add_work(add_work(network, traffic), Work(xlu=lane_stages * count * operands / 4))
+    network = (compare * 0.5 + exchange) * (stages * count)
+    moved = stages * count * operands / 4
+    return network + Work(ops={LOAD: moved, STORE: moved, XLU: lane_stages * count * operands / 4})
 
 
 @work_rule("topk")
@@ -367,7 +325,7 @@ def _topk(site: Site, instruction: Instruction) -> Work:
     """Sort values with their positions, keeping the best of each half: a network over the whole row."""
     shape = site.operand_shape(instruction, 0)
     # Three: compare values, compare positions where these tie, and join the two answers.
-    return network_work(site.chip, shape, shape.dimensions[-1], 2, Work(valu=3.0))
+    return network_work(site.chip, shape, shape.dimensions[-1], 2, Work(ops={VECTOR: 3.0}))
 
 
 @work_rule("fft")
@@ -377,7 +335,7 @@ def _fft(site: Site, instruction: Instruction) -> Work:
     length = prod(instruction.attributes["fft_length"])
     # Both words of a complex element are in the count of registers.
     count = registers(shape, site.chip) * max(1.0, log2(max(2, length)))
-    return Work(valu=5.0 * count, xlu=count)
+    return Work(ops={VECTOR: 5.0 * count, XLU: count})
 
 
 @work_rule("cholesky", "triangular-solve")
@@ -387,32 +345,32 @@ def _solver(site: Site, instruction: Instruction) -> Work:
     order = shape.dimensions[-1]
     count = registers(instruction.shape, site.chip) * order / 2
     # Per column one reciprocal or root, and its way across the lanes there and back.
-    return Work(valu=2.0 * count, xlu=2.0 * order, eup=float(order), loads=count, stores=count)
+    return Work(ops={VECTOR: 2.0 * count, XLU: 2.0 * order, EUP: float(order), LOAD: count, STORE: count})
 
 
 @work_rule("rng-bit-generator", "rng")
 def _random(site: Site, instruction: Instruction) -> Work:
     """Generate every register of the bits."""
     cost = site.chip.vector_ops.ops[instruction.opcode]
-    return times(cost, registers(instruction.shape, site.chip))
+    return Work(ops=scaled(cost, registers(instruction.shape, site.chip)))
 
 
 @work_rule("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
 def _batch_norm(site: Site, instruction: Instruction) -> Work:
     """Take moments, normalise, scale and offset: a dozen operations on every register of the input."""
-    return Work(valu=12.0 * registers(site.operand_shape(instruction, 0), site.chip))
+    return Work(ops={VECTOR: 12.0 * registers(site.operand_shape(instruction, 0), site.chip)})
 
 
 @work_rule("map")
 def _map(site: Site, instruction: Instruction) -> Work:
     """Apply the scalar computation to every register."""
     cost = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
-    return scaled(cost, registers(instruction.shape, site.chip))
+    return cost * registers(instruction.shape, site.chip)
 
 
 def _repack(site: Site, instruction: Instruction) -> Work:
     """Split, join or pack the words of every register of the operand."""
-    return Work(valu=2.0 * registers(site.operand_shape(instruction, 0), site.chip))
+    return Work(ops={VECTOR: 2.0 * registers(site.operand_shape(instruction, 0), site.chip)})
 
 
 CUSTOM_WORK: dict[str, WorkRule] = {

@@ -1,14 +1,7 @@
 """How products are computed: the matrix unit's bf16 passes with f32 sums over blocks of its depth, or plain IEEE.
 
-A product of f32 operands takes one pass, in which both are rounded to bf16, or several over their bf16 parts: 3 passes
-keep about 16 bits of the operands, 6 about 24. Products of two bf16 numbers are exact in f32; their sums round in f32.
-
-The matrix unit knows no f16, and no document says what becomes of such operands. The TPU compiler leaves them in the
-product; what it writes there as ``estimated_cycles`` is at the default precision the same as for f32: one pass, in
-which both are rounded to bf16. At ``high`` and ``highest`` alike it is what f32 takes at ``high``: three passes over
-the two bf16 parts that hold an f16.
-
-Source: JAX documentation, ``jax.lax.Precision``; XLA, ``PrecisionConfig``.
+Which pieces of the operands the passes multiply is what ``semantics.precision`` says. Products of two bf16 numbers are
+exact in f32; their sums round in f32.
 """
 
 from __future__ import annotations
@@ -21,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.semantics.precision import product_passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,29 +28,9 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Contract = Callable[["Arithmetic", Array, Array], Array]
 
-PASSES = {
-    "default": ((0, 0),),
-    "high": ((0, 0), (0, 1), (1, 0)),
-    "highest": ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0)),
-}
-"""Which bf16 parts of the two operands each pass multiplies, the largest product first."""
-
-_PRECISION_OF_ALGORITHM = {
-    "dot_bf16_bf16_f32_x3": "high",
-    "dot_bf16_bf16_f32_x6": "highest",
-    "dot_bf16_bf16_f32_x9": "highest",
-    "dot_f16_f16_f16": "high",
-    "dot_f16_f16_f32": "high",
-    "dot_f32_f32_f32": "highest",
-    "dot_tf32_tf32_f32": "high",
-    "dot_tf32_tf32_f32_x3": "highest",
-}
-"""The fewest passes that keep the mantissas which a dot's ``algorithm`` promises; other algorithms are one pass."""
-
 _EXACT_BYTE_SUMS = 256
 """So many products of two bytes add up exactly in f32: 256 * 255 * 255 < 2**24."""
 
-_PARTS_OF_F16 = 2
 _F32 = np.dtype(np.float32)
 
 
@@ -87,22 +61,8 @@ def choose_arithmetic(settings: Settings, instruction: Instruction, lhs: DType, 
     working = np.result_type(np.float64 if is_double else np.float32, np.complex64 if is_complex else np.float32)
     if settings.precision != "tpu" or is_double:
         return Arithmetic(working, working, result)
-    # Parts that are zeros need no pass: bf16 at the highest precision is one pass, as on the machine.
-    limits = (_part_count(lhs), _part_count(rhs))
-    asked = asked_precision(instruction)
-    # Of two parts each the compiler makes three products: the fourth would be about 2**-18 of the whole.
-    wanted = PASSES["high" if asked == "highest" and max(limits) <= _PARTS_OF_F16 else asked]
-    passes = tuple(p for p in wanted if p[0] < limits[0] and p[1] < limits[1])
+    passes = product_passes(instruction, lhs, rhs)
     return Arithmetic(working, working, result, settings.array_depth, passes)
-
-
-def asked_precision(instruction: Instruction) -> str:
-    """Return the highest precision that an instruction asks for: ``default``, ``high`` or ``highest``."""
-    # An algorithm is a promise; a precision only a wish.
-    algorithm = instruction.attributes.get("algorithm", "unset")
-    if algorithm != "unset":
-        return _PRECISION_OF_ALGORITHM.get(algorithm, "default")
-    return max(instruction.attributes.get("operand_precision", ("default",)), key=list(PASSES).index, default="default")
 
 
 def _integer_arithmetic(lhs: DType, rhs: DType, result: np.dtype[Any]) -> Arithmetic:
@@ -112,13 +72,6 @@ def _integer_arithmetic(lhs: DType, rhs: DType, result: np.dtype[Any]) -> Arithm
     # BLAS knows no integers, but f32 holds short sums of byte products without any error.
     wide = np.dtype(np.int64 if result.itemsize == 8 else np.int32)
     return Arithmetic(_F32, wide, result, _EXACT_BYTE_SUMS)
-
-
-def _part_count(dtype: DType) -> int:
-    """Return into how many bf16 parts that are not all zero a value of the type can fall."""
-    if dtype.name == "bf16" or dtype.bits <= 8:
-        return 1
-    return _PARTS_OF_F16 if dtype.name == "f16" else 3
 
 
 def in_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract) -> Array:

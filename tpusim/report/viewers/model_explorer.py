@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tpusim.analysis.utilisation import Group
     from tpusim.ir.module import Computation, Instruction, Module
     from tpusim.program.steps import AnyStep
-    from tpusim.report.viewers.viewed import Viewed
+    from tpusim.report.result import ResultLike
 
 _RUNS_OTHERS = ("while", "call", "conditional", "async-start")
 """Opcodes whose computations take time by themselves; what a fusion calls is part of one kernel."""
@@ -32,40 +32,40 @@ _RUNS_OTHERS = ("while", "call", "conditional", "async-start")
 _COLOURS = (("0", "#ffffff"), ("0.25", "#fde3b8"), ("1", "#ef8a17"))
 
 
-def write_model_explorer(viewed: Viewed, path: str | Path) -> Path:
+def write_model_explorer(result: ResultLike, path: str | Path) -> Path:
     """Write the graph to ``path`` (``.json``) and the times beside it; return the name of the latter."""
     target = Path(path)
     # Model Explorer takes a file for what its ending says.
     if target.suffix != ".json":
         raise ConfigError(f"--model-explorer: expected a name that ends in .json, found {str(path)!r}")
     overlay = target.with_name(f"{target.stem}.node_data.json")
-    graphs = graphs_json(viewed)
+    graphs = graphs_json(result)
     target.write_text(json.dumps(graphs, separators=(",", ":")) + "\n", encoding="utf-8")
-    overlay.write_text(json.dumps(node_data_json(viewed, graphs), separators=(",", ":")) + "\n", encoding="utf-8")
+    overlay.write_text(json.dumps(node_data_json(result, graphs), separators=(",", ":")) + "\n", encoding="utf-8")
     return overlay
 
 
-def graphs_json(viewed: Viewed) -> dict[str, Any]:
+def graphs_json(result: ResultLike) -> dict[str, Any]:
     """Return the collection of graphs: of the module's computations, or of the steps if there is no text."""
-    groups = {group.name: group for group in viewed.summary.ops}
-    if viewed.module is None:
-        graphs = list(_step_graphs(viewed.program.name, viewed.program.steps, groups))
+    groups = {group.name: group for group in result.summary.ops}
+    if result.module is None:
+        graphs = list(_step_graphs(result.program.name, result.program.steps, groups))
     else:
-        graphs = [_graph(computation, groups) for computation in _entry_first(viewed.module)]
+        graphs = [_graph(computation, groups) for computation in _entry_first(result.module)]
     about = {
-        "program": viewed.program.name,
-        "chip": viewed.chip.name,
-        "time": time_text(viewed.summary.total_ps),
+        "program": result.program.name,
+        "chip": result.chip.name,
+        "time": time_text(result.summary.total_ps),
         "simulated": "times come from a model of the chip, not from hardware",
     }
     # The attributes of the namespace "" are those of the whole graph.
     graphs[0]["groupNodeAttributes"] = {"": about}
-    return {"label": f"{viewed.program.name} on {viewed.chip.name} (simulated)", "graphs": graphs}
+    return {"label": f"{result.program.name} on {result.chip.name} (simulated)", "graphs": graphs}
 
 
-def node_data_json(viewed: Viewed, graphs: Mapping[str, Any]) -> dict[str, Any]:
+def node_data_json(result: ResultLike, graphs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the microseconds of every node that takes time, by graph, with the colours to show them in."""
-    times_ps = _times_ps(viewed)
+    times_ps = _times_ps(result)
     found = {}
     for graph in graphs["graphs"]:
         results = {n["id"]: {"value": ps_to_us(times_ps[n["id"]])} for n in graph["nodes"] if times_ps.get(n["id"])}
@@ -75,16 +75,16 @@ def node_data_json(viewed: Viewed, graphs: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _times_ps(viewed: Viewed) -> dict[str, int]:
+def _times_ps(result: ResultLike) -> dict[str, int]:
     """Return the core's time for every op, and for those that run computations that of all ops in them."""
-    times = {group.name: group.time_ps for group in viewed.summary.ops}
-    if viewed.module is None:
+    times = {group.name: group.time_ps for group in result.summary.ops}
+    if result.module is None:
         return times
     # Called computations stand before their callers, so that what they take is known by then.
-    for computation in viewed.module.computations:
+    for computation in result.module.computations:
         for instruction in computation:
             if instruction.opcode in _RUNS_OTHERS:
-                inside = (viewed.module[name] for name in instruction.called_computations)
+                inside = (result.module[name] for name in instruction.called_computations)
                 own = times.get(instruction.name, 0)
                 times[instruction.name] = own + sum(times.get(i.name, 0) for called in inside for i in called)
     return times

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from tpusim.analysis.utilisation import Group
     from tpusim.hardware.chip import Chip
-    from tpusim.program.work import MemorySpace
-    from tpusim.report.viewers.viewed import Viewed
+    from tpusim.hardware.units import MemorySpace
+    from tpusim.report.result import ResultLike
     from tpusim.timeline.records import Record, Timeline
 
 MOST_RECORDS = 200_000
@@ -48,36 +48,36 @@ class _Texts:
         return list(self._numbers)
 
 
-def report_data(viewed: Viewed) -> dict[str, Any]:
+def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
     """Return everything that the page shows as plain data: times in picoseconds, sizes in bytes."""
     texts = _Texts()
-    devices, left_out = _shown(viewed)
-    ops = _Ops(viewed.summary.ops)
-    numbers = run_json(viewed.summary)
+    devices, left_out = _shown(result)
+    ops = _Ops(result.summary.ops)
+    numbers = run_json(result.summary)
     # Ops have columns of their own.
     summary = {name: value for name, value in numbers.items() if name != "ops"}
-    time_line = [_device(timeline, _device_name(viewed, numbers), ops) for timeline, numbers in devices]
+    time_line = [_device(timeline, _device_name(result, numbers), ops) for timeline, numbers in devices]
     return {
-        "version": viewed.version,
+        "version": version,
         "simulated": True,
         "summary": summary,
-        "total_ps": viewed.run.last.total_ps,
-        "capacity": {"hbm": viewed.summary.hbm_capacity_bytes, "vmem": viewed.summary.vmem_capacity_bytes},
-        "chip": viewed.chip.description,
+        "total_ps": result.pod.last.total_ps,
+        "capacity": {"hbm": result.summary.hbm_capacity_bytes, "vmem": result.summary.vmem_capacity_bytes},
+        "chip": result.chip.description,
         "left_out": left_out,
         "units": UNIT_LABELS,
         "devices": time_line,
-        "ops": _op_columns(ops, viewed.summary.clock_hz, texts),
-        "memory": [_memory(viewed, space, texts) for space in _spaces(viewed)],
-        "roofs": _roofs(viewed.chip),
-        "pod": _pod(viewed),
+        "ops": _op_columns(ops, result.summary.clock_hz, texts),
+        "memory": [_memory(result, space, texts) for space in _spaces(result)],
+        "roofs": _roofs(result.chip),
+        "pod": _pod(result),
         "texts": texts.all(),
     }
 
 
-def _shown(viewed: Viewed) -> tuple[list[tuple[Timeline, tuple[int, ...]]], int]:
+def _shown(result: ResultLike) -> tuple[list[tuple[Timeline, tuple[int, ...]]], int]:
     """Return the devices whose time lines are shown, the last to end first, and how many kinds are left out."""
-    alike = sorted(classes(viewed.run), key=lambda one: one[0] is not viewed.run.last)
+    alike = sorted(classes(result.pod), key=lambda one: one[0] is not result.pod.last)
     shown: list[tuple[Timeline, tuple[int, ...]]] = []
     records = 0
     for timeline, devices in alike:
@@ -88,9 +88,9 @@ def _shown(viewed: Viewed) -> tuple[list[tuple[Timeline, tuple[int, ...]]], int]
     return shown, len(alike) - len(shown)
 
 
-def _device_name(viewed: Viewed, numbers: tuple[int, ...]) -> str:
+def _device_name(result: ResultLike, numbers: tuple[int, ...]) -> str:
     """Return the name of a device and of how many are like it; nothing where there is only one."""
-    if viewed.run.device_count == 1:
+    if result.pod.device_count == 1:
         return ""
     return f"device {numbers[0]}" + (f" (and {len(numbers) - 1} alike)" if len(numbers) > 1 else "")
 
@@ -169,16 +169,16 @@ def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
     }
 
 
-def _spaces(viewed: Viewed) -> list[MemorySpace]:
+def _spaces(result: ResultLike) -> list[MemorySpace]:
     """Return the memories that the program has buffers in, HBM first."""
-    used = {buffer.space for buffer in viewed.program.buffers}
+    used = {buffer.space for buffer in result.program.buffers}
     order: tuple[MemorySpace, ...] = ("hbm", "vmem", "cmem")
     return [space for space in order if space in used]
 
 
-def _memory(viewed: Viewed, space: MemorySpace, texts: _Texts) -> dict[str, Any]:
+def _memory(result: ResultLike, space: MemorySpace, texts: _Texts) -> dict[str, Any]:
     """Return one memory over the schedule, and its buffers as columns."""
-    profile = memory_profile(viewed.program, space)
+    profile = memory_profile(result.program, space)
     buffers = sorted(profile.buffers, key=lambda buffer: -buffer.n_bytes)
     named = ("name", "kind", "shape", "op_name", "source", "within")
     return {
@@ -208,10 +208,10 @@ def _roofs(chip: Chip) -> dict[str, float]:
     }
 
 
-def _pod(viewed: Viewed) -> dict[str, Any] | None:
+def _pod(result: ResultLike) -> dict[str, Any] | None:
     """Return what devices and links did together, None for one device."""
-    if viewed.run.device_count == 1:
+    if result.pod.device_count == 1:
         return None
-    busiest = sorted(viewed.run.links, key=lambda link: -link.busy_ps)[:_LINKS]
+    busiest = sorted(result.pod.links, key=lambda link: -link.busy_ps)[:_LINKS]
     links = [[link.chip, link.way, link.n_bytes, link.busy_ps] for link in busiest]
-    return {**pod_json(pod_use(viewed.run)), "busiest_links": links}
+    return {**pod_json(pod_use(result.pod)), "busiest_links": links}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tpusim.report.viewers.html.data import report_data
 
 if TYPE_CHECKING:
-    from tpusim.report.viewers.viewed import Viewed
+    from tpusim.report.result import ResultLike
 
 _FOLDER = Path(__file__).parent
 SCRIPTS = ("format", "store", "chart", "table", "timeline", "memory", "roofline", "summary", "main")
@@ -23,19 +23,19 @@ SCRIPTS = ("format", "store", "chart", "table", "timeline", "memory", "roofline"
 _PLACE = re.compile(r"(?:<!--|/\*)(title|style|script|data)(?:-->|\*/)")
 
 
-def write_page(viewed: Viewed, path: str | Path) -> None:
+def write_page(result: ResultLike, path: str | Path, version: str = "") -> None:
     """Write the report of a run. The same run always gives the same bytes."""
-    Path(path).write_text(page(viewed), encoding="utf-8")
+    Path(path).write_text(page(result, version), encoding="utf-8")
 
 
-def page(viewed: Viewed) -> str:
-    """Return the report of a run as the text of an HTML file."""
+def page(result: ResultLike, version: str = "") -> str:
+    """Return the report of a run, which this version of the simulator made, as the text of an HTML file."""
     script = "\n".join((_FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     parts = {
-        "title": html.escape(f"{viewed.program.name} on {viewed.chip.name} (simulated)"),
+        "title": html.escape(f"{result.program.name} on {result.chip.name} (simulated)"),
         "style": (_FOLDER / "style.css").read_text(encoding="utf-8"),
         "script": script,
-        "data": _packed(report_data(viewed)),
+        "data": _packed(report_data(result, version)),
     }
     text = (_FOLDER / "page.html").read_text(encoding="utf-8")
     # In one go: what a program's name says is never taken for a place of the template.

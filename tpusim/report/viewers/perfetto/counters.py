@@ -12,8 +12,8 @@ from tpusim.units import PS_PER_US
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tpusim.hardware.units import MemorySpace
     from tpusim.program.module import Program
-    from tpusim.program.work import MemorySpace
     from tpusim.timeline.records import Repeat, Timeline
 
 _SPACES: tuple[tuple[MemorySpace, str], ...] = (("hbm", "HBM in use"), ("vmem", "VMEM in use"))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tpusim.hardware.chip import Chip
-    from tpusim.report.viewers.viewed import Viewed
+    from tpusim.report.result import ResultLike
     from tpusim.report.viewers.xprof.events import Event
     from tpusim.report.viewers.xprof.plane import Stat
     from tpusim.timeline.records import Record, Timeline
@@ -41,8 +41,9 @@ _PS_PER_SECOND = 1e12
 class Profile:
     """What a profile is made of: a run, the number that stands for its program, and the lines of its text."""
 
-    def __init__(self, viewed: Viewed) -> None:
-        self.run, self.summary, self.chip, self.program, self.module, self.version = viewed
+    def __init__(self, result: ResultLike, version: str) -> None:
+        self.run, self.summary, self.chip = result.pod, result.summary, result.chip
+        self.program, self.module, self.version = result.program, result.module, version
         # Of the name, so that the same program has the same number in every profile of it.
         self.program_id = crc32(self.program.name.encode()) + 1
         source = self.module.source.text if self.module is not None and self.module.source else ""
@@ -55,7 +56,7 @@ class Profile:
         return f"{self.program.name}({self.program_id})"
 
 
-def write_xprof(viewed: Viewed, directory: str | Path) -> Path:
+def write_xprof(result: ResultLike, directory: str | Path, version: str = "") -> Path:
     """Write a profile under ``directory``, for ``xprof --logdir``, in a folder of its own; return the file."""
     base = Path(directory) / "plugins" / "profile"
     # XProf keeps what it has computed beside a profile, and would show it for the next one there.
@@ -66,13 +67,13 @@ def write_xprof(viewed: Viewed, directory: str | Path) -> Path:
     except FileExistsError as error:
         raise ConfigError(f"--xprof: expected a directory, found the file {str(directory)!r}") from error
     path = folder / "simulated.xplane.pb"
-    path.write_bytes(xspace(viewed))
+    path.write_bytes(xspace(result, version))
     return path
 
 
-def xspace(viewed: Viewed) -> bytes:
-    """Return the serialised XSpace."""
-    profile = Profile(viewed)
+def xspace(result: ResultLike, version: str = "") -> bytes:
+    """Return the serialised XSpace, which names the version of the simulator."""
+    profile = Profile(result, version)
     # The last to end first, so that it is there whatever is left out.
     devices = sorted(classes(profile.run), key=lambda alike: alike[0] is not profile.run.last)
     planes = [_device_plane(profile, *one) for one in enumerate(devices[:MOST_DEVICES])]

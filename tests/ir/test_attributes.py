@@ -1,0 +1,15 @@
+"""What is read of a TPU ``backend_config``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tpusim.ir.attributes import BackendConfig
+
+
+@pytest.mark.parametrize(("stated", "cycles"), [("2129", 2129), ("0", 0), (str(2**63 - 1), 0)])
+def test_the_largest_number_of_cycles_means_that_they_are_not_known(stated: str, cycles: int) -> None:
+    """Libtpu 0.0.52 writes it for kernels of TPU7x; it is 146 years at 2 GHz."""
+    window = BackendConfig.decode(f'{{"window_config":{{"estimated_cycles":"{stated}"}}}}').window_config
+    assert window is not None
+    assert window.estimated_cycles == cycles

@@ -1,0 +1,129 @@
+"""The functional units, memories and links of a device: one row each, and nowhere else are they named.
+
+A row says what programs, records and configuration files call it (``key``), what pages call it, and which keys of a
+chip file hold its rate. What works on all of them (costs, records, shares of the time, pictures) walks this table, so
+that one more unit is a row here, its rate in the chip's file, and the rule that gives it work.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+MATRIX: Final = "matrix"
+VECTOR: Final = "vector"
+EUP: Final = "eup"
+XLU: Final = "xlu"
+LOAD: Final = "load"
+STORE: Final = "store"
+SCALAR: Final = "scalar"
+HBM: Final = "hbm"
+VMEM: Final = "vmem"
+CMEM: Final = "cmem"
+SMEM: Final = "smem"
+SYNC: Final = "sync"
+HOST: Final = "host"
+HOST_IN: Final = "host_in"
+HOST_OUT: Final = "host_out"
+ICI: Final = "ici"
+OTHER: Final = "other"
+
+MemorySpace = Literal["hbm", "vmem", "sync", "cmem", "host", "smem", "other"]
+"""The memories in which values lie."""
+
+SPACES: Final[tuple[MemorySpace, ...]] = get_args(MemorySpace)
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """A functional unit, a memory or a link.
+
+    - ``label`` and ``short`` are what pages call it, ``name`` what the page about one kernel does, ``less`` what would
+      make a kernel faster that it bounds; ``bound`` is what a record says that is bound by it.
+    - ``colour``, ``hatch`` and ``marker`` are those of the time that it bounds.
+    - ``slots`` is the chip key of the operations that it begins each cycle, ``op_cycles`` that of the cycles that one
+      takes, ``fill`` that of the share of the slots that compiled code fills.
+    - ``rates`` are the chip keys whose product is the advertised bytes per second, ``share`` that of what is reached.
+    - ``space`` is XLA's number of a memory. ``is_shared`` tells what all cores of a device share.
+    """
+
+    key: str
+    label: str
+    short: str = ""
+    name: str = ""
+    bound: str = ""
+    less: str = ""
+    colour: str = "#9A9A9A"
+    hatch: str = ""
+    marker: str = "o"
+    slots: str = ""
+    op_cycles: str = ""
+    fill: str = ""
+    rates: tuple[str, ...] = ()
+    share: str = ""
+    space: int | None = None
+    is_shared: bool = False
+
+    @property
+    def counts_operations(self) -> bool:
+        """Whether a kernel's work states operations of it, and a cost of an opcode may."""
+        return bool(self.slots or self.op_cycles)
+
+
+# In the order of pages: from arithmetic outwards. XLA leaves the meaning of a space's number to each backend.
+_ROWS = (
+    Unit(key=MATRIX, label="MXU", name="matrix unit", bound="matrix", colour="#0072B2", marker="s",
+         less="fewer rows or weight tiles (padding, passes)"),
+    Unit(key=VECTOR, label="vector ALU", short="VALU", bound="vector", colour="#009E73", hatch="\\\\\\\\", marker="^",
+         less="fewer vector operations (narrow types to convert, expansions)", slots="vpu.alu_slots",
+         fill="vpu.slot_efficiency"),
+    Unit(key=EUP, label="EUP", name="transcendental unit (EUP)", bound="EUP", colour="#D55E00", marker="D",
+         less="fewer transcendentals", slots="vpu.eup_slots"),
+    # Several cycles per operation, unlike the slots: openxla/xprof charges four on v6e.
+    Unit(key=XLU, label="XLU", name="cross-lane unit (XLU)", bound="XLU", colour="#CC79A7", hatch="++", marker="P",
+         less="fewer transposes and lane reductions", slots="vpu.xlu_units", op_cycles="vpu.xlu_cycles_per_op"),
+    Unit(key=LOAD, label="vector load", short="load", bound="VMEM", colour="#F0E442", hatch="||||", marker="v",
+         less="fewer loads from VMEM", slots="vpu.load_slots"),
+    Unit(key=STORE, label="vector store", short="store", bound="VMEM", colour="#F0E442", hatch="||||", marker="v",
+         less="fewer stores to VMEM", slots="vpu.store_slots"),
+    Unit(key=VMEM, label="VMEM", bound="VMEM", colour="#F0E442", hatch="||||", marker="v", space=1,
+         rates=("dma.vmem_bytes_per_second",)),
+    Unit(key=CMEM, label="CMEM", bound="CMEM", colour="#F0E442", hatch="||||", marker="v", space=3, is_shared=True,
+         less="fewer bytes from CMEM", rates=("cmem.read_bytes_per_second",)),
+    Unit(key=SCALAR, label="scalar core", short="scalar", bound="scalar", hatch="--", marker=".",
+         op_cycles="fixed.scalar_op_cycles"),
+    Unit(key=SMEM, label="SMEM", space=6),
+    Unit(key=SYNC, label="sync flags", space=2),
+    Unit(key=HBM, label="HBM", bound="HBM", colour="#E69F00", space=0, is_shared=True,
+         less="fewer bytes to and from HBM", rates=("hbm.bandwidth_bytes_per_second",), share="hbm.efficiency"),
+    Unit(key=ICI, label="ICI", bound="ICI", colour="#56B4E9", hatch="////", marker="X", is_shared=True,
+         rates=("ici.links", "ici.link_bytes_per_second")),
+    Unit(key=HOST, label="host", bound="host", colour="#000000", marker="*", space=5),
+    Unit(key=HOST_IN, label="from host", bound="host", colour="#000000", marker="*", is_shared=True,
+         rates=("host.bandwidth_bytes_per_second",)),
+    Unit(key=HOST_OUT, label="to host", bound="host", colour="#000000", marker="*", is_shared=True,
+         rates=("host.bandwidth_bytes_per_second",)),
+    Unit(key=OTHER, label="other"),
+)  # fmt: skip
+
+UNITS: Final[dict[str, Unit]] = {unit.key: unit for unit in _ROWS}
+"""All of them by key."""
+
+
+MEMORY_SPACES: Final[dict[int, MemorySpace]] = {
+    number: space for space in SPACES if (number := UNITS[space].space) is not None
+}
+"""The memory that XLA writes as ``S(number)``."""
+
+
+def counted_units() -> tuple[Unit, ...]:
+    """Return the units whose operations a kernel's work counts."""
+    return tuple(unit for unit in UNITS.values() if unit.counts_operations)
+
+
+def chip_value(chip: Any, key: str) -> float:
+    """Return the value of a dotted key of a chip, such as ``vpu.alu_slots``."""
+    value = chip
+    for name in key.split("."):
+        value = getattr(value, name)
+    return float(value)

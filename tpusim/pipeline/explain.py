@@ -1,0 +1,90 @@
+"""Why one kernel takes as long as it does: the program is lowered, and the kernel run alone and in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from tpusim.analysis.explanation import explanation
+from tpusim.cost.tile import between_tiles_cycles, tile_costs
+from tpusim.errors import ConfigError, did_you_mean
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Topology
+from tpusim.ir.module import Module
+from tpusim.pipeline.result import ExplainedKernel
+from tpusim.pipeline.stages import prepare, run_program
+from tpusim.program.module import Program, walk
+from tpusim.program.steps import (
+    Branch,
+    Call,
+    ChannelTransfer,
+    Collective,
+    Copy,
+    HostTransfer,
+    Kernel,
+    Loop,
+    Wait,
+)
+from tpusim.shapes.address import logical_bytes, physical_bytes
+
+
+def explain(
+    program: Module | Program | str | Path,
+    op: str,
+    chip: Chip | str | None = None,
+    *,
+    topology: Topology | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> ExplainedKernel:
+    """Return why the kernel of one instruction takes as long as it does: its tiles, units, memories and padding.
+
+    Raises ConfigError if the program has no kernel of that name.
+    """
+    lowered, machine, slice_, module = prepare(program, chip, topology, overrides)
+    kernel = _kernel(lowered, op)
+    alone = run_program(_alone(lowered, kernel), machine, slice_).records[0]
+    in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
+    shapes = _array_bytes(module, op) if module else {}
+    costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
+    return ExplainedKernel(**structs.asdict(explanation(kernel, machine, *costs, (alone, in_run), shapes)))
+
+
+def _alone(program: Program, kernel: Kernel) -> Program:
+    """Return a program of one kernel that waits for nothing."""
+    return structs.replace(program, steps=(structs.replace(kernel, needs=()),))
+
+
+def _kernel(program: Program, name: str) -> Kernel:
+    """Return a kernel of a lowered program by name."""
+    steps = {step.name: step for step, _ in walk(program.steps)}
+    found = steps.get(name)
+    if isinstance(found, Kernel) and not found.scalar:
+        return found
+    kernels = [step.name for step in steps.values() if isinstance(step, Kernel) and not step.scalar]
+    hint = f", which is {_OTHER_STEPS[type(found)]}" if found else did_you_mean(name, kernels)
+    raise ConfigError(f"{program.name}: expected the name of one of its {len(kernels)} kernels, found {name!r}{hint}")
+
+
+_OTHER_STEPS: dict[type, str] = {
+    Kernel: "an instruction of the scalar core",
+    Copy: "an asynchronous copy",
+    Wait: "a wait for an asynchronous step",
+    Collective: "a collective",
+    HostTransfer: "a transfer to or from the host",
+    ChannelTransfer: "a transfer over a channel",
+    Loop: "a loop: name a kernel of its body",
+    Branch: "a conditional: name a kernel of a branch",
+    Call: "a call: name a kernel of what it calls",
+}
+"""What a step is that has no tiles to explain."""
+
+
+def _array_bytes(module: Module, name: str) -> dict[str, tuple[int, int]]:
+    """Return the physical and the unpadded bytes of an instruction's operands and result, by name."""
+    computation = next(c for c in module.computations if name in c.by_name)
+    instruction = computation[name]
+    arrays = (instruction, *computation.operands_of(instruction))
+    return {array.name: (physical_bytes(array.shape), logical_bytes(array.shape)) for array in arrays}

@@ -1,0 +1,87 @@
+"""A run with its numbers, and one kernel explained: what the stages return, which show themselves when printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tpusim.analysis.communication import PodUse, pod_use
+from tpusim.analysis.explanation import Explanation
+from tpusim.analysis.summary import Summary, summarise
+from tpusim.analysis.utilisation import Group, group_records
+from tpusim.hardware.chip import Chip
+from tpusim.ir.module import Module
+from tpusim.program.module import Program
+from tpusim.timeline.records import PodRun, Timeline
+from tpusim.units import ps_to_us
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
+
+    ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is
+    what the text said, None for a program that came lowered.
+    """
+
+    program: Program
+    chip: Chip
+    pod: PodRun
+    module: Module | None = None
+
+    @property
+    def timeline(self) -> Timeline:
+        """What the device that ended last did."""
+        return self.pod.last
+
+    @property
+    def time_us(self) -> float:
+        """Simulated run time in microseconds."""
+        return ps_to_us(self.timeline.total_ps)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """All numbers of the run: utilisation, roofline, memory, ops, warnings."""
+        return summarise(self.program, self.chip, self.timeline, len(self.pod.timelines))
+
+    @cached_property
+    def communication(self) -> PodUse:
+        """What devices and links did together: exposed and hidden communication, bandwidths, shares of links."""
+        return pod_use(self.pod)
+
+    def __repr__(self) -> str:
+        """Name the program, the chip and the time: all fields would be thousands of lines."""
+        return f"<Result of {self.program.name} on {self.chip.name}: {self.time_us:.2f} us>"
+
+    def __str__(self) -> str:
+        """Return the report of ``tpusim run``."""
+        # Rich takes longer to load than a small program to run, and few results are printed.
+        from tpusim.report.terminal.notebook import result_text
+
+        return result_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from tpusim.report.terminal.notebook import result_page
+
+        return result_page(self)
+
+    def groups(self, by: str = "op") -> tuple[Group, ...]:
+        """Return the run's records added up by ``op``, ``category`` or ``source``."""
+        return group_records(self.timeline, by)
+
+
+class ExplainedKernel(Explanation, frozen=True, kw_only=True):
+    """An explanation that shows itself as ``tpusim explain`` prints it."""
+
+    def __str__(self) -> str:
+        """Return the report of ``tpusim explain``."""
+        from tpusim.report.terminal.notebook import explanation_text
+
+        return explanation_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from tpusim.report.terminal.notebook import explanation_page
+
+        return explanation_page(self)

@@ -1,0 +1,79 @@
+"""How many passes of the matrix unit a product takes: which pieces of its two operands are multiplied.
+
+The unit multiplies bf16. An f32 operand falls into up to three pieces of bf16, each the rounding of what those before
+it left; an f16 into two. How many of them count each operand says by its ``operand_precision`` (default 1, high 2,
+highest 3), or an ``algorithm`` for both. Pieces meet as long as their product is as large as one that the larger of
+the two counts asks for: 1 x 1 pieces take one pass, 2 x 2 three, 3 x 3 six, 3 x 2 five, 3 x 1 three.
+
+Integers are exact and ask no precision: they fall into bytes, and what lies above the 32nd bit of a sum is lost.
+
+Source: JAX documentation, ``jax.lax.Precision`` and ``DotAlgorithmPreset``; counts for unequal pieces, f16 and integers
+are those of the TPU compiler (libtpu 0.0.52), whose ``estimated_cycles`` for v5e rise by one pass's at each.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tpusim.ir.module import Instruction
+    from tpusim.shapes.dtype import DType
+
+    Passes = tuple[tuple[int, int], ...]
+
+_BY_PRECISION = {"default": 1, "high": 2, "highest": 3}
+"""How many bf16 pieces of an operand each word asks for."""
+
+_BY_ALGORITHM = {
+    "dot_any_f8_any_f8_f32": 1,
+    "dot_any_f8_any_f8_f32_fast_accum": 1,
+    "dot_f16_f16_f16": 2,
+    "dot_f16_f16_f32": 2,
+    "dot_bf16_bf16_bf16": 1,
+    "dot_bf16_bf16_f32": 1,
+    "dot_bf16_bf16_f32_x3": 2,
+    "dot_bf16_bf16_f32_x6": 3,
+    "dot_bf16_bf16_f32_x9": 3,
+    "dot_tf32_tf32_f32": 2,
+    "dot_tf32_tf32_f32_x3": 3,
+    "dot_f32_f32_f32": 3,
+    "dot_f64_f64_f64": 3,
+}
+"""The fewest bf16 pieces of each operand that keep the mantissas which a dot's ``algorithm`` promises."""
+
+_ALL_PAIRS = "dot_bf16_bf16_f32_x9"
+_BYTES_OF_A_SUM = 4
+
+
+def product_passes(instruction: Instruction, lhs: DType, rhs: DType) -> Passes:
+    """Return which piece of the left operand meets which of the right in each pass, the largest product first.
+
+    Pieces are numbered from the most significant, but those of integers from the least. The passes are at least one.
+    """
+    algorithm = instruction.attributes.get("algorithm", "unset")
+    # An algorithm is a promise; a precision only a wish.
+    if algorithm != "unset":
+        asked = (_BY_ALGORITHM[algorithm],) * 2
+    else:
+        words = (*instruction.attributes.get("operand_precision", ()), "default", "default")
+        asked = (_BY_PRECISION[words[0]], _BY_PRECISION[words[1]])
+    if not any(dtype.is_float or dtype.is_complex for dtype in (lhs, rhs)):
+        return _pairs(-(-lhs.bits // 8), -(-rhs.bits // 8), _BYTES_OF_A_SUM)
+    pieces = min(asked[0], _piece_count(lhs)), min(asked[1], _piece_count(rhs))
+    return _pairs(*pieces, sum(pieces) if algorithm == _ALL_PAIRS else max(pieces))
+
+
+def _piece_count(dtype: DType) -> int:
+    """Return into how many bf16 pieces that are not all zero a value of the type can fall."""
+    if dtype.name == "bf16" or dtype.bits <= 8:
+        return 1
+    return 2 if dtype.name == "f16" else 3
+
+
+@lru_cache(maxsize=64)
+def _pairs(lhs_count: int, rhs_count: int, orders: int) -> Passes:
+    """Return the pairs of pieces whose numbers add up to less than ``orders``."""
+    pairs = (pair for pair in product(range(lhs_count), range(rhs_count)) if sum(pair) < orders)
+    return tuple(sorted(pairs, key=lambda pair: (sum(pair), abs(pair[0] - pair[1]), pair[0])))
