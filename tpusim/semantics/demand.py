@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.semantics.aliasing import IN_PLACE
-from tpusim.semantics.inlining import behind_views
+from tpusim.semantics.inlining import behind_views, made_from
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.semantics.preimages import NARROWING, boxes_behind
 from tpusim.semantics.regions import NOTHING, WHOLE, Region, boxes_of, region_bytes, region_of, run_of, union
@@ -134,7 +134,7 @@ def _is_in_place(values: Sequence[Inner], at: int) -> bool:
 
 def _demand_of_all(body: Body) -> Demand:
     """Return what a kernel needs in which every operation needs its operands whole."""
-    used = {at for item in body.values for at in item.operands} | {body.root}
+    used = made_from(body.values, (body.root,))
     operands = enumerate(body.operands)
     return Demand(
         tuple([_alike(operand.shape, WHOLE if -1 - number in used else NOTHING) for number, operand in operands]),

@@ -1,4 +1,4 @@
-"""Boxes seen through a change of shape: the elements of a reshape's or bitcast's operand that a box of its result is."""
+"""Boxes seen through a change of shape: the part of a reshape's or bitcast's operand that a box of its result is."""
 
 from __future__ import annotations
 
