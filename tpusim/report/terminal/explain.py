@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from rich.markup import escape
 
 from tpusim.report.tables import plain_table, size_text, time_text
-from tpusim.units import ps_to_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,12 +40,6 @@ _SHOWN_OPERANDS = 8
 _FULL = 0.95
 _BAR = 30
 """Characters of the longest bar."""
-
-
-def explanation_json(found: Explanation) -> dict[str, Any]:
-    """Return an explanation as plain data; times in microseconds beside the picoseconds."""
-    data: dict[str, Any] = msgspec.to_builtins(found)
-    return data | {"alone_us": ps_to_us(found.alone_ps), "in_run_us": ps_to_us(found.in_run_ps), "simulated": True}
 
 
 def render_explanation(found: Explanation, console: Console) -> None:

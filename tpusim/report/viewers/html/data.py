@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tpusim.analysis.communication import classes, pod_use
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
-from tpusim.report.terminal.pod import pod_json
-from tpusim.report.terminal.run import compiler_us, run_json
+from tpusim.report.json.page import plain
+from tpusim.report.json.run import compiler_us, pod_page, run_page
 from tpusim.report.viewers.perfetto.trace import UNIT_LABELS
 from tpusim.timeline.records import CORE
 
@@ -53,7 +53,7 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
     texts = _Texts()
     devices, left_out = _shown(result)
     ops = _Ops(result.summary.ops)
-    numbers = run_json(result.summary)
+    numbers = plain(run_page(result.summary))
     # Ops have columns of their own.
     summary = {name: value for name, value in numbers.items() if name != "ops"}
     time_line = [_device(timeline, _device_name(result, numbers), ops) for timeline, numbers in devices]
@@ -214,4 +214,4 @@ def _pod(result: ResultLike) -> dict[str, Any] | None:
         return None
     busiest = sorted(result.pod.links, key=lambda link: -link.busy_ps)[:_LINKS]
     links = [[link.chip, link.way, link.n_bytes, link.busy_ps] for link in busiest]
-    return {**pod_json(pod_use(result.pod)), "busiest_links": links}
+    return {**plain(pod_page(pod_use(result.pod))), "busiest_links": links}
