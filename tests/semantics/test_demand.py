@@ -75,28 +75,31 @@ def test_one_layer_of_a_stack_is_read_whatever_stands_before_the_slice(chain):
     assert read["x"] == 8 * MIB
 
 
+WEIGHTS, PADDED = "bf16[24,2048,1,8192]{1,3,0,2:T(8,128)(2,1)}", "bf16[24,2048,2,8192]{1,3,0,2:T(8,128)(2,1)}"
+WINDOW, INPUTS = "bf16[24,2048,2,512]{1,3,0,2:T(8,128)(2,1)}", "bf16[24,2048,7168,1]{2,1,0,3:T(8,128)(2,1)}"
+SLICES = f"""%slices {{
+    %a = {WEIGHTS} parameter(0)
+    %i = s32[] parameter(1)
+    %o = s32[] constant(0)
+    %m = bf16[] constant(-inf)
+    %low = {PADDED} pad(%a, %m), padding=0_0x0_0x0_1x0_0
+    %first = {WINDOW} dynamic-slice(%low, %o, %o, %o, %i), dynamic_slice_sizes={{24,2048,2,512}}
+    %high = {PADDED} pad(%a, %m), padding=0_0x0_0x1_0x0_0
+    %second = {WINDOW} dynamic-slice(%high, %o, %o, %o, %i), dynamic_slice_sizes={{24,2048,2,512}}
+    ROOT %r = {WINDOW} maximum(%first, %second)
+}}"""
+
+
 def test_a_slice_inside_an_operand_of_a_convolution_keeps_its_window():
     """Two slices of 512 of 8,192 columns, padded apart, are an eighth of the operand (tensor-parallel decoder, v5p)."""
-    whole, padded = "bf16[24,2048,1,8192]{1,3,0,2:T(8,128)(2,1)}", "bf16[24,2048,2,8192]{1,3,0,2:T(8,128)(2,1)}"
-    part, inputs = "bf16[24,2048,2,512]{1,3,0,2:T(8,128)(2,1)}", "bf16[24,2048,7168,1]{2,1,0,3:T(8,128)(2,1)}"
     out = "bf16[2,512,7168,1]{2,1,3,0:T(8,128)(2,1)}"
-    slices = f"""%a = {whole} parameter(0)
-        %i = s32[] parameter(1)
-        %o = s32[] constant(0)
-        %m = bf16[] constant(-inf)
-        %low = {padded} pad(%a, %m), padding=0_0x0_0x0_1x0_0
-        %first = {part} dynamic-slice(%low, %o, %o, %o, %i), dynamic_slice_sizes={{24,2048,2,512}}
-        %high = {padded} pad(%a, %m), padding=0_0x0_0x1_0x0_0
-        %second = {part} dynamic-slice(%high, %o, %o, %o, %i), dynamic_slice_sizes={{24,2048,2,512}}
-        ROOT %r = {part} maximum(%first, %second)"""
-    product = f"""%l = {whole} parameter(0)
+    product = f"""%l = {WEIGHTS} parameter(0)
         %n = s32[] parameter(1)
-        %u = {inputs} parameter(2)
-        %g = {part} fusion(%l, %n), kind=kLoop, calls=%slices
+        %u = {INPUTS} parameter(2)
+        %g = {WINDOW} fusion(%l, %n), kind=kLoop, calls=%slices
         ROOT %c = {out} convolution(%g, %u), window={{size=1x24}}, dim_labels=1f0b_1io0->0bf1"""
-    taken = f"%w = {whole} parameter(0)\n%k = s32[] parameter(1)\n%v = {inputs} parameter(2)\n"
-    call = f"ROOT %y = {out} fusion(%w, %k, %v), kind=kOutput, calls=%f"
-    read = bytes_read(taken + call, product, f"%slices {{\n{slices}\n}}\n")
+    taken = f"%w = {WEIGHTS} parameter(0)\n%k = s32[] parameter(1)\n%v = {INPUTS} parameter(2)\n"
+    read = bytes_read(f"{taken}ROOT %y = {out} fusion(%w, %k, %v), kind=kOutput, calls=%f", product, SLICES)
     assert read["w"] == 24 * 2048 * 8192 * 2 / 8
     assert read["v"] == 24 * 2048 * 7168 * 2
 

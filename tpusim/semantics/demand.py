@@ -177,11 +177,7 @@ class _Backwards:
         whole = self._behind(item, self.needed(at))
         if at in self.returned and _is_in_place(self.body.values, at):
             # Whatever the update does not touch stays where it is.
-            whole[0] = (
-                self._behind(item, self.used[at])[0]
-                if at in self.used
-                else _alike(self._shape(item.operands[0]), NOTHING)
-            )
+            whole[0] = self._behind(item, self.used.get(at, ()))[0]
         for operand, parts in zip(item.operands, whole, strict=True):
             self._add(self.used, operand, parts)
 

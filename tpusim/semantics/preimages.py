@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Boxes = list[Box | None]
     Rule = Callable[[Instruction, Box, Sequence[ArrayShape]], Boxes]
 
-NARROWING = frozenset("slice dynamic-slice gather dynamic-update-slice scatter pad get-tuple-element tuple".split())
+NARROWING = frozenset("slice dynamic-slice gather dynamic-update-slice scatter pad get-tuple-element".split())
 """Opcodes whose whole result may be made of a part of an operand; of any other whole operands are needed for it."""
 
 _RULES: dict[str, Rule] = {}
