@@ -147,3 +147,17 @@ def test_a_decode_step_reads_each_weight_once():
     moved = sum(op.hbm_bytes for op in summary.ops) - beside
     assert moved <= 1.3 * (summary.memory.argument_bytes + summary.memory.output_bytes)
     assert summary.roofline.bound_ps <= summary.total_ps <= 2 * summary.roofline.bound_ps
+
+
+def test_runs_of_a_slice_are_those_of_its_tiles():
+    """A product takes a tile of 128 columns of a slice: its runs are as short as those of the tile, not the slice."""
+    wide, part = "bf16[1024,4096]{1,0:T(8,128)(2,1)}", "bf16[1024,1024]{1,0:T(8,128)(2,1)}"
+    bounds = {"kernel_window_bounds": (128, 1), "output_window_bounds": (128, 1), "input_window_bounds": (128, 8)}
+    bounds["iteration_bounds"] = (8, 1, 1)
+    config = json.dumps({"window_config": {key: [str(n) for n in value] for key, value in bounds.items()}})
+    called = f"""%a = {part} parameter(0)
+        %b = {wide} parameter(1)
+        %s = {part} slice(%b), slice={{[0:1024], [1024:2048]}}
+        ROOT %c = {part} convolution(%a, %s), dim_labels=bf_io->bf"""
+    (weights,) = [s for s in fused(called, part, (part, wide), config).streams if s.operand == "x1"]
+    assert (weights.block_bytes, weights.chunk_bytes) == (1024 * 128 * 2, 8 * 128 * 2)

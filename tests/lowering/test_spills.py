@@ -56,3 +56,10 @@ def test_values_beyond_the_registers_are_spilled():
         (kernel,) = lower_text(*wide_sum(width)).steps
         stores[width] = kernel.work.ops["store"] * kernel.tiles
     assert stores[count + 15] - stores[count // 2] == 64 * 16
+
+
+def test_a_value_that_is_used_through_a_view_lives_until_then():
+    """What a nested fusion takes and bitcasts is alive until that is computed with."""
+    texts = [("add", ()), ("add", ()), ("bitcast", (0,)), ("add", (1,)), ("add", (2,))]
+    items = [Inner(Named(), Instruction(f"v{n}", SHAPE, opcode), uses) for n, (opcode, uses) in enumerate(texts)]
+    assert most_alive((0, 1, 3, 4), items) == 3

@@ -204,9 +204,9 @@ class _Backwards:
     def _behind(self, item: Inner, parts: Parts) -> list[Parts]:
         """Return what the regions of a value need of each of its operands."""
         shapes = [self._shape(operand) for operand in item.operands]
-        if not any(parts):
-            return [_alike(shape, NOTHING) for shape in shapes]
         results = leaves(item.instruction.shape)
+        if not any(parts) or not results[0].element_count:
+            return [_alike(shape, NOTHING) for shape in shapes]
         arrays = [shape for shape in shapes if isinstance(shape, ArrayShape)]
         # Results that differ in shape, and tuples that come in, are nothing that a box can tell of.
         if len(arrays) < len(shapes) or any(result.dimensions != results[0].dimensions for result in results):

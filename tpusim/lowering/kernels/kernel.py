@@ -238,9 +238,9 @@ def _streams(
             side = OUT if access.is_output else sides.get(access.name, OUT)
             fetches, share, cut = nest.fetches(side), nest.block_share[side], nest.bounds.get(side, ())
         # Only an array of as many dimensions is cut as the bounds say; rows of a gather are runs of their own.
-        chunk = run_bytes(access.shape, cut) if len(cut) == access.shape.rank else 0
-        block = access.n_bytes * share
-        yield Stream(access.name, access.space, block, fetches, access.is_output, access.chunk_bytes or chunk)
+        run = run_bytes(access.shape, cut) if len(cut) == access.shape.rank else 0
+        chunk = min(filter(None, (run, access.chunk_bytes)), default=0)
+        yield Stream(access.name, access.space, access.n_bytes * share, fetches, access.is_output, chunk)
 
 
 def _sides(body: Body, at: int) -> dict[int, str]:

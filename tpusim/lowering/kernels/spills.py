@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tpusim.hardware.units import LOAD, STORE
 from tpusim.lowering.kernels.vector import FREE, registers
 from tpusim.program.work import Work
+from tpusim.semantics.inlining import behind_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,8 @@ def spill_work(body: Body, shares: Sequence[float], chip: Chip) -> Work:
 
 def most_alive(computed: Sequence[int], values: Sequence[Inner]) -> int:
     """Return how many of the values at some positions are alive at the most crowded moment, computed in their order."""
-    last = {operand: number for number, at in enumerate(computed) for operand in values[at].operands}
+    uses = ((number, operand) for number, at in enumerate(computed) for operand in values[at].operands)
+    last = {behind_views(values, operand): number for number, operand in uses}
     ends = [0] * len(computed)
     for number, at in enumerate(computed):
         # A value that nothing in the kernel uses is a result, and is stored at once.
