@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from tests.semantics.provenance import ALL, EXACT, SUM, chains
 from tpusim.semantics.demand import accesses, demand_of, needed_share
 from tpusim.semantics.inlining import inline
-from tpusim.semantics.regions import Box, Region, Span, element_count
+from tpusim.semantics.regions import Box, Region, Span, boxes_of, element_count, region_bytes
 from tpusim.source import SourceText
 from tpusim.text import parse_module
 
@@ -219,3 +221,164 @@ def test_a_dot_of_one_tile_needs_the_rows_and_columns_of_it():
     demand = demand_of(body, (tile,))
     needed = [element_count(p[0], o.shape) for p, o in zip(demand.operands, body.operands, strict=True)]
     assert needed == [128 * 512, 512 * 256]
+
+
+def spans_behind(instruction, shapes, tile):
+    """Return, by operand of these shapes, the spans that one tile of the last instruction needs."""
+    taken = [f"%{name} = {shape} parameter({n})" for n, (name, shape) in enumerate(zip("abc", shapes, strict=False))]
+    result = instruction.rpartition("ROOT %y = ")[2].partition(" ")[0]
+    names = ", ".join(f"%{name}" for name in "abc"[: len(shapes)])
+    call = f"ROOT %y = {result} fusion({names}), kind=kLoop, calls=%f"
+    body, _ = body_of("\n".join([*taken, call]), "\n".join([*taken, instruction]))
+    parts = demand_of(body, (Region((Box(tile, prod(span.count for span in tile)),)),)).operands
+    return [boxes_of(p[0], o.shape)[0].spans if p[0] else None for p, o in zip(parts, body.operands, strict=True)]
+
+
+ANY = Span(8, None)
+"""Eight indices at any place."""
+TILES = {
+    "sort takes all of its dimension": (
+        "ROOT %y = f32[64,32] sort(%a), dimensions={1}, to_apply=%sum",
+        ["f32[64,32]"],
+        (ANY, Span(4, 4)),
+        [(ANY, Span(32))],
+    ),
+    "a column of narrow parts is of as many wider elements": (
+        "ROOT %y = s8[64,4] bitcast-convert(%a)",
+        ["s32[64]"],
+        (Span(8, 8), Span(4)),
+        [(Span(8, 8),)],
+    ),
+    "wider elements are of all their parts": (
+        "ROOT %y = s32[64] bitcast-convert(%a)",
+        ["s8[64,4]"],
+        (Span(8, 8),),
+        [(Span(8, 8), Span(4))],
+    ),
+    "a convolution needs its window": (
+        "ROOT %y = f32[2,32,32,64] convolution(%a, %b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
+        ["f32[2,32,32,16]", "f32[3,3,16,64]"],
+        (Span(1, 1), Span(8, 8), Span(8, 0), Span(16, 16)),
+        [(Span(1, 1), Span(10, 7), Span(9, 0), Span(16)), (Span(3), Span(3), Span(16), Span(16, 16))],
+    ),
+    "a batched dot needs its batch": (
+        "ROOT %y = f32[4,64,32] dot(%a, %b), lhs_batch_dims={0}, rhs_batch_dims={1}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={0}",
+        ["f32[4,64,16]", "f32[16,4,32]"],
+        (Span(1, 2), ANY, Span(32)),
+        [(Span(1, 2), ANY, Span(16)), (Span(16), Span(1, 2), Span(32))],
+    ),
+    "an update is needed as far as it may reach": (
+        "%m = f32[64,32] negate(%a)\n%z = s32[] constant(0)\n"
+        "%n = f32[64,32] dynamic-update-slice(%m, %b, %z, %z)\nROOT %y = f32[64,32] negate(%n)",
+        ["f32[64,32]", "f32[4,32]"],
+        (ANY, Span(32)),
+        [(ANY, Span(32)), (Span(4), Span(32))],
+    ),
+    "a scatter changes elements where they stand": (
+        "%m = f32[64,32] negate(%a)\n%n = f32[64,32] scatter(%m, %b, %c), update_window_dims={1}, "
+        "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%sum\n"
+        "ROOT %y = f32[64,32] negate(%n)",
+        ["f32[64,32]", "s32[5]", "f32[5,32]"],
+        (ANY, Span(32)),
+        [(ANY, Span(32)), (Span(5),), (Span(5), Span(32))],
+    ),
+    "rows of a gather are those of its indices": (
+        "ROOT %y = f32[5,32] gather(%a, %b), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,32}",
+        ["f32[64,32]", "s32[5]"],
+        (Span(2, 1), Span(16, 16)),
+        [(Span(2, None), Span(16, 16)), (Span(2, 1),)],
+    ),
+    "a tile anywhere keeps its size between padding": (
+        "%z = f32[] constant(0)\nROOT %y = f32[131,32] pad(%a, %z), padding=2_2_1x0_0",
+        ["f32[64,32]"],
+        (ANY, Span(32)),
+        [(Span(4, None), Span(32))],
+    ),
+    "a tile anywhere may be of either part of a join": (
+        "ROOT %y = f32[68,32] concatenate(%a, %b), dimensions={0}",
+        ["f32[64,32]", "f32[4,32]"],
+        (ANY, Span(32)),
+        [(ANY, Span(32)), (Span(4), Span(32))],
+    ),
+    "what is turned round anywhere is anywhere": (
+        "ROOT %y = f32[64,32] reverse(%a), dimensions={0,1}",
+        ["f32[64,32]"],
+        (ANY, Span(8, 4)),
+        [(ANY, Span(8, 20))],
+    ),
+    "rows joined by a reshape are rows": (
+        "ROOT %y = f32[2048] reshape(%a)",
+        ["f32[64,32]"],
+        (Span(64, 96),),
+        [(Span(2, 3), Span(32))],
+    ),
+    "a part of a row stays one": (
+        "ROOT %y = f32[2048] reshape(%a)",
+        ["f32[64,32]"],
+        (Span(8, 40),),
+        [(Span(1, 1), Span(8, 8))],
+    ),
+    "rows anywhere are taken to begin at a row": (
+        "ROOT %y = f32[2048] reshape(%a)",
+        ["f32[64,32]"],
+        (Span(64, None),),
+        [(Span(2, None), Span(32))],
+    ),
+    "a part of a row anywhere is in one row": (
+        "ROOT %y = f32[2048] reshape(%a)",
+        ["f32[64,32]"],
+        (ANY,),
+        [(Span(1, None), ANY)],
+    ),
+    "a crooked run anywhere touches two rows more than it fills": (
+        "ROOT %y = f32[2048] reshape(%a)",
+        ["f32[64,32]"],
+        (Span(40, None),),
+        [(Span(3, None), Span(32))],
+    ),
+    "a split dimension keeps its run": (
+        "ROOT %y = f32[16,4,32] reshape(%a)",
+        ["f32[64,32]"],
+        (Span(1, 3), Span(4), ANY),
+        [(Span(4, 12), ANY)],
+    ),
+    "a bitcast that turns layouts renames dimensions": (
+        "ROOT %y = f32[32,64]{0,1:T(8,128)} bitcast(%a)",
+        ["f32[64,32]{1,0:T(8,128)}"],
+        (Span(8, 8), ANY),
+        [(ANY, Span(8, 8))],
+    ),
+    "a bitcast that drops a dimension keeps the others": (
+        "ROOT %y = f32[16,256]{1,0:T(8,128)} bitcast(%a)",
+        ["f32[1,16,256]{2,1,0:T(8,128)}"],
+        (ANY, Span(128, 128)),
+        [(Span(1), ANY, Span(128, 128))],
+    ),
+}
+
+
+@pytest.mark.parametrize(("instruction", "shapes", "tile", "needed"), TILES.values(), ids=TILES.keys())
+def test_what_one_tile_is_made_of(instruction, shapes, tile, needed):
+    """By operation: the spans of each operand behind a tile of the result."""
+    assert spans_behind(instruction, shapes, tile) == needed
+
+
+def test_elements_whose_places_are_lost_are_still_counted():
+    """Every fourth row of a reshape is spread over the operand: all of it may be touched, a quarter is."""
+    called = "%s = f32[2048] parameter(0)\nROOT %y = f32[64,32] reshape(%s)"
+    body, _ = body_of("%x = f32[2048] parameter(0)\nROOT %y = f32[64,32] fusion(%x), kind=kLoop, calls=%f", called)
+    tile = Region((Box((Span(16, 0, 4), Span(32)), 512),))
+    (region,) = demand_of(body, (tile,)).operands[0]
+    assert element_count(region, body.operands[0].shape) == 512
+
+
+def test_a_bitcast_between_tiles_loses_places_and_not_elements():
+    """Tiles of 8 rows seen as rows: which columns a row is of is not followed, how many elements it has is."""
+    source, seen = "f32[8,1024]{1,0:T(8,128)}", "f32[64,128]{1,0:T(8,128)}"
+    called = f"%s = {source} parameter(0)\nROOT %y = {seen} bitcast(%s)"
+    body, _ = body_of(f"%x = {source} parameter(0)\nROOT %y = {seen} fusion(%x), kind=kLoop, calls=%f", called)
+    (region,) = demand_of(body, (Region((Box((Span(16), Span(128)), 2048),)),)).operands[0]
+    assert element_count(region, body.operands[0].shape) == 2048
+    assert region_bytes(region, body.operands[0].shape) == 2048 * 4
