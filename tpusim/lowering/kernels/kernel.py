@@ -12,15 +12,16 @@ from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
 from tpusim.lowering.kernels.own_tiles import product_tiles, streaming_tiles
 from tpusim.lowering.kernels.packing import conversion_work
-from tpusim.lowering.kernels.products import Product, convolution_product, dot_product, product_work
+from tpusim.lowering.kernels.products import product_work
 from tpusim.lowering.kernels.spills import spill_work
-from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Nest, block_tiles, fits, misfit, product_nest, run_bytes
+from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Loop, Nest, StatedTiling, block_tiles, run_bytes
 from tpusim.lowering.kernels.vector import FREE, Site, stored_registers, vector_work
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand import accesses, demand_of, needed_share
 from tpusim.semantics.inlining import made_from
+from tpusim.semantics.products import BATCH, PRODUCTS, Product, canonical_product, product_sides
 from tpusim.shapes.shape import ArrayShape, leaves
 
 if TYPE_CHECKING:
@@ -33,14 +34,6 @@ if TYPE_CHECKING:
     from tpusim.program.steps import AnyStep
     from tpusim.semantics.demand import Access, Demand
     from tpusim.semantics.inlining import Body, Inner
-
-# The TPU compiler makes every dot a convolution; the others are for programs that it has not seen yet.
-PRODUCTS = {
-    "convolution": convolution_product,
-    "dot": dot_product,
-    "ragged-dot": dot_product,
-    "scaled-dot": dot_product,
-}
 
 FLOPLESS = frozenset(
     "parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast copy transpose reshape slice pad"
@@ -58,10 +51,10 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     products = [(at, _product(item)) for at, item in enumerate(body.values) if item.instruction.opcode in PRODUCTS]
     window = config.window_config
     # A fusion is tiled around one product; any other one in it has to live with the same loops.
-    products = _main_first(body, products, window)
+    products = _main_first(scope, body, products, window)
     sides = _sides(body, products[0][0]) if products else {}
     feeds = {body.operands[-1 - at].name: side for at, side in sides.items() if at < 0}
-    nest = _nest(body.values[products[0][0]], products[0][1], touched, feeds, window, scope.chip) if products else None
+    nest = _nest(scope, body.values[products[0][0]], products[0][1], touched, feeds, window) if products else None
     tiles = nest.tiles if nest else _vector_tiles(scope, body, touched, window)
     shares = _shares(body, demand)
     product_flops = sum(product.flops for _, product in products)
@@ -76,7 +69,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         tiles=tiles,
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
         work=work * (1 / tiles),
-        streams=tuple(_streams(touched, feeds, tiles, nest, window.output_window_bounds if window else ())),
+        streams=tuple(_streams(scope.chip, touched, feeds, nest or _plain_nest(tiles, window))),
         flops=product_flops + sum(_flops(item) * share for item, share in zip(body.values, shares, strict=True)),
         product_flops=product_flops,
         # Vector work is measured against f32.
@@ -112,15 +105,10 @@ def _array(computation: Computation, name: str) -> ArrayShape:
     return shape
 
 
-def product_operands(instruction: Instruction) -> tuple[str, str]:
-    """Return the names of a product's two sides; behind them a scaled dot has scales, a ragged one its group sizes."""
-    return instruction.operands[0], instruction.operands[1]
-
-
 def _product(item: Inner) -> Product:
-    """Return the size of a dot or convolution."""
-    lhs, rhs = (_array(item.computation, name) for name in product_operands(item.instruction))
-    return PRODUCTS[item.instruction.opcode](item.instruction, lhs, rhs)
+    """Return the canonical form of a dot or convolution."""
+    shapes = [leaves(operand.shape)[0] for operand in item.computation.operands_of(item.instruction)]
+    return canonical_product(item.instruction, shapes)
 
 
 def _shares(body: Body, demand: Demand) -> list[float]:
@@ -179,7 +167,7 @@ def _vector_tiles(scope: Scope, body: Body, touched: list[Access], window: Windo
             tiles *= max(1, bound)
         return tiles
     if window and window.output_window_bounds:
-        return block_tiles(_iterated(body.values[-1]), window.output_window_bounds)
+        return block_tiles(_iterated(body.values[-1]), window.output_window_bounds, scope.chip.vpu.register_shape)
     # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
     return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in ("vmem", "smem")), scope.chip)
 
@@ -192,55 +180,68 @@ def _iterated(item: Inner) -> ArrayShape:
 
 
 def _main_first(
-    body: Body, products: list[tuple[int, Product]], window: WindowConfig | None
+    scope: Scope, body: Body, products: list[tuple[int, Product]], window: WindowConfig | None
 ) -> list[tuple[int, Product]]:
     """Return the products of a kernel with the one first that the compiler's bounds are about."""
     if len(products) < 2 or window is None:
         return products
+    tilings = [_stated_tiling(scope, body.values[at], size, window) for at, size in products]
+    misfits = [tiling.misfit if tiling else inf for tiling in tilings]
     # The last of those that fit equally: what comes after feeds on it, so that it is computed tile by tile.
-    order = sorted(range(len(products)), key=lambda n: (_misfit(body.values[products[n][0]], window), -n))
+    order = sorted(range(len(products)), key=lambda number: (misfits[number], -number))
     return [products[number] for number in order]
 
 
-def _misfit(item: Inner, window: WindowConfig) -> float:
-    """Return how badly the compiler's bounds fit a product; about a dot they say nothing."""
-    return misfit(window, _sides_shapes(item)) if item.instruction.opcode == "convolution" else inf
+def _stated_tiling(scope: Scope, item: Inner, size: Product, window: WindowConfig) -> StatedTiling | None:
+    """Return a convolution with the compiler's bounds; about a dot they say nothing."""
+    if item.instruction.opcode != "convolution":
+        return None
+    return StatedTiling(window, _sides_shapes(item), item.instruction, size.kinds, scope.chip.vpu.register_shape)
 
 
 def _sides_shapes(item: Inner) -> dict[str, ArrayShape]:
     """Return the shapes of a product's two sides and result."""
-    left, right = product_operands(item.instruction)
+    left, right = product_sides(item.instruction)
     names = {LHS: left, RHS: right, OUT: item.instruction.name}
     return {side: _array(item.computation, name) for side, name in names.items()}
 
 
 def _nest(
-    item: Inner, size: Product, touched: list[Access], feeds: dict[str, str], window: WindowConfig | None, chip: Chip
+    scope: Scope,
+    item: Inner,
+    size: Product,
+    touched: list[Access],
+    feeds: dict[str, str],
+    window: WindowConfig | None,
 ) -> Nest:
     """Return the loop nest of a kernel around a product; ``feeds`` says which of its sides operands feed."""
-    shapes = _sides_shapes(item)
-    if window and item.instruction.opcode == "convolution" and fits(window, shapes):
-        return product_nest(window, shapes, item.instruction, size.shared)
+    stated = _stated_tiling(scope, item, size, window) if window else None
+    if stated and stated.fits:
+        return stated.nest()
     n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
     for access in touched:
         # What feeds neither side is for the epilogue (a bias, a residual) and moves along with the result.
         n_bytes[OUT if access.is_output else feeds.get(access.name, OUT)] += access.n_bytes
-    return product_tiles(n_bytes, chip)
+    return product_tiles(n_bytes, scope.chip)
 
 
-def _streams(
-    touched: list[Access], sides: dict[str, str], tiles: int, nest: Nest | None, bounds: tuple[int, ...]
-) -> Iterator[Stream]:
-    """Yield the traffic of each operand and result between its memory and VMEM; ``bounds`` are those of a tile."""
+def _plain_nest(tiles: int, window: WindowConfig | None) -> Nest:
+    """Return the nest of a kernel without a product: every tile moves its share of everything."""
+    arrays = (LHS, RHS, OUT)
+    bounds = dict.fromkeys(arrays, window.output_window_bounds) if window else {}
+    return Nest((Loop(tiles, BATCH),), dict.fromkeys(arrays, 1 / tiles), bounds)
+
+
+def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nest) -> Iterator[Stream]:
+    """Yield the traffic of each operand and result between its memory and VMEM."""
     for access in touched:
-        fetches, share, cut = tiles, 1 / tiles, bounds
-        if nest:
-            side = OUT if access.is_output else sides.get(access.name, OUT)
-            fetches, share, cut = nest.fetches(side), nest.block_share[side], nest.bounds.get(side, ())
+        side = OUT if access.is_output else sides.get(access.name, OUT)
+        cut = nest.bounds.get(side, ())
         # Only an array of as many dimensions is cut as the bounds say; rows of a gather are runs of their own.
-        run = run_bytes(access.shape, cut) if len(cut) == access.shape.rank else 0
+        run = run_bytes(access.shape, cut, chip.vpu.register_shape) if len(cut) == access.shape.rank else 0
         chunk = min(filter(None, (run, access.chunk_bytes)), default=0)
-        yield Stream(access.name, access.space, access.n_bytes * share, fetches, access.is_output, chunk)
+        block, fetches = access.n_bytes * nest.block_share[side], nest.fetches(side)
+        yield Stream(access.name, access.space, block, fetches, access.is_output, chunk)
 
 
 def _sides(body: Body, at: int) -> dict[int, str]:
