@@ -41,21 +41,11 @@ if TYPE_CHECKING:
     from tpusim.analysis.compare import Comparison as Comparison
     from tpusim.analysis.explanation import Explanation as Explanation
     from tpusim.analysis.memory import MemoryReport as MemoryReport
-    from tpusim.errors import (
-        ConfigError as ConfigError,
-    )
-    from tpusim.errors import (
-        ProgramError as ProgramError,
-    )
-    from tpusim.errors import (
-        SimulationError as SimulationError,
-    )
-    from tpusim.errors import (
-        TpusimError as TpusimError,
-    )
-    from tpusim.errors import (
-        UnsupportedError as UnsupportedError,
-    )
+    from tpusim.errors import ConfigError as ConfigError
+    from tpusim.errors import ProgramError as ProgramError
+    from tpusim.errors import SimulationError as SimulationError
+    from tpusim.errors import TpusimError as TpusimError
+    from tpusim.errors import UnsupportedError as UnsupportedError
     from tpusim.hardware.array import Array as Array
     from tpusim.hardware.chip import Chip as Chip
     from tpusim.hardware.load import load_chip as load_chip
@@ -66,59 +56,25 @@ if TYPE_CHECKING:
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result
-    from tpusim.pipeline.stages import (
-        check as check,
-    )
-    from tpusim.pipeline.stages import (
-        execute as execute,
-    )
-    from tpusim.pipeline.stages import (
-        load as load,
-    )
-    from tpusim.pipeline.stages import (
-        lower as lower,
-    )
-    from tpusim.pipeline.stages import (
-        memory as memory,
-    )
-    from tpusim.pipeline.stages import (
-        run_layers as run_layers,
-    )
-    from tpusim.pipeline.stages import (
-        simulate as simulate,
-    )
+    from tpusim.pipeline.stages import check as check
+    from tpusim.pipeline.stages import execute as execute
+    from tpusim.pipeline.stages import load as load
+    from tpusim.pipeline.stages import lower as lower
+    from tpusim.pipeline.stages import memory as memory
+    from tpusim.pipeline.stages import run_layers as run_layers
+    from tpusim.pipeline.stages import simulate as simulate
     from tpusim.program.layers import Layer as Layer
     from tpusim.program.module import Program as Program
-    from tpusim.program.steps import (
-        Branch as Branch,
-    )
-    from tpusim.program.steps import (
-        Call as Call,
-    )
-    from tpusim.program.steps import (
-        ChannelTransfer as ChannelTransfer,
-    )
-    from tpusim.program.steps import (
-        Collective as Collective,
-    )
-    from tpusim.program.steps import (
-        Copy as Copy,
-    )
-    from tpusim.program.steps import (
-        HostTransfer as HostTransfer,
-    )
-    from tpusim.program.steps import (
-        Kernel as Kernel,
-    )
-    from tpusim.program.steps import (
-        Loop as Loop,
-    )
-    from tpusim.program.steps import (
-        TileLoop as TileLoop,
-    )
-    from tpusim.program.steps import (
-        Wait as Wait,
-    )
+    from tpusim.program.steps import Branch as Branch
+    from tpusim.program.steps import Call as Call
+    from tpusim.program.steps import ChannelTransfer as ChannelTransfer
+    from tpusim.program.steps import Collective as Collective
+    from tpusim.program.steps import Copy as Copy
+    from tpusim.program.steps import HostTransfer as HostTransfer
+    from tpusim.program.steps import Kernel as Kernel
+    from tpusim.program.steps import Loop as Loop
+    from tpusim.program.steps import TileLoop as TileLoop
+    from tpusim.program.steps import Wait as Wait
     from tpusim.program.stored import load_program as load_program
     from tpusim.program.stored import save_program as save_program
     from tpusim.program.work import Matmul as Matmul

@@ -18,30 +18,14 @@ from tpusim.analysis.memory import memory_profile
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
-from tpusim.report.plots import (
-    layout as plot_layout,
-)
-from tpusim.report.plots import (
-    links as plot_links,
-)
-from tpusim.report.plots import (
-    memory as plot_memory,
-)
-from tpusim.report.plots import (
-    relayout as plot_relayout,
-)
-from tpusim.report.plots import (
-    roofline as plot_roofline,
-)
-from tpusim.report.plots import (
-    systolic as plot_systolic,
-)
-from tpusim.report.plots import (
-    timeline as plot_timeline,
-)
-from tpusim.report.plots import (
-    utilisation as plot_utilisation,
-)
+from tpusim.report.plots import layout as plot_layout
+from tpusim.report.plots import links as plot_links
+from tpusim.report.plots import memory as plot_memory
+from tpusim.report.plots import relayout as plot_relayout
+from tpusim.report.plots import roofline as plot_roofline
+from tpusim.report.plots import systolic as plot_systolic
+from tpusim.report.plots import timeline as plot_timeline
+from tpusim.report.plots import utilisation as plot_utilisation
 from tpusim.report.plots.style import Axes, Figure, save
 from tpusim.report.plots.sweep import pareto, sensitivity
 from tpusim.report.plots.systolic import animate_systolic

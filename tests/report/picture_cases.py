@@ -11,21 +11,11 @@ from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import run_layers
 from tpusim.program.buffers import Buffer
 from tpusim.program.layers import Layer
-from tpusim.report.plots import (
-    links as plot_links,
-)
-from tpusim.report.plots import (
-    memory as plot_memory,
-)
-from tpusim.report.plots import (
-    roofline as plot_roofline,
-)
-from tpusim.report.plots import (
-    timeline as plot_timeline,
-)
-from tpusim.report.plots import (
-    utilisation as plot_utilisation,
-)
+from tpusim.report.plots import links as plot_links
+from tpusim.report.plots import memory as plot_memory
+from tpusim.report.plots import roofline as plot_roofline
+from tpusim.report.plots import timeline as plot_timeline
+from tpusim.report.plots import utilisation as plot_utilisation
 from tpusim.report.plots.style import Figure
 from tpusim.timeline.records import LinkUse, PodRun, Record, Repeat, Timeline
 
