@@ -21,7 +21,7 @@ from tpusim.report.plots import memory as plot_memory
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots.cells import shown_of, tint_of
 from tpusim.report.plots.plane import plane_of
-from tpusim.report.plots.style import _KINDS, kind_of, shortened
+from tpusim.report.plots.style import kind_of, kinds, shortened
 from tpusim.report.plots.sweep import pareto_front
 from tpusim.report.plots.systolic import first_fold
 from tpusim.shapes.notation import parse_shape
@@ -176,7 +176,7 @@ def test_points_of_a_roofline():
     product = points["convolution_add_fusion"]
     assert product.intensity == pytest.approx(1.5e10 / 4e7)
     assert product.flops_per_second == pytest.approx(1.5e10 / 100e-6)
-    assert points["tanh.3"].memory == "VMEM"
+    assert points["tanh.3"].memory == "vmem"
     assert points["tanh.3"].n_bytes == pytest.approx(4e-6 * chip.vpu.load_slots * 4096 * chip.clock_hz)
     assert "copy-done" not in points
 
@@ -262,7 +262,7 @@ def test_equal_designs_do_not_beat_each_other():
 
 def test_kinds_of_time_differ_in_a_grey_print():
     """Any two by a tenth of lightness (ITU-R BT.601), or by their hatch."""
-    kinds = [(colour, hatch) for colour, hatch, _ in _KINDS.values()]
-    greys = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b in (to_rgb(colour) for colour, _ in kinds)]
-    close = [(i, j) for i, j in combinations(range(len(kinds)), 2) if abs(greys[i] - greys[j]) < 0.1]
-    assert [(i, j) for i, j in close if kinds[i][1] == kinds[j][1]] == []
+    looks = list(kinds().values())
+    greys = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b in (to_rgb(look.colour) for look in looks)]
+    close = [(i, j) for i, j in combinations(range(len(looks)), 2) if abs(greys[i] - greys[j]) < 0.1]
+    assert [(i, j) for i, j in close if looks[i].hatch == looks[j].hatch] == []

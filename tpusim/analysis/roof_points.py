@@ -12,6 +12,7 @@ import msgspec
 
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.analysis.utilisation import group_records
+from tpusim.hardware.units import HBM, MATRIX, UNITS, VMEM
 from tpusim.timeline.records import CORE
 from tpusim.units import PS_PER_SECOND
 
@@ -32,7 +33,7 @@ class Roof(msgspec.Struct, frozen=True):
 
 
 class RoofPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One op: its time on the core, FLOP, and bytes; ``memory`` is whose bytes they are (``HBM``, ``VMEM`` or none)."""
+    """One op: its time on the core, FLOP, and bytes; ``memory`` tells whose bytes they are (HBM, VMEM or none)."""
 
     name: str
     bound_by: str
@@ -62,9 +63,9 @@ def roofs(chip: Chip, operand_type: str = "bf16") -> tuple[Roof, ...]:
     per_register = chip.vpu.sublanes * chip.vpu.lanes
     clock = chip.clock_hz * chip.cores_per_device
     return (
-        Roof("HBM", chip.hbm.bandwidth_bytes_per_second, True),
-        Roof("VMEM", chip.vpu.load_slots * per_register * _LANE_BYTES * clock, True),
-        Roof(f"MXU {operand_type}", peak_flops_per_second(chip, operand_type), False),
+        Roof(UNITS[HBM].label, chip.hbm.bandwidth_bytes_per_second, True),
+        Roof(UNITS[VMEM].label, chip.vpu.load_slots * per_register * _LANE_BYTES * clock, True),
+        Roof(f"{UNITS[MATRIX].label} {operand_type}", peak_flops_per_second(chip, operand_type), False),
         Roof("vector f32", chip.vpu.alu_slots * per_register * clock, False),
     )
 
@@ -77,7 +78,7 @@ def roof_points(timeline: Timeline, chip: Chip) -> tuple[RoofPoint, ...]:
         if group.time_ps <= 0 or group.opcode.endswith("-done"):
             continue
         by_vmem = vmem_bytes.get((group.name, group.line), 0.0)
-        memory, n_bytes = ("HBM", group.hbm_bytes) if group.hbm_bytes else ("VMEM", by_vmem)
+        memory, n_bytes = (HBM, group.hbm_bytes) if group.hbm_bytes else (VMEM, by_vmem)
         found.append(
             RoofPoint(
                 name=group.name,

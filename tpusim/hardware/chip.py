@@ -157,6 +157,11 @@ class Ici(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     local_bytes_per_second: float
     """Between devices of one chip, each way."""
 
+    @property
+    def links_bytes_per_second(self) -> float:
+        """One way, all links together; a program that asks a chip without links for them is given one."""
+        return max(1, self.links) * self.link_bytes_per_second
+
 
 class Pod(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How chips are put together to slices, and slices to larger machines."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.units import ICI, UNITS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,6 +19,10 @@ SPARSECORE = "sparsecore"
 
 LATE = "waiting for devices"
 """What the part of a record is called in which others had not come yet, so that no byte could move."""
+
+
+ICI_LATENCY = f"{UNITS[ICI].bound} latency"
+"""What bounds communication that mostly waits for the first byte to arrive."""
 
 
 class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):

@@ -10,6 +10,7 @@ import msgspec
 from rich.markup import escape
 
 from tpusim.analysis.compare import RESULT_FORMAT
+from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.tables import count_text, plain_table, size_text, us_text
 from tpusim.report.terminal.run import run_json
 
@@ -112,7 +113,7 @@ def _table(title: str, changes: Sequence[Change]) -> Table:
         ("change", "right"),
         ("count", "right"),
         ("bound by", "left"),
-        ("HBM", "left"),
+        (UNITS[HBM].label, "left"),
     )
     for change in changes:
         one, other = change.before, change.after

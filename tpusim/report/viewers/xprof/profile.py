@@ -12,7 +12,7 @@ from zlib import crc32
 
 from tpusim.analysis.communication import classes
 from tpusim.errors import ConfigError
-from tpusim.report.viewers.perfetto.trace import UNIT_LABELS
+from tpusim.hardware.units import HBM, MATRIX, UNITS
 from tpusim.report.viewers.xprof import wire
 from tpusim.report.viewers.xprof.events import unrolled
 from tpusim.report.viewers.xprof.hlo import hlo_proto
@@ -89,7 +89,7 @@ def _host_plane(profile: Profile) -> Plane:
     busy = profile.summary
     plane.add_stats(
         {
-            "matrix_unit_utilization_percent": 100 * busy.utilisation.busy.get("matrix", 0.0),
+            "matrix_unit_utilization_percent": 100 * busy.utilisation.busy.get(MATRIX, 0.0),
             "hbm_utilization_percent": 100 * busy.hbm_utilisation,
         }
     )
@@ -167,10 +167,10 @@ def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: 
     ops = [plane.event(kinds.of(e), e.start_ps, e.end_ps, _stalls(e)) for e in sorted([*core, *begun], key=_start_ps)]
     plane.add_line("XLA Ops", ops, total_ps)
     plane.add_line("Async XLA Ops", [plane.event(kinds.of(e), e.start_ps, e.end_ps, {}) for e in beside], total_ps)
-    for unit, label in UNIT_LABELS.items():
+    for unit in UNITS:
         busy = [_unit_event(plane, kinds.of(e), e, unit) for e in core if e.record.units.get(unit)]
         if busy:
-            plane.add_line(f"{label} (simulated)", busy, total_ps)
+            plane.add_line(f"{UNITS[unit].label} (simulated)", busy, total_ps)
 
 
 def _start_ps(event: Event) -> int:
@@ -188,7 +188,7 @@ def _stalls(event: Event) -> dict[str, Stat]:
     """Return for how long the core waited for data that was on its way."""
     record = event.record
     waited_ps = sum(part_ps for name, part_ps in record.bounds_ps.items() if name.startswith("waiting for "))
-    stall_ps = (record.parts.get("HBM", 0) or waited_ps) * event.executions
+    stall_ps = (record.parts.get(UNITS[HBM].bound, 0) or waited_ps) * event.executions
     return {"dma_stall_duration_ps": min(stall_ps, event.duration_ps)} if stall_ps else {}
 
 
