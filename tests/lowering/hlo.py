@@ -5,6 +5,7 @@ from __future__ import annotations
 from tpusim.hardware.load import load_chip
 from tpusim.lowering.module import lower_module
 from tpusim.program.module import Program
+from tpusim.semantics.verify.module import verify_module
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -26,7 +27,7 @@ def lower_text(entry: str, others: str = "", chip: str = "v5e", **options: int) 
 
 def lower_module_text(text: str, chip: str = "v5e", **options: int) -> Program:
     """Return the lowered program of a whole module's text."""
-    return lower_module(parse_module(SourceText("m.hlo", text)), load_chip(chip), **options)
+    return lower_module(verify_module(parse_module(SourceText("m.hlo", text))), load_chip(chip), **options)
 
 
 def kernel_named(program: Program, name: str):

@@ -315,12 +315,12 @@ def test_a_registered_cost_names_units_that_exist(registered):
         lower_text(text)
 
 
-def test_scaled_dot_multiplies_its_first_and_third_operand():
-    """The scales of each side stand behind it."""
+def test_scaled_dot_multiplies_its_first_two_operands():
+    """The scales stand behind both sides, as in XLA's text."""
     text = """
         %x = f32[64,128]{1,0:T(8,128)} parameter(0)
-        %s = f32[64,4]{1,0:T(8,128)} parameter(1)
-        %w = f32[128,32]{1,0:T(8,128)} parameter(2)
+        %w = f32[128,32]{1,0:T(8,128)} parameter(1)
+        %s = f32[64,4]{1,0:T(8,128)} parameter(2)
         %t = f32[4,32]{1,0:T(8,128)} parameter(3)
-        ROOT %z = f32[64,32] scaled-dot(%x, %s, %w, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+        ROOT %z = f32[64,32] scaled-dot(%x, %w, %s, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
     assert kernel_named(lower_text(text), "z").flops == 2 * 64 * 128 * 32

@@ -7,7 +7,7 @@ from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 from tpusim import numerics
-from tpusim.numerics.collectives import with_devices
+from tpusim.ir.module import with_devices
 from tpusim.numerics.evaluate import evaluate
 from tpusim.numerics.host import make_devices
 from tpusim.numerics.site import Device, Settings

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.numerics.devices import module_of, run
 from tpusim.build.builder import Builder, Op
 from tpusim.errors import ProgramError, SimulationError
-from tpusim.numerics.collectives import with_devices
+from tpusim.ir.module import with_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -233,6 +233,6 @@ def test_scales_multiply_the_blocks_of_a_scaled_dot():
     rng = np.random.default_rng(8)
     lhs, rhs, scale = integers(rng, "f32", (4, 8)), integers(rng, "f32", (8, 6)), integers(rng, "f32", (4, 2))
     dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-    text = program("f32[4,6]", f"scaled-dot(p0, p1, p2, p3), {dims}", ["f32[4,8]", "f32[4,2]", "f32[8,6]", "f32[]"])
+    text = program("f32[4,6]", f"scaled-dot(p0, p1, p2, p3), {dims}", ["f32[4,8]", "f32[8,6]", "f32[4,2]", "f32[]"])
     expected = (lhs * np.repeat(scale, 4, 1)) @ rhs
-    np.testing.assert_array_equal(run_ours(text, [lhs, scale, rhs, np.float32(3)])[0], expected)
+    np.testing.assert_array_equal(run_ours(text, [lhs, rhs, scale, np.float32(3)])[0], expected)

@@ -7,12 +7,13 @@ following references; ``Computation`` and ``Module`` look names up.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tpusim.errors import ProgramError
 from tpusim.ir.attributes import BackendConfig, ComputationName, Metadata
 
 if TYPE_CHECKING:
@@ -187,6 +188,16 @@ class Module:
         return self.attributes.get("is_scheduled") is True
 
     @property
+    def replica_count(self) -> int:
+        """How many replicas run the module; 1 where its first line does not say."""
+        return int(self.attributes.get("replica_count", 1))
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions each replica has; 1 where the first line does not say."""
+        return int(self.attributes.get("num_partitions", 1))
+
+    @property
     def instruction_count(self) -> int:
         """Instructions in all computations."""
         return sum(len(computation.instructions) for computation in self.computations)
@@ -203,3 +214,18 @@ class Module:
         """Return the place of an attribute of the module's first line, if the module was read from one that has it."""
         offset = -1 if self.source is None else self.source.text.find(f"{name}=")
         return None if self.source is None or offset < 0 else self.source.span(offset, offset + len(name))
+
+
+def with_devices(module: Module, replicas: int = 1, partitions: int = 1) -> Module:
+    """Return the module for so many devices; a count that its first line states already must be the same.
+
+    Raises ProgramError if it states another one.
+    """
+    wanted = {"replica_count": replicas, "num_partitions": partitions}
+    for name, count in wanted.items():
+        stated = module.attributes.get(name, count)
+        if stated != count:
+            raise ProgramError(f"expected {name}={stated}, as {module.name!r} says, found {count}; run it on as many")
+    # A count of 1 is what no count means; writing it out would change the module's text.
+    counts = {name: count for name, count in wanted.items() if count != 1}
+    return replace(module, attributes=module.attributes | counts)

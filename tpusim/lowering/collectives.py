@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpusim.errors import ProgramError
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import COLLECTIVE_KINDS, Collective
 from tpusim.semantics.demand import bytes_in_hbm, space_of
 from tpusim.semantics.device_groups import algorithm_of, device_groups, device_pairs
-from tpusim.semantics.infer.collective import check_members
-from tpusim.semantics.infer.site import Site
 from tpusim.semantics.scalars import table_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import leaves
@@ -49,7 +46,6 @@ def collective_step(
     is_async: bool = False,
 ) -> Collective:
     """Return the step of ``collective``, which stands in ``computation``, under the name of ``label_of``."""
-    _check_members(scope, computation, collective)
     kind = kind or collective.opcode.removesuffix("-start")
     operands = _sent(computation, collective)
     operand_bytes = sum(physical_bytes(operand.shape) for operand in operands)
@@ -87,15 +83,6 @@ def _sent(computation: Computation, collective: Instruction) -> tuple[Instructio
     """
     operands = computation.operands_of(collective)
     return operands[:1] if collective.opcode == "ragged-all-to-all" else operands
-
-
-def _check_members(scope: Scope, computation: Computation, collective: Instruction) -> None:
-    """Warn of groups and pairs that the verifier refuses: a run takes them as they are."""
-    operands = [operand.shape for operand in computation.operands_of(collective)]
-    try:
-        check_members(Site(collective, operands, scope.module))
-    except ProgramError as error:
-        scope.notes.warn(f"{collective.name!r}: {error.message}: timed as it stands")
 
 
 def _shares(scope: Scope, computation: Computation, collective: Instruction, group_size: int) -> tuple[float, ...]:

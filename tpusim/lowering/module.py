@@ -23,6 +23,7 @@ from tpusim.shapes.shape import TupleShape, leaves
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.ir.module import Module
+    from tpusim.semantics.verify.module import Verified
     from tpusim.shapes.shape import Shape
 
 # One rather than a guess: the report then shows a single trip, which anybody can multiply.
@@ -32,12 +33,12 @@ DEFAULT_TRIPS = 1
 __all__ = ["DEFAULT_TRIPS", "RULES", "collectives", "control", "copies", "custom_calls", "kernels", "lower_module"]
 
 
-def lower_module(module: Module, chip: Chip, default_trips: int = DEFAULT_TRIPS) -> Program:
-    """Return the program that ``module`` is on ``chip``: one step per scheduled instruction that takes time.
+def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TRIPS) -> Program:
+    """Return the program that a module is on ``chip``: one step per scheduled instruction that takes time.
 
     ``default_trips`` stands in for trip counts that cannot be found; each such loop is named in the program's warnings.
     """
-    notes = Notes()
+    module, notes = verified.module, Notes()
     if not module.is_scheduled:
         # Not refused: operands stand before their users in any text, so its order is one that could run.
         notes.warn("the module is not scheduled: instructions run one by one in the order of the text, unfused")

@@ -1,14 +1,13 @@
 """Values of collectives: devices meet at an instruction, see what everybody brought, and compute their own part.
 
 Device numbers are places in the list of a run: replica times partitions plus partition. How many there are is what the
-module's first line says in ``replica_count`` and ``num_partitions``; ``with_devices`` writes other counts there.
+module's first line says in ``replica_count`` and ``num_partitions``.
 
 Source: XLA, Operation Semantics, and the modes of replica groups in its ``CollectiveOpGroupMode``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,21 +29,6 @@ if TYPE_CHECKING:
     from tpusim.shapes.shape import Shape
 
     Meeting = Generator[Meet, dict[int, Any], Any]
-
-
-def with_devices(module: Module, replicas: int = 1, partitions: int = 1) -> Module:
-    """Return the module for so many devices; a count that its first line states already must be the same.
-
-    Raises ProgramError if it states another one.
-    """
-    wanted = {"replica_count": replicas, "num_partitions": partitions}
-    for name, count in wanted.items():
-        stated = module.attributes.get(name, count)
-        if stated != count:
-            raise ProgramError(f"expected {name}={stated}, as {module.name!r} says, found {count}; run it on as many")
-    # A count of 1 is what no count means; writing it out would change the module's text.
-    counts = {name: count for name, count in wanted.items() if count != 1}
-    return replace(module, attributes=module.attributes | counts)
 
 
 def device_number(module: Module, device: Device) -> int:

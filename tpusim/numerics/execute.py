@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 # Importing the modules of rules fills the table.
-from tpusim.errors import ConfigError, ProgramError
+from tpusim.errors import ProgramError
 from tpusim.numerics import collectives, host
-from tpusim.numerics.collectives import with_devices
 from tpusim.numerics.custom_calls import approx_top_k, block_calls, table
 from tpusim.numerics.evaluate import evaluate
 from tpusim.numerics.files import apart_from, check_inputs, flat_values, in_types_of
@@ -32,13 +31,12 @@ from tpusim.numerics.ops import (
 )
 from tpusim.numerics.registry import RULES
 from tpusim.numerics.values.f32_pairs import widen_module
-from tpusim.semantics.verify.module import verify_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tpusim.ir.module import Module
     from tpusim.numerics.site import Settings
+    from tpusim.semantics.verify.module import Verified
 
 __all__ = [
     "RULES",
@@ -66,30 +64,23 @@ __all__ = [
 
 
 def execute_module(
-    module: Module,
+    verified: Verified,
     inputs: Sequence[Any],
     settings: Settings,
-    replicas: int = 1,
     infeed: Iterable[Any] | None = None,
     outfeed: list[Any] | None = None,
 ) -> list[Any]:
-    """Return what each device's run of ``module`` returns, replicas outermost, partitions within.
+    """Return what each device's run of a module returns, replicas outermost, partitions within.
 
+    There are as many devices as the module's first line says in ``replica_count`` and ``num_partitions``.
     ``inputs`` are the parameters' values: one list for all devices, or a list of such lists, one per device. ``infeed``
     is what every device's infeeds read, in order; what devices feed out is appended to ``outfeed``, device by device.
     """
-    partitions = int(module.attributes.get("num_partitions", 1))
-    if replicas < 1:
-        raise ConfigError(f"replicas: expected at least 1, found {replicas}")
-    # One replica is what nobody asked otherwise for: then the module's own count holds.
-    wanted = replicas if replicas > 1 else int(module.attributes.get("replica_count", 1))
-    module = with_devices(module, wanted, partitions)
-    # With the counts of devices: groups may name some that the run has not.
-    verify_module(module, may_wait=True)
+    module = verified.module
     # Each device reads the whole infeed: what one takes is not gone for the others.
     fed = [] if infeed is None else list(infeed)
-    feeds = [fed] * (wanted * partitions) if infeed is not None else []
-    devices = make_devices(module, feeds, wanted)
+    feeds = [fed] * (module.replica_count * module.partition_count) if infeed is not None else []
+    devices = make_devices(module, feeds, module.replica_count)
     shapes = [parameter.shape for parameter in module.entry.parameters]
     per_device = _per_device(inputs, len(devices), len(shapes))
     arguments = [check_inputs(values, shapes) for values in per_device]

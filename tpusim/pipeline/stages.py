@@ -18,7 +18,7 @@ from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
-from tpusim.ir.module import Module
+from tpusim.ir.module import Module, with_devices
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.chip_choice import check_topology, choose_chip, for_chip
@@ -29,6 +29,7 @@ from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program
 from tpusim.program.stored import load_program
 from tpusim.program.verify import verify_blocks
+from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.systolic.closed_form import run_gemm
 from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
@@ -185,11 +186,17 @@ def execute(
 
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, found {precision!r}")
+    if replicas < 1:
+        raise ConfigError(f"replicas: expected at least 1, found {replicas}")
     module = program if isinstance(program, Module) else load(program)
+    if replicas > 1:
+        # With the counts of devices: groups may name some that the run has not.
+        module = with_devices(module, replicas, module.partition_count)
+    verified = verify_module(module)
     shapes = [parameter.shape for parameter in module.entry.parameters]
     values = take_inputs(inputs, shapes) if isinstance(inputs, Mapping) else inputs
     settings = numeric_settings(precision, seed, max_iterations)
-    results = execute_module(module, values, settings, replicas, infeed, outfeed)
+    results = execute_module(verified, values, settings, infeed, outfeed)
     return results[0] if len(results) == 1 else results
 
 
@@ -209,8 +216,6 @@ def random_arrays(module: Module, seed: int, given: Mapping[str, Any]) -> dict[s
 
 def check(program: Module | str | Path) -> list[str]:
     """Return what is wrong with a module, one message each: shapes, arities, schedules, channels, aliases, groups."""
-    from tpusim.semantics.verify.module import problems
-
     module = program if isinstance(program, Module) else load(program)
     return [str(problem) for problem in problems(module)]
 
@@ -271,7 +276,7 @@ def _lowered(
     loaded, path = _loaded(program)
     machine = choose_chip(loaded, path, chip, slice_, overrides)
     if isinstance(loaded, Module):
-        module, lowered = loaded, lower_module(loaded, machine, default_trip_count)
+        module, lowered = loaded, lower_module(verify_module(loaded), machine, default_trip_count)
     else:
         module, lowered = None, for_chip(loaded, machine)
     verify_blocks(lowered, machine.vmem.capacity_bytes * machine.cores_per_device)

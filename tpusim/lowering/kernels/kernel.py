@@ -106,9 +106,8 @@ def _array(computation: Computation, name: str) -> ArrayShape:
 
 
 def product_operands(instruction: Instruction) -> tuple[str, str]:
-    """Return the names of a product's two sides; a scaled dot has the scales of each side behind it."""
-    right = 2 if instruction.opcode == "scaled-dot" else 1
-    return instruction.operands[0], instruction.operands[right]
+    """Return the names of a product's two sides; behind them a scaled dot has scales, a ragged one its group sizes."""
+    return instruction.operands[0], instruction.operands[1]
 
 
 def _product(item: Inner) -> Product:

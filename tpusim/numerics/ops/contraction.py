@@ -46,9 +46,9 @@ def dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
 
 @computes("scaled-dot")
 def scaled_dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
-    """Return the dot of operands 0 and 2 after each element was multiplied by the scale (1 and 3) of its block."""
-    arithmetic = _arithmetic(site, instruction, 0, 2)
-    lhs, rhs = _scaled(operands[0], operands[1]), _scaled(operands[2], operands[3])
+    """Return the dot of operands 0 and 1 after each element was multiplied by the scale (2 and 3) of its block."""
+    arithmetic = _arithmetic(site, instruction, 0, 1)
+    lhs, rhs = _scaled(operands[0], operands[2]), _scaled(operands[1], operands[3])
     return in_passes(arithmetic, lhs, rhs, partial(general_dot, dimensions=dot_dimensions(instruction)))
 
 

@@ -11,7 +11,7 @@ from tpusim.semantics.infer.types import U32, is_array, make_array, one_or_tuple
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 
 @infers("partition-id", "replica-id")
@@ -190,11 +190,6 @@ def _ragged_all_to_all(site: Site) -> ArrayShape:
     return site.array(1)
 
 
-def check_members(site: Site) -> None:
-    """Require groups or pairs such as the opcode's rule does, whatever the shapes are."""
-    _MEMBERS.get(site.opcode, check_groups)(site)
-
-
 def _check_broadcast(site: Site) -> None:
     """Require ids that are there at most once."""
     group_mode(site)
@@ -280,13 +275,3 @@ def _check_offsets(buffer: Shape, starts: Shape) -> None:
     counts = [len(parts(element)) for element in elements] if all_tuples else [len(elements)]
     if any(count != rank for count in counts) or not (all_tuples or all(map(is_array, elements))):
         raise broken("collective_permute_c7", f"{plain(starts)} for {plain(buffer)}")
-
-
-_MEMBERS: dict[str, Callable[[Site], object]] = {
-    "all-reduce": lambda site: check_groups(site, uniform=False),
-    "all-reduce-start": lambda site: check_groups(site, uniform=False),
-    "collective-broadcast": _check_broadcast,
-    "collective-permute": _check_permute,
-    "collective-permute-start": _check_permute,
-}
-"""What groups or pairs must be like, where that is not what most collectives ask."""

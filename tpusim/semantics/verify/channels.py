@@ -61,7 +61,7 @@ def _told(attributes: dict[str, object]) -> dict[str, object]:
 
 
 @checks
-def check_order(view: View) -> Iterator[Finding]:
+def _check_order(view: View) -> Iterator[Finding]:
     """Look for a cycle of instructions that wait for each other through schedules and channels.
 
     Before there is a schedule, an instruction only waits for what it uses: a cycle then stands in every schedule.

@@ -24,10 +24,25 @@ FAMILIES = (annotated, async_ops, buffers, channels, parts, shapes)
 """The files that fill ``CHECKS`` by being imported."""
 
 
-def verify_module(module: Module, *, mixed_precision: bool | None = None, may_wait: bool = False) -> None:
-    """Return if nothing is wrong with the module.
+_SEAL = object()
 
-    With ``may_wait`` transfers that wait for each other for ever are let through: who runs the module will meet them.
+
+class Verified:
+    """A module with which the verifier has found nothing wrong: what is lowered, compiled or computed.
+
+    Only ``verify_module`` makes one, so that no stage after it can be handed a module that ``tpusim check`` refuses.
+    """
+
+    __slots__ = ("module",)
+
+    def __init__(self, module: Module, seal: object) -> None:
+        if seal is not _SEAL:
+            raise TypeError("Verified: only verify_module makes one")
+        self.module = module
+
+
+def verify_module(module: Module, *, mixed_precision: bool | None = None) -> Verified:
+    """Return the module as one with which nothing is wrong.
 
     ``mixed_precision`` lets operations take floats of several precisions at once, as XLA's verifier does when a
     compiler tells it to. None lets scheduled modules, since TPU compilers leave such operations in fusions.
@@ -36,8 +51,9 @@ def verify_module(module: Module, *, mixed_precision: bool | None = None, may_wa
         ProgramError: The first thing that is wrong, by its label, with file, line and column if the module was read.
     """
     # Lazily: checks after the first finding never run.
-    for error in _errors(module, mixed_precision, may_wait=may_wait):
+    for error in _errors(module, mixed_precision):
         raise error
+    return Verified(module, _SEAL)
 
 
 def problems(module: Module, *, mixed_precision: bool | None = None) -> list[ProgramError]:
@@ -48,7 +64,7 @@ def problems(module: Module, *, mixed_precision: bool | None = None) -> list[Pro
     return list(_errors(module, mixed_precision))
 
 
-def _errors(module: Module, mixed_precision: bool | None, *, may_wait: bool = False) -> Iterator[ProgramError]:
+def _errors(module: Module, mixed_precision: bool | None) -> Iterator[ProgramError]:
     """Yield what is wrong, each with its place."""
     view = View(module, module.is_scheduled if mixed_precision is None else mixed_precision)
     # Later checks look names up without asking: on a broken module they would fail, not find.
@@ -58,8 +74,6 @@ def _errors(module: Module, mixed_precision: bool | None, *, may_wait: bool = Fa
         yield _placed(module, finding)
     if is_sound:
         for check in CHECKS:
-            if may_wait and check is channels.check_order:
-                continue
             for finding in check(view):
                 yield _placed(module, finding)
 

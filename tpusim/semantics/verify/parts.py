@@ -22,11 +22,23 @@ if TYPE_CHECKING:
 # Without async-start: to go to another thread is what that is for.
 _SAME_THREAD = frozenset({"conditional", "fusion", "while"})
 _HEADER = {"alias": "input_output_alias", "donor": "buffer_donor", "layout": "entry_computation_layout"}
+# Ten times the largest machine there is: what is kept per device must not fill the memory of whoever asks.
+_MOST_DEVICES = 2**20
 # Not dead without a user: XLA keeps them for what they do.
 _SIDE_EFFECTS = frozenset(
     "infeed outfeed recv recv-done send send-done rng rng-bit-generator rng-get-and-update-state after-all"
     " all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast".split()
 )
+
+
+@checks
+def _check_device_counts(view: View) -> Iterator[Finding]:
+    """Check that there is a device to run on, and no more of them than any machine has."""
+    module = view.module
+    counts = {"replica_count": module.replica_count, "num_partitions": module.partition_count}
+    for name, count in counts.items():
+        if not 1 <= count <= _MOST_DEVICES // max(1, min(counts.values())):
+            yield Finding(broken("module_c2", f"{name}={count}"), attribute=name)
 
 
 @checks
