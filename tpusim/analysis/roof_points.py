@@ -12,16 +12,12 @@ import msgspec
 
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.analysis.utilisation import group_records
-from tpusim.hardware.units import HBM, MATRIX, UNITS, VMEM
-from tpusim.timeline.records import CORE
+from tpusim.hardware.units import HBM, LOAD, MATRIX, STORE, UNITS, VMEM
 from tpusim.units import PS_PER_SECOND
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.timeline.records import Timeline
-
-# A lane of a register holds 32 bits.
-_LANE_BYTES = 4
 
 
 class Roof(msgspec.Struct, frozen=True):
@@ -64,7 +60,7 @@ def roofs(chip: Chip, operand_type: str = "bf16") -> tuple[Roof, ...]:
     clock = chip.clock_hz * chip.cores_per_device
     return (
         Roof(UNITS[HBM].label, chip.hbm.bandwidth_bytes_per_second, True),
-        Roof(UNITS[VMEM].label, chip.vpu.load_slots * per_register * _LANE_BYTES * clock, True),
+        Roof(UNITS[VMEM].label, chip.vpu.load_slots * chip.vpu.register_bytes * clock, True),
         Roof(f"{UNITS[MATRIX].label} {operand_type}", peak_flops_per_second(chip, operand_type), False),
         Roof("vector f32", chip.vpu.alu_slots * per_register * clock, False),
     )
@@ -72,13 +68,12 @@ def roofs(chip: Chip, operand_type: str = "bf16") -> tuple[Roof, ...]:
 
 def roof_points(timeline: Timeline, chip: Chip) -> tuple[RoofPoint, ...]:
     """Return the ops of a run that took the core's time, the longest first."""
-    vmem_bytes = _vmem_bytes(timeline, chip)
     found = []
     for group in group_records(timeline, "op"):
         if group.time_ps <= 0 or group.opcode.endswith("-done"):
             continue
-        by_vmem = vmem_bytes.get((group.name, group.line), 0.0)
-        memory, n_bytes = (HBM, group.hbm_bytes) if group.hbm_bytes else (VMEM, by_vmem)
+        by_registers = sum(group.activity.get(unit, 0.0) for unit in (LOAD, STORE)) * chip.vpu.register_bytes
+        memory, n_bytes = (HBM, group.hbm_bytes) if group.hbm_bytes else (VMEM, by_registers)
         found.append(
             RoofPoint(
                 name=group.name,
@@ -90,17 +85,3 @@ def roof_points(timeline: Timeline, chip: Chip) -> tuple[RoofPoint, ...]:
             )
         )
     return tuple(found)
-
-
-def _vmem_bytes(timeline: Timeline, chip: Chip) -> dict[tuple[str, int], float]:
-    """Return the bytes that each op loads from VMEM and stores there."""
-    found: dict[tuple[str, int], float] = {}
-    register_rate = chip.vpu.sublanes * chip.vpu.lanes * _LANE_BYTES * chip.clock_hz * chip.cores_per_device
-    slots = {"load": chip.vpu.load_slots, "store": chip.vpu.store_slots}
-    for record in timeline.records:
-        if record.row == CORE:
-            # Units count their busy time at their peak rate: all slots filled.
-            moved = sum(record.units.get(unit, 0) * count for unit, count in slots.items()) * register_rate
-            key = (record.name, record.line)
-            found[key] = found.get(key, 0.0) + moved * record.count / PS_PER_SECOND
-    return found

@@ -52,10 +52,10 @@ def traffic_of(kernel: Kernel, chip: Chip) -> tuple[Traffic, ...]:
 
 def _uses(kernel: Kernel, space: str) -> bool:
     """Tell whether a kernel moves bytes to or from a memory."""
-    return any(_memory(stream) == space and stream.block_bytes > 0 for stream in kernel.streams)
+    return any(link_of(stream) == space and stream.block_bytes > 0 for stream in kernel.streams)
 
 
-def _memory(stream: Stream) -> str:
+def link_of(stream: Stream) -> str:
     """Return the memory or, where each way is a link of its own, the link that a stream uses."""
     if stream.space != HOST:
         return stream.space
@@ -64,7 +64,7 @@ def _memory(stream: Stream) -> str:
 
 def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
     """Split a kernel's traffic with one memory into what comes before, during and after its tiles' computation."""
-    streams = [stream for stream in kernel.streams if _memory(stream) == space]
+    streams = [stream for stream in kernel.streams if link_of(stream) == space]
     # A block that is fetched only once is needed by the first tile: no computation can hide it.
     first = sum(loaded_bytes(s, chip) * min(1.0, kernel.cores / s.fetches) for s in streams if not s.is_output)
     last = sum(loaded_bytes(s, chip) * min(1.0, kernel.cores / s.fetches) for s in streams if s.is_output)

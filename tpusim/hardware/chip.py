@@ -58,6 +58,11 @@ class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     slot_efficiency: float
     """Share of the vector slots that compiled code fills (fitted)."""
 
+    @property
+    def register_bytes(self) -> int:
+        """What one load or store moves: 32 bits a lane, whatever the type."""
+        return 4 * self.sublanes * self.lanes
+
 
 class Vmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The vector memory of one core."""

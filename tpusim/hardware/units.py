@@ -121,6 +121,11 @@ def counted_units() -> tuple[Unit, ...]:
     return tuple(unit for unit in UNITS.values() if unit.counts_operations)
 
 
+def mac_key(operand_type: str) -> str:
+    """Return what the activity of a record calls multiply-accumulates of operands of a type."""
+    return f"{MATRIX}.{operand_type}"
+
+
 def peak_bytes_per_second(chip: Any, unit: Unit) -> float:
     """Return the advertised rate of a memory or of the links, 0 for what has none."""
     return chip_value(chip, unit.rate) if unit.rate else 0.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tpusim.analysis.activity import Values, activity
+from tpusim.analysis.busy import Values, busy_over_time
 from tpusim.hardware.units import ICI, UNITS
 from tpusim.report.plots.style import (
     GREY,
@@ -111,7 +111,7 @@ def _window(run: Timeline, window_us: tuple[float, float] | None) -> tuple[int, 
 
 def _unit_rows(run: Timeline, first_ps: int, last_ps: int) -> list[tuple[str, str, Values]]:
     """Return name, colour and busy shares of each unit that did anything that can be seen."""
-    shares = activity(run, first_ps, last_ps, _PIXELS)
+    shares = busy_over_time(run, first_ps, last_ps, _PIXELS)
     shown = [u for u in UNITS.values() if u.key in shares and shares[u.key].mean() >= _LEAST_SHARE]
     return [(unit.label, unit.colour, shares[unit.key]) for unit in shown]
 

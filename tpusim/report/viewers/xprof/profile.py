@@ -12,7 +12,7 @@ from zlib import crc32
 
 from tpusim.analysis.communication import classes
 from tpusim.errors import ConfigError
-from tpusim.hardware.units import HBM, MATRIX, UNITS
+from tpusim.hardware.units import CMEM, HBM, LOAD, MATRIX, STORE, UNITS
 from tpusim.report.viewers.xprof import wire
 from tpusim.report.viewers.xprof.events import unrolled
 from tpusim.report.viewers.xprof.hlo import hlo_proto
@@ -35,7 +35,6 @@ _NOTES = ", backend_config="
 _HBM, _CMEM, _VMEM = 1, 2, 3
 _READ, _WRITE = 1, 2
 _GIGA, _TERA = 1e9, 1e12
-_PS_PER_SECOND = 1e12
 
 
 class Profile:
@@ -152,8 +151,7 @@ def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]
 
 def _vmem_rates(chip: Chip) -> tuple[float, float]:
     """Return the bytes per second that vector loads and stores reach, all slots of all cores together."""
-    register_bytes = chip.vpu.sublanes * chip.vpu.lanes * 4
-    per_slot = register_bytes * chip.clock_hz * chip.cores_per_device
+    per_slot = chip.vpu.register_bytes * chip.clock_hz * chip.cores_per_device
     return chip.vpu.load_slots * per_slot, chip.vpu.store_slots * per_slot
 
 
@@ -231,13 +229,13 @@ class _Kinds:
 
 def _accesses(record: Record, chip: Chip, times: int) -> bytes:
     """Return the bytes that an op moves, by memory, as a ``MemoryAccessBreakdown``."""
-    reads, writes = _vmem_rates(chip)
-    # Units count their busy time at their peak rate, so that bytes follow from it. HBM's are not told apart.
+    done, register_bytes = record.activity, chip.vpu.register_bytes
+    # Reads and writes of HBM and CMEM are not told apart.
     moved = (
-        (_READ, _HBM, record.hbm_bytes),
-        (_READ, _CMEM, record.units.get("cmem", 0) / _PS_PER_SECOND * chip.cmem.read_bytes_per_second),
-        (_READ, _VMEM, record.units.get("load", 0) / _PS_PER_SECOND * reads),
-        (_WRITE, _VMEM, record.units.get("store", 0) / _PS_PER_SECOND * writes),
+        (_READ, _HBM, done.get(HBM, 0.0)),
+        (_READ, _CMEM, done.get(CMEM, 0.0)),
+        (_READ, _VMEM, done.get(LOAD, 0.0) * register_bytes),
+        (_WRITE, _VMEM, done.get(STORE, 0.0) * register_bytes),
     )
     return wire.join(
         wire.data(1, wire.integer(1, way) + wire.integer(2, space) + wire.integer(3, round(count * times)))
