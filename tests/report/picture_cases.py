@@ -59,7 +59,7 @@ def run() -> Timeline:
             flops=5e7,
             activity={"load": 3e4, "store": 1e4},
             units={"vector": 27 * US, "eup": 20 * US, "load": 4 * US},
-        ),  # fmt: skip
+        ),
         kernel("copy.9", 200, 220, "HBM", activity={"hbm": 1.2e7}, units={"hbm": 15 * US}),
         kernel(
             "body_fusion.1", 220, 250, "matrix", count=5, flops=3e9, activity={"hbm": 2e6}, units={"matrix": 25 * US}
