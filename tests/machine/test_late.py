@@ -8,7 +8,7 @@ from tests.machine.collectives import collective, program_of, run
 from tpusim.analysis.communication import pod_use
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
-from tpusim.machine.core import RunOptions, simulate_pod
+from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.steps import ChannelTransfer, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.timeline.records import LATE
@@ -27,7 +27,7 @@ def uneven(*steps, apart: bool | None = None, each_trips=TRIPS):
     numbers = [tuple(number for number in DEVICES if each_trips[number] == trips) for trips in chosen]
     choices = tuple(Choice((trips,), devices) for trips, devices in zip(chosen, numbers, strict=True))
     loop = Loop(name="l", opcode="while", trips=1, body=(KERNEL,), choices=choices)
-    options = RunOptions(apart=apart)
+    options = RunOptions(per_device=apart)
     return simulate_pod([program_of(loop, *steps, devices=4)], CHIP, parse_topology("v5e:2x2"), None, options)
 
 

@@ -133,6 +133,12 @@ class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     algorithm: Algorithm | None = None
     shares: tuple[float, ...] = ()
 
+    @property
+    def devices_needed(self) -> int:
+        """How many devices its groups or pairs name."""
+        numbers = [number for group in (*self.groups, *self.pairs) for number in group]
+        return 1 + max(numbers) if numbers else self.group_size * self.group_count
+
 
 class HostTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """Infeed, outfeed, and sends or receives whose other end is the host."""
