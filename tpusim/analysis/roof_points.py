@@ -56,13 +56,12 @@ class RoofPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 def roofs(chip: Chip, operand_type: str = "bf16") -> tuple[Roof, ...]:
     """Return the roofs of a device: HBM, the loads from VMEM, the matrix units for a type, the vector ALUs for f32."""
-    per_register = chip.vpu.sublanes * chip.vpu.lanes
     clock = chip.clock_hz * chip.cores_per_device
     return (
         Roof(UNITS[HBM].label, chip.hbm.bandwidth_bytes_per_second, True),
         Roof(UNITS[VMEM].label, chip.vpu.load_slots * chip.vpu.register_bytes * clock, True),
         Roof(f"{UNITS[MATRIX].label} {operand_type}", peak_flops_per_second(chip, operand_type), False),
-        Roof("vector f32", chip.vpu.alu_slots * per_register * clock, False),
+        Roof("vector f32", chip.vpu.alu_slots * chip.vpu.register_elements * clock, False),
     )
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.hardware.units import HBM
 from tpusim.timeline.records import CORE, activity_of, busy_ps, executions
 
 if TYPE_CHECKING:
@@ -34,16 +33,12 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     beside_ps: int
     bound_by: str
     flops: float
+    hbm_bytes: float
     activity: dict[str, float]
     compiler_cycles: int
     line: int
     op_name: str
     source: str
-
-    @property
-    def hbm_bytes(self) -> float:
-        """Bytes to and from HBM."""
-        return self.activity.get(HBM, 0.0)
 
 
 class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,12 +50,8 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
     bound_ps: dict[str, int]
     bound_by: str
     flops: float
+    hbm_bytes: float
     activity: dict[str, float]
-
-    @property
-    def hbm_bytes(self) -> float:
-        """Bytes to and from HBM."""
-        return self.activity.get(HBM, 0.0)
 
 
 def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
@@ -91,6 +82,7 @@ def utilisation(timeline: Timeline) -> Utilisation:
         bound_ps=dict(bound.most_common()),
         bound_by=max(bound, key=lambda name: bound[name], default=""),
         flops=sum(r.flops * r.count for r in timeline.records),
+        hbm_bytes=sum(r.hbm_bytes * r.count for r in timeline.records),
         activity=activity_of(timeline.records),
     )
 
@@ -119,6 +111,7 @@ def _group(name: str, records: list[Record], by: str) -> Group:
         beside_ps=sum(record.total_ps for record in records if record.row != CORE),
         bound_by=_longest_bound(records),
         flops=sum(record.flops * record.count for record in records),
+        hbm_bytes=sum(record.hbm_bytes * record.count for record in records),
         activity=activity_of(records),
         compiler_cycles=sum(record.compiler_cycles * record.count for record in records),
         line=first.line if single else 0,

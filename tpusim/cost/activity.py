@@ -8,11 +8,11 @@ what comes in from other memories and goes out to them.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from tpusim.cost.dma import link_of
-from tpusim.hardware.units import HOST, HOST_IN, HOST_OUT, LOAD, STORE, VMEM, mac_key
+from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, LOAD, STORE, VMEM, mac_key
+from tpusim.program.work import scaled
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
@@ -23,19 +23,19 @@ Activity = dict[str, float]
 
 def kernel_activity(kernel: Kernel, chip: Chip) -> Activity:
     """Return what one execution of a kernel does in all its tiles, on all its cores."""
-    done = Counter[str]()
-    for unit, count in kernel.work.ops.items():
-        done[unit] += count * kernel.tiles  # type: ignore[assignment]
-    done[VMEM] += (done[LOAD] + done[STORE]) * chip.vpu.register_bytes
-    for matmul in kernel.work.matmuls:
-        rows = matmul.streamed_rows * matmul.passes * kernel.tiles
-        done[mac_key(matmul.operand_type)] += rows * chip.mxu.rows * chip.mxu.columns  # type: ignore[assignment]
+    done = scaled(kernel.work.ops, kernel.tiles)
+    done[HBM] = kernel.hbm_bytes
+    done[VMEM] = (done.get(LOAD, 0.0) + done.get(STORE, 0.0)) * chip.vpu.register_bytes
     for stream in kernel.streams:
         # What lies in VMEM already is only loaded and stored.
         if stream.space != VMEM:
-            done[link_of(stream)] += stream.total_bytes  # type: ignore[assignment]
-            done[VMEM] += stream.total_bytes  # type: ignore[assignment]
-    return {unit: count for unit, count in done.items() if count}
+            done[VMEM] += stream.total_bytes
+        if stream.space not in (VMEM, HBM):
+            done[link_of(stream)] = done.get(link_of(stream), 0.0) + stream.total_bytes
+    for matmul in kernel.work.matmuls:
+        macs = matmul.streamed_rows * matmul.passes * kernel.tiles * chip.mxu.rows * chip.mxu.columns
+        done[mac_key(matmul.operand_type)] = done.get(mac_key(matmul.operand_type), 0.0) + macs
+    return done
 
 
 def copy_activity(copy: Copy) -> Activity:

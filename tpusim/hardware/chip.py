@@ -59,9 +59,14 @@ class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Share of the vector slots that compiled code fills (fitted)."""
 
     @property
+    def register_elements(self) -> int:
+        """The 32-bit elements of one register."""
+        return self.sublanes * self.lanes
+
+    @property
     def register_bytes(self) -> int:
         """What one load or store moves: 32 bits a lane, whatever the type."""
-        return 4 * self.sublanes * self.lanes
+        return 4 * self.register_elements
 
 
 class Vmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

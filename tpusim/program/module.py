@@ -62,6 +62,11 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         return tuple(every_step(self.steps))
 
     @cached_property
+    def step_numbers(self) -> dict[int, int]:
+        """The place of each step in ``every_step``, by its identity."""
+        return {id(step): number for number, step in enumerate(self.every_step)}
+
+    @cached_property
     def collectives(self) -> tuple[Collective, ...]:
         """Steps in which groups of devices communicate."""
         return tuple(step for step in self.every_step if isinstance(step, Collective))

@@ -200,7 +200,7 @@ def _memory(result: ResultLike, space: MemorySpace, texts: _Texts) -> dict[str, 
 
 def _roofs(chip: Chip) -> dict[str, float]:
     """Return the roofs of the device: FLOP per second of matrix and vector units, bytes per second of HBM."""
-    per_cycle = chip.vpu.sublanes * chip.vpu.lanes * chip.vpu.alu_slots
+    per_cycle = chip.vpu.register_elements * chip.vpu.alu_slots
     return {
         "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
         "vector_flops_per_second": per_cycle * chip.clock_hz * chip.cores_per_device,
