@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tpusim.allocation.heap import Block, Interval, aligned, place_in_order, place_largest_first
+from tpusim.hardware.units import HBM
 from tpusim.program.buffers import peak_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -138,13 +139,13 @@ def fill_heaps(places: Sequence[Place]) -> int:
         members = [place for place in loose if place.space == space]
         # A place is kept between the values that it holds: who comes next finds it where the one before left it.
         blocks = [Block(place.n_bytes, place.intervals[0][0], place.intervals[-1][1]) for place in members]
-        if space == "hbm":
+        if space == HBM:
             offsets = place_in_order(blocks, HBM_ALIGNMENT_BYTES)
         else:
             offsets = place_largest_first(blocks, _ALIGNMENT_BYTES)
         for place, offset in zip(members, offsets, strict=True):
             place.offset_bytes = offset
-    ends = (place.n_bytes + (place.offset_bytes or 0) for place in loose if place.space == "hbm")
+    ends = (place.n_bytes + (place.offset_bytes or 0) for place in loose if place.space == HBM)
     return aligned(max(ends, default=0), HBM_ALIGNMENT_BYTES)
 
 
@@ -154,7 +155,7 @@ def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liven
     That is the heap, and once more what of it is unused where it is fullest; tables of tuples are in use throughout.
     Nothing if all that is there are scalars, which the scalar core keeps, and tables of what lies elsewhere.
     """
-    if all(place.is_scalar or place.is_table for place in places if place.is_loose and place.space == "hbm"):
+    if all(place.is_scalar or place.is_table for place in places if place.is_loose and place.space == HBM):
         return 0
     tables = sum(place.n_bytes for place in places if place.is_table and place.kind == "temporary")
     return 2 * heap_bytes - used_bytes(places, liveness) - tables
@@ -168,6 +169,6 @@ def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
     ranges with its statistics.)
     """
     until = {id(value): last for value, last in zip(liveness.values, liveness.counted_until(), strict=True)}
-    loose = (place for place in places if place.is_loose and place.space == "hbm" and not place.is_table)
+    loose = (place for place in places if place.is_loose and place.space == HBM and not place.is_table)
     made = (value for place in loose for value in place.values if not (value.is_phi or value.is_update))
     return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.continues is None)

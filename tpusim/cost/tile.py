@@ -61,7 +61,7 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
 
 def _needed_cycles(cycles: dict[str, float], chip: Chip) -> dict[str, float]:
     """Return what code needs of each unit: compiled code does not fill every slot of the vector unit in every cycle."""
-    return {key: c / chip_value(chip, UNITS[key].fill) if UNITS[key].fill else c for key, c in cycles.items()}
+    return {key: c / chip_value(chip, UNITS[key].fill) if c and UNITS[key].fill else c for key, c in cycles.items()}
 
 
 def tile_costs(kernel: Kernel, chip: Chip) -> dict[str, float]:

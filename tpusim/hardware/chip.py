@@ -215,6 +215,8 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     host: Host
     ici: Ici
     pod: Pod
+    units: dict[str, dict[str, float]] = {}
+    """Rates of further units, by key of the table of units: ``slots``, ``cycles_per_op``, ``fill``."""
     # One table for all chips, as nobody has published the costs of any one generation.
     vector_ops: VectorOps = VectorOps()
 

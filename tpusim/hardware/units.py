@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
+from tpusim.errors import ConfigError
+
 MATRIX: Final = "matrix"
 VECTOR: Final = "vector"
 EUP: Final = "eup"
@@ -132,8 +134,13 @@ def peak_bytes_per_second(chip: Any, unit: Unit) -> float:
 
 
 def chip_value(chip: Any, key: str) -> float:
-    """Return the value of a dotted key of a chip, such as ``vpu.alu_slots``."""
+    """Return the value of a dotted key of a chip, such as ``vpu.alu_slots`` or ``units.sorter.slots``.
+
+    Raises ConfigError for a unit that this chip does not have.
+    """
     value = chip
     for name in key.split("."):
-        value = getattr(value, name)
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name)
+        if value is None:
+            raise ConfigError(f"chip {chip.name!r}: expected {key!r} for work of that unit, found none")
     return float(value)

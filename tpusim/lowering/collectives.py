@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.hardware.units import HBM
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import COLLECTIVE_KINDS, Collective
 from tpusim.semantics.demand import bytes_in_hbm, space_of
@@ -108,7 +109,7 @@ def _hbm_bytes(sent: Sequence[Instruction], collective: Instruction, kind: str, 
     operands = [operand.shape for operand in sent]
     read = sum(map(bytes_in_hbm, operands))
     # Without dimensions are flags and contexts of a start, which are no payload.
-    results = [leaf for leaf in leaves(collective.shape) if space_of(leaf) == "hbm" and leaf.rank]
+    results = [leaf for leaf in leaves(collective.shape) if space_of(leaf) == HBM and leaf.rank]
     # A start returns its operands too; its results are the operands' size times the group's effect.
     written = scale * sum(physical_bytes(leaf) for shape in operands for leaf in leaves(shape)) if results else 0.0
     return read + written

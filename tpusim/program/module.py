@@ -7,6 +7,7 @@ from functools import cached_property
 
 import msgspec
 
+from tpusim.hardware.units import HOST
 from tpusim.program.buffers import Buffer
 from tpusim.program.steps import (
     AnyStep,
@@ -102,9 +103,9 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 def _uses_host(step: AnyStep) -> bool:
     """Return whether a step uses the link to the host."""
     if isinstance(step, Copy):
-        return "host" in (step.source_space, step.target_space)
+        return HOST in (step.source_space, step.target_space)
     return isinstance(step, HostTransfer) or (
-        isinstance(step, Kernel) and any(stream.space == "host" for stream in step.streams)
+        isinstance(step, Kernel) and any(stream.space == HOST for stream in step.streams)
     )
 
 
