@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.commands import output_of, refusal_of
 from tests.house.source_tree import ROOT
+from tpusim.cli import options as cli_options
 from tpusim.cli import plot as cli_plot
 from tpusim.hardware.array import DATAFLOWS
 from tpusim.report.plots.style import FORMATS
@@ -17,7 +18,7 @@ POD = str(ROOT / "traces/llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
 def test_the_words_of_the_command_line_are_those_of_the_rooms():
     """They are written out in the command line, so that --help is quick."""
     assert cli_plot.FORMATS == FORMATS
-    assert cli_plot.DATAFLOWS == DATAFLOWS
+    assert cli_options.DATAFLOWS == DATAFLOWS
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.cli.commands import output_of, refusal_of
+from tpusim.cli import options as cli_options
 from tpusim.cli import systolic as cli_systolic
 from tpusim.hardware.array import DATAFLOWS, MODES
 
@@ -33,7 +34,7 @@ def test_one_product_is_a_line(capsys):
 def test_json_has_the_stable_keys(capsys):
     """One object, whose keys users' scripts rely on."""
     found = json.loads(output_of(capsys, *ONE, "--json"))
-    assert found.keys() == {"array", "model", "layers", "total", "simulated"}
+    assert found.keys() == {"array", "model", "layers", "total", "simulated", "schema_version"}
     assert found["layers"][0].keys() == FIGURES | {"name", "m", "n", "k"}
     assert found["total"].keys() == FIGURES
 
@@ -64,7 +65,7 @@ def test_both_models_print_the_same(capsys, dataflow):
 
 def test_options_are_the_words_of_the_array():
     """The command line has them written out, to start fast."""
-    assert (cli_systolic.DATAFLOWS, cli_systolic.MODES) == (DATAFLOWS, MODES)
+    assert (cli_options.DATAFLOWS, cli_systolic.MODES) == (DATAFLOWS, MODES)
 
 
 @pytest.mark.parametrize(

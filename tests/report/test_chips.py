@@ -9,7 +9,9 @@ import pytest
 from rich.console import Console
 
 from tpusim.hardware.load import chip_facts, chip_names, load_chip
-from tpusim.report.terminal.chips import _human, chip_json, chip_list_json, render_chip, render_chip_list
+from tpusim.report.json.facts import chip_page, chip_rows
+from tpusim.report.json.page import json_text
+from tpusim.report.terminal.chips import _human, render_chip, render_chip_list
 
 WIDTH = 100
 
@@ -106,13 +108,13 @@ def test_numbers_are_shown_in_the_unit_that_people_say(value: float, unit: str, 
 def test_json_keeps_exact_numbers(name: str) -> None:
     """A round trip through JSON text gives back every value and source."""
     facts = chip_facts(name)
-    data = json.loads(json.dumps(chip_json(load_chip(name), facts)))
+    data = json.loads(json_text(chip_page(load_chip(name), facts)))
     assert [tuple(fact.values()) for fact in data["facts"]] == [tuple(fact) for fact in facts]
     assert data["peak_bf16_flops_per_second"] == load_chip(name).peak_flops_per_second
 
 
 def test_json_list_has_all_chips() -> None:
     """One object per chip, in the order given, ready for json.dumps."""
-    data = json.loads(json.dumps(chip_list_json(load_chip(name) for name in chip_names())))
+    data = json.loads(json_text(chip_rows(load_chip(name) for name in chip_names())))
     assert [chip["name"] for chip in data] == list(chip_names())
     assert data[4]["hbm_bandwidth_bytes_per_second"] == 819e9

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from tpusim.report.terminal.layout import render_layout
-from tpusim.shapes.layout_facts import layout_facts
+from tpusim.shapes.layout_facts import LayoutFacts, layout_facts
 from tpusim.shapes.notation import parse_shape
 
 SCALAR: dict[str, Any] = {
@@ -18,6 +19,9 @@ SCALAR: dict[str, Any] = {
     "dynamic": [],
     "rank": 0,
     "true_rank": 0,
+    "minor_to_major": [],
+    "metadata_prefix_bytes": 0,
+    "tail_padding_alignment": 1,
     "element_bits": 32,
     "logical_elements": 1,
     "padded_elements": 128,
@@ -35,7 +39,7 @@ SCALAR: dict[str, Any] = {
 }
 
 
-def page(facts: dict[str, Any]) -> str:
+def page(facts: LayoutFacts) -> str:
     """Return what a terminal of 100 columns shows, without blanks at the ends of lines."""
     console = Console(file=io.StringIO(), width=100)
     render_layout(facts, console)
@@ -51,7 +55,7 @@ def page_of(text: str, *index: int) -> str:
 def test_an_array_is_a_block_of_named_lines() -> None:
     """Every fact has its name before it; numbers carry their unit."""
     whole = {key: SCALAR[key] for key in ("shape", "logical_bytes", "physical_bytes", "wasted_share")}
-    assert page({**whole, "arrays": [SCALAR]}).splitlines() == [
+    assert page(msgspec.convert({**whole, "arrays": [SCALAR]}, LayoutFacts)).splitlines() == [
         "f32[]{:T(128)S(6)}",
         "logical         scalar = 1 element",
         "rank            0, true rank 0",

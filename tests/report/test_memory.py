@@ -10,7 +10,9 @@ from tpusim.analysis.memory import memory_report
 from tpusim.hardware.load import load_chip
 from tpusim.program.buffers import Buffer
 from tpusim.program.module import Program
-from tpusim.report.terminal.memory import memory_json, oom_text, xla_size
+from tpusim.report.json.memory import memory_page
+from tpusim.report.json.page import plain
+from tpusim.report.out_of_memory import oom_text, xla_size
 
 GIB = 2**30
 
@@ -66,7 +68,7 @@ def test_the_message_is_xlas():
 
 def test_json_has_what_the_page_has():
     """Spaces by name, buffers with expansion, the message or an empty string."""
-    data = memory_json(report(GIB))
+    data = plain(memory_page(report(GIB)))
     assert data["spaces"]["hbm"]["free_bytes"] == 3 * GIB - GIB // 4
     assert data["spaces"]["hbm"]["alive_at_peak"][1]["expansion"] == 2.0
     assert (data["padding"][0]["padding_bytes"], data["compiler_message"], data["simulated"]) == (GIB // 2, "", True)

@@ -10,7 +10,9 @@ from rich.console import Console
 from tests.analysis.test_analysis import CHIP, TIMELINE
 from tpusim.analysis.summary import summarise
 from tpusim.program.module import Estimate, Program
-from tpusim.report.terminal.run import render_run, run_json
+from tpusim.report.json.page import plain
+from tpusim.report.json.run import run_page
+from tpusim.report.terminal.run import render_run
 from tpusim.report.viewers.perfetto.trace import trace_json
 from tpusim.timeline.records import Record, Repeat, Timeline
 
@@ -79,7 +81,7 @@ def test_names_are_not_markup():
 
 def test_json_times_are_microseconds():
     """Picoseconds stay inside."""
-    found = run_json(SUMMARY)
+    found = plain(run_page(SUMMARY))
     assert found["time_us"] == 36.0
     assert [op["time_us"] for op in found["ops"]] == [31.0, 5.0, 0.0]
     assert found["unsupported"] == [{"name": "x", "opcode": "custom-call", "estimate": "bytes only"}]

@@ -17,7 +17,8 @@ import tpusim
 from tests.report.protos import fields, one, packed
 from tpusim.analysis.memory import memory_profile
 from tpusim.cli.main import main
-from tpusim.report.terminal.run import run_json
+from tpusim.report.json.page import plain
+from tpusim.report.json.run import run_page
 from tpusim.report.viewers.xprof.hlo import hlo_proto
 from tpusim.report.viewers.xprof.profile import write_xprof, xspace
 from tpusim.text.reader import read_source
@@ -134,7 +135,7 @@ def test_xprof_reads_the_same_figures(name, tmp_path):
     result = tpusim.simulate(TRACES / f"{name}.hlo.txt.gz")
     path = write_xprof(result, tmp_path)
     done = subprocess.run([sys.executable, str(READER), str(path)], capture_output=True, check=True, timeout=300)
-    found, ours = json.loads(done.stdout), run_json(result.summary)
+    found, ours = json.loads(done.stdout), plain(run_page(result.summary))
     assert found["time_us"] == pytest.approx(ours["time_us"], rel=1e-6)
     assert found["mxu_percent"] == pytest.approx(100 * ours["unit_utilization"]["matrix"], abs=1)
     assert found["hbm_percent"] == pytest.approx(100 * ours["hbm_utilization"], abs=1)

@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from tpusim.errors import ProgramError
-from tpusim.shapes.layout_facts import layout_facts
+from tpusim.report.json.page import plain
+from tpusim.shapes.layout_facts import layout_facts as found_facts
 from tpusim.shapes.notation import parse_shape
+from tpusim.shapes.shape import Shape
+
+
+def layout_facts(shape: Shape, at: tuple[int, ...] | None = None) -> dict[str, Any]:
+    """Return the facts of a shape as they are written to JSON."""
+    facts: dict[str, Any] = plain(found_facts(shape, at))
+    return facts
 
 
 def element_facts(text: str, *index: int) -> dict[str, Any]:

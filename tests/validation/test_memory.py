@@ -12,7 +12,7 @@ import pytest
 from tpusim.analysis.memory_accuracy import LEAST_BYTES, MemoryOutcome, memory_accuracy
 from tpusim.errors import ConfigError
 from tpusim.pipeline.stages import memory
-from tpusim.validation.memory import compare_memory, memory_cases
+from tpusim.validation.memory import memory_cases, validate_memory
 
 INDEX = Path(__file__).parents[2] / "traces" / "memory" / "index.csv"
 ROWS = list(csv.DictReader(INDEX.read_text().splitlines()))
@@ -31,7 +31,7 @@ def test_memory_is_that_of_the_compiler(row):
 @pytest.mark.slow
 def test_half_of_all_programs_are_met_to_a_thousandth():
     """The median over every program with more than 1 MiB of temporaries; none beyond 10 %."""
-    outcomes = compare_memory(memory_cases([INDEX]), None, lambda done: None)
+    outcomes = validate_memory([INDEX])
     errors = [abs(o.error) for o in outcomes if o.error is not None and o.compiler_temp_bytes > LEAST_BYTES]
     assert len(errors) > 60
     assert median(errors) < 0.001

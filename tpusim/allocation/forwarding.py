@@ -1,4 +1,4 @@
-"""Who passes buffers on: tuples, views, loops, calls and asynchronous pairs. Everything else makes new ones.
+"""Instructions that forward buffers: tuples, views, loops, calls and asynchronous pairs. All others make new ones.
 
 A rule returns, per part of an instruction's result, the values that hold it, or None where the result is new after all.
 """
@@ -47,7 +47,7 @@ def _element(frame: Frame, instruction: Instruction) -> Nodes | None:
 
 
 def _parameter(frame: Frame, instruction: Instruction) -> Nodes | None:
-    """Return what the caller gave, None where it gave nothing, as in the entry."""
+    """Return the caller's argument; None where there is none, as in the entry."""
     number = int(str(instruction.immediate))
     return None if frame.arguments is None or number >= len(frame.arguments) else frame.arguments[number]
 
@@ -150,9 +150,9 @@ def _while(frame: Frame, instruction: Instruction) -> Nodes:
     after = frame.liveness.run(frame.module[instruction.attributes["body"]], [state])
     for one, inside, other in zip(before, state, after, strict=False):
         if inside == other:
-            frame.liveness.go_on(one, inside)
+            frame.liveness.take_over(one, inside)
     shapes = nodes(instruction.shape)
-    return [_behind_loop(frame, instruction, *part) for part in zip(shapes, state, after, strict=False)]
+    return [_after_loop(frame, instruction, *part) for part in zip(shapes, state, after, strict=False)]
 
 
 def _state(frame: Frame, instruction: Instruction, before: Nodes) -> Nodes:
@@ -166,8 +166,8 @@ def _state(frame: Frame, instruction: Instruction, before: Nodes) -> Nodes:
     return [other if len(one) == 1 else one for one, other in zip(before, fresh, strict=False)]
 
 
-def _behind_loop(frame: Frame, instruction: Instruction, shape: Shape, inside: Node, after: Node) -> Node:
-    """Return what one array of a loop's state is behind the loop."""
+def _after_loop(frame: Frame, instruction: Instruction, shape: Shape, inside: Node, after: Node) -> Node:
+    """Return the value of one array of a loop's state after the loop."""
     if inside == after:
         return inside
     made = frame.liveness.value(instruction, shape)
@@ -177,7 +177,7 @@ def _behind_loop(frame: Frame, instruction: Instruction, shape: Shape, inside: N
     return made
 
 
-PASSING = frozenset(("add-dependency", "bitcast", "domain", "get-tuple-element", "opt-barrier", "tuple", "while"))
+FORWARDING = frozenset(("add-dependency", "bitcast", "domain", "get-tuple-element", "opt-barrier", "tuple", "while"))
 """Opcodes that do not read their operands: a loop's state goes on in its computations."""
 
 MAKE: dict[str, Make] = {
@@ -205,4 +205,4 @@ MAKE: dict[str, Make] = {
     "tuple": _tuple,
     "while": _while,
 }
-"""Opcodes that pass buffers on; what is not here makes new ones."""
+"""Opcodes that forward buffers; all others make new ones."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tpusim.allocation.forwarding import MAKE, PASSING
+from tpusim.allocation.forwarding import FORWARDING, MAKE
 from tpusim.allocation.heap import aligned
 from tpusim.hardware.units import VMEM
 from tpusim.ir.ops import async_parts
@@ -49,15 +49,15 @@ class Value:
     space: MemorySpace
     first: int
     last: int
-    # Who made what it holds: not the copy that moved it.
+    # The instruction that made its contents, not the copy that moved them.
     origin: Instruction
     is_result: bool = False
     # A loop's or conditional's value stands for several that instructions make.
     is_phi: bool = False
     # Written over an operand, as it must be: an update in place.
     is_update: bool = False
-    # The value whose memory it takes over, where no rule but the compiler's choice lets them share.
-    continues: int | None = None
+    # The value whose memory it takes over by the compiler's choice: no rule makes the two share.
+    takes_over: int | None = None
 
 
 def table_size(shape: TupleShape, granule_bytes: int) -> int:
@@ -108,7 +108,7 @@ class Liveness:
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
         result = frame.values[computation.root_name]
-        # One past its end: whoever called it takes the result over there.
+        # One past its end, where the caller takes the result over.
         self.keep(result, self.now)
         return result
 
@@ -139,14 +139,14 @@ class Liveness:
 
     def join(self, one: Node, other: Node) -> None:
         """Let two values lie in one place."""
-        # What lies in several places, or in none, has no one place to share.
+        # Several values, or none, have no single place to share.
         if len(one) == len(other) == 1:
             self._joined[self.buffer(*other)] = self.buffer(*one)
 
-    def go_on(self, one: Node, other: Node) -> None:
-        """Note that a value takes over the memory of another that the program has no more use for."""
+    def take_over(self, one: Node, other: Node) -> None:
+        """Note that a value takes over the memory of another, which the program no longer uses."""
         if len(one) == len(other) == 1:
-            self.values[other[0]].continues = one[0]
+            self.values[other[0]].takes_over = one[0]
 
     def buffer(self, number: int) -> int:
         """Return the number that stands for all values that lie where this one does."""
@@ -156,12 +156,12 @@ class Liveness:
             number = self._joined[number]
         return number
 
-    def counted_until(self) -> list[int]:
-        """Return until when each value is counted: until the last that takes over its memory ends."""
+    def memory_ends(self) -> list[int]:
+        """Return the last position at which each value's memory is in use, by itself or by what takes it over."""
         last = [value.last for value in self.values]
-        # Backwards, since whoever takes over comes later.
+        # Backwards, since a value that takes over comes later.
         for number in reversed(range(len(self.values))):
-            before = self.values[number].continues
+            before = self.values[number].takes_over
             if before is not None:
                 last[before] = max(last[before], last[number])
         return last
@@ -190,8 +190,8 @@ class Frame:
         known = len(self.liveness.values)
         make = MAKE.get(f"async-{short[1]}" if short else instruction.opcode)
         made = make(self, instruction) if make else None
-        # A view is no use: only who reads through it keeps the buffer alive.
-        if instruction.opcode not in PASSING:
+        # A view is no use: only a read through it keeps the buffer alive.
+        if instruction.opcode not in FORWARDING:
             for name in instruction.operands:
                 self.liveness.keep(self.values[name], self.liveness.now)
         self.values[instruction.name] = self.made(instruction) if made is None else made
@@ -204,14 +204,14 @@ class Frame:
         self.liveness.schedule.append(instruction.name)
 
     def _note_sharing(self, source: Node, result: Node, is_update: bool) -> None:
-        """Note why a result lies over an operand: it is an update of it, or the compiler has chosen so."""
+        """Note why a result lies over an operand: it updates it in place, or the compiler chose so."""
         if is_update:
             self.liveness.values[result[0]].is_update = True
         else:
-            self.liveness.go_on(source, result)
+            self.liveness.take_over(source, result)
 
     def _name_origin(self, instruction: Instruction, known: int) -> None:
-        """Say of the values from number ``known`` on, which a copy has made, who made what it copies."""
+        """Give the values from number ``known`` on, which a copy made, the origin of what it copies."""
         copied = [number for name in instruction.operands[:1] for part in self.values[name] for number in part]
         for value in self.liveness.values[known:] if copied else ():
             value.origin = self.liveness.values[copied[0]].origin

@@ -1,4 +1,4 @@
-"""Places in memory: which values share one, who may move into an output's, and where the rest lie in their heaps."""
+"""Places in memory: which values share one, which reuse an output's, and where the rest lie in their heaps."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Place:
     intervals: tuple[Interval, ...]
     offset_bytes: int | None = None
     within: str = ""
-    # Of what is lent: when its owner, and whoever moved in, needs it, in order.
+    # When its owner, and every temporary that reuses it, needs the memory, in order.
     taken: list[Interval] = field(default_factory=list)
 
     @property
-    def is_loose(self) -> bool:
-        """Whether it needs a place of its own in a heap."""
+    def needs_heap(self) -> bool:
+        """Whether it needs an offset of its own in a heap."""
         return self.kind in ("temporary", "scratch") and not self.within
 
     @property
@@ -85,20 +85,19 @@ def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(found)
 
 
-def move_into_lent(places: Iterable[Place], order: Mapping[int, int]) -> None:
-    """Let temporaries move into the memory of outputs, and of arguments that outputs are written over, while that is
-    not in use.
+def reuse_output_memory(places: Iterable[Place], order: Mapping[int, int]) -> None:
+    """Let temporaries reuse the memory of outputs, and of arguments that outputs overwrite, while it is not in use.
 
-    As in XLA the largest are asked first, what lives on first among equals, and then in the ``order`` of instructions
-    (by ``id``); each takes the smallest that will have it.
+    As in XLA the largest come first, outputs first among equals, and then in the ``order`` of instructions (by ``id``);
+    each takes the smallest that has room.
     """
-    ordered = sorted(places, key=lambda place: (-place.n_bytes, not _is_lent(place), _rank(place, order)))
-    lent: dict[MemorySpace, list[Place]] = defaultdict(list)
-    for place in filter(_is_lent, reversed(ordered)):
+    ordered = sorted(places, key=lambda place: (-place.n_bytes, not _is_reusable(place), _rank(place, order)))
+    reusable: dict[MemorySpace, list[Place]] = defaultdict(list)
+    for place in filter(_is_reusable, reversed(ordered)):
         place.taken = list(place.intervals)
-        lent[place.space].append(place)
+        reusable[place.space].append(place)
     for place in ordered:
-        home = _home(place, lent[place.space]) if place.is_loose else None
+        home = _home(place, reusable[place.space]) if place.needs_heap else None
         if home is not None:
             place.within = home.values[-1].instruction.name
             for interval in place.intervals:
@@ -110,22 +109,22 @@ def _rank(place: Place, order: Mapping[int, int]) -> int:
     return min(order[id(value.instruction)] for value in place.values)
 
 
-def _is_lent(place: Place) -> bool:
-    """Tell whether a place is the program's to write: an output's, or an argument's that an output is written over."""
+def _is_reusable(place: Place) -> bool:
+    """Return whether a place is the program's to write: an output's, or an argument's that an output overwrites."""
     return any(value.is_result and value.instruction.opcode not in _KINDS for value in place.values)
 
 
-def _home(place: Place, lent: Sequence[Place]) -> Place | None:
-    """Return the first of places, the smallest first, into whose memory a temporary fits in size and time."""
-    # What is too small need not be looked at, and of what is large enough mostly the first will do.
-    for number in range(bisect_left(lent, place.n_bytes, key=lambda home: home.n_bytes), len(lent)):
-        if not any(meets(interval, lent[number].taken) for interval in place.intervals):
-            return lent[number]
+def _home(place: Place, reusable: Sequence[Place]) -> Place | None:
+    """Return the first of places, smallest first, whose memory a temporary fits into in size and time."""
+    # Skip what is too small; the first that is large enough mostly has room.
+    for number in range(bisect_left(reusable, place.n_bytes, key=lambda home: home.n_bytes), len(reusable)):
+        if not any(overlaps_any(interval, reusable[number].taken) for interval in place.intervals):
+            return reusable[number]
     return None
 
 
-def meets(interval: Interval, taken: Sequence[Interval]) -> bool:
-    """Tell whether an interval meets one of ``taken``, which are in order and do not meet each other."""
+def overlaps_any(interval: Interval, taken: Sequence[Interval]) -> bool:
+    """Return whether an interval overlaps one of ``taken``, which are in order and disjoint."""
     first, last = interval
     before = bisect_right(taken, (last, last)) - 1
     # The latest that begins by the end of the interval also ends latest.
@@ -133,11 +132,11 @@ def meets(interval: Interval, taken: Sequence[Interval]) -> bool:
 
 
 def fill_heaps(places: Sequence[Place]) -> int:
-    """Give every loose place its offset in the heap of its memory space, and return the size of that of HBM."""
-    loose = [place for place in places if place.is_loose]
-    for space in sorted({place.space for place in loose}):
-        members = [place for place in loose if place.space == space]
-        # A place is kept between the values that it holds: who comes next finds it where the one before left it.
+    """Give every place that needs one its offset in the heap of its memory, and return the size of HBM's heap."""
+    in_heap = [place for place in places if place.needs_heap]
+    for space in sorted({place.space for place in in_heap}):
+        members = [place for place in in_heap if place.space == space]
+        # A place is kept between its values, so that the next finds it where the one before left it.
         blocks = [Block(place.n_bytes, place.intervals[0][0], place.intervals[-1][1]) for place in members]
         if space == HBM:
             offsets = place_in_order(blocks, HBM_ALIGNMENT_BYTES)
@@ -145,17 +144,17 @@ def fill_heaps(places: Sequence[Place]) -> int:
             offsets = place_largest_first(blocks, _ALIGNMENT_BYTES)
         for place, offset in zip(members, offsets, strict=True):
             place.offset_bytes = offset
-    ends = (place.n_bytes + (place.offset_bytes or 0) for place in loose if place.space == HBM)
+    ends = (place.n_bytes + (place.offset_bytes or 0) for place in in_heap if place.space == HBM)
     return aligned(max(ends, default=0), HBM_ALIGNMENT_BYTES)
 
 
 def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
     """Return a program's HBM temporaries as XLA's memory statistics count them.
 
-    That is the heap, and once more what of it is unused where it is fullest; tables of tuples are in use throughout.
-    Nothing if all that is there are scalars, which the scalar core keeps, and tables of what lies elsewhere.
+    That is the heap plus the part unused at its fullest; tuple tables are in use throughout. Scalars, which
+    the scalar core keeps, and tables of values that lie elsewhere count as nothing.
     """
-    if all(place.is_scalar or place.is_table for place in places if place.is_loose and place.space == HBM):
+    if all(place.is_scalar or place.is_table for place in places if place.needs_heap and place.space == HBM):
         return 0
     tables = sum(place.n_bytes for place in places if place.is_table and place.kind == "temporary")
     return 2 * heap_bytes - used_bytes(places, liveness) - tables
@@ -164,11 +163,11 @@ def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liven
 def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
     """Return the most bytes of HBM temporaries that XLA's memory statistics count as in use at once.
 
-    They count what instructions make anew, while it lives or while somebody goes on with its memory; updates in place,
-    and what stands for values from elsewhere, are not counted again. (Found by comparing the compiler's heaps and live
+    They count each new value while it, or a value that took its memory over, is alive; updates in place and values that
+    stand for others are not counted again. (Found by comparing the compiler's heaps and live
     ranges with its statistics.)
     """
-    until = {id(value): last for value, last in zip(liveness.values, liveness.counted_until(), strict=True)}
-    loose = (place for place in places if place.is_loose and place.space == HBM and not place.is_table)
-    made = (value for place in loose for value in place.values if not (value.is_phi or value.is_update))
-    return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.continues is None)
+    until = {id(value): last for value, last in zip(liveness.values, liveness.memory_ends(), strict=True)}
+    in_heap = (place for place in places if place.needs_heap and place.space == HBM and not place.is_table)
+    made = (value for place in in_heap for value in place.values if not (value.is_phi or value.is_update))
+    return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.takes_over is None)

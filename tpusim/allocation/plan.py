@@ -18,8 +18,8 @@ from tpusim.allocation.placement import (
     Place,
     counted_temp_bytes,
     fill_heaps,
-    move_into_lent,
     place_of,
+    reuse_output_memory,
 )
 from tpusim.hardware.units import HBM
 from tpusim.program.buffers import Buffer
@@ -55,7 +55,7 @@ def plan_buffers(module: Module, granule_bytes: int, frames: SourceFrames) -> Bu
     tables = [place for place in shared if place.is_table and place.kind == "temporary"]
     places = [place for place in shared if not place.is_table]
     places += [place_of((value,), "scratch") for value in liveness.scratch]
-    move_into_lent(places, module_order(module))
+    reuse_output_memory(places, module_order(module))
     heap_bytes = fill_heaps(places)
     buffers = [buffer for place in places for buffer in _buffers(place, frames)]
     if tables:
@@ -66,7 +66,7 @@ def plan_buffers(module: Module, granule_bytes: int, frames: SourceFrames) -> Bu
 
 
 def _tables_buffer(count: int, last: int, offset_bytes: int) -> Buffer:
-    """Return the buffer of ``count`` tables, at the end of the heap; nobody else is ever given their memory."""
+    """Return the buffer of ``count`` tables, at the end of the heap; their memory is never shared."""
     return Buffer(
         name=TABLES,
         n_bytes=count * HBM_ALIGNMENT_BYTES,

@@ -58,6 +58,11 @@ class MemoryProfile(msgspec.Struct, frozen=True):
         return tuple(sorted(alive, key=lambda b: (-b.n_bytes, b.first, b.name)))
 
     @property
+    def peak_instruction(self) -> str:
+        """The instruction at the peak, empty where the program names none."""
+        return self.schedule[self.peak_position] if self.schedule else ""
+
+    @property
     def fragmentation_bytes(self) -> int:
         """Bytes of the heap that nobody uses even at its fullest."""
         return self.heap_bytes - peak_bytes(stretches(b for b in self.buffers if b.kind in _IN_HEAP))

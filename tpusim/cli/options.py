@@ -1,12 +1,61 @@
-"""Options that several commands take, and how their texts are read."""
+"""What a command is, the options that several commands take, and how their texts are read."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-CHIP_HELP = "a chip's name or TOML file (default: from PROGRAM's name or .json)"
+Option = Callable[[Any], None]
+"""Adds itself to a parser."""
+
+Run = Callable[[argparse.Namespace], None]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the command line, or a kind of ``tpusim plot``: its help, its options, and what it does."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...]
+    run: Run
+    description: str | None = None
+    epilog: str | None = None
+
+    def add_to(self, commands: Any) -> None:
+        """Add the command to argparse's subparsers."""
+        # Only texts of several lines are laid out already; argparse wraps the others.
+        raw = "\n" in f"{self.description}{self.epilog}"
+        form = argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter
+        texts = {"help": self.help, "description": self.description, "epilog": self.epilog}
+        parser = commands.add_parser(self.name, formatter_class=form, **texts)
+        for add in self.options:
+            add(parser)
+        parser.set_defaults(run=self.run)
+
+
+def command(name: str, help_text: str, *options: Option, **texts: str) -> Callable[[Run], Command]:
+    """Return a decorator that makes a command of a function of the parsed options."""
+    return lambda run: Command(name, help_text, options, run, **texts)
+
+
+def option(*flags: str, **settings: Any) -> Option:
+    """Return an option, or an argument without a flag, as ``add_argument`` of argparse takes it."""
+    return lambda parser: parser.add_argument(*flags, **settings)
+
+
+def group(title: str, description: str, options: Iterable[Option]) -> Option:
+    """Return options that stand together in the help."""
+
+    def add(parser: Any) -> None:
+        found = parser.add_argument_group(title, description)
+        for add_one in options:
+            add_one(found)
+
+    return add
 
 
 def number(text: str) -> int:
@@ -27,8 +76,49 @@ def positive(text: str) -> float:
     return found
 
 
+def index(text: str) -> tuple[int, ...]:
+    """Return a comma-separated list of whole numbers; argparse reports anything else."""
+    try:
+        return tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected whole numbers such as 3,129, found {text!r}") from error
+
+
+def json_option(help_text: str = "print one JSON object instead of tables") -> Option:
+    """Return the option for JSON; ``tpusim schema`` describes what it prints."""
+    return option("--json", action="store_true", help=help_text)
+
+
+PROGRAM = option("program", metavar="PROGRAM", help="HLO text, or a lowered program (*.json)")
+CHIP = option("--chip", metavar="C", help="a chip's name or TOML file (default: from PROGRAM's name or .json)")
+TOPOLOGY = option("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
+OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
+TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="for loops that do not tell")
+MACHINE = (CHIP, TOPOLOGY, OVERRIDE)
+RUN = (PROGRAM, *MACHINE)
+WARM = option("--warm", action="store_true", help="one of many runs: cross-program prefetches have come in")
+
+# Written out, so that --help need not load the rooms; a test holds them against those of hardware/array.py.
+DATAFLOWS = ("ws", "os", "is")
+DATAFLOW = option("--dataflow", choices=DATAFLOWS, default="ws", help="what stays: weights, outputs or inputs")
+
+
+def array_sides(size: int, kind: Callable[[str], int] = number) -> tuple[Option, ...]:
+    """Return the options of an array's rows and columns, ``size`` by default."""
+    sides = {"--rows": "rows of the array", "--cols": "columns of the array"}
+    return tuple(
+        option(flag, metavar="N", type=kind, default=size, help=f"{text} (default: {size})")
+        for flag, text in sides.items()
+    )
+
+
 def overrides(options: argparse.Namespace) -> dict[str, Any]:
     """Return the overrides of the command line by key."""
     from tpusim.hardware.load import parse_override
 
     return dict(parse_override(text) for text in options.override)
+
+
+def machine(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the topology and the overrides of the command line, as the stages of the pipeline take them."""
+    return {"topology": options.topology, "overrides": overrides(options)}

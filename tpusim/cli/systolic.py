@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tpusim.cli.options import DATAFLOW, array_sides, command, json_option, option
+from tpusim.cli.output import answer
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from tpusim.program.layers import Layer
 
 # Written out, so that --help need not load the rooms; a test holds them against those of hardware/array.py.
-DATAFLOWS = ("ws", "os", "is")
 MODES = ("overlap", "scale-sim")
 
 _DESCRIPTION = """\
@@ -28,39 +28,36 @@ examples:
   tpusim systolic --rows 256 --cols 256 --rows-per-cycle 2 --arrays 2 --m 4096 --n 4096 --k 4096
   tpusim systolic --rows 8 --cols 8 --m 100 --n 20 --k 30 --model cycle"""
 
-
-def add_systolic(commands: Any) -> None:
-    """Add ``tpusim systolic`` to the commands."""
-    systolic = commands.add_parser(
-        "systolic",
-        help="cycles and utilisation of matrix products on a systolic array",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for name, help_text in (("rows", "rows of the array"), ("cols", "columns of the array")):
-        systolic.add_argument(f"--{name}", metavar="N", type=int, default=128, help=f"{help_text} (default: 128)")
-    systolic.add_argument("--dataflow", choices=DATAFLOWS, default="ws", help="what stays: weights, outputs or inputs")
-    systolic.add_argument("--mode", choices=MODES, default="overlap", help="tiles load behind others, or never do")
-    systolic.add_argument("--model", choices=("fast", "cycle"), default="fast", help="closed form, or count cycles")
-    for name, help_text in (
-        ("rows-per-cycle", "rows that stream in per cycle, 2 on 256-wide TPUs"),
-        ("arrays", "arrays that share each product"),
-        ("passes", "times that every tile is gone through"),
-    ):
-        systolic.add_argument(f"--{name}", metavar="N", type=int, default=1, help=f"{help_text} (default: 1)")
-    for name in "mnk":
-        systolic.add_argument(f"--{name}", metavar=name.upper(), type=int, help=f"{name.upper()} of one product")
-    systolic.add_argument("--layers", metavar="FILE", help="CSV of layers; - reads standard input")
-    systolic.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    systolic.set_defaults(run=_systolic)
+_COUNTS = {
+    "rows-per-cycle": "rows that stream in per cycle, 2 on 256-wide TPUs",
+    "arrays": "arrays that share each product",
+    "passes": "times that every tile is gone through",
+}
 
 
-def _systolic(options: argparse.Namespace) -> None:
+@command(
+    "systolic",
+    "cycles and utilisation of matrix products on a systolic array",
+    *array_sides(128, int),
+    DATAFLOW,
+    option("--mode", choices=MODES, default="overlap", help="tiles load behind others, or never do"),
+    option("--model", choices=("fast", "cycle"), default="fast", help="closed form, or count cycles"),
+    *(
+        option(f"--{name}", metavar="N", type=int, default=1, help=f"{text} (default: 1)")
+        for name, text in _COUNTS.items()
+    ),
+    *(option(f"--{name}", metavar=name.upper(), type=int, help=f"{name.upper()} of one product") for name in "mnk"),
+    option("--layers", metavar="FILE", help="CSV of layers; - reads standard input"),
+    json_option("print one JSON object instead of a table"),
+    description=_DESCRIPTION,
+    epilog=_EXAMPLES,
+)
+def systolic(options: Namespace) -> None:
     """Price the layers and print them."""
     from tpusim.hardware.array import Array
     from tpusim.pipeline.stages import run_layers
-    from tpusim.report.terminal.systolic import systolic_json, systolic_text
+    from tpusim.report.json.model import systolic_page
+    from tpusim.report.terminal.systolic import print_systolic
 
     array = Array(
         rows=options.rows,
@@ -74,14 +71,10 @@ def _systolic(options: argparse.Namespace) -> None:
     if options.layers and {options.m, options.n, options.k} != {None}:
         raise ConfigError("--m, --n and --k are of one product, --layers of many: give either")
     rows = run_layers(options.layers or [_layer(options)], array, options.model)
-    if options.json:
-        text = json.dumps(systolic_json(rows, array, options.model), indent=1)
-    else:
-        text = systolic_text(rows, array, options.model)
-    sys.stdout.write(text + "\n")
+    answer(options, systolic_page, print_systolic, rows, array, options.model)
 
 
-def _layer(options: argparse.Namespace) -> Layer:
+def _layer(options: Namespace) -> Layer:
     """Return the one product that the options give."""
     from tpusim.program.layers import Layer
 

@@ -9,6 +9,7 @@ import msgspec
 
 from tpusim.hardware.units import HOST
 from tpusim.program.buffers import Buffer
+from tpusim.program.provenance import Provenance
 from tpusim.program.steps import (
     AnyStep,
     Branch,
@@ -55,6 +56,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     unsupported: tuple[Estimate, ...] = ()
     warnings: tuple[str, ...] = ()
     file: str = ""
+    provenance: Provenance | None = None
     format: str = FORMAT
 
     @cached_property

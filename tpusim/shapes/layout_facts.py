@@ -1,8 +1,10 @@
-"""What there is to know about the layout of a shape, as plain data for people and programs."""
+"""What there is to know about the layout of a shape, for people and programs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tpusim.errors import ProgramError
 from tpusim.shapes.address import (
@@ -23,22 +25,85 @@ from tpusim.shapes.layout import memory_space_name, tile_text
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
-def layout_facts(shape: Shape, at: Sequence[int] | None = None) -> dict[str, Any]:
-    """Return sizes, order, tiles, padding and bytes of a shape as data that ``json`` can write.
+class TileFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tile does to the sizes, major to minor."""
 
-    Keys: ``shape`` (XLA's notation), ``logical_bytes``, ``physical_bytes``, ``wasted_share`` (of the physical bytes,
-    0 to 1), and ``arrays``, one object per array of the shape, in order. With ``at``, a logical index in which negative
-    numbers count from the end, the array has an ``element``: where that element lies; else ``element`` is null.
+    tile: str
+    before: tuple[int, ...]
+    combined: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+class TilePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tile an element is in, and where inside it."""
+
+    tile: str
+    tile_index: tuple[int, ...]
+    in_tile_index: tuple[int, ...]
+
+
+class ElementFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an element lies: position, byte and bit in the buffer, and its place in each tile of the layout."""
+
+    index: tuple[int, ...]
+    linear_index: int
+    byte_offset: int
+    bit_offset: int
+    physical_coordinates: tuple[int, ...]
+    tiles: tuple[TilePlace, ...]
+
+
+class ArrayFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of one array; ``wasted_share`` is of the physical bytes, ``element`` None if none was asked for."""
+
+    shape: str
+    dtype: str
+    dimensions: tuple[int, ...]
+    dynamic: tuple[bool, ...]
+    rank: int
+    true_rank: int
+    element_bits: int
+    logical_elements: int
+    padded_elements: int
+    logical_bytes: int
+    physical_bytes: int
+    wasted_share: float
+    metadata_prefix_bytes: int
+    memory_space: int
+    memory_space_name: str
+    minor_to_major: tuple[int, ...]
+    physical_order: tuple[int, ...]
+    padded_dimensions: tuple[int, ...]
+    sizes_in_physical_order: tuple[int, ...]
+    tiles: tuple[TileFacts, ...]
+    physical_dimensions: tuple[int, ...]
+    tail_padding_alignment: int
+    element: ElementFacts | None
+
+
+class LayoutFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes, order, tiles, padding and bytes of a shape, array by array; ``shape`` is XLA's notation."""
+
+    shape: str
+    logical_bytes: int
+    physical_bytes: int
+    wasted_share: float
+    arrays: tuple[ArrayFacts, ...]
+
+
+def layout_facts(shape: Shape, at: Sequence[int] | None = None) -> LayoutFacts:
+    """Return the facts of a shape; ``at`` is a logical index, in which negative numbers count from the end.
+
     Raises ``ProgramError`` for an index outside the array, or for one into a tuple.
     """
     if at is not None and not isinstance(shape, ArrayShape):
         raise ProgramError(f"expected an array shape for the index {tuple(at)}, found {shape}; give one of its arrays")
     # A leaf is an array, so the index belongs to the only one there is.
-    arrays = [_array_facts(array, at) for array in leaves(shape)]
-    return {"shape": str(shape), **_bytes_facts(shape), "arrays": arrays}
+    arrays = tuple(_array_facts(array, at) for array in leaves(shape))
+    return LayoutFacts(shape=str(shape), arrays=arrays, **_bytes_facts(shape))
 
 
 def _bytes_facts(shape: Shape) -> dict[str, Any]:
@@ -53,67 +118,61 @@ def _bytes_facts(shape: Shape) -> dict[str, Any]:
     }
 
 
-def _array_facts(array: ArrayShape, at: Sequence[int] | None) -> dict[str, Any]:
+def _array_facts(array: ArrayShape, at: Sequence[int] | None) -> ArrayFacts:
     """Return the facts of one array."""
     layout = array.actual_layout
-    return {
-        "shape": str(array),
-        "dtype": array.dtype.name,
-        "dimensions": list(array.dimensions),
-        "dynamic": list(array.dynamic),
-        "rank": array.rank,
-        "true_rank": array.true_rank,
-        "element_bits": element_bits(array),
-        "logical_elements": array.element_count,
-        "padded_elements": padded_element_count(array),
+    return ArrayFacts(
+        shape=str(array),
+        dtype=array.dtype.name,
+        dimensions=tuple(array.dimensions),
+        dynamic=tuple(array.dynamic),
+        rank=array.rank,
+        true_rank=array.true_rank,
+        element_bits=element_bits(array),
+        logical_elements=array.element_count,
+        padded_elements=padded_element_count(array),
         **_bytes_facts(array),
-        "metadata_prefix_bytes": layout.metadata_prefix_bytes,
-        "memory_space": layout.memory_space,
-        "memory_space_name": memory_space_name(layout.memory_space),
-        "minor_to_major": list(layout.minor_to_major),
-        "physical_order": list(reversed(layout.minor_to_major)),
-        "padded_dimensions": list(layout.padded_dimensions),
-        "sizes_in_physical_order": list(physical_order_sizes(array)),
-        "tiles": [_tile_facts(step) for step in tile_steps(array)],
-        "physical_dimensions": list(physical_dimensions(array)),
-        "tail_padding_alignment": layout.tail_padding_alignment,
-        "element": None if at is None else _element_facts(array, check_index(array, at)),
-    }
+        metadata_prefix_bytes=layout.metadata_prefix_bytes,
+        memory_space=layout.memory_space,
+        memory_space_name=memory_space_name(layout.memory_space),
+        minor_to_major=tuple(layout.minor_to_major),
+        physical_order=tuple(reversed(layout.minor_to_major)),
+        padded_dimensions=tuple(layout.padded_dimensions),
+        sizes_in_physical_order=tuple(physical_order_sizes(array)),
+        tiles=tuple(_tile_facts(step) for step in tile_steps(array)),
+        physical_dimensions=tuple(physical_dimensions(array)),
+        tail_padding_alignment=layout.tail_padding_alignment,
+        element=None if at is None else _element_facts(array, check_index(array, at)),
+    )
 
 
-def _tile_facts(step: TileStep) -> dict[str, Any]:
-    """Return what a tile does to the sizes, major to minor."""
-    return {
-        "tile": tile_text(step.tile),
-        "before": list(step.before),
-        "combined": list(step.combined),
-        "after": list(step.after),
-    }
+def _tile_facts(step: TileStep) -> TileFacts:
+    """Return what a tile does to the sizes."""
+    return TileFacts(
+        tile=tile_text(step.tile), before=tuple(step.before), combined=tuple(step.combined), after=tuple(step.after)
+    )
 
 
-def _element_facts(array: ArrayShape, index: Sequence[int]) -> dict[str, Any]:
-    """Return where an element lies: position, byte and bit in the buffer, and its place in each tile."""
+def _element_facts(array: ArrayShape, index: Sequence[int]) -> ElementFacts:
+    """Return where an element lies."""
     linear = positions(array, index)
     byte, bit = divmod(linear * element_bits(array), 8)
-    return {
-        "index": list(index),
-        "linear_index": linear,
-        "byte_offset": byte + array.actual_layout.metadata_prefix_bytes,
-        "bit_offset": bit,
-        "physical_coordinates": list(physical_coordinates(array, index)),
-        "tiles": _tile_places(array, index),
-    }
+    return ElementFacts(
+        index=tuple(index),
+        linear_index=linear,
+        byte_offset=byte + array.actual_layout.metadata_prefix_bytes,
+        bit_offset=bit,
+        physical_coordinates=tuple(physical_coordinates(array, index)),
+        tiles=tuple(_tile_places(array, index)),
+    )
 
 
-def _tile_places(array: ArrayShape, index: Sequence[int]) -> list[dict[str, Any]]:
-    """Return, per tile of the layout, which tile the element is in and where inside it."""
+def _tile_places(array: ArrayShape, index: Sequence[int]) -> Iterator[TilePlace]:
+    """Yield, per tile of the layout, which tile the element is in and where inside it."""
     coordinates = [index[number] for number in reversed(array.actual_layout.minor_to_major)]
-    places = []
     for step in tile_steps(array):
         coordinates = through_tile(step, coordinates)
         # Counts come first, in-tile coordinates last; what the tile did not touch belongs to the counts.
         cut = len(coordinates) - len(step.sizes)
-        places.append(
-            {"tile": tile_text(step.tile), "tile_index": coordinates[:cut], "in_tile_index": coordinates[cut:]}
-        )
-    return places
+        index_of, inside = tuple(coordinates[:cut]), tuple(coordinates[cut:])
+        yield TilePlace(tile=tile_text(step.tile), tile_index=index_of, in_tile_index=inside)

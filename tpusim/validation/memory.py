@@ -84,16 +84,19 @@ def _stated(program: Path) -> int:
     return _number(str(path), figures.get(_FIGURE) if isinstance(figures, dict) else None)
 
 
-def compare_memory(
-    cases: Iterable[tuple[Path, str | None, int]], chip: str | None, progress: Callable[[int], None]
+def validate_memory(
+    given: Iterable[str | Path], chip: str | None = None, progress: Callable[[int, int], None] | None = None
 ) -> list[MemoryOutcome]:
-    """Return the outcomes of all cases; ``chip`` goes before what the cases say, ``progress`` is told how many are
-    done.
+    """Return our HBM temporaries beside the compiler's, of indexes, programs and folders of them.
+
+    ``chip`` goes before what they say; ``progress`` is told how many programs of how many are done.
     """
+    cases = memory_cases(given)
     outcomes = []
-    for number, (path, stated_chip, compiler_bytes) in enumerate(cases, start=1):
+    for done, (path, stated_chip, compiler_bytes) in enumerate(cases, start=1):
         report = memory(path, chip or stated_chip)
         use = report.use
         outcomes.append(MemoryOutcome(path.name, report.chip, use.temp_bytes, compiler_bytes, use.heap_bytes))
-        progress(number)
+        if progress is not None:
+            progress(done, len(cases))
     return outcomes

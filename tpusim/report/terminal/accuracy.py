@@ -3,50 +3,26 @@
 from __future__ import annotations
 
 from math import log
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
-import msgspec
 from rich.markup import escape
 
 from tpusim.report.tables import plain_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.console import Console
     from rich.table import Table
 
-    from tpusim.analysis.accuracy import Accuracy, Fit, Outcome
-
-    Errors: TypeAlias = Mapping[str, Accuracy]
+    from tpusim.analysis.accuracy import Accuracy, Fit, Outcome, Validation
 
 _WORST = 10
 
 
-def accuracy_json(
-    errors: Mapping[str, Errors], outcomes: Sequence[Outcome], totals: Mapping[str, float] | None = None
-) -> dict[str, Any]:
-    """Return the errors by predictor and family, and every row, as plain data; times in microseconds.
-
-    ``totals`` are mean errors over all rows: of the predictions, and of those with the row or its source held out.
-    """
-    named = {f"{what}_held_out" if what else "all": error for what, error in (totals or {}).items()}
-    return {
-        "families": {who: msgspec.to_builtins(dict(by_family)) for who, by_family in errors.items()},
-        "mean_error": named,
-        "rows": [msgspec.to_builtins(outcome) for outcome in outcomes],
-        "simulated": True,
-    }
-
-
-def render_accuracy(
-    errors: Mapping[str, Errors],
-    outcomes: Sequence[Outcome],
-    console: Console,
-    totals: Mapping[str, float] | None = None,
-) -> None:
-    """Print the table of families and the rows that are furthest off; ``errors`` is by predictor, ours the first."""
-    ours, *baselines = errors
+def render_accuracy(found: Validation, console: Console) -> None:
+    """Print the table of families and the rows that are furthest off."""
+    ours, *baselines = found.families
     table = plain_table(
         ("family", "left"),
         ("rows", "right"),
@@ -56,20 +32,20 @@ def render_accuracy(
         ("tau", "right"),
         *((f"{name} error", "right") for name in baselines),
     )
-    for family, own in errors[ours].items():
-        others = (errors[name].get(family) for name in baselines)
+    for family, own in found.families[ours].items():
+        others = (found.families[name].get(family) for name in baselines)
         cells = [f"{other.mape:.1%}" if other else "-" for other in others]
         table.add_row(escape(family), str(own.count), *_cells(own), *cells)
     console.print(table)
     console.print("error: mean absolute, of the measured time; bias above 0: predicted too long; tau: Kendall's")
-    if totals:
-        every, row, source = (f"{totals[what]:.1%}" for what in ("", "row", "source"))
+    means = found.mean_error
+    if "row_held_out" in means:
         console.print(
-            f"all rows: {every}; {row} if the efficiency of links and the launch are fitted without the row, "
-            f"{source} without its whole source"
+            f"all rows: {means['all']:.1%}; {means['row_held_out']:.1%} if the efficiency of links and the launch are "
+            f"fitted without the row, {means['source_held_out']:.1%} without its whole source"
         )
     console.print()
-    console.print(_worst(outcomes))
+    console.print(_worst(found.rows))
 
 
 def render_fit(fit: Fit, console: Console) -> None:

@@ -1,7 +1,6 @@
-"""Chips on a terminal and as JSON: the list of them, and one with every number, its unit and where it is from.
+"""Chips on a terminal: the list of them, and one with every number, its unit and where it is from.
 
-The terminal shows rounded numbers in the unit that people say (GB/s, MiB, GHz); the JSON keeps the exact ones in the
-unit of their key.
+Numbers are rounded, in the unit that people say (GB/s, MiB, GHz); JSON has the exact ones in the unit of their key.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-import msgspec
 from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
@@ -59,35 +57,6 @@ def render_chip(chip: Chip, facts: Sequence[Fact], console: Console) -> None:
     console.print(table)
     # Last, where it is still on the screen after a long table.
     console.print(Text(_trust(facts)))
-
-
-def chip_list_json(chips: Iterable[Chip]) -> list[dict[str, Any]]:
-    """Return the list as plain data, one object per chip, exact numbers in the unit that the key names."""
-    return [_outline(chip) for chip in chips]
-
-
-def chip_json(chip: Chip, facts: Iterable[Fact]) -> dict[str, Any]:
-    """Return a chip as plain data: its outline and, under ``facts``, each quantity with unit, confidence and source."""
-    # Keys stay dotted as in overrides, so that one can be pasted into -o.
-    return _outline(chip) | {"facts": [fact._asdict() for fact in facts]}
-
-
-def _outline(chip: Chip) -> dict[str, Any]:
-    """Return what the list says of a chip, exact."""
-    return {
-        "name": chip.name,
-        "aliases": list(chip.aliases),
-        "description": chip.description,
-        "year": chip.year,
-        "cores_per_device": chip.cores_per_device,
-        "devices_per_chip": chip.devices_per_chip,
-        "clock_hz": chip.clock_hz,
-        "mxu": msgspec.to_builtins(chip.mxu),
-        "peak_bf16_flops_per_second": chip.peak_flops_per_second,
-        "hbm_bandwidth_bytes_per_second": chip.hbm.bandwidth_bytes_per_second,
-        "hbm_capacity_bytes": chip.hbm.capacity_bytes,
-        "vmem_capacity_bytes_per_core": chip.vmem.capacity_bytes,
-    }
 
 
 def _list_row(chip: Chip) -> tuple[str, ...]:

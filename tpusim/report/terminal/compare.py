@@ -1,18 +1,13 @@
-"""Two runs side by side, on a terminal and as JSON; and a run as a saved result."""
+"""Two runs side by side on a terminal."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from rich.markup import escape
 
-from tpusim.analysis.compare import RESULT_FORMAT
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.tables import count_text, plain_table, size_text, us_text
-from tpusim.report.terminal.run import run_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,49 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tpusim.analysis.compare import Change, Comparison, OpFigures, RunFigures
-    from tpusim.analysis.summary import Summary
+    from tpusim.analysis.compare import Change, Comparison, OpFigures
 
 _SHOWN = 20
-
-
-def save_result(summary: Summary, path: str | Path) -> None:
-    """Write a run as a saved result: what ``run --json`` prints, with its format's name and version before it."""
-    text = json.dumps({"format": RESULT_FORMAT, **run_json(summary)}, indent=1)
-    Path(path).write_text(text + "\n", encoding="utf-8")
-
-
-def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as plain data with stable keys; times in microseconds, changes from before to after."""
-    before, after = comparison.before, comparison.after
-    return {
-        "before": _run_json(before),
-        "after": _run_json(after),
-        "change_us": after.time_us - before.time_us,
-        "ratio": comparison.ratio,
-        "ops": [_change_json(change) for change in comparison.ops],
-        "categories": [_change_json(change) for change in comparison.categories],
-        # Said in the data itself, as files outlast what was known about them.
-        "simulated": True,
-    }
-
-
-def _run_json(run: RunFigures) -> dict[str, Any]:
-    """Return one run's totals."""
-    found = msgspec.to_builtins(run)
-    return {key: value for key, value in found.items() if key not in ("ops", "format")}
-
-
-def _change_json(change: Change) -> dict[str, Any]:
-    """Return one change."""
-    return {
-        "name": change.name,
-        "category": change.category,
-        "change_us": change.change_us,
-        "overlapped_change_us": change.beside_change_us,
-        "before": msgspec.to_builtins(change.before),
-        "after": msgspec.to_builtins(change.after),
-    }
 
 
 def render_comparison(comparison: Comparison, console: Console) -> None:

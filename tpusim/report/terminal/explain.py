@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from rich.markup import escape
 
 from tpusim.hardware.units import UNITS
+from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
-from tpusim.units import ps_to_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,12 +22,6 @@ _SHOWN_OPERANDS = 8
 _FULL = 0.95
 _BAR = 30
 """Characters of the longest bar."""
-
-
-def explanation_json(found: Explanation) -> dict[str, Any]:
-    """Return an explanation as plain data; times in microseconds beside the picoseconds."""
-    data: dict[str, Any] = msgspec.to_builtins(found)
-    return data | {"alone_us": ps_to_us(found.alone_ps), "in_run_us": ps_to_us(found.in_run_ps), "simulated": True}
 
 
 def render_explanation(found: Explanation, console: Console) -> None:
@@ -73,11 +66,8 @@ def _in_run(found: Explanation) -> str:
 
 def _compiler(found: Explanation) -> str:
     """Return the compiler's estimate, if there is one."""
-    return (
-        f", the compiler's estimate {found.compiler_cycles / found.clock_hz * 1e6:,.2f} us"
-        if found.compiler_cycles
-        else ""
-    )
+    us = compiler_us(found.compiler_cycles, found.compiler_clock_hz)
+    return f", the compiler's estimate {us:,.2f} us" if us else ""
 
 
 def _cycle_table(found: Explanation) -> Table:

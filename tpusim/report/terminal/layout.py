@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+if TYPE_CHECKING:
+    from tpusim.shapes.layout_facts import ArrayFacts, ElementFacts, LayoutFacts, TileFacts
 
-def render_layout(facts: dict[str, Any], console: Console) -> None:
+
+def render_layout(facts: LayoutFacts, console: Console) -> None:
     """Print what ``layout_facts`` found: one block per array, then a tuple's sum."""
-    arrays = facts["arrays"]
+    arrays = facts.arrays
     for number, array in enumerate(arrays):
         if number:
             console.print()
@@ -22,81 +25,81 @@ def render_layout(facts: dict[str, Any], console: Console) -> None:
         console.print(Text(f"\nall {len(arrays)} arrays: {_bytes_line(facts)}", style="bold"))
 
 
-def _render_array(array: dict[str, Any], console: Console) -> None:
+def _render_array(array: ArrayFacts, console: Console) -> None:
     """Print the block of one array."""
     # Text, not markup: the brackets of a shape would be taken for a style.
-    console.print(Text(array["shape"], style="bold"))
+    console.print(Text(array.shape, style="bold"))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column()
-    for name, value in (*_array_rows(array), *_element_rows(array["element"])):
+    for name, value in (*_array_rows(array), *_element_rows(array.element)):
         table.add_row(Text(name), Text(value))
     console.print(table)
 
 
-def _array_rows(array: dict[str, Any]) -> Iterable[tuple[str, str]]:
+def _array_rows(array: ArrayFacts) -> Iterable[tuple[str, str]]:
     """Yield the lines about the whole array as name and value."""
-    yield "logical", f"{_logical_sizes(array)} = {_count(array['logical_elements'], 'element')}"
-    yield "rank", f"{array['rank']}, true rank {array['true_rank']}"
-    yield "element", f"{array['dtype']}, {_count(array['element_bits'], 'bit')} in memory"
+    yield "logical", f"{_logical_sizes(array)} = {_count(array.logical_elements, 'element')}"
+    yield "rank", f"{array.rank}, true rank {array.true_rank}"
+    yield "element", f"{array.dtype}, {_count(array.element_bits, 'bit')} in memory"
     yield "memory", _memory(array)
     yield "physical order", _order(array)
-    if array["padded_dimensions"]:
-        yield "padded to", _product(array["padded_dimensions"])
-    for number, tile in enumerate(array["tiles"], 1):
+    if array.padded_dimensions:
+        yield "padded to", _product(array.padded_dimensions)
+    for number, tile in enumerate(array.tiles, 1):
         yield f"tile {number}", _tile_step(tile)
-    yield "padded", f"{_product(array['physical_dimensions'])} = {_count(array['padded_elements'], 'element')}"
+    yield "padded", f"{_product(array.physical_dimensions)} = {_count(array.padded_elements, 'element')}"
     yield "bytes", _bytes_line(array)
 
 
-def _logical_sizes(array: dict[str, Any]) -> str:
+def _logical_sizes(array: ArrayFacts) -> str:
     """Return the sizes, those that are only bounds marked as HLO marks them."""
-    dynamic = array["dynamic"] or [False] * array["rank"]
-    return _product([f"<={size}" if bound else size for size, bound in zip(array["dimensions"], dynamic, strict=True)])
+    dynamic = array.dynamic or [False] * array.rank
+    return _product([f"<={size}" if bound else size for size, bound in zip(array.dimensions, dynamic, strict=True)])
 
 
-def _memory(array: dict[str, Any]) -> str:
+def _memory(array: ArrayFacts) -> str:
     """Return the name of the memory space and how a layout writes it."""
-    number = array["memory_space"]
-    return f"{array['memory_space_name']}, S({number})" if number else array["memory_space_name"]
+    number = array.memory_space
+    return f"{array.memory_space_name}, S({number})" if number else array.memory_space_name
 
 
-def _order(array: dict[str, Any]) -> str:
+def _order(array: ArrayFacts) -> str:
     """Return the dimensions from major to minor, with their sizes."""
-    if not array["physical_order"]:
+    if not array.physical_order:
         return "a scalar has none"
-    sizes = array["sizes_in_physical_order"]
-    named = (f"dimension {number} ({size})" for number, size in zip(array["physical_order"], sizes, strict=True))
+    sizes = array.sizes_in_physical_order
+    named = (f"dimension {number} ({size})" for number, size in zip(array.physical_order, sizes, strict=True))
     return f"{', '.join(named)}; the last varies fastest"
 
 
-def _tile_step(tile: dict[str, Any]) -> str:
+def _tile_step(tile: TileFacts) -> str:
     """Return what a tile does to the sizes."""
     # The sizes between are shown only where a star changed them.
-    steps = [tile["before"], tile["after"]]
-    if tile["combined"] != tile["before"]:
-        steps.insert(1, tile["combined"])
-    return f"{tile['tile']}: {' -> '.join(map(_product, steps))}"
+    steps = [tile.before, tile.after]
+    if tile.combined != tile.before:
+        steps.insert(1, tile.combined)
+    return f"{tile.tile}: {' -> '.join(map(_product, steps))}"
 
 
-def _bytes_line(facts: dict[str, Any]) -> str:
+def _bytes_line(facts: LayoutFacts | ArrayFacts) -> str:
     """Return logical and physical bytes and the share between them."""
-    share = f"{100 * facts['wasted_share']:.1f} % wasted"
-    return f"{facts['logical_bytes']:,} of data in {facts['physical_bytes']:,}; {share}"
+    share = f"{100 * facts.wasted_share:.1f} % wasted"
+    return f"{facts.logical_bytes:,} of data in {facts.physical_bytes:,}; {share}"
 
 
-def _element_rows(element: dict[str, Any] | None) -> Iterable[tuple[str, str]]:
+def _element_rows(element: ElementFacts | None) -> Iterable[tuple[str, str]]:
     """Yield the lines about one element, if one was asked for."""
     if element is None:
         return
-    yield "at", _tuple(element["index"])
-    for number, place in enumerate(element["tiles"], 1):
-        tile, inside = _tuple(place["tile_index"]), _tuple(place["in_tile_index"])
-        yield f"  in tile {number}", f"{place['tile']}: tile {tile}, inside it {inside}"
-    yield "  linear index", f"{element['linear_index']:,}"
+    yield "at", _tuple(element.index)
+    for number, place in enumerate(element.tiles, 1):
+        tile, inside = _tuple(place.tile_index), _tuple(place.in_tile_index)
+        yield f"  in tile {number}", f"{place.tile}: tile {tile}, inside it {inside}"
+    yield "  linear index", f"{element.linear_index:,}"
     # Only narrow types lie at bits other than 0.
-    bits = f", bit {element['bit_offset']}" if element["bit_offset"] else ""
-    yield "  byte offset", f"{element['byte_offset']:,}{bits}"
+    bits = f", bit {element.bit_offset}" if element.bit_offset else ""
+    yield "  byte offset", f"{element.byte_offset:,}{bits}"
 
 
 def _product(sizes: Sequence[int | str]) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from rich.markup import escape
 
 from tpusim.analysis.memory_accuracy import LEAST_BYTES, memory_accuracy
@@ -16,12 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tpusim.analysis.memory_accuracy import MemoryOutcome
-
-
-def memory_accuracy_json(outcomes: Sequence[MemoryOutcome]) -> dict[str, Any]:
-    """Return the errors over all programs, and every row, as plain data; bytes, and errors as shares."""
-    rows = [msgspec.to_builtins(o) | {"error": o.error, "counted": o.is_counted} for o in outcomes]
-    return {"temp_bytes": msgspec.to_builtins(memory_accuracy(outcomes)), "rows": rows, "simulated": True}
 
 
 def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Console) -> None:

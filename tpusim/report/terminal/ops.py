@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -13,22 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tpusim.ir.ops import Operation
-
-
-def ops_json(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
-    """Return the table as plain data; ``rooms`` maps a room's name to the opcodes that it has rules for."""
-    return [
-        {
-            "opcode": row.name,
-            "category": row.category.value,
-            "operands": [row.fewest_operands, row.most_operands],
-            # Sorted, because sets come in another order in every process.
-            "required_attributes": sorted(row.required),
-            "optional_attributes": sorted(row.optional),
-            **{room: row.name in opcodes for room, opcodes in rooms.items()},
-        }
-        for row in operations
-    ]
 
 
 def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]], console: Console) -> None:

@@ -1,14 +1,11 @@
-"""A run of many devices on a terminal and as JSON: devices, collectives and links."""
+"""A run of many devices on a terminal: devices, collectives and links."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from tpusim.analysis.communication import link_map
 from tpusim.report.tables import plain_table
 from tpusim.units import ps_to_us
 
@@ -16,50 +13,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tpusim.analysis.communication import CollectiveUse, DeviceUse, PodUse
-    from tpusim.timeline.records import PodRun
+    from tpusim.analysis.communication import PodUse
 
 _SHOWN = 8
 _ORDERS = {"ring": "numbered along a ring of neighbours", "listed": "numbered in listed order"}
-
-
-def pod_json(use: PodUse) -> dict[str, Any]:
-    """Return the numbers of a pod as plain data with stable keys; times in microseconds, shares between 0 and 1."""
-    return {
-        "sizes": list(use.sizes),
-        "slices": use.slices,
-        "device_count": use.device_count,
-        "device_order": use.device_order,
-        "devices": [_device_json(device) for device in use.devices],
-        "collectives": [_collective_json(collective) for collective in use.collectives],
-        "links": {
-            "used": use.links,
-            "busiest": use.busiest_link,
-            "busiest_share": use.busiest_share,
-            "mean_share": use.mean_share,
-        },
-    }
-
-
-def _device_json(use: DeviceUse) -> dict[str, Any]:
-    """Return one class of devices as plain data."""
-    fields = ("total", "compute", "exposed", "hidden", "waiting")
-    return {"devices": list(use.devices)} | {f"{name}_us": ps_to_us(getattr(use, f"{name}_ps")) for name in fields}
-
-
-def _collective_json(use: CollectiveUse) -> dict[str, Any]:
-    """Return one collective as plain data."""
-    return {
-        "name": use.name,
-        "kind": use.opcode,
-        "count": use.count,
-        "group_size": use.group_size,
-        "payload_bytes": use.payload_bytes,
-        "time_us": ps_to_us(use.time_ps),
-        "waiting_us": ps_to_us(use.waiting_ps),
-        "algorithm_bytes_per_second": use.algorithm_bytes_per_second,
-        "bus_bytes_per_second": use.bus_bytes_per_second,
-    }
 
 
 def render_pod(use: PodUse, console: Console) -> None:
@@ -119,8 +76,3 @@ def _range_text(numbers: tuple[int, ...]) -> str:
             runs.append([number])
     shown = ", ".join("-".join(map(str, run)) for run in runs[:4])
     return shown + (f" and {len(runs) - 4} more runs" if len(runs) > 4 else "")
-
-
-def write_links(run: PodRun, path: str | Path) -> None:
-    """Write the heat map of the links as JSON."""
-    Path(path).write_text(json.dumps(link_map(run, run.links), indent=1) + "\n", encoding="utf-8")

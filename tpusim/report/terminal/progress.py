@@ -47,21 +47,20 @@ class ProgressLine:
 
 
 class CountLine:
-    """Called with how many of ``total`` are done; shows it if the error stream is a terminal."""
+    """Called with how many of how many are done; shows it if the error stream is a terminal."""
 
-    def __init__(self, what: str, total: int) -> None:
+    def __init__(self, what: str) -> None:
         self._what = what
-        self._total = total
         self._next_seconds = monotonic() + _FIRST_SECONDS
         self._shown = False
 
-    def __call__(self, done: int) -> None:
+    def __call__(self, done: int, total: int) -> None:
         """Write the line anew now and then."""
         if monotonic() < self._next_seconds or not sys.stderr.isatty():
             return
         self._next_seconds = monotonic() + _EVERY_SECONDS
         self._shown = True
-        sys.stderr.write(f"{_CLEAR_LINE}{self._what}: {done:,} of {self._total:,}")
+        sys.stderr.write(f"{_CLEAR_LINE}{self._what}: {done:,} of {total:,}")
         sys.stderr.flush()
 
     def close(self) -> None:

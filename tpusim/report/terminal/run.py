@@ -1,15 +1,15 @@
-"""A run on a terminal and as JSON: total time, what bounds it, the longest ops, memory, and what to be careful with."""
+"""A run on a terminal: total time, what bounds it, the longest ops, memory, and what to be careful with."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from rich.markup import escape
 
 from tpusim.hardware.units import HBM, UNITS
+from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import count_text, plain_table, size_text, time_text, us_text
-from tpusim.units import ps_to_us
+from tpusim.report.terminal.provenance import provenance_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,46 +27,6 @@ SHOWN_OPS = 20
 _WIDE = 110
 
 
-def run_json(summary: Summary) -> dict[str, Any]:
-    """Return a run as plain data with stable keys; times in microseconds, sizes in bytes, shares between 0 and 1."""
-    busy = summary.utilisation
-    return {
-        "program": summary.program,
-        "chip": summary.chip,
-        "device": summary.device,
-        "devices_run": summary.devices_run,
-        "time_us": ps_to_us(summary.total_ps),
-        "bound_by": busy.bound_by,
-        "roofline_us": ps_to_us(summary.roofline.bound_ps),
-        "kernels": busy.kernels,
-        "flops": busy.flops,
-        "hbm_bytes": busy.hbm_bytes,
-        "flops_utilization": summary.flops_utilisation,
-        "hbm_utilization": summary.hbm_utilisation,
-        "unit_utilization": busy.busy,
-        "bound_us": {name: ps_to_us(ps) for name, ps in busy.bound_ps.items()},
-        "compiler_estimated_us": compiler_us(summary.compiler_cycles, summary.clock_hz),
-        "ops": [_op_json(group, summary.clock_hz) for group in summary.ops],
-        "categories": [{"category": g.name, "count": g.count, **_times(g)} for g in summary.categories],
-        "memory": {name: getattr(summary.memory, name) for name in summary.memory.__struct_fields__},
-        "accuracy": [msgspec.to_builtins(band) for band in summary.bands],
-        "unsupported": [
-            {"name": item.name, "opcode": item.opcode, "estimate": item.how} for item in summary.unsupported
-        ],
-        "warnings": list(summary.warnings),
-        # Said in the data itself, as files outlast what was known about them.
-        "simulated": True,
-    }
-
-
-def groups_json(groups: Sequence[Group], by: str) -> list[dict[str, Any]]:
-    """Return groups by category or source as plain data."""
-    return [
-        {by: g.name, "count": g.count, **_times(g), "flops": g.flops, "hbm_bytes": g.hbm_bytes, "bound_by": g.bound_by}
-        for g in groups
-    ]
-
-
 def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Console) -> None:
     """Print a run: head line, how busy the machine was, the table of groups, memory, and what to be careful with."""
     _print_head(summary, console)
@@ -82,35 +42,6 @@ def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Cons
     _print_notes(summary, console)
 
 
-def compiler_us(cycles: int, clock_hz: float) -> float | None:
-    """Return the compiler's estimate in microseconds, or None if it made none."""
-    # No cycles mean no estimate: none takes no time.
-    return cycles / clock_hz * 1e6 if cycles else None
-
-
-def _op_json(group: Group, clock_hz: float) -> dict[str, Any]:
-    """Return one op as plain data."""
-    return {
-        "name": group.name,
-        "opcode": group.opcode,
-        "category": group.category,
-        "count": group.count,
-        **_times(group),
-        "bound_by": group.bound_by,
-        "flops": group.flops,
-        "hbm_bytes": group.hbm_bytes,
-        "compiler_estimated_us": compiler_us(group.compiler_cycles, clock_hz),
-        "line": group.line,
-        "op_name": group.op_name,
-        "source": group.source,
-    }
-
-
-def _times(group: Group) -> dict[str, float]:
-    """Return the time of a group on the core and beside it."""
-    return {"time_us": ps_to_us(group.time_ps), "overlapped_us": ps_to_us(group.beside_ps)}
-
-
 def _print_head(summary: Summary, console: Console) -> None:
     """Print what ran, how long, against which bound, and how busy the machine was."""
     busy = summary.utilisation
@@ -119,7 +50,7 @@ def _print_head(summary: Summary, console: Console) -> None:
     console.print()
     if summary.devices_run > 1:
         console.print(f"  device    {_device(summary)}")
-    estimate = compiler_us(summary.compiler_cycles, summary.clock_hz)
+    estimate = compiler_us(summary.compiler_cycles, summary.compiler_clock_hz)
     # Of its kernels: copies, collectives and waits are not in the estimate, so totals may not be compared.
     compiler = f", the compiler's own estimate of its kernels {us_text(estimate)}" if estimate else ""
     console.print(f"  time      [bold]{time_text(summary.total_ps)}[/bold]{compiler}")
@@ -181,7 +112,7 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int)
             escape(group.bound_by),
             count_text(group.flops),
             size_text(group.hbm_bytes),
-            us_text(compiler_us(group.compiler_cycles, summary.clock_hz)),
+            us_text(compiler_us(group.compiler_cycles, summary.compiler_clock_hz)),
             escape(group.category),
         ]
         table.add_row(*cells[: len(shown)])
@@ -216,7 +147,12 @@ def _print_memory(summary: Summary, console: Console) -> None:
 
 def _print_notes(summary: Summary, console: Console) -> None:
     """Print how far the times may be off, what was estimated without a rule, and warnings."""
-    if summary.bands:
+    made_by = provenance_text(summary.provenance, summary.chip)
+    if made_by:
+        console.print(f"[yellow]compiled[/yellow]  {escape(made_by)}")
+    if not summary.is_as_shipped:
+        console.print(f"accuracy  not known: figures of {escape(summary.chip)} were replaced")
+    elif summary.bands and not made_by:
         console.print(f"accuracy  {'; '.join(_band(band) for band in summary.bands)}")
     for item in summary.unsupported:
         console.print(f"[yellow]estimated[/yellow] {escape(item.name)} ({escape(item.opcode)}): {escape(item.how)}")

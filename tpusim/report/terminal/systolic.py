@@ -1,13 +1,15 @@
-"""Layers on a systolic array, as lines of text and as JSON."""
+"""Layers on a systolic array, as lines of text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tpusim.timeline.folds import add_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
 
     from tpusim.hardware.array import Array
     from tpusim.program.layers import Layer
@@ -23,19 +25,6 @@ _SCALE_SIM_LEGEND = """\
 utilisation, mapping, compute: Overall Util, Mapping Efficiency and Compute Util as SCALE-Sim defines them; no stalls"""
 
 
-def systolic_json(rows: Sequence[tuple[Layer, ArrayRun]], array: Array, model: str) -> dict[str, Any]:
-    """Return layers as plain data with stable keys; shares between 0 and 1."""
-    return {
-        "array": {name: getattr(array, name) for name in array.__struct_fields__},
-        "model": model,
-        "layers": [
-            {"name": layer.name, "m": layer.m, "n": layer.n, "k": layer.k, **_figures(run)} for layer, run in rows
-        ],
-        "total": _figures(add_runs(run for _, run in rows)),
-        "simulated": True,
-    }
-
-
 def systolic_text(rows: Sequence[tuple[Layer, ArrayRun]], array: Array, model: str) -> str:
     """Return a head line, an aligned line for each layer and, of several, their total, and what the shares are of."""
     cells = [_TITLES, *(_cells(layer.name, layer, run) for layer, run in rows)]
@@ -45,6 +34,11 @@ def systolic_text(rows: Sequence[tuple[Layer, ArrayRun]], array: Array, model: s
     lines = [_line(row, widths) for row in cells]
     legend = _LEGEND if array.overlaps else _SCALE_SIM_LEGEND
     return "\n".join([_head(array, model), "", *lines, "", legend])
+
+
+def print_systolic(rows: Sequence[tuple[Layer, ArrayRun]], array: Array, model: str, console: Console) -> None:
+    """Print ``systolic_text``; names may hold what a console takes for markup."""
+    console.print(systolic_text(rows, array, model), markup=False, highlight=False, soft_wrap=True)
 
 
 def _head(array: Array, model: str) -> str:
@@ -75,15 +69,3 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     """Return a line of the table: the name to the left, figures to the right."""
     figures = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
     return "  ".join([row[0].ljust(widths[0]), *figures])
-
-
-def _figures(run: ArrayRun) -> dict[str, Any]:
-    """Return the figures of a run."""
-    return {
-        "cycles": run.cycles,
-        "folds": run.folds,
-        "macs": run.macs,
-        "utilization": run.utilisation,
-        "mapping_efficiency": run.mapping_efficiency,
-        "compute_utilization": run.compute_utilisation,
-    }

@@ -9,8 +9,8 @@ from tpusim.analysis.communication import classes, pod_use
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM
-from tpusim.report.terminal.pod import pod_json
-from tpusim.report.terminal.run import compiler_us, run_json
+from tpusim.report.json.page import plain
+from tpusim.report.json.run import compiler_us, pod_page, run_page
 from tpusim.timeline.records import CORE
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
     texts = _Texts()
     devices, left_out = _shown(result)
     ops = _Ops(result.summary.ops)
-    numbers = run_json(result.summary)
+    numbers = plain(run_page(result.summary))
     # Ops have columns of their own.
     summary = {name: value for name, value in numbers.items() if name != "ops"}
     time_line = [_device(timeline, _device_name(result, numbers), ops) for timeline, numbers in devices]
@@ -67,7 +67,7 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
         "left_out": left_out,
         "units": {unit.key: unit.label for unit in UNITS.values()},
         "devices": time_line,
-        "ops": _op_columns(ops, result.summary.clock_hz, texts),
+        "ops": _op_columns(ops, result.summary.compiler_clock_hz, texts),
         "memory": [_memory(result, space, texts) for space in _spaces(result)],
         "roofs": _roofs(result.chip),
         "pod": _pod(result),
@@ -214,4 +214,4 @@ def _pod(result: ResultLike) -> dict[str, Any] | None:
         return None
     busiest = sorted(result.pod.links, key=lambda link: -link.busy_ps)[:_LINKS]
     links = [[link.chip, link.way, link.n_bytes, link.busy_ps] for link in busiest]
-    return {**pod_json(pod_use(result.pod)), "busiest_links": links}
+    return {**plain(pod_page(pod_use(result.pod))), "busiest_links": links}

@@ -1,0 +1,37 @@
+"""How commands print their answers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+
+def answer(options: Namespace, page: Callable[..., Any], render: Callable[..., None], *found: Any) -> None:
+    """Print what was found: as JSON if that is asked for, made by ``page``, else as ``render`` prints it."""
+    if options.json:
+        write_json(page(*found))
+    else:
+        render(*found, console())
+
+
+def write(text: str) -> None:
+    """Write a text and an end of line."""
+    sys.stdout.write(text.rstrip("\n") + "\n")
+
+
+def write_json(page: Any) -> None:
+    """Write a page of ``report.json``."""
+    from tpusim.report.json.page import json_text
+
+    write(json_text(page))
+
+
+def console() -> Any:
+    """Return the console to print tables on; only the reports know what it is."""
+    from tpusim.report.terminal.console import make_console
+
+    return make_console()

@@ -1,0 +1,184 @@
+"""The commands that run a program: ``tpusim run`` for its time, ``tpusim exec`` for its values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tpusim.cli.options import RUN, TRIPS, WARM, command, group, json_option, machine, number, option, positive
+from tpusim.cli.output import console, write, write_json
+from tpusim.cli.show import fmt
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from tpusim.pipeline.result import Result
+
+_EXPORTS = {"trace": "perfetto", "html": "html", "xprof": "xprof", "model_explorer": "model_explorer"}
+"""By option the function of ``tpusim.export``."""
+
+_PACE = "50us, normal:50us:5us:SEED, exponential:50us:SEED, or a file of times (default: always ready)"
+_GRAPH = "a graph for Model Explorer, and in FILE.node_data.json the times to lay over it"
+_VIEWERS = (
+    option("--html", metavar="FILE", help="a report to open in a browser: tables and charts in one file"),
+    option("--trace", metavar="FILE", help="a time line for Perfetto (.json or .json.gz)"),
+    option("--xprof", metavar="DIR", help="a profile in DIR, for xprof --logdir DIR and TensorBoard"),
+    option("--model-explorer", metavar="FILE.json", help=_GRAPH),
+)
+
+
+@command(
+    "run",
+    "simulate a program and say how long it takes and why",
+    *RUN,
+    option("--by", choices=("op", "category", "source"), default="op", help="what a line of the table is"),
+    TRIPS,
+    option(
+        "--with", dest="beside", metavar="PROGRAM", action="append", default=[], help="run this on the next devices"
+    ),
+    option("--timeout", metavar="US", type=positive, help="end a run that takes longer, in simulated microseconds"),
+    option("--infeed-pace", metavar="P", help=f"the host's time for an infeed: {_PACE}"),
+    option("--outfeed-pace", metavar="P", help="the host's time for an outfeed, written likewise"),
+    option("--queue-depth", metavar="N", type=number, default=2, help="feeds that may wait (default 2)"),
+    WARM,
+    group("files for viewers", "each says that it is simulated", _VIEWERS),
+    option("--save", metavar="FILE.json", help="write the result, for `tpusim diff`"),
+    option("--links", metavar="FILE", help="write what every link carried, for a heat map (.json)"),
+    option("--stop-after", choices=("text", "lowering", "machine"), help="print what that stage made instead"),
+    json_option(),
+    option("--quiet", action="store_true", help="no progress line"),
+)
+def run(options: Namespace) -> None:
+    """Simulate a program and report."""
+    if options.stop_after == "text":
+        fmt.run(options)
+        return
+    if options.stop_after == "lowering":
+        _print_lowered(options)
+        return
+    result = _simulate(options)
+    # Before anything is printed: a pipe that closes early must not cost a file.
+    _write_files(result, options)
+    if options.stop_after == "machine":
+        from tpusim.timeline.store import encode_timeline
+
+        write(encode_timeline(result.timeline).decode())
+        return
+    _report(result, options)
+
+
+def _print_lowered(options: Namespace) -> None:
+    """Print the lowered program in its text form."""
+    from tpusim.pipeline.stages import lower
+    from tpusim.program.stored import encode_program
+
+    trips = options.default_trip_count
+    write(encode_program(lower(options.program, options.chip, default_trip_count=trips, **machine(options))))
+
+
+def _simulate(options: Namespace) -> Result:
+    """Run the program, with a line of progress on a terminal."""
+    from tpusim.pipeline.stages import simulate
+    from tpusim.report.terminal.progress import ProgressLine
+
+    line = ProgressLine()
+    try:
+        return simulate(
+            options.program,
+            options.chip,
+            **machine(options),
+            default_trip_count=options.default_trip_count,
+            warm=options.warm,
+            timeout_us=options.timeout,
+            beside=options.beside,
+            infeed=_pace(options.infeed_pace, options.queue_depth),
+            outfeed=_pace(options.outfeed_pace, options.queue_depth),
+            progress=None if options.quiet else line,
+        )
+    finally:
+        # After an error as well: its message would else begin behind half a line of progress.
+        line.close()
+
+
+def _pace(text: str | None, depth: int) -> Any:
+    """Return the host's pace at a queue, None if it was not stated."""
+    from tpusim.program.feed import parse_feed
+
+    return parse_feed(text, depth) if text is not None else None
+
+
+def _write_files(result: Result, options: Namespace) -> None:
+    """Write every file that was asked for."""
+    wanted = {name: getattr(options, option) for option, name in _EXPORTS.items() if getattr(options, option)}
+    if wanted:
+        from tpusim import export
+
+        for name, target in wanted.items():
+            getattr(export, name)(result, target)
+    if options.save:
+        from tpusim.report.json.run import save_result
+
+        save_result(result.summary, options.save)
+    if options.links:
+        from tpusim.report.json.run import save_links
+
+        save_links(result.pod, options.links)
+
+
+def _report(result: Result, options: Namespace) -> None:
+    """Print a run's numbers as JSON or as tables."""
+    groups = result.groups(options.by)
+    pod = result.communication if result.pod.device_count > 1 else None
+    if options.json:
+        from tpusim.report.json.run import run_page
+
+        # Ops are in every object already; only another grouping adds something.
+        write_json(run_page(result.summary, pod, {} if options.by == "op" else {options.by: groups}))
+        return
+    from tpusim.report.terminal.pod import render_pod
+    from tpusim.report.terminal.run import render_run
+
+    page = console()
+    render_run(result.summary, groups, options.by, page)
+    if pod is not None:
+        render_pod(pod, page)
+
+
+@command(
+    "exec",
+    "compute a program's results as a TPU would",
+    option("program", metavar="PROGRAM", help="HLO text, scheduled or not"),
+    option("--inputs", metavar="IN.npz", help="arrays in0, in1, ... in the order of the parameters"),
+    option("--random", metavar="SEED", type=number, help="make the inputs that are not given"),
+    option("--outputs", metavar="OUT.npz", help="write arrays out0, out1, ... (default: describe them)"),
+    option("--precision", choices=("tpu", "exact"), default="tpu", help="bf16 passes, or IEEE"),
+    option("--replicas", metavar="N", type=number, default=1, help="devices that run it together"),
+    option("--infeed", metavar="F.npz", help="arrays in0, in1, ... that infeeds read"),
+    option("--outfeed", metavar="F.npz", help="write what outfeeds send, as out0, out1, ..."),
+    option("--seed", metavar="N", type=number, default=0, help="of rng instructions"),
+    option("--max-iterations", metavar="N", type=number, help="stop a while that runs longer"),
+)
+def execute(options: Namespace) -> None:
+    """Compute a program's results."""
+    from tpusim.numerics.files import describe, name_outputs, numbered, read_arrays, write_arrays
+    from tpusim.pipeline.stages import execute, load, random_arrays
+
+    module = load(options.program)
+    arrays = read_arrays(options.inputs) if options.inputs else {}
+    fed_out: list[Any] = []
+    result = execute(
+        module,
+        arrays if options.random is None else random_arrays(module, options.random, arrays),
+        replicas=options.replicas,
+        precision=options.precision,
+        seed=options.seed,
+        max_iterations=options.max_iterations,
+        infeed=numbered(read_arrays(options.infeed)) if options.infeed else None,
+        outfeed=fed_out,
+    )
+    if options.outfeed:
+        write_arrays(options.outfeed, name_outputs(tuple(fed_out)))
+    outputs = name_outputs(tuple(result) if isinstance(result, list) else result)
+    if options.outputs:
+        write_arrays(options.outputs, outputs)
+    else:
+        write(describe(outputs))

@@ -1,0 +1,1 @@
+"""Every JSON document of the command line, as types that results fill."""
