@@ -57,6 +57,12 @@ def test_who_is_alone_is_bound_by_hbm(apart):
     assert bounds == ["ICI", "ICI", "HBM", "HBM"]
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_who_is_alone_launches_nothing(apart):
+    """A collective of groups of one that moves nothing through HBM takes no time."""
+    assert run("v5e:2x2", collective("all-reduce", 8e6, ((0,), (1,), (2,), (3,))), apart=apart).last.total_ps == 0
+
+
 def test_long_loops_of_all_devices_jump_together():
     """A million trips of a permute round a ring take as long as one, a million times."""
     permute = collective("collective-permute", 1e6, pairs=tuple((n, (n + 1) % 16) for n in range(16)))
