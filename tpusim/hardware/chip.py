@@ -59,8 +59,13 @@ class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Share of the vector slots that compiled code fills (fitted)."""
 
     @property
+    def register_shape(self) -> tuple[int, int]:
+        """Rows and columns of 32-bit elements in one register, which is also what compilers count blocks in."""
+        return self.sublanes, self.lanes
+
+    @property
     def register_elements(self) -> int:
-        """The 32-bit elements of one register."""
+        """32-bit elements in one register."""
         return self.sublanes * self.lanes
 
     @property
