@@ -134,3 +134,13 @@ def test_a_send_waits_for_its_receiver():
     kernel_ps = run("v5e:1x1", KERNEL).last.total_ps
     sender, receiver = pod_use(ends(0, 5)).devices
     assert (sender.waiting_ps, receiver.waiting_ps) == (5 * kernel_ps, 0)
+
+
+@pytest.mark.parametrize("befores", [(6, 1), (1, 6)], ids=["the sender is late", "the receiver is late"])
+def test_parts_of_a_transfer_are_all_of_its_time(befores):
+    """Five kernels of waiting for the other end, and what its bytes take, add up."""
+    records = [record for timeline in ends(*befores).timelines for record in timeline.records if record.parts]
+    waits = [record for record in records if record.name == "t" and (record.is_wait or record.late_ps)]
+    assert len(waits) == 1
+    assert sum(waits[0].parts.values()) == waits[0].duration_ps
+    assert waits[0].late_ps == 5 * run("v5e:1x1", KERNEL).last.total_ps

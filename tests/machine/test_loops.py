@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.machine.collectives import collective, run
 from tpusim.machine.loop_watch import LoopWatch
-from tpusim.program.steps import Branch, Choice, Kernel, Loop
-from tpusim.program.work import Work
+from tpusim.program.steps import Branch, Choice, Copy, Kernel, Loop, Wait
+from tpusim.program.work import Stream, Work
 
 KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
 
@@ -56,3 +58,21 @@ def test_groups_with_trips_of_their_own_are_played_as_often_as_there_are_devices
 def test_a_change_begins_the_count_anew():
     """The third trip of device 2 is slower: four more without a change have to follow."""
     assert steady_trips(2, 4, [{0: 5, 2: 7}] * 2 + [{0: 5, 2: 9}] * 9) == 7
+
+
+READING = Kernel(name="s", opcode="fusion", tiles=10, streams=(Stream("a", "hbm", 1e6, 10),))
+COPY = Copy(name="c", opcode="copy-start", n_bytes=4e6)
+DONE = Wait(name="d", opcode="copy-done", needs=("c",))
+
+
+@pytest.mark.parametrize("trips", [2, 3, 9])
+@pytest.mark.parametrize(
+    ("before", "body"),
+    [((COPY,), (READING,)), ((), (READING, COPY)), ((COPY,), (DONE, READING, COPY)), ((), (COPY, DONE, READING))],
+    ids=["lands in the first trip", "outlasts its trip", "for the next trip", "within its trip"],
+)
+def test_a_loop_is_as_many_loops_of_one_trip(before, body, trips):
+    """Whatever runs beside the core: a trip stands for others only if nothing tells it from them."""
+    once = Loop(name="l", opcode="while", trips=1, body=body)
+    many = Loop(name="l", opcode="while", trips=trips, body=body)
+    assert run("v5e:1x1", *before, many).last.total_ps == run("v5e:1x1", *before, *[once] * trips).last.total_ps

@@ -148,38 +148,37 @@ class _Group(NamedTuple):
         """Return in how many directions so many rings are used: both unless the program leaves some lanes idle."""
         return 1 if self.algorithm and 0 < self.algorithm.lanes < 2 * rings else 2
 
-    def in_slices(self) -> list[list[int]]:
-        """Return the chips slice by slice."""
+    def by_slice(self, plan: Callable[[_Group, tuple[int, ...]], tuple[Load, int]]) -> list[CommunicationPlan]:
+        """Return what the chips of each slice do among themselves; ``plan`` numbers chips and links from its first."""
+        torus = self.pod.torus
         slices: dict[int, list[int]] = {}
         for chip in self.chips:
-            slices.setdefault(chip // self.pod.torus.chip_count, []).append(chip)
-        return list(slices.values())
+            slices.setdefault(chip // torus.chip_count, []).append(chip % torus.chip_count)
+        plans = []
+        for number, chips in slices.items():
+            load, hops = plan(self, tuple(chips)) if len(chips) > 1 else (NO_LOAD, 0)
+            plans.append(CommunicationPlan(Load(load.links + number * torus.link_count, load.n_bytes), hops))
+        return plans
 
 
 def _gather(group: _Group) -> CommunicationPlan:
     """Return the plan of an all-gather; reduce-scatter runs it backwards."""
-    slices, total = group.in_slices(), len(group.chips)
-    inside = [_gather_inside(group, chips) for chips in slices]
-    loads = [load for load, _ in inside] + [_local(group, (group.per_chip - 1) / group.per_chip)]
+    slices, total = group.by_slice(_gather_inside), len(group.chips)
+    loads = [plan.load for plan in slices] + [_local(group, (group.per_chip - 1) / group.per_chip)]
     # A chip gets from every other slice what its peers there have: the rest comes from its own slice.
     if len(slices) > 1:
         loads.append(_far(group, (len(slices) - 1) / total))
     relayed = max(0, total - 2) / total / group.per_chip
-    return CommunicationPlan(joined(loads), max(hops for _, hops in inside), int(len(slices) > 1), relayed)
+    return CommunicationPlan(joined(loads), max(plan.hops for plan in slices), int(len(slices) > 1), relayed)
 
 
-def _gather_inside(group: _Group, chips: list[int]) -> tuple[Load, int]:
+def _gather_inside(group: _Group, chips: tuple[int, ...]) -> tuple[Load, int]:
     """Return the load and the hops of an all-gather of one byte within a slice."""
-    if len(chips) == 1:
-        return NO_LOAD, 0
-    torus, base = group.pod.torus, chips[0] // group.pod.torus.chip_count * group.pod.torus.chip_count
-    inside = tuple(chip - base for chip in chips)
-    lines = _lines(torus, inside)
+    torus = group.pod.torus
+    lines = _lines(torus, chips)
     if group.one_ring or not lines:
-        load, hops = _round(torus, torus.ring(inside) if lines else inside, group.directions(1))
-    else:
-        load, hops = _along_axes(torus, inside, lines, group.directions(len(lines)))
-    return Load(load.links + ici_link(group.pod, base, 0), load.n_bytes), hops
+        return _round(torus, torus.ring(chips) if lines else chips, group.directions(1))
+    return _along_axes(torus, chips, lines, group.directions(len(lines)))
 
 
 def _reduce(group: _Group) -> CommunicationPlan:
@@ -193,35 +192,29 @@ def _reduce(group: _Group) -> CommunicationPlan:
 
 def _exchange(group: _Group) -> CommunicationPlan:
     """Return the plan of an all-to-all, in which every device has an equal part for every other."""
-    slices, total = group.in_slices(), len(group.chips)
-    inside = [_exchange_inside(group, chips) for chips in slices]
-    per_byte = group.per_chip / total
-    loads = [load.times(len(chips) * per_byte) for (load, _), chips in zip(inside, slices, strict=True)]
-    loads.append(_local(group, (group.per_chip - 1) / group.size))
+    slices = group.by_slice(_exchange_inside)
+    loads = [plan.load for plan in slices] + [_local(group, (group.per_chip - 1) / group.size)]
     if len(slices) > 1:
         loads.append(_far(group, group.per_chip * (len(slices) - 1) / len(slices)))
-    hops = max(hops for _, hops in inside)
-    return CommunicationPlan(joined(loads), hops, int(len(slices) > 1))
+    return CommunicationPlan(joined(loads), max(plan.hops for plan in slices), int(len(slices) > 1))
 
 
-def _exchange_inside(group: _Group, chips: list[int]) -> tuple[Load, int]:
-    """Return load and hops of an all-to-all in which every chip of a slice sends one byte in all."""
-    if len(chips) == 1:
-        return NO_LOAD, 0
-    torus, base = group.pod.torus, chips[0] // group.pod.torus.chip_count * group.pod.torus.chip_count
-    inside = tuple(chip - base for chip in chips)
-    lines = _lines(torus, inside)
-    if torus.twist and len(inside) == torus.chip_count:
+def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> tuple[Load, int]:
+    """Return load and hops of what the chips of a slice send to each other in an all-to-all of the group."""
+    torus = group.pod.torus
+    lines = _lines(torus, chips)
+    # Of one byte in all from every chip.
+    if torus.twist and len(chips) == torus.chip_count:
         load, hops = _exchange_twisted(torus)
     elif lines and not torus.twist:
-        parts = [_exchange_along(torus, inside, line) for line in lines]
+        parts = [_exchange_along(torus, chips, line) for line in lines]
         load, hops = joined([load for load, _ in parts]), sum(hops for _, hops in parts)
-    elif len(inside) <= _MOST_ROUTED:
-        load, hops = _exchange_routed(torus, inside)
+    elif len(chips) <= _MOST_ROUTED:
+        load, hops = _exchange_routed(torus, chips)
     else:
-        ring, hops = _round(torus, torus.ring(inside), 2)
-        load = ring.times(len(inside) / 4)
-    return Load(load.links + ici_link(group.pod, base, 0), load.n_bytes), hops
+        ring, hops = _round(torus, torus.ring(chips), 2)
+        load = ring.times(len(chips) / 4)
+    return load.times(len(chips) * (group.per_chip / len(group.chips))), hops
 
 
 def _broadcast(group: _Group) -> CommunicationPlan:

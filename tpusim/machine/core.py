@@ -74,7 +74,7 @@ class Core:
         return self.device.world.now_ps
 
     def visit(self, what: object) -> int:
-        """Return how often this core has come to something, this time included."""
+        """Return how often this core has been at something, this time included."""
         self._visits[what] += 1
         return self._visits[what]
 

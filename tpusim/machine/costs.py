@@ -39,7 +39,7 @@ class ByIdentity(Generic[S, P, V]):
         key = (id(step), *rest)
         found = self._found.get(key)
         if found is None:
-            # With its step, so that no other can come to be at its address.
+            # With its step, so that no other step can take its address.
             found = self._found[key] = self._compute(step, *rest, **named), step
         return found[0]
 
@@ -72,21 +72,15 @@ class Costs:
         self.chip = chip
         self.pod = pod
         self.undisturbed: dict[int, Execution] = {}
-        self.kernel = ByIdentity(self._kernel)
+        self.kernel: ByIdentity[Kernel, [], KernelTime] = ByIdentity(lambda kernel: kernel_time(kernel, chip))
         self.loop = ByIdentity(loop_traits)
-        self.groups = ByIdentity(self._groups)
+        self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
+            lambda step, devices: devices.groups_of(step)
+        )
         self.shares = ByIdentity(self._shares)
         self.plan = ByIdentity(self._plan)
         self.message = cache(self._message)
         self._places = ByIdentity(self._places_of)
-
-    def _kernel(self, kernel: Kernel) -> KernelTime:
-        """Return what a kernel takes on this chip."""
-        return kernel_time(kernel, self.chip)
-
-    def _groups(self, step: Collective, devices: DeviceSet) -> Groups:
-        """Return a collective's groups (or pairs) among some devices, however many the program had."""
-        return devices.groups_of(step)
 
     def places(self, step: Collective, devices: DeviceSet, number: int) -> list[int]:
         """Return which of a collective's groups a device is in; of a permute which pairs."""

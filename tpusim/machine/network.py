@@ -77,7 +77,7 @@ class Network(Fluid[Transfer]):
             return
         demand = self._demands.get(id(load.links))
         if demand is None:
-            # It keeps its load, so that no other can come to be at its address.
+            # It keeps its load, so that no other load can take its address.
             demand = self._demands[id(load.links)] = LinkDemand(load, self._bytes_per_ps)
         demand.moved_bytes += n_bytes
         self._begin(Transfer(demand, n_bytes, on_end))

@@ -93,7 +93,7 @@ class _Rendezvous:
 class Collectives:
     """The collectives under way. ``move`` begins to move bytes over the links.
 
-    Where one device stands for all (``for_all``) nobody has to be waited for.
+    Where one device stands for all (``for_all``) there is nothing to wait for.
     """
 
     def __init__(
@@ -158,8 +158,8 @@ class Collectives:
         visit = self._visits[*place, cohort.number] = self._visits.get((*place, cohort.number), 0) + 1
         key = (*place, visit)
         found = self._open.get(key) or _Rendezvous(self._costs.plan(step, cohort.devices, share.place), share)
-        _check_alike(found, arrival, share)
         found.arrivals.append(arrival)
+        _check_alike(found, arrival, share)
         if len(found.arrivals) == 1 and len(share.own) == share.size:
             return found
         found.arrived.update(dict.fromkeys(share.own))
@@ -186,26 +186,17 @@ class Collectives:
 
 def _check_alike(found: _Rendezvous, arrival: _Arrival, share: GroupShare) -> None:
     """Raise SimulationError if a device comes to another collective than the first that came to a rendezvous."""
-    if not found.arrivals:
-        return
-    first = found.arrivals[0]
-    if _terms(first.step, found.share) != _terms(arrival.step, share):
+    met = [(one.step, own.group) for one, own in ((found.arrivals[0], found.share), (arrival, share))]
+    if len({(step.kind, group, step.n_bytes) for step, group in met}) > 1:
+        what = [
+            f"device {one.cohort.number} at {one.cohort.place_of(step)} of {step.n_bytes:,.0f} bytes in group "
+            f"{{{','.join(map(str, group))}}}"
+            for one, (step, group) in zip((found.arrivals[0], arrival), met, strict=True)
+        ]
         raise SimulationError(
             f"expected collectives of one kind, group and size on channel {arrival.step.channel_id}, found "
-            f"{_described(first, found.share)} and {_described(arrival, share)}"
+            + " and ".join(what)
         )
-
-
-def _terms(step: Collective, share: GroupShare) -> tuple[object, ...]:
-    """Return what collectives that meet have in common."""
-    return step.kind, share.group, step.n_bytes
-
-
-def _described(arrival: _Arrival, share: GroupShare) -> str:
-    """Return where a device has arrived."""
-    step, group = arrival.step, ",".join(map(str, share.group))
-    place = arrival.cohort.place_of(step)
-    return f"device {arrival.cohort.number} at {place} of {step.n_bytes:,.0f} bytes in group {{{group}}}"
 
 
 class Slot:

@@ -7,7 +7,7 @@ program on a chip always gives the same time line.
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tpusim.errors import SimulationError
 from tpusim.machine import steps  # noqa: F401 (fills the table of handlers)
@@ -31,8 +31,6 @@ from tpusim.units import PS_PER_US, seconds_to_ps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import simpy
 
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.pod import Pod, Topology
@@ -104,13 +102,6 @@ def _device_count(pod: Pod, needed: int, topology: Topology | None) -> int:
     return pod.device_count if topology is not None and needed > 1 else min(pod.device_count, needed)
 
 
-class _Main(NamedTuple):
-    """The core of a device, and the event of its program's end."""
-
-    core: Core
-    ended: simpy.Event
-
-
 class _Run:
     """A run of one device of every cohort."""
 
@@ -125,25 +116,22 @@ class _Run:
         placed = [Cohort(members, *assigned[members[0]]) for members in cohorts]
         self.world = World(costs, placed, len(assigned), for_all=cohorts == ONE_FOR_ALL)
         devices = [Device(self.world, one, options, progress if one.number == 0 else None) for one in placed]
-        cores = [Core(device, CORE) for device in devices]
-        self._mains = [
-            _Main(core, self.world.env.process(core.run(one.program.steps)))
-            for core, one in zip(cores, placed, strict=True)
-        ]
+        self._cores = [Core(device, CORE) for device in devices]
+        self._ends = [self.world.env.process(core.run(core.device.cohort.program.steps)) for core in self._cores]
 
     def finish(self, timeout_seconds: float | None) -> Split | None:
         """Run until nothing is left to do; return what splits a cohort, if something does.
 
         Raises SimulationError if some device has not ended by then.
         """
-        # Not run(until=ended): SimPy would meet a deadlock with an error of its own, which does not say who waits.
+        # Not run(until=ended): SimPy would meet a deadlock with an error of its own, which does not say what waits.
         world = self.world
         limit_ps = seconds_to_ps(timeout_seconds) if timeout_seconds is not None else None
         if limit_ps is None:
             world.env.run()
         elif limit_ps > 0:
             world.env.run(until=limit_ps)
-        if world.split or all(main.ended.triggered for main in self._mains):
+        if world.split or all(end.triggered for end in self._ends):
             return world.split
         if limit_ps is not None and world.env.peek() != float("inf"):
             raise SimulationError(
@@ -158,13 +146,13 @@ class _Run:
     def _standings(self) -> list[Standing]:
         """Return where the devices stand."""
         return [
-            Standing(core.device.cohort, core.current, ended.triggered, core.device.host.ended)
-            for core, ended in self._mains
+            Standing(core.device.cohort, core.current, end.triggered, core.device.host.ended)
+            for core, end in zip(self._cores, self._ends, strict=True)
         ]
 
     def timelines(self) -> tuple[Timeline, ...]:
         """Return the time lines of all devices in order; those of a cohort share their records."""
-        found = {number: core for core, _ in self._mains for number in core.device.cohort.members}
+        found = {number: core for core in self._cores for number in core.device.cohort.members}
         return tuple(_timeline(found[number], number) for number in sorted(found))
 
 

@@ -137,6 +137,10 @@ def every_step(steps: tuple[AnyStep, ...]) -> Iterator[AnyStep]:
     """Yield every step, those of branches that are not taken included."""
     for step in steps:
         yield step
-        inner = step.branches if isinstance(step, Branch) else [listed for listed, _ in children(step)]
-        for listed in inner:
+        for listed in inner_lists(step):
             yield from every_step(listed)
+
+
+def inner_lists(step: AnyStep) -> tuple[tuple[AnyStep, ...], ...]:
+    """Return the lists of steps that a step holds, whether it runs them or not."""
+    return step.branches if isinstance(step, Branch) else tuple(listed for listed, _ in children(step))

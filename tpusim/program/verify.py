@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
-from tpusim.program.module import FORMAT, Program
-from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Call, Collective, Kernel, Loop, Step
+from tpusim.program.module import FORMAT, Program, inner_lists
+from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Collective, Kernel, Loop, Step
 from tpusim.program.work import unit_fault
 from tpusim.shapes.dtype import DTYPES
 
@@ -35,7 +35,7 @@ def verify_program(program: Program) -> None:
 def _verify_names(program: Program) -> None:
     """Refuse two steps of one list by the same name, and a need of what no step of the program is called."""
     known = {step.name for step in program.every_step}
-    for listed in _lists(program):
+    for listed in (program.steps, *(listed for step in program.every_step for listed in inner_lists(step))):
         twice = next((name for name, count in Counter(step.name for step in listed).items() if count > 1), None)
         if twice is not None:
             raise ProgramError(f"{twice!r}: expected a name of its own for each step, found two by this one")
@@ -44,18 +44,6 @@ def _verify_names(program: Program) -> None:
                 if name not in known:
                     hint = did_you_mean(name, known)
                     raise ProgramError(f"{step.name!r}: needs: expected the name of a step, found {name!r}{hint}")
-
-
-def _lists(program: Program) -> Iterator[tuple[AnyStep, ...]]:
-    """Yield every list of steps that a program holds, outer before inner."""
-    yield program.steps
-    for step in program.every_step:
-        if isinstance(step, Loop):
-            yield from (step.condition, step.body)
-        elif isinstance(step, Branch):
-            yield from step.branches
-        elif isinstance(step, Call):
-            yield step.body
 
 
 def _faults(step: AnyStep) -> Iterator[str]:
