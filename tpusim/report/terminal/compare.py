@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.tables import count_text, plain_table, size_text, us_text
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _totals(comparison: Comparison) -> Table:
 
 def _table(title: str, changes: Sequence[Change]) -> Table:
     """Return a table of changes."""
-    table = plain_table(title, ">A", ">B", ">change", ">count", "bound by", "HBM")
+    table = plain_table(title, ">A", ">B", ">change", ">count", "bound by", UNITS[HBM].label)
     for change in changes:
         one, other = change.before, change.after
         figures = (_cell(one), _cell(other), _signed_of(change))
