@@ -163,11 +163,9 @@ def test_a_called_computation_knows_its_arguments():
     assert (taken(branch.choices, 4), warnings) == ([(0,), (1,), (1,), (1,)], ())
 
 
-def test_inside_a_branch_that_values_choose_constants_are_known():
-    """Which devices come there cannot be told; what they find there can, and so the trips of the loop."""
-    inner = (
-        LOOP.replace("INDEX", "constant(1)").replace("LIMIT", "%four")
-        + f"""
+DEEP = (
+    LOOP.replace("INDEX", "constant(1)").replace("LIMIT", "%four")
+    + f"""
 %deep (d: (s32[], s32[], {SHAPE})) -> {SHAPE} {{
   %d = (s32[], s32[], {SHAPE}) parameter(0)
   %l = (s32[], s32[], {SHAPE}) while(%d), condition=%condition, body=%body
@@ -178,12 +176,16 @@ def test_inside_a_branch_that_values_choose_constants_are_known():
   ROOT %e = {SHAPE} parameter(0)
 }}
 """
-    )
+)
+
+
+def test_inside_a_branch_that_values_choose_constants_are_known():
+    """Which devices come there cannot be told; what they find there can, and so the trips of the loop."""
     entry = f"""%zero = s32[] constant(0)
         %p = pred[] parameter(1)
         %start = (s32[], s32[], {SHAPE}) tuple(%zero, %zero, %x)
         ROOT %y = {SHAPE} conditional(%p, %start, %x), true_computation=%deep, false_computation=%shallow"""
-    loop, warnings = step_of(Loop, module_of(entry, inner))
+    loop, warnings = step_of(Loop, module_of(entry, DEEP))
     assert (loop.trips, loop.trips_from) == (4, "induction variable")
     assert any("'y'" in warning for warning in warnings)
 
