@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tpusim.analysis.bands import OTHER
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import count_text, plain_table, size_text, time_text, us_text
 from tpusim.report.terminal.provenance import provenance_text
@@ -174,8 +175,9 @@ def _print_notes(summary: Summary, console: Console) -> None:
 
 
 def _band(band: Band) -> str:
-    """Return how far kernels of one kind were off where somebody measured them."""
-    kernels = f"{band.kind} kernels ({band.share:.0%} of the time)"
+    """Return how far kernels of one family were off where somebody measured them."""
+    what = "all else" if band.kind == OTHER else f"{band.kind} kernels"
     if not band.rows:
-        return f"{kernels} not measured on this chip"
-    return f"{kernels} off by {band.error:.1%} on average in {band.rows} measured rows of this chip"
+        return f"{what} ({band.share:.0%} of the time) not measured on this chip"
+    rows = f"{band.rows} measured rows of this chip{f' ({band.of})' if band.of else ''}"
+    return f"{what} ({band.share:.0%} of the time) off by {band.error:.1%} on average in {rows}"
