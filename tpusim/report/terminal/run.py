@@ -8,8 +8,8 @@ from rich.markup import escape
 
 from tpusim.analysis.bands import OTHER
 from tpusim.report.json.run import compiler_us
+from tpusim.report.provenance import provenance_text
 from tpusim.report.tables import count_text, plain_table, size_text, time_text, us_text
-from tpusim.report.terminal.provenance import provenance_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

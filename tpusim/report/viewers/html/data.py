@@ -10,6 +10,7 @@ from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import compiler_us, pod_page, run_page
+from tpusim.report.provenance import provenance_text
 from tpusim.report.viewers.perfetto.trace import UNIT_LABELS
 from tpusim.timeline.records import CORE
 
@@ -61,6 +62,7 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
         "version": version,
         "simulated": True,
         "summary": summary,
+        "compiled": provenance_text(result.summary.provenance, result.summary.chip),
         "total_ps": result.pod.last.total_ps,
         "capacity": {"hbm": result.summary.hbm_capacity_bytes, "vmem": result.summary.vmem_capacity_bytes},
         "chip": result.chip.description,
