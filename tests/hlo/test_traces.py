@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from functools import cache
 from pathlib import Path
@@ -89,13 +88,6 @@ def test_more_bandwidth_is_never_slower():
     path = TRACES / "llama1b_decode_b16s2048.v6e.hlo.txt.gz"
     faster = tpusim.simulate(path, overrides={"hbm.bandwidth_bytes_per_second": 3.276e12})
     assert faster.time_us < 0.75 * run(path).time_us
-
-
-def test_megacore_is_recognised(tmp_path):
-    """A v4 program that splits kernels over two cores runs on the megacore."""
-    text = gzip.decompress((TRACES / "gpt2_fwd_b8t1024.v5p.hlo.txt.gz").read_bytes())
-    (tmp_path / "x.v4.hlo.txt.gz").write_bytes(gzip.compress(text))
-    assert tpusim.simulate(tmp_path / "x.v4.hlo.txt.gz").chip.name == "v4-megacore"
 
 
 @pytest.mark.parametrize("name", ["step.v5e.hlo.txt", "step.v5e_2x4.hlo.txt", "my.big.step.v5e.txt"])

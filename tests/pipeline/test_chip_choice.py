@@ -6,9 +6,7 @@ import pytest
 
 import tpusim
 from tpusim.errors import ConfigError
-from tpusim.hardware.pod import parse_topology
 from tpusim.ir.module import Module
-from tpusim.pipeline.chip_choice import choose_chip, find_chip_name
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -45,8 +43,8 @@ def test_a_megacore_program_runs_on_both_cores_however_the_slice_is_named(chip, 
 
 def test_a_program_that_splits_nothing_runs_on_one_core() -> None:
     """Without a word of the megacore a slice of v4 is one of single cores."""
-    assert choose_chip(program("{}"), "", None, parse_topology("v4:2x2x2"), None).name == "v4"
-    assert find_chip_name("step.v4.hlo.txt", program("{}")) == "v4"
+    assert tpusim.simulate(program("{}"), topology="v4:1x1x1").chip.name == "v4"
+    assert tpusim.simulate(program("{}")).chip.name == "v4"
 
 
 def test_two_cores_take_less_time_than_one() -> None:

@@ -1,4 +1,4 @@
-"""How far the times of a run may be off: what was measured of kernels of its kinds on its chip."""
+"""How far the times of a run may be off, and what the compiler's estimates are worth: claims that need a warrant."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.hardware.accuracy import MATRIX, VECTOR, errors_of
+from tpusim.hardware.load import load_chip
 from tpusim.timeline.records import CORE
 
 if TYPE_CHECKING:
+    from tpusim.hardware.chip import Chip
+    from tpusim.program.provenance import Provenance
     from tpusim.timeline.records import Timeline
 
 
@@ -39,3 +42,9 @@ def error_bands(timeline: Timeline, chip_name: str) -> tuple[Band, ...]:
             error, rows = (found.error, found.rows) if found else (0.0, 0)
             bands.append(Band(kind=kind, share=share, error=error, rows=rows))
     return tuple(bands)
+
+
+def compiler_clock_hz(provenance: Provenance | None, chip: Chip) -> float:
+    """Return the clock that the compiler's estimates of cycles count in, 0 if they say nothing of this chip."""
+    # Not the chip's own, which may have been replaced.
+    return load_chip(chip.name).clock_hz if provenance and provenance.is_for(chip.name) else 0.0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.analysis.bands import compiler_clock_hz
 from tpusim.program.steps import TileLoop
 from tpusim.timeline.records import executions
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tpusim.hardware.chip import Chip
+    from tpusim.program.provenance import Provenance
     from tpusim.program.steps import Kernel
     from tpusim.timeline.records import Record
 
@@ -56,7 +58,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     array_share: float
     flops: float
     compiler_cycles: int
-    clock_hz: float
+    compiler_clock_hz: float
 
     @property
     def ranked(self) -> tuple[tuple[str, float], ...]:
@@ -71,12 +73,14 @@ def explanation(
     overhead_cycles: float,
     records: tuple[Record, Sequence[Record]],
     shapes: Mapping[str, tuple[int, int]],
+    *,
+    provenance: Provenance | None = None,
 ) -> Explanation:
     """Return what is known of a kernel.
 
     ``cycles`` are a tile's by unit or memory, ``overhead_cycles`` those between two tiles. ``records`` are the one of
     the kernel without neighbours and those of the program's run, ``shapes`` the physical and unpadded bytes of arrays
-    by name.
+    by name. ``provenance`` is what made the program.
     """
     alone, in_run = records
     return Explanation(
@@ -98,7 +102,7 @@ def explanation(
         array_share=_array_share(kernel, chip),
         flops=kernel.flops,
         compiler_cycles=kernel.compiler_cycles,
-        clock_hz=chip.clock_hz,
+        compiler_clock_hz=compiler_clock_hz(provenance, chip),
     )
 
 

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.analysis.bands import Band, error_bands
+from tpusim.analysis.bands import Band, compiler_clock_hz, error_bands
 from tpusim.analysis.memory import MemoryUse, memory_use
 from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
+from tpusim.hardware.load import is_as_shipped
 from tpusim.program.module import Estimate
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.program.module import Program
+    from tpusim.program.provenance import Provenance
     from tpusim.timeline.records import Timeline
 
 _MIB = 2**20
@@ -24,13 +26,15 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of a run. Shares are between 0 and 1, times in picoseconds, sizes in physical bytes.
 
     They are of the device ``device`` and the program that it ran, ``device_program``: of ``devices_run`` with time
-    lines of their own the first of those that ended last.
+    lines of their own the first of those that ended last. ``provenance`` is what made the program; its estimates of
+    cycles are those of ``compiler_clock_hz``, which is 0 where it was not compiled for this chip. ``is_as_shipped``
+    says that no figure of the chip was replaced.
     """
 
     program: str
     chip: str
     total_ps: int
-    clock_hz: float
+    compiler_clock_hz: float
     utilisation: Utilisation
     roofline: Roofline
     flops_utilisation: float
@@ -41,6 +45,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ops: tuple[Group, ...]
     categories: tuple[Group, ...]
     compiler_cycles: int
+    provenance: Provenance | None
+    is_as_shipped: bool
     bands: tuple[Band, ...]
     unsupported: tuple[Estimate, ...]
     warnings: tuple[str, ...]
@@ -53,13 +59,16 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
     """Return the numbers of the run of ``program`` on ``chip`` that ``timeline`` records, one of ``devices_run``."""
     use, bound, busy = memory_use(program), roofline(timeline, chip), utilisation(timeline)
     ops = group_records(timeline, "op")
+    shipped = is_as_shipped(chip)
+    # What was measured are programs compiled for the chip, on the chip as it is.
+    claims = shipped and program.provenance is not None and program.provenance.is_for(chip.name)
     # A program of nothing but views takes no time, and its shares are 0.
     total_ps = max(1, timeline.total_ps)
     return Summary(
         program=program.name,
         chip=chip.name,
         total_ps=timeline.total_ps,
-        clock_hz=chip.clock_hz,
+        compiler_clock_hz=compiler_clock_hz(program.provenance, chip),
         utilisation=busy,
         roofline=bound,
         # Always against bf16: with one denominator runs of different types can be compared.
@@ -72,7 +81,9 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
         ops=ops,
         categories=group_records(timeline, "category"),
         compiler_cycles=sum(group.compiler_cycles for group in ops),
-        bands=error_bands(timeline, chip.name),
+        provenance=program.provenance,
+        is_as_shipped=shipped,
+        bands=error_bands(timeline, chip.name if claims else ""),
         unsupported=program.unsupported,
         warnings=(*program.warnings, *_capacity_warnings(use, chip)),
         device=timeline.device,

@@ -103,6 +103,11 @@ def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     return msgspec.convert(nested, Chip)
 
 
+def is_as_shipped(chip: Chip) -> bool:
+    """Return whether a chip is one of the shipped ones with none of its figures replaced."""
+    return chip.name in chip_names() and chip == load_chip(chip.name)
+
+
 def chip_facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Fact]:
     """Return every quantity of a chip as (key, value, unit, confidence, source, note), in the order of ``Chip``.
 

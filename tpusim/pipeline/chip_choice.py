@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,61 +13,67 @@ import msgspec
 
 from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.load import chip_names, load_chip, override_chip, resolve_chip_name
+from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology
 from tpusim.ir.module import Module
 from tpusim.program.module import Program
+from tpusim.program.provenance import MEGACORE, Provenance
+from tpusim.semantics.provenance import read_provenance
 
 _NAME_PART = re.compile(r"[._]")
-_MEGACORE = "-megacore"
+_VERSION = re.compile(r"libtpu \d[\w.]*\w")
 
 
 def choose_chip(
     program: Module | Program,
-    path: str,
-    chip: Chip | str | None,
-    topology: Topology | None,
-    overrides: Mapping[str, Any] | None,
+    made_by: Provenance | None,
+    *,
+    chip: Chip | str | None = None,
+    topology: Topology | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Chip:
     """Return the chip to run on: the caller's, else that of the slice, else the one that the program was made for.
 
-    ``path`` is the file that the program came from, or empty.
+    Raises ConfigError if nothing says which.
     """
     if isinstance(chip, Chip):
         return override_chip(chip, overrides) if overrides else chip
     if chip:
         return load_chip(chip, overrides)
+    possible = made_by.possible if made_by else (program.chip,) if isinstance(program, Program) else ()
     if topology is not None and topology.chip:
-        return load_chip(_as_programmed(resolve_chip_name(topology.chip), program), overrides)
-    return load_chip(program.chip if isinstance(program, Program) else find_chip_name(path, program), overrides)
-
-
-def find_chip_name(path: str | Path, module: Module | None = None) -> str:
-    """Return the chip that the ``.json`` beside a program, or else the program's name, says it was compiled for.
-
-    A v4 ``module`` that splits its kernels over two cores is for the megacore. Without a ``path`` the module's own name
-    counts. Raises ConfigError if neither says.
-    """
-    place = Path(path or (module.name if module else ""))
-    # What somebody has written down goes before what a name suggests.
-    stated = _stated_chip(place) or _named_chip(place.name)
-    if stated is None:
-        raise ConfigError(f"{place}: neither its name nor a .json beside it says which chip it is for: use --chip")
-    return _as_programmed(stated, module)
-
-
-def _as_programmed(name: str, program: Module | Program | None) -> str:
-    """Return a chip by the name of the way to program it: v4 is one core, or both as a megacore."""
-    both = f"{name}{_MEGACORE}"
-    return both if program is not None and both in chip_names() and _splits_kernels(program) else name
-
-
-def _splits_kernels(program: Module | Program) -> bool:
-    """Return whether kernels of a program are split over two cores, which only they can tell."""
+        return load_chip(_as_programmed(resolve_chip_name(topology.chip), possible), overrides)
     if isinstance(program, Program):
-        return program.chip.endswith(_MEGACORE)
-    instructions = (instruction for computation in program.computations for instruction in computation)
-    return any(instruction.backend_config.megacore_split_dim is not None for instruction in instructions)
+        return load_chip(program.chip, overrides)
+    return load_chip(find_chip_name(program, made_by or provenance_of(program)), overrides)
+
+
+def find_chip_name(module: Module, made_by: Provenance) -> str:
+    """Return the chip that a module was compiled for; raise ConfigError if nothing tells.
+
+    What somebody says goes before what the text shows, and the report tells if they do not agree.
+    """
+    name = _as_programmed(made_by.stated, made_by.possible) or made_by.chip
+    if not name:
+        place = module.source.name if module.source else module.name
+        raise ConfigError(f"{place}: neither its name nor a .json beside it says which chip it is for: use --chip")
+    return name
+
+
+def provenance_of(module: Module) -> Provenance:
+    """Return what made a module, by its text, by the name of its file, and by the ``.json`` beside it."""
+    place = Path(module.source.name if module.source else module.name)
+    facts = _facts_beside(place)
+    chip, version = facts.get("chip"), _VERSION.search(json.dumps(facts))
+    # What somebody has written down goes before what a name suggests.
+    stated = resolve_chip_name(chip) if isinstance(chip, str) else named_chip(place.name)
+    return read_provenance(module, stated, version[0] if version else "")
+
+
+def _as_programmed(name: str, possible: Sequence[str]) -> str:
+    """Return a chip by the way to program it: v4 is one core or both, and only a program's kernels tell which."""
+    both = f"{name}{MEGACORE}"
+    return both if both in possible and name not in possible else name
 
 
 def check_topology(topology: Topology | None, programs: Sequence[Program], chip: Chip) -> None:
@@ -74,7 +81,7 @@ def check_topology(topology: Topology | None, programs: Sequence[Program], chip:
     if topology is None:
         return
     # A slice of v4 may be programmed either way.
-    if topology.chip and resolve_chip_name(topology.chip) not in (chip.name, chip.name.removesuffix(_MEGACORE)):
+    if topology.chip and resolve_chip_name(topology.chip) not in (chip.name, chip.name.removesuffix(MEGACORE)):
         raise ConfigError(f"topology: expected a slice of {chip.name}, found one of {topology.chip!r}")
     if len(topology.sizes) > max(1, chip.ici.dimensions):
         raise ConfigError(f"topology: {chip.name} has links along {chip.ici.dimensions} axes, found {topology.sizes}")
@@ -89,34 +96,24 @@ def check_topology(topology: Topology | None, programs: Sequence[Program], chip:
         )
 
 
-def _stated_chip(path: Path) -> str | None:
-    """Return the chip in the ``.json`` beside a program, or None."""
+def _facts_beside(path: Path) -> dict[str, Any]:
+    """Return what the ``.json`` beside a program says, or nothing."""
     beside = path.with_name(re.sub(r"\.hlo(\.txt)?(\.gz)?$", "", path.name) + ".json")
     try:
         facts = json.loads(beside.read_text())
     # No file there, or some other tool has one of that name: the name of the program has to tell.
     except (OSError, ValueError):
-        return None
-    stated = facts.get("chip") if isinstance(facts, dict) else None
-    return resolve_chip_name(stated) if isinstance(stated, str) else None
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
-def _named_chip(file_name: str) -> str | None:
-    """Return the chip named last in a file's name (``NAME.v5e.hlo.txt.gz``, ``NAME.v5e_2x4.hlo.txt``), or None."""
+def named_chip(file_name: str) -> str:
+    """Return the chip named last in a file's name (``NAME.v5e.hlo.txt.gz``, ``NAME.v5e_2x4.hlo.txt``), or nothing."""
     # Backwards, since what comes before is the name of the model, which may hold anything.
     for part in reversed(_NAME_PART.split(file_name)):
-        name = _try_chip(part)
-        if name:
-            return name
-    return None
-
-
-def _try_chip(word: str) -> str | None:
-    """Return the chip that a word names, or None."""
-    try:
-        return resolve_chip_name(word)
-    except ConfigError:
-        return None
+        with suppress(ConfigError):
+            return resolve_chip_name(part)
+    return ""
 
 
 def for_chip(program: Program, chip: Chip) -> Program:

@@ -49,7 +49,8 @@ def explain(
     in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
     shapes = _array_bytes(module, op) if module else {}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
-    return ExplainedKernel(**structs.asdict(explanation(kernel, machine, *costs, (alone, in_run), shapes)))
+    found = explanation(kernel, machine, *costs, (alone, in_run), shapes, provenance=lowered.provenance)
+    return ExplainedKernel(**structs.asdict(found))
 
 
 def _alone(program: Program, kernel: Kernel) -> Program:

@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
+from msgspec import structs
 
 from tpusim.analysis.compare import RunFigures, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report
@@ -21,7 +21,7 @@ from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module, with_devices
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
-from tpusim.pipeline.chip_choice import check_topology, choose_chip, for_chip
+from tpusim.pipeline.chip_choice import check_topology, choose_chip, for_chip, provenance_of
 from tpusim.pipeline.result import Result
 from tpusim.program.beside import run_warnings
 from tpusim.program.feed import Feed, parse_feed
@@ -114,7 +114,7 @@ def simulate(
     options = RunOptions(warm, None, timeout_seconds, *paces)
     run = simulate_pod([lowered, *others], machine, slice_, progress, options)
     warnings = run_warnings([lowered, *others], *paces)
-    lowered = msgspec.structs.replace(lowered, warnings=(*lowered.warnings, *run.warnings, *warnings))
+    lowered = structs.replace(lowered, warnings=(*lowered.warnings, *run.warnings, *warnings))
     return Result(lowered, machine, run, module)
 
 
@@ -273,23 +273,19 @@ def _lowered(
 ) -> Prepared:
     """Return what ``prepare`` does, of a program that may share its slice with others."""
     slice_ = parse_topology(topology) if isinstance(topology, str) else topology
-    loaded, path = _loaded(program)
-    machine = choose_chip(loaded, path, chip, slice_, overrides)
+    loaded = load_any(program)
+    made_by = provenance_of(loaded) if isinstance(loaded, Module) else loaded.provenance
+    machine = choose_chip(loaded, made_by, chip=chip, topology=slice_, overrides=overrides)
     if isinstance(loaded, Module):
-        module, lowered = loaded, lower_module(verify_module(loaded), machine, default_trip_count)
+        lowered = structs.replace(lower_module(verify_module(loaded), machine, default_trip_count), provenance=made_by)
     else:
-        module, lowered = None, for_chip(loaded, machine)
+        lowered = for_chip(loaded, machine)
     verify_blocks(lowered, machine.vmem.capacity_bytes * machine.cores_per_device)
-    return Prepared(lowered, machine, slice_, module)
+    return Prepared(lowered, machine, slice_, loaded if isinstance(loaded, Module) else None)
 
 
-def _loaded(program: Module | Program | str | Path) -> tuple[Module | Program, str]:
-    """Return a program, read from its file if need be, and the name of the file or an empty string."""
-    if isinstance(program, Program):
-        return program, ""
-    if isinstance(program, Module):
-        return program, program.source.name if program.source else ""
-    # By the ending: everything else, standard input too, is read as HLO text.
-    if str(program).endswith(".json"):
-        return load_program(program), str(program)
-    return load(program), str(program)
+def load_any(program: Module | Program | str | Path) -> Module | Program:
+    """Return a program, read from its file if need be: a lowered one by its ending, everything else as HLO text."""
+    if isinstance(program, Module | Program):
+        return program
+    return load_program(program) if str(program).endswith(".json") else load(program)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tpusim.program.buffers import Buffer
+from tpusim.program.provenance import Provenance
 from tpusim.program.steps import AnyStep, Branch, Call, Loop
 
 FORMAT = "tpusim-program-2"
@@ -41,6 +42,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     unsupported: tuple[Estimate, ...] = ()
     warnings: tuple[str, ...] = ()
     file: str = ""
+    provenance: Provenance | None = None
     format: str = FORMAT
 
 

@@ -19,7 +19,7 @@ from tpusim.analysis.accuracy import Outcome
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.ir.module import with_window
 from tpusim.ir.ops import OPERATIONS, Category
-from tpusim.pipeline.chip_choice import find_chip_name
+from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, lower, run_program
 from tpusim.units import ps_to_us
 
@@ -129,7 +129,7 @@ def _case(index: Path, line: int, row: Mapping[str, str]) -> Case | None:
     except ProgramError as error:
         raise ConfigError(f"{index}:{line}: program: {error}") from error
     # Also where a kernel is too small to be split.
-    chip = measured_as(row.get("chip") or find_chip_name(path))
+    chip = measured_as(row.get("chip") or find_chip_name(module, provenance_of(module)))
     bounds = {name: _integers(row[column]) for column, name in _BOUNDS.items() if row.get(column)}
     tiled = replace(module, computations=_with_bounds(module, bounds)) if bounds else module
     return Case(

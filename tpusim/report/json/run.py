@@ -12,6 +12,7 @@ from tpusim.analysis.bands import Band
 from tpusim.analysis.communication import link_map
 from tpusim.analysis.compare import RESULT_FORMAT, MemoryFigures, OpFigures
 from tpusim.analysis.memory import MemoryUse
+from tpusim.program.provenance import Provenance
 from tpusim.report.json.page import Document, Microseconds, Page, fill, plain, save_json
 from tpusim.units import ps_to_us
 
@@ -138,6 +139,7 @@ class RunPage(Document, frozen=True, kw_only=True):
     ops: tuple[OpRow, ...]
     categories: tuple[CategoryRow, ...]
     memory: MemoryUse
+    provenance: Provenance | None
     bands: tuple[Band, ...] = field(name="accuracy")
     unsupported: tuple[EstimateRow, ...]
     warnings: tuple[str, ...]
@@ -157,9 +159,9 @@ def run_page(
         summary,
         summary.utilisation,
         roofline_us=ps_to_us(summary.roofline.bound_ps),
-        compiler_estimated_us=compiler_us(summary.compiler_cycles, summary.clock_hz),
+        compiler_estimated_us=compiler_us(summary.compiler_cycles, summary.compiler_clock_hz),
         ops=tuple(
-            fill(OpRow, group, compiler_estimated_us=compiler_us(group.compiler_cycles, summary.clock_hz))
+            fill(OpRow, group, compiler_estimated_us=compiler_us(group.compiler_cycles, summary.compiler_clock_hz))
             for group in summary.ops
         ),
         pod=pod_page(pod) if pod else UNSET,
@@ -173,9 +175,9 @@ def pod_page(use: PodUse) -> PodPage:
 
 
 def compiler_us(cycles: int, clock_hz: float) -> float | None:
-    """Return the compiler's estimate in microseconds, or None if it made none."""
-    # No cycles mean no estimate: none takes no time.
-    return cycles / clock_hz * 1e6 if cycles else None
+    """Return the compiler's estimate in microseconds, or None if it made none for this chip."""
+    # No cycles mean no estimate: none takes no time. No clock means that they are of another chip.
+    return cycles / clock_hz * 1e6 if cycles and clock_hz else None
 
 
 class RunTotals(Page, frozen=True, kw_only=True):

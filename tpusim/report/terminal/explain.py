@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
 
 if TYPE_CHECKING:
@@ -84,11 +85,8 @@ def _in_run(found: Explanation) -> str:
 
 def _compiler(found: Explanation) -> str:
     """Return the compiler's estimate, if there is one."""
-    return (
-        f", the compiler's estimate {found.compiler_cycles / found.clock_hz * 1e6:,.2f} us"
-        if found.compiler_cycles
-        else ""
-    )
+    us = compiler_us(found.compiler_cycles, found.compiler_clock_hz)
+    return f", the compiler's estimate {us:,.2f} us" if us else ""
 
 
 def _cycle_table(found: Explanation) -> Table:

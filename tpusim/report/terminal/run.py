@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import count_text, plain_table, size_text, time_text, us_text
+from tpusim.report.terminal.provenance import provenance_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,7 @@ def _print_head(summary: Summary, console: Console) -> None:
     console.print()
     if summary.devices_run > 1:
         console.print(f"  device    {_device(summary)}")
-    estimate = compiler_us(summary.compiler_cycles, summary.clock_hz)
+    estimate = compiler_us(summary.compiler_cycles, summary.compiler_clock_hz)
     # Of its kernels: copies, collectives and waits are not in the estimate, so totals may not be compared.
     compiler = f", the compiler's own estimate of its kernels {us_text(estimate)}" if estimate else ""
     console.print(f"  time      [bold]{time_text(summary.total_ps)}[/bold]{compiler}")
@@ -124,7 +125,7 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int)
             escape(group.bound_by),
             count_text(group.flops),
             size_text(group.hbm_bytes),
-            us_text(compiler_us(group.compiler_cycles, summary.clock_hz)),
+            us_text(compiler_us(group.compiler_cycles, summary.compiler_clock_hz)),
             escape(group.category),
         ]
         table.add_row(*cells[: len(shown)])
@@ -159,7 +160,12 @@ def _print_memory(summary: Summary, console: Console) -> None:
 
 def _print_notes(summary: Summary, console: Console) -> None:
     """Print how far the times may be off, what was estimated without a rule, and warnings."""
-    if summary.bands:
+    made_by = provenance_text(summary.provenance, summary.chip)
+    if made_by:
+        console.print(f"[yellow]compiled[/yellow]  {escape(made_by)}")
+    if not summary.is_as_shipped:
+        console.print(f"accuracy  not known: figures of {escape(summary.chip)} were replaced")
+    elif summary.bands and not made_by:
         console.print(f"accuracy  {'; '.join(_band(band) for band in summary.bands)}")
     for item in summary.unsupported:
         console.print(f"[yellow]estimated[/yellow] {escape(item.name)} ({escape(item.opcode)}): {escape(item.how)}")

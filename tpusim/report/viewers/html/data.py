@@ -67,7 +67,7 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
         "left_out": left_out,
         "units": UNIT_LABELS,
         "devices": time_line,
-        "ops": _op_columns(ops, result.summary.clock_hz, texts),
+        "ops": _op_columns(ops, result.summary.compiler_clock_hz, texts),
         "memory": [_memory(result, space, texts) for space in _spaces(result)],
         "roofs": _roofs(result.chip),
         "pod": _pod(result),

@@ -1,0 +1,91 @@
+"""Which compiler left a text, and for which chips: from layouts, memory spaces and what backends note for themselves.
+
+XLA's text names neither compiler nor chip, and ``is_scheduled=true`` is what every backend writes. But only the TPU
+compiler tiles layouts, and all of its layouts are tiled, scalars too. What tells one chip from another is data:
+``configs/signs.toml``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tpusim.hardware.load import chip_names, load_chip, read_config
+from tpusim.program.provenance import MEGACORE, Compiler, Provenance
+from tpusim.shapes.shape import leaves
+
+if TYPE_CHECKING:
+    from tpusim.ir.module import Instruction, Module
+    from tpusim.shapes.layout import Layout
+
+_MARKS: dict[Compiler, tuple[str, ...]] = {
+    "cpu": ('"outer_dimension_partitions"', '"__ynn_fusion"', '"onednn_', "__onednn$", "__xla_cpu", "__cpu$"),
+    "gpu": ('"fusion_backend_config"', '"operation_queue_id"', "__cublas$", "__cudnn$", "__triton", "__gpu$"),
+}
+"""What other backends write into ``backend_config`` or name the targets of custom calls."""
+
+
+class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something in a text that only programs for some chips show: words in a ``backend_config``, a memory, a tile."""
+
+    shows: str
+    chips: tuple[str, ...]
+    source: str
+    backend_config: str = ""
+    memory_space: int = 0
+    tile: tuple[int, ...] = ()
+
+
+def read_provenance(module: Module, stated: str = "", version: str = "") -> Provenance:
+    """Return what made a module; ``stated`` is the chip that its name or the facts beside it say, if any."""
+    instructions = [instruction for computation in module.computations for instruction in computation]
+    layouts = _layouts(instructions)
+    configs = {str(i.attributes["backend_config"]) for i in instructions if "backend_config" in i.attributes}
+    compiler = _compiler(module, instructions, layouts, configs)
+    if compiler != "tpu":
+        return Provenance(compiler=compiler, stated=stated, version=version)
+    shown = [sign for sign in _signs().values() if _shows(sign, layouts, configs)]
+    scoped_bytes = max((i.backend_config.scoped_vmem_bytes for i in instructions), default=0)
+    possible = [name for name in chip_names() if all(name in sign.chips for sign in shown)]
+    possible = [name for name in possible if scoped_bytes <= load_chip(name).vmem.capacity_bytes]
+    # A name says v4 of both ways to program it; and what allows one chip only has named it.
+    named = [name for name in (stated, f"{stated}{MEGACORE}") if name in possible]
+    chip = (named or possible)[0] if named or len(possible) == 1 else ""
+    signs = tuple(sign.shows for sign in shown)
+    return Provenance(compiler="tpu", chip=chip, possible=tuple(possible), signs=signs, stated=stated, version=version)
+
+
+@cache
+def _signs() -> dict[str, Sign]:
+    """Return the signs by name."""
+    return msgspec.convert(read_config("signs.toml"), dict[str, Sign])
+
+
+def _layouts(instructions: list[Instruction]) -> set[Layout]:
+    """Return the different layouts of all arrays."""
+    # Shapes repeat thousands of times, and know their hash.
+    shapes = {instruction.shape for instruction in instructions}
+    return {leaf.layout for shape in shapes for leaf in leaves(shape) if leaf.layout is not None}
+
+
+def _compiler(module: Module, instructions: list[Instruction], layouts: set[Layout], configs: set[str]) -> Compiler:
+    """Return which compiler scheduled a module."""
+    if not module.is_scheduled:
+        return "none"
+    if any(layout.tiles for layout in layouts):
+        return "tpu"
+    targets = {str(i.attributes["custom_call_target"]) for i in instructions if "custom_call_target" in i.attributes}
+    notes = configs | targets
+    marked = (name for name, marks in _MARKS.items() if any(mark in note for note in notes for mark in marks))
+    return next(marked, "another")
+
+
+def _shows(sign: Sign, layouts: set[Layout], configs: set[str]) -> bool:
+    """Return whether a text shows a sign."""
+    if sign.backend_config:
+        return any(sign.backend_config in config for config in configs)
+    if sign.tile:
+        return any(layout.tiles[:1] == (sign.tile,) for layout in layouts)
+    return any(layout.memory_space == sign.memory_space for layout in layouts)
