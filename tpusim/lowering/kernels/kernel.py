@@ -6,6 +6,8 @@ from itertools import chain, repeat
 from math import inf
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from tpusim.hardware.units import LOAD, SCALAR, STORE
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.lowering.collectives import inner_collective
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tpusim.hardware.chip import Chip
-    from tpusim.ir.attributes import WindowConfig
+    from tpusim.ir.attributes import BackendConfig, WindowConfig
     from tpusim.ir.module import Computation, Instruction, Module
     from tpusim.lowering.scope import Scope
     from tpusim.program.steps import AnyStep
@@ -48,7 +50,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     window = config.window_config
     # A fusion is tiled around one product; any other one in it has to live with the same loops.
     products = _main_first(scope, products, window)
-    nest = _nest(scope, *products[0], touched, window) if products else None
+    nest = _nest(scope, *products[0], touched, config) if products else None
     tiles = nest.tiles if nest else _vector_tiles(scope, inner, touched, window)
     work = _whole_work(scope, inner, products, nest) + spill_work(inner, scope.chip)
     sides_of = [_sides_at_top(scope, instruction, item) for item, _ in products]
@@ -179,11 +181,14 @@ def _sides_shapes(item: Inner) -> dict[str, ArrayShape]:
     return {side: _array(item.computation, name) for side, name in names.items()}
 
 
-def _nest(scope: Scope, item: Inner, size: Product, touched: list[Access], window: WindowConfig | None) -> Nest:
+def _nest(scope: Scope, item: Inner, size: Product, touched: list[Access], config: BackendConfig) -> Nest:
     """Return the loop nest of a kernel around a product."""
+    window, split = config.window_config, config.megacore_split_dim
     stated = _stated_tiling(scope, item, size, window) if window else None
     if stated and stated.fits:
-        return stated.nest()
+        nest = stated.nest()
+        is_split = split is not None and 0 <= split < len(nest.loops)
+        return structs.replace(nest, split=split, cores=scope.chip.cores_per_device) if is_split else nest
     sides = _sides(scope.module, scope.computation, item)
     n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
     for access in touched:
