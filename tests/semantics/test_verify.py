@@ -189,3 +189,49 @@ def test_channel_c1_a_done_is_on_the_channel_of_its_start() -> None:
     done = msgspec.structs.replace(module.entry.root, attributes={"channel_id": 2})
     entry = replace(module.entry, instructions=(*module.entry.instructions[:-1], done), offsets=())
     assert "[channel_c1]" in _labels(_module(entry))
+
+
+LAID_OUT, _, _ = CASES["layout_c4"]
+TILED = "f32[4,8]{1,0:T(8,128)}"
+
+
+@pytest.mark.parametrize(
+    ("label", "part", "other"),
+    [
+        ("layout_c4", f"q = {TILED}", "q = f32[4,8]{0,1:T(8,128)}"),
+        ("layout_c5", f"t = ({TILED}, ", "t = (f32[4,8]{1,0:T(4,128)}, "),
+        ("shape_c2", f"t = ({TILED}, ", "t = (bf16[4,8]{1,0:T(8,128)}, "),
+        ("layout_c6", f"ROOT n = {TILED}", "ROOT n = f32[4,8]{1,0:T(8,128)S(1)}"),
+        ("layout_c7", f"u = {TILED}", "u = f32[4,8]{0,1:T(8,128)}"),
+    ],
+)
+def test_layouts_are_compared_in_a_schedule_alone(label: str, part: str, other: str) -> None:
+    """Whatever of them XLA's verifier compares when it is layout-sensitive; before a schedule nothing is laid out."""
+    changed = LAID_OUT.replace(part, other)
+    assert f"[{label}]" in problems(parse(changed))[0].message
+    assert "[layout_" not in _labels(parse(changed.replace(", is_scheduled=true", "")))
+
+
+@pytest.mark.parametrize("text", ["q = f32[4,8]{1,0:T(4,128)}", "q = f32[4,8]{1,0:T(8,128)S(1)}", "q = f32[4,8]"])
+def test_tiles_and_memories_of_what_is_computed_are_free(text: str) -> None:
+    """Only the order of dimensions is the operands'; and where no layout is written, any may come."""
+    assert not problems(parse(LAID_OUT.replace(f"q = {TILED}", text)))
+
+
+def test_layout_c5_a_copy_that_runs_beside_keeps_the_order() -> None:
+    """It goes to another memory, in tiles of its own, but a DMA turns nothing."""
+    start = "a = (f32[4,8]{1,0:T(4,128)S(1)}, f32[4,8]{1,0}, u32[]) copy-start(p)"
+    lines = f"p = f32[4,8]{{1,0}} parameter(0) {start} ROOT b = f32[4,8]{{1,0:T(4,128)S(1)}} copy-done(a)"
+    text = f"HloModule m, is_scheduled=true\n\nENTRY e {{ {lines} }}\n"
+    assert problems(parse(text)) == []
+    assert "[layout_c5]" in _labels(parse(text.replace("{1,0:T(4,128)S(1)}", "{0,1:T(4,128)S(1)}")))
+
+
+def test_layout_c2_layout_c3_the_entry_lies_as_the_host_has_it() -> None:
+    """In the order of dimensions; tiles are no part of what is agreed."""
+    header = "entry_computation_layout={(f32[4,8]{1,0})->f32[4,8]{1,0}}"
+    lines = "p = f32[4,8]{1,0:T(8,128)} parameter(0) ROOT r = f32[4,8]{1,0:T(8,128)} negate(p)"
+    text = f"HloModule m, is_scheduled=true, {header}\n\nENTRY e {{ {lines} }}\n"
+    assert problems(parse(text)) == []
+    assert "[layout_c2]" in _labels(parse(text.replace("{(f32[4,8]{1,0})", "{(f32[4,8]{0,1})")))
+    assert "[layout_c3]" in _labels(parse(text.replace("->f32[4,8]{1,0}", "->f32[4,8]{0,1}")))

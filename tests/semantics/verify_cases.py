@@ -17,6 +17,20 @@ _LAYOUT = _entry(
     "ROOT r = f32[2]{0} negate(p)",
     header=", entry_computation_layout={(f32[2]{0})->f32[2]{0}}",
 )
+_LAID_OUT = _entry(
+    "p = f32[4,8]{1,0:T(8,128)} parameter(0)",
+    "q = f32[4,8]{1,0:T(8,128)} negate(p)",
+    "r = f32[4,8]{1,0:T(8,128)S(1)} add(p, q)",
+    "f = f32[4,8]{1,0:T(8,128)} fusion(p), kind=kLoop, calls=laid_out",
+    "h = f32[4,8]{1,0:T(8,128)S(5)} copy(p)",
+    "u = f32[4,8]{1,0:T(8,128)} copy(h)",
+    "t = (f32[4,8]{1,0:T(8,128)}, f32[4,8]{1,0:T(8,128)S(1)}) tuple(f, r)",
+    "g = f32[4,8]{1,0:T(8,128)} get-tuple-element(t), index=0",
+    "c = f32[] constant(0)",
+    "ROOT d = f32[8]{0} reduce(g, c), dimensions={0}, to_apply=add",
+    header=", is_scheduled=true",
+    before="laid_out { a = f32[4,8]{1,0:T(8,128)} parameter(0) ROOT n = f32[4,8]{1,0:T(8,128)} negate(a) }\n",
+)
 _ALIASES = _entry(
     "p = (f32[2]{0}, f32[3]{0}) parameter(0)",
     "q = f32[2]{0} parameter(1)",
@@ -112,6 +126,10 @@ CASES: dict[str, tuple[str, str, str]] = {
     "layout_c1": (_LAYOUT, "{(f32[2]{0})", "{(f32[2]{0}, f32[2]{0})"),
     "layout_c2": (_LAYOUT, "{(f32[2]{0})", "{(f32[3]{0})"),
     "layout_c3": (_LAYOUT, "->f32[2]{0}", "->s32[2]{0}"),
+    "layout_c4": (_LAID_OUT, "q = f32[4,8]{1,0:T(8,128)}", "q = f32[4,8]{0,1:T(8,128)}"),
+    "layout_c5": (_LAID_OUT, "g = f32[4,8]{1,0:T(8,128)} get", "g = f32[4,8]{1,0:T(8,128)S(1)} get"),
+    "layout_c6": (_LAID_OUT, "a = f32[4,8]{1,0:T(8,128)}", "a = f32[4,8]{1,0:T(4,128)}"),
+    "layout_c7": (_LAID_OUT, "u = f32[4,8]{1,0:T(8,128)}", "u = bf16[4,8]{1,0:T(8,128)}"),
     "alias_c1": (_ALIASES, "(1, {}, may-alias)", "(2, {}, may-alias)"),
     "alias_c2": (_ALIASES, "(0, {0}, must-alias)", "(0, {}, may-alias)"),
     "alias_c3": (_ALIASES, "(1, {}, may-alias)", "(0, {0}, may-alias)"),

@@ -318,3 +318,18 @@ def _row(category: Category, name: str, operands: int | tuple[int, int | None], 
 
 
 OPERATIONS.update((row[0], _row(category, *row)) for category, rows in _ROWS.items() for row in rows)
+
+KEEPS_LAYOUT: Final = frozenset(
+    name for name, row in OPERATIONS.items() if row.category is Category.ELEMENTWISE and name != "copy"
+) | frozenset(
+    "add-dependency all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start all-to-all"
+    " cholesky collective-permute concatenate dynamic-slice dynamic-update-slice fft map opt-barrier pad reduce-scatter"
+    " reduce-window reverse scatter select-and-scatter set-dimension-size slice sort triangular-solve while".split()
+)
+"""Opcodes whose result lies in memory in the order of their operands (XLA, LayoutAssignment)."""
+
+PASSES_ON: Final = frozenset(
+    "call conditional copy-done custom-call get-tuple-element infeed opt-barrier outfeed recv recv-done send send-done"
+    " tuple while".split()
+)
+"""Opcodes that hand on what they were given: type, layout and memory space are those of it (XLA, ShapeVerifier)."""

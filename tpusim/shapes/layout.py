@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,6 +18,8 @@ COMBINE = -1
 
 MEMORY_SPACES = {0: "HBM", 1: "VMEM", 2: "sync flags", 3: "CMEM", 5: "host", 6: "SMEM"}
 """What the numbers of ``S(n)`` mean on a TPU; no suffix is 0."""
+HOST_SPACE: Final = 5
+"""The number of the host's memory."""
 
 
 class SplitConfig(msgspec.Struct, frozen=True, cache_hash=True):

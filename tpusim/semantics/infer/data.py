@@ -64,11 +64,14 @@ def _bitcast(site: Site) -> ArrayShape:
 
 
 def _same_bytes(one: ArrayShape, other: ArrayShape) -> bool:
-    """Whether two arrays are of one size in memory, or at least without what pads them."""
+    """Whether two arrays are of one size in memory; inside a fusion one without tiles, which lies nowhere, has none."""
     # Sizes that nobody knows are no sizes; shape_c3 refuses them.
     if is_unbounded(one) or is_unbounded(other):
         return True
-    return physical_bytes(one) == physical_bytes(other) or logical_bytes(one) == logical_bytes(other)
+    if physical_bytes(one) == physical_bytes(other):
+        return True
+    are_tiled = one.layout is not None and other.layout is not None and one.layout.tiles and other.layout.tiles
+    return not are_tiled and logical_bytes(one) == logical_bytes(other)
 
 
 @infers("broadcast")

@@ -27,6 +27,8 @@ _SPACE = re.compile(r"\s+")
 @checks
 def _check_annotations(view: View) -> Iterator[Finding]:
     """Check every instruction that has a sharding or an original value."""
+    if view.attributes.isdisjoint(("origin", "sharding")):
+        return
     for computation in view.module.computations:
         for instruction in computation.instructions:
             attributes = instruction.attributes

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import OWN_ASYNC_OPCODES, async_parts
 from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.types import plain
-from tpusim.semantics.verify.view import Call, Finding, View, at, checks
+from tpusim.semantics.verify.view import Call, Finding, View, at, checks, users_of
 from tpusim.shapes.shape import TupleShape, compatible
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def _check_pairs(view: View) -> Iterator[Finding]:
     for call in view.all_of(frozenset(_DONE_OF)):
         if _is_wrapped_root(view, call):
             continue
-        users = _real_users(view, call)
+        users = _real_users(call)
         # A loop may carry a transfer, which then passes through a tuple.
         carried = ("tuple",) if call.instruction.opcode in _TRANSFERS else ()
         if [user.opcode for user in users] not in ([_DONE_OF[call.instruction.opcode]], list(carried)) or not users:
@@ -46,10 +47,9 @@ def _check_pairs(view: View) -> Iterator[Finding]:
             yield at(call, "pair_c2", f"{start.opcode!r} {start.name!r}")
 
 
-def _real_users(view: View, call: Call) -> list[Instruction]:
+def _real_users(call: Call) -> list[Instruction]:
     """Return the users of a value but those that only order others after it."""
-    users = view.users(call.computation)[call.instruction.name]
-    return [user for user in users if user.attributes.get("custom_call_target") != "control_dep"]
+    return [user for user in users_of(call) if user.attributes.get("custom_call_target") != "control_dep"]
 
 
 def _is_wrapped_root(view: View, call: Call) -> bool:
@@ -62,9 +62,15 @@ def _is_wrapped_root(view: View, call: Call) -> bool:
 
 def phase_of(instruction: Instruction) -> str:
     """Return ``start``, ``update`` or ``done`` of an asynchronous operation around another; else an empty string."""
-    if instruction.opcode in ("async-start", "async-update", "async-done"):
-        return instruction.opcode.removeprefix("async-")
-    pair = async_parts(instruction.opcode)
+    return phase_of_opcode(instruction.opcode)
+
+
+@cache
+def phase_of_opcode(opcode: str) -> str:
+    """Return what ``phase_of`` does of an instruction of that opcode."""
+    if opcode in ("async-start", "async-update", "async-done"):
+        return opcode.removeprefix("async-")
+    pair = async_parts(opcode)
     return pair[1] if pair else ""
 
 
@@ -72,6 +78,8 @@ def phase_of(instruction: Instruction) -> str:
 def _check_chains(view: View) -> Iterator[Finding]:
     """Check that asynchronous values go from a start, by updates, to one done."""
     for computation in view.module.computations:
+        if not any(map(phase_of_opcode, computation.opcodes)):
+            continue
         for instruction in computation.instructions:
             phase = phase_of(instruction)
             if phase:
@@ -82,7 +90,7 @@ def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
     """Check one start, update or done of a chain."""
     instruction = call.instruction
     if phase != "done":
-        users = _real_users(view, call)
+        users = _real_users(call)
         misused = [user for user in users if instruction.name in user.operands[1:]]
         if len(users) != 1 or misused or phase_of(users[0]) not in ("update", "done"):
             yield at(call, "async_c8", ", ".join(user.opcode for user in users) or "no user")

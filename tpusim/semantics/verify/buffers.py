@@ -9,7 +9,8 @@ from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.types import is_array, plain
 from tpusim.semantics.verify.async_ops import phase_of
-from tpusim.semantics.verify.view import Call, Finding, View, at, checks
+from tpusim.semantics.verify.layouts import laid_out_alike
+from tpusim.semantics.verify.view import Call, Finding, View, at, checks, users_of
 from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ _WRITERS = frozenset({"call", "conditional", "custom-call", "dynamic-update-slic
 @checks
 def _check_buffers(view: View) -> Iterator[Finding]:
     """Check every use of a buffer; most modules have none."""
+    if not any(_has_buffer(call.instruction.shape) for call in view.shapes.values()):
+        return
     for computation in view.module.computations:
         holders = {i.name for i in computation.instructions if _has_buffer(i.shape)}
         if not holders or _is_wrapped(view, computation):
@@ -110,7 +113,9 @@ def _is_turned(target: str, shapes: tuple[Shape, ...], result: Shape) -> bool:
     if len(shapes) != 1:
         return False
     array, buffer = (shapes[0], result) if target == "Pin" else (result, shapes[0])
-    return is_array(array) and isinstance(buffer, BufferShape) and compatible(buffer.element, array)
+    if not is_array(array) or not isinstance(buffer, BufferShape) or not compatible(buffer.element, array):
+        return False
+    return laid_out_alike(buffer.element, array)
 
 
 def _buffer_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
@@ -126,7 +131,7 @@ def _buffer_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple
 def _writers(view: View, computation: Computation, instruction: Instruction, index: tuple[int, ...]) -> int:
     """Count who may write the buffer at an index of a value, through tuples and their elements."""
     return sum(
-        _writers_in(view, computation, instruction, index, user) for user in view.users(computation)[instruction.name]
+        _writers_in(view, computation, instruction, index, user) for user in users_of(Call(computation, instruction))
     )
 
 

@@ -1,7 +1,7 @@
 """Whether a module means something: what XLA's verifier would refuse, with the place of it.
 
-Shapes are compared without layouts, as before a compiler has laid anything out. Beyond XLA's verifier this one looks
-for schedules whose sends and receives wait for each other for ever, as the document requires.
+Layouts are compared in scheduled modules, since before that no compiler has laid anything out. Beyond XLA's verifier
+this one looks for schedules whose sends and receives wait for each other for ever, as the document requires.
 
 Source: XLA, Operation Semantics.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.errors import ProgramError
-from tpusim.semantics.verify import annotated, async_ops, buffers, channels, parts, shapes
+from tpusim.semantics.verify import annotated, async_ops, buffers, channels, layouts, parts, shapes
 from tpusim.semantics.verify.structure import check_structure
 from tpusim.semantics.verify.view import CHECKS, Finding, View
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tpusim.ir.module import Module
 
-FAMILIES = (annotated, async_ops, buffers, channels, parts, shapes)
+FAMILIES = (annotated, async_ops, buffers, channels, layouts, parts, shapes)
 """The files that fill ``CHECKS`` by being imported."""
 
 

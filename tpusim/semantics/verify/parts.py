@@ -9,6 +9,7 @@ from tpusim.ir.ops import async_parts
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.infer.types import is_array, parts, plain, subshape
+from tpusim.semantics.verify.layouts import laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
@@ -50,16 +51,20 @@ def _check_fusions(view: View) -> Iterator[Finding]:
         callers = view.callers[name]
         if len(callers) > 1:
             yield at(callers[1], "fusion_c3", f"{len(callers)} calls of {name!r}")
-        yield from _check_fused(view, view.module[name])
+        yield from _check_fused(view.module[name])
 
 
-def _check_fused(view: View, computation: Computation) -> Iterator[Finding]:
+def _check_fused(computation: Computation) -> Iterator[Finding]:
     """Check who uses what in one fused computation."""
-    users = view.users(computation)
-    if users[computation.root_name]:
-        yield at(Call(computation, computation.root), "fusion_c4", f"{users[computation.root_name][0].name!r} using it")
+    users = computation.users
+    if computation.root_name in users:
+        user, _ = users[computation.root_name][0]
+        yield at(Call(computation, computation.root), "fusion_c4", f"{user.name!r} using it")
+    # Nearly always all values but the root are used.
+    elif len(users) == len(computation.instructions) - 1:
+        return
     for instruction in computation.instructions:
-        unused = not users[instruction.name] and instruction.name != computation.root_name
+        unused = instruction.name not in users and instruction.name != computation.root_name
         if unused and not (instruction.opcode in _SIDE_EFFECTS or _has_side_effect(instruction.attributes)):
             yield at(Call(computation, instruction), "fusion_c5", "no user")
 
@@ -84,16 +89,24 @@ def _check_threads(view: View) -> Iterator[Finding]:
 
 @checks
 def _check_entry_layout(view: View) -> Iterator[Finding]:
-    """Check the shapes in which the host hands data over; layouts may differ from those inside."""
+    """Check the shapes in which the host hands data over; before a schedule, layouts may differ from those inside."""
     entry, layout = view.module.entry, entry_layout(view.module)
     if len(layout.parameters) != len(entry.parameters):
         yield _of_header("layout_c1", f"{len(layout.parameters)} for {len(entry.parameters)}")
         return
     for parameter, shape in zip(entry.parameters, layout.parameters, strict=True):
-        if not compatible(parameter.shape, shape):
-            yield at(Call(entry, parameter), "layout_c2", f"{plain(shape)} for {plain(parameter.shape)}")
-    if not compatible(entry.root.shape, layout.result):
-        yield at(Call(entry, entry.root), "layout_c3", f"{plain(layout.result)} for {plain(entry.root.shape)}")
+        if not _fits(view, parameter.shape, shape):
+            yield at(Call(entry, parameter), "layout_c2", f"{shape} for {parameter.shape}")
+    if not _fits(view, entry.root.shape, layout.result):
+        yield at(Call(entry, entry.root), "layout_c3", f"{layout.result} for {entry.root.shape}")
+
+
+def _fits(view: View, inside: Shape, outside: Shape) -> bool:
+    """Whether the shape of a parameter or result is that of the entry's layout: in a schedule, order included."""
+    # Tiles are no part of what is agreed with the host, memory spaces are decided later.
+    return compatible(inside, outside) and (
+        not view.module.is_scheduled or laid_out_alike(inside, outside, only_order=True)
+    )
 
 
 def entry_layout(module: Module) -> ComputationLayout:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.errors import ProgramError
+from tpusim.ir.ops import KEEPS_LAYOUT, OPERATIONS, PASSES_ON
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.semantics.infer.types import alike, is_unbounded, plain
+from tpusim.semantics.verify.layouts import check_order, laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.layout import validate_layout
 from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from tpusim.ir.module import Computation
-    from tpusim.semantics.infer.site import Rule
 
 _MIXING = frozenset(
     "add-dependency after-all all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start"
@@ -32,35 +31,61 @@ _MIXING = frozenset(
 _REDUCING = frozenset({"map", "reduce", "reduce-window"})
 
 
+# Nothing but shapes and dimensions decides whether one of these is right; of an update in place it is where it stands.
+_BY_SHAPES = frozenset(name for name, row in OPERATIONS.items() if row.required | row.optional <= {"dimensions"}) - {
+    "dynamic-update-slice"
+}
+
+
 @checks
 def _check_shapes(view: View) -> Iterator[Finding]:
-    """Compare stated with inferred shapes, layouts and the dynamic kind of dimensions left out."""
-    # Looked up once per opcode: the short forms of asynchronous operations are split by name each time.
-    rules: dict[str, Rule] = {}
+    """Compare stated with inferred shapes, the dynamic kind of dimensions left out, and layouts in a schedule."""
+    # Compiled programs say the same a hundred times, and the parser keeps one object per shape.
+    known: set[tuple[object, ...]] = set()
     for computation in view.module.computations:
-        yield from _check_computation(view, computation, rules)
+        shapes = {instruction.name: instruction.shape for instruction in computation.instructions}
+        for instruction in computation.instructions:
+            operands = [shapes[name] for name in instruction.operands]
+            dimensions = instruction.attributes.get("dimensions")
+            form = (instruction.opcode, dimensions, id(instruction.shape), *map(id, operands))
+            if form in known:
+                continue
+            found = list(_check_instruction(view, Call(computation, instruction), operands))
+            if not found and instruction.opcode in _BY_SHAPES:
+                known.add(form)
+            yield from found
 
 
-def _check_computation(view: View, computation: Computation, rules: dict[str, Rule]) -> Iterator[Finding]:
-    """Apply the rules of the opcodes, looked up once each, to one computation."""
-    module, shapes = view.module, {i.name: i.shape for i in computation.instructions}
-    for instruction in computation.instructions:
-        opcode = instruction.opcode
-        rule = rules.get(opcode) or rules.setdefault(opcode, find_rule(opcode))
-        operands = [shapes[name] for name in instruction.operands]
-        site = Site(instruction, operands, module)
-        try:
-            inferred = rule(site)
-        except ProgramError as error:
-            error.message = f"{opcode!r} {instruction.name!r}: {error.message}"
-            yield Finding(error, computation, instruction)
-            continue
-        stated = instruction.shape
-        if not (alike if view.mixed_precision else compatible)(stated, inferred):
-            found = f"{plain(stated)} for {plain(inferred)}"
-            yield at(Call(computation, instruction), "shape_c2", found)
-        if not view.mixed_precision and operands:
-            yield from _check_precision(site, Call(computation, instruction))
+def _check_instruction(view: View, call: Call, operands: Sequence[Shape]) -> Iterator[Finding]:
+    """Apply the rule of its opcode to one instruction."""
+    instruction, is_laid_out = call.instruction, view.module.is_scheduled
+    if is_laid_out and instruction.opcode in KEEPS_LAYOUT:
+        yield from check_order(call, operands)
+    site = Site(instruction, operands, view.module)
+    try:
+        inferred = find_rule(instruction.opcode)(site)
+    except ProgramError as error:
+        error.message = f"{instruction.opcode!r} {instruction.name!r}: {error.message}"
+        yield Finding(error, *call)
+        return
+    if instruction.shape is not inferred and instruction.shape != inferred:
+        yield from _check_stated(view, call, inferred)
+    if not view.mixed_precision and operands:
+        yield from _check_precision(site, call)
+
+
+def _check_stated(view: View, call: Call, inferred: Shape) -> Iterator[Finding]:
+    """Compare the stated shape with what operands and attributes imply."""
+    stated, passes_on = call.instruction.shape, call.instruction.opcode in PASSES_ON
+    # Where floats of several precisions may meet, what only hands a value on still converts nothing.
+    if not (alike if view.mixed_precision and not passes_on else compatible)(stated, inferred):
+        yield at(call, "shape_c2", f"{plain(stated)} for {plain(inferred)}")
+    elif view.module.is_scheduled:
+        # A copy that runs beside goes to another memory; what is updated inside a fusion lies in none.
+        updates = call.instruction.opcode == "dynamic-update-slice" and call.computation.name not in view.fused
+        is_copied = call.instruction.opcode == "copy-start"
+        if (passes_on or updates or is_copied) and not laid_out_alike(stated, inferred, only_order=is_copied):
+            yield at(call, "layout_c5", f"{stated} for {inferred}")
 
 
 def _check_precision(site: Site, call: Call) -> Iterator[Finding]:
@@ -87,24 +112,13 @@ def _one_float(shapes: Sequence[Shape]) -> bool:
 @checks
 def _check_written_shapes(view: View) -> Iterator[Finding]:
     """Check each shape of the text once: bounds of dynamic dimensions, layouts."""
-    seen: set[int] = set()
-    for computation in view.module.computations:
-        for instruction in computation.instructions:
-            shape = instruction.shape
-            # The parser keeps one object per text, so that this finds nearly all.
-            if id(shape) not in seen:
-                seen.add(id(shape))
-                yield from _check_written_shape(Call(computation, instruction))
-
-
-def _check_written_shape(call: Call) -> Iterator[Finding]:
-    """Check one shape."""
-    shape = call.instruction.shape
-    if is_unbounded(shape):
-        yield at(call, "shape_c3", plain(shape))
-    for array in leaves(shape):
-        if array.layout is not None:
-            try:
-                validate_layout(array.layout, array.rank)
-            except ProgramError as error:
-                yield at(call, "shape_c4", error.message)
+    for call in view.shapes.values():
+        shape = call.instruction.shape
+        if is_unbounded(shape):
+            yield at(call, "shape_c3", plain(shape))
+        for array in leaves(shape):
+            if array.layout is not None:
+                try:
+                    validate_layout(array.layout, array.rank)
+                except ProgramError as error:
+                    yield at(call, "shape_c4", error.message)

@@ -19,11 +19,12 @@ def check_structure(view: View) -> Iterator[Finding]:
     """Yield what makes a module no module; the other checks rely on there being nothing."""
     module = view.module
     defined: set[str] = set()
+    forms: set[tuple[object, ...]] = set()
     if module.entry_name not in module.by_name:
         yield Finding(broken("computation_c1", f"the entry {module.entry_name!r}"))
     for computation in module.computations:
         yield from _check_computation(computation)
-        yield from _check_forms(computation)
+        yield from _check_forms(computation, forms)
         yield from _check_calls(module, computation, defined)
         # After its calls, so that a computation that calls itself is found out.
         defined.add(computation.name)
@@ -51,9 +52,8 @@ def _check_computation(computation: Computation) -> Iterator[Finding]:
         defined.add(instruction.name)
 
 
-def _check_forms(computation: Computation) -> Iterator[Finding]:
+def _check_forms(computation: Computation, known: set[tuple[object, ...]]) -> Iterator[Finding]:
     """Check opcodes, operand counts and attributes, each combination once."""
-    known: set[tuple[object, ...]] = set()
     for instruction in computation.instructions:
         # Programs have few forms and many instructions of each.
         form = (instruction.opcode, len(instruction.operands), *instruction.attributes)

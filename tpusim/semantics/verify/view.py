@@ -50,21 +50,27 @@ class View:
     def __init__(self, module: Module, mixed_precision: bool = False) -> None:
         self.module = module
         self.mixed_precision = mixed_precision
-        # Tables are made when first asked for: most checks find nothing to look at in most programs.
-        self._users: dict[str, dict[str, list[Instruction]]] = {}
 
-    def users(self, computation: Computation) -> dict[str, list[Instruction]]:
-        """Return the users of each instruction by its name, one entry per instruction that uses it."""
-        found = self._users.get(computation.name)
-        if found is None:
-            found = {instruction.name: [] for instruction in computation.instructions}
+    # Tables are made when first asked for: most checks find nothing to look at in most programs.
+    @cached_property
+    def shapes(self) -> dict[int, Call]:
+        """An instruction for every shape object; the parser keeps one per text, so that these are few."""
+        found: dict[int, Call] = {}
+        for computation in self.module.computations:
             for instruction in computation.instructions:
-                operands = instruction.operands
-                # x*x is one user of x.
-                for name in operands if len(operands) < 2 else dict.fromkeys(operands):
-                    found[name].append(instruction)
-            self._users[computation.name] = found
+                if id(instruction.shape) not in found:
+                    found[id(instruction.shape)] = Call(computation, instruction)
         return found
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """The names of all attributes of all instructions."""
+        found: set[str] = set()
+        for computation in self.module.computations:
+            for instruction in computation.instructions:
+                if instruction.attributes:
+                    found.update(instruction.attributes)
+        return frozenset(found)
 
     @cached_property
     def callers(self) -> dict[str, list[Call]]:
@@ -89,17 +95,23 @@ class View:
     def all_of(self, opcodes: frozenset[str]) -> Iterator[Call]:
         """Yield every instruction of these opcodes with its computation."""
         for computation in self.module.computations:
-            for instruction in computation.instructions:
-                if instruction.opcode in opcodes:
-                    yield Call(computation, instruction)
+            # Most computations are fused and have none.
+            if not opcodes.isdisjoint(computation.opcodes):
+                yield from (Call(computation, i) for i in computation.instructions if i.opcode in opcodes)
+
+
+def users_of(call: Call) -> list[Instruction]:
+    """Return the instructions that use a value, each once: x*x is one user of x."""
+    return list({user.name: user for user, _ in call.computation.users.get(call.instruction.name, ())}.values())
 
 
 def calling_in(computation: Computation) -> Iterator[Call]:
     """Yield the instructions of one computation that may call others."""
-    for instruction in computation.instructions:
-        # Short forms (call-start) are in no table, but call as what they wrap does.
-        if instruction.opcode in CALLERS or instruction.opcode not in OPERATIONS:
-            yield Call(computation, instruction)
+    # Short forms (call-start) are in no table, but call as what they wrap does.
+    if not CALLERS.isdisjoint(computation.opcodes) or not computation.opcodes <= OPERATIONS.keys():
+        for instruction in computation.instructions:
+            if instruction.opcode in CALLERS or instruction.opcode not in OPERATIONS:
+                yield Call(computation, instruction)
 
 
 def _is_fusion(call: Call) -> bool:
