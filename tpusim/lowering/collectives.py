@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import COLLECTIVE_KINDS, Algorithm, Collective
-from tpusim.semantics.demand import bytes_in_hbm, space_of
 from tpusim.semantics.device_groups import device_groups, device_pairs
+from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.semantics.scalars import table_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import leaves

@@ -16,7 +16,7 @@ from tpusim.lowering.kernels import kernel as kernels
 from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.program.module import Program
 from tpusim.semantics.contexts import EntryContext
-from tpusim.semantics.demand import space_of
+from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
 
