@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from tpusim.hardware.units import LOAD, SCALAR, STORE
+from tpusim.hardware.units import LOAD, SCALAR, SMEM, STORE, VMEM
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
@@ -171,7 +171,7 @@ def _vector_tiles(scope: Scope, body: Body, touched: list[Access], window: Windo
     if window and window.output_window_bounds:
         return block_tiles(_iterated(body.values[-1]), window.output_window_bounds, scope.chip.vpu.register_shape)
     # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
-    return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in ("vmem", "smem")), scope.chip)
+    return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in (VMEM, SMEM)), scope.chip)
 
 
 def _iterated(item: Inner) -> ArrayShape:
