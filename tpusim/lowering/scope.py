@@ -9,7 +9,7 @@ import msgspec
 
 from tpusim.ir.frames import SourceFrames
 from tpusim.program.module import Estimate
-from tpusim.semantics.contexts import Visits
+from tpusim.semantics.contexts import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,20 +57,13 @@ def _collect(module: Module, computation: Computation, instruction: Instruction,
 
 @dataclass
 class Scope:
-    """One computation under lowering.
+    """One computation under lowering, with what is known of the scalars that come into it."""
 
-    ``known`` holds what is known of the scalars that come in: for a loop body the elements of its tuple that no trip
-    changes, by index; ``visits`` is what every device knows at each of its visits.
-    """
-
-    module: Module
+    context: Context
     chip: Chip
-    computation: Computation
     notes: Notes
     default_trips: int
     frames: SourceFrames
-    known: dict[int, int] = field(default_factory=dict)
-    visits: Visits = field(default_factory=lambda: Visits(dict))
     _latest: tuple[str, list[Inner]] = field(default_factory=lambda: ("", []))
 
     def kernel_of(self, instruction: Instruction) -> list[Inner]:
@@ -81,25 +74,20 @@ class Scope:
             _collect(self.module, self.computation, instruction, self._latest[1])
         return self._latest[1]
 
-    def inside(self, computation_name: str, known: dict[int, int] | None = None, visits: Visits | None = None) -> Scope:
-        """Return the scope of a computation that this one calls."""
-        # known is copied: what holds inside one loop must not leak into the next.
-        return Scope(
-            self.module,
-            self.chip,
-            self.module[computation_name],
-            self.notes,
-            self.default_trips,
-            self.frames,
-            dict(known or {}),
-            visits or Visits(dict),
-        )
+    def inside(self, called: Context | str) -> Scope:
+        """Return the scope of a computation that this one calls; of one given by name nothing is known that enters."""
+        context = Context(self.module, self.module[called], {}) if isinstance(called, str) else called
+        return Scope(context, self.chip, self.notes, self.default_trips, self.frames)
 
     @property
-    def device_count(self) -> int:
-        """Devices that the program was compiled for: replicas times partitions."""
-        attributes = self.module.attributes
-        return int(attributes.get("replica_count", 1)) * int(attributes.get("num_partitions", 1))
+    def module(self) -> Module:
+        """The module under lowering."""
+        return self.context.module
+
+    @property
+    def computation(self) -> Computation:
+        """The computation under lowering."""
+        return self.context.computation
 
     def operand(self, instruction: Instruction, position: int) -> Instruction:
         """Return the instruction that makes operand ``position``."""
