@@ -1,0 +1,53 @@
+"""Copies between the memories of a device, beside the core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.cost.activity import copy_activity
+from tpusim.cost.dma import run_cost
+from tpusim.hardware.units import CMEM, HBM, HOST, UNITS, VMEM
+from tpusim.machine.core import Core, at_once, runs
+from tpusim.machine.device import HOST_LINKS
+from tpusim.machine.fluid import all_of
+from tpusim.program.steps import Copy
+from tpusim.units import seconds_to_ps
+
+if TYPE_CHECKING:
+    from tpusim.machine.core import Activity
+
+_FAR_MEMORIES = (HBM, CMEM, *HOST_LINKS)
+
+
+@runs(Copy)
+def start_copy(core: Core, copy: Copy) -> None:
+    """Start a copy beside the core."""
+    is_there_already = copy.is_prefetch and core.device.warm
+    core.start(copy, at_once() if is_there_already else _copy(core, copy), "a copy")
+
+
+def _copy(core: Core, copy: Copy) -> Activity:
+    """Move a copy's bytes through every memory that it touches."""
+    start_ps, device = core.now_ps, core.device
+    loads = _loads(copy, run_cost(copy.chunk_bytes, device.chip))
+    over_pcie = HOST in (copy.source_space, copy.target_space)
+    latency_seconds = device.chip.host.latency_seconds if over_pcie else device.chip.dma.fixed_latency_seconds
+    yield core.env.timeout(seconds_to_ps(latency_seconds))
+    yield all_of(core.env, [device.memories[s].transfer(n) for s, n in loads.items()])
+    done = copy_activity(copy)
+    busy = device.busy_ps(done)
+    bound_by = UNITS[max(busy, key=lambda unit: busy[unit]) if busy else VMEM].bound
+    device.recorder.add(copy, copy.through, start_ps, core.now_ps, activity=done, units=busy, bound_by=bound_by)
+
+
+def _loads(copy: Copy, per_byte: float) -> dict[str, float]:
+    """Return the memories that a copy loads, each with the bytes, of which one counts as ``per_byte``."""
+    loads: dict[str, float] = {}
+    for space, n_bytes in copy_activity(copy).items():
+        # No rate is published for SMEM and sync flags, and what goes there is small: VMEM stands for them.
+        memory = space if space in _FAR_MEMORIES else VMEM
+        loads[memory] = loads.get(memory, 0.0) + n_bytes * per_byte
+    if len(loads) > 1:
+        # The core's own memory is never what holds up a transfer from or to a slower one.
+        loads.pop(VMEM, None)
+    return loads

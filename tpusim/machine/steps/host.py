@@ -1,0 +1,69 @@
+"""Infeeds, outfeeds, and sends or receives whose other end is the host.
+
+Without a stated pace the host is always ready, and a transfer takes the link's latency and its bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS
+from tpusim.machine.core import Core, runs
+from tpusim.machine.waits import HOST as HOST_END
+from tpusim.program.steps import HostTransfer
+from tpusim.units import seconds_to_ps
+
+if TYPE_CHECKING:
+    import simpy
+
+    from tpusim.machine.core import Activity
+
+
+@runs(HostTransfer)
+def run_host(core: Core, step: HostTransfer) -> Activity | None:
+    """Move bytes over the link to the host, or to or from its queues."""
+    queues = core.device.host
+    if step.is_async:
+        core.start(step, _transfer(core, step, "host"), "the host")
+        return None
+    if step.to_host and queues.outfeed is not None:
+        return _queued(core, step, queues.outfeed.put(step.n_bytes), "outfeed full")
+    if not step.to_host and queues.infeed is not None:
+        return _queued(core, step, queues.infeed.get(), "infeed starved")
+    return _transfer(core, step, core.row)
+
+
+def _link(step: HostTransfer) -> str:
+    """Return the link that a transfer goes over."""
+    return HOST_OUT if step.to_host else HOST_IN
+
+
+def _done(step: HostTransfer) -> dict[str, float]:
+    """Return the bytes that a transfer moves, by memory and link."""
+    return {_link(step): step.n_bytes, HBM: step.hbm_bytes}
+
+
+def _queued(core: Core, step: HostTransfer, turn: simpy.Event, reason: str) -> Activity:
+    """Wait for one's turn at a queue, and then for HBM; the wait is shown as what it is."""
+    start_ps, device = core.now_ps, core.device
+    with device.world.waits.noted(device.number, step, f"the host ({reason})", (HOST_END,)):
+        yield turn
+    if core.now_ps > start_ps:
+        core.record(step, start_ps, bound_by=reason, is_wait=True)
+        start_ps = core.now_ps
+    yield device.memories[HBM].transfer(step.hbm_bytes)
+    core.record(step, start_ps, bound_by=UNITS[HOST].bound, units=device.busy_ps(_done(step)), activity=_done(step))
+
+
+def _transfer(core: Core, step: HostTransfer, row: str) -> Activity:
+    """Wait for the link's latency and then for the bytes."""
+    start_ps, device, link = core.now_ps, core.device, _link(step)
+    latency_ps = seconds_to_ps(device.chip.host.latency_seconds)
+    yield core.env.timeout(latency_ps)
+    local = device.memories[HBM].transfer(step.hbm_bytes)
+    yield core.env.all_of([local, device.memories[link].transfer(step.n_bytes)])
+    # A transfer that the core waits for costs its latency too; others share theirs with what runs meanwhile.
+    units = device.busy_ps(_done(step))
+    if not step.is_async:
+        units[link] = units.get(link, 0) + latency_ps
+    device.recorder.add(step, row, start_ps, core.now_ps, bound_by=UNITS[HOST].bound, units=units, activity=_done(step))
