@@ -11,6 +11,7 @@ from math import ceil, log2, prod
 from typing import TYPE_CHECKING
 
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
+from tpusim.ir.attributes import Window
 from tpusim.program.work import Work, scaled, sum_work
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tpusim.hardware.chip import Chip
-    from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
+    from tpusim.ir.attributes import SliceDimension, WindowDimension
     from tpusim.ir.module import Computation, Instruction, Module
     from tpusim.shapes.shape import Shape
 
@@ -165,7 +166,8 @@ def minor_to_major(shape: ArrayShape) -> tuple[int, ...]:
 @work_rule("reduce-window")
 def _reduce_window(site: Site, instruction: Instruction) -> Work:
     """Combine one shifted register per window position, or, where that is fewer, by doubling as a scan does."""
-    window: Window = instruction.attributes["window"]
+    # The text of a scalar has none.
+    window: Window = instruction.attributes.get("window", Window())
     combine = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
     source = site.operand_shape(instruction, 0)
     # A window that reaches every element from every position is a reduction whose result is spread out again.
@@ -190,7 +192,7 @@ def _sees_all(window: WindowDimension, size: int) -> bool:
 @work_rule("select-and-scatter")
 def _select_and_scatter(site: Site, instruction: Instruction) -> Work:
     """Compare every window position, then add the source where it was chosen."""
-    window: Window = instruction.attributes["window"]
+    window: Window = instruction.attributes.get("window", Window())
     taps = prod(d.size for d in window.dimensions)
     count = registers(site.operand_shape(instruction, 1), site.chip)
     select = computation_cost(site.module, instruction.attributes["select"], site.chip)
