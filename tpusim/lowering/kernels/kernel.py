@@ -12,31 +12,25 @@ from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
 from tpusim.lowering.kernels.own_tiles import product_tiles, streaming_tiles
 from tpusim.lowering.kernels.packing import conversion_work
-from tpusim.lowering.kernels.products import Product, convolution_product, dot_product, product_work
+from tpusim.lowering.kernels.products import product_work
 from tpusim.lowering.kernels.spills import spill_work
-from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Nest, block_tiles, fits, misfit, product_nest, run_bytes
+from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Loop, Nest, StatedTiling, block_tiles, run_bytes
 from tpusim.lowering.kernels.vector import FREE, Site, stored_registers, vector_work
 from tpusim.lowering.scope import Inner, rule
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand import Access, accesses
+from tpusim.semantics.products import BATCH, PRODUCTS, Product, canonical_product, product_sides
 from tpusim.shapes.shape import ArrayShape, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tpusim.hardware.chip import Chip
     from tpusim.ir.attributes import WindowConfig
     from tpusim.ir.module import Computation, Instruction, Module
     from tpusim.lowering.scope import Scope
     from tpusim.program.steps import AnyStep
-
-# The TPU compiler makes every dot a convolution; the others are for programs that it has not seen yet.
-PRODUCTS = {
-    "convolution": convolution_product,
-    "dot": dot_product,
-    "ragged-dot": dot_product,
-    "scaled-dot": dot_product,
-}
 
 FLOPLESS = frozenset(
     "parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast copy transpose reshape slice pad"
@@ -53,7 +47,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     products = [(item, _product(item)) for item in inner if item.instruction.opcode in PRODUCTS]
     window = config.window_config
     # A fusion is tiled around one product; any other one in it has to live with the same loops.
-    products = _main_first(products, window)
+    products = _main_first(scope, products, window)
     nest = _nest(scope, *products[0], touched, window) if products else None
     tiles = nest.tiles if nest else _vector_tiles(scope, inner, touched, window)
     work = _whole_work(scope, inner, products, nest) + spill_work(inner, scope.chip)
@@ -69,7 +63,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         tiles=tiles,
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
         work=(work + _register_traffic(scope, touched, fed)) * (1 / tiles),
-        streams=tuple(_streams(touched, sides, tiles, nest, window.output_window_bounds if window else ())),
+        streams=tuple(_streams(scope.chip, touched, sides, nest or _plain_nest(tiles, window))),
         flops=product_flops + sum(_flops(item) for item in inner),
         product_flops=product_flops,
         # Vector work is measured against f32.
@@ -105,15 +99,10 @@ def _array(computation: Computation, name: str) -> ArrayShape:
     return shape
 
 
-def product_operands(instruction: Instruction) -> tuple[str, str]:
-    """Return the names of a product's two sides; behind them a scaled dot has scales, a ragged one its group sizes."""
-    return instruction.operands[0], instruction.operands[1]
-
-
 def _product(item: Inner) -> Product:
-    """Return the size of a dot or convolution."""
-    lhs, rhs = (_array(item.computation, name) for name in product_operands(item.instruction))
-    return PRODUCTS[item.instruction.opcode](item.instruction, lhs, rhs)
+    """Return the canonical form of a dot or convolution."""
+    shapes = [leaves(operand.shape)[0] for operand in item.computation.operands_of(item.instruction)]
+    return canonical_product(item.instruction, shapes)
 
 
 def _whole_work(scope: Scope, inner: list[Inner], products: list[tuple[Inner, Product]], nest: Nest | None) -> Work:
@@ -151,7 +140,7 @@ def _vector_tiles(scope: Scope, inner: list[Inner], touched: list[Access], windo
             tiles *= max(1, bound)
         return tiles
     if window and window.output_window_bounds:
-        return block_tiles(_iterated(inner[-1]), window.output_window_bounds)
+        return block_tiles(_iterated(inner[-1]), window.output_window_bounds, scope.chip.vpu.register_shape)
     # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
     return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in ("vmem", "smem")), scope.chip)
 
@@ -163,32 +152,38 @@ def _iterated(item: Inner) -> ArrayShape:
     return leaves(item.computation[name].shape)[0]
 
 
-def _main_first(products: list[tuple[Inner, Product]], window: WindowConfig | None) -> list[tuple[Inner, Product]]:
+def _main_first(
+    scope: Scope, products: list[tuple[Inner, Product]], window: WindowConfig | None
+) -> list[tuple[Inner, Product]]:
     """Return the products of a kernel with the one first that the compiler's bounds are about."""
     if len(products) < 2 or window is None:
         return products
+    tilings = [_stated_tiling(scope, item, size, window) for item, size in products]
+    misfits = [tiling.misfit if tiling else inf for tiling in tilings]
     # The last of those that fit equally: what comes after feeds on it, so that it is computed tile by tile.
-    order = sorted(range(len(products)), key=lambda number: (_misfit(products[number][0], window), -number))
+    order = sorted(range(len(products)), key=lambda number: (misfits[number], -number))
     return [products[number] for number in order]
 
 
-def _misfit(item: Inner, window: WindowConfig) -> float:
-    """Return how badly the compiler's bounds fit a product; about a dot they say nothing."""
-    return misfit(window, _sides_shapes(item)) if item.instruction.opcode == "convolution" else inf
+def _stated_tiling(scope: Scope, item: Inner, size: Product, window: WindowConfig) -> StatedTiling | None:
+    """Return a convolution with the compiler's bounds; about a dot they say nothing."""
+    if item.instruction.opcode != "convolution":
+        return None
+    return StatedTiling(window, _sides_shapes(item), item.instruction, size.kinds, scope.chip.vpu.register_shape)
 
 
 def _sides_shapes(item: Inner) -> dict[str, ArrayShape]:
     """Return the shapes of a product's two sides and result."""
-    left, right = product_operands(item.instruction)
+    left, right = product_sides(item.instruction)
     names = {LHS: left, RHS: right, OUT: item.instruction.name}
     return {side: _array(item.computation, name) for side, name in names.items()}
 
 
 def _nest(scope: Scope, item: Inner, size: Product, touched: list[Access], window: WindowConfig | None) -> Nest:
     """Return the loop nest of a kernel around a product."""
-    shapes = _sides_shapes(item)
-    if window and item.instruction.opcode == "convolution" and fits(window, shapes):
-        return product_nest(window, shapes, item.instruction, size.shared)
+    stated = _stated_tiling(scope, item, size, window) if window else None
+    if stated and stated.fits:
+        return stated.nest()
     sides = _sides(scope.module, scope.computation, item)
     n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
     for access in touched:
@@ -197,18 +192,21 @@ def _nest(scope: Scope, item: Inner, size: Product, touched: list[Access], windo
     return product_tiles(n_bytes, scope.chip)
 
 
-def _streams(
-    touched: list[Access], sides: dict[str, str], tiles: int, nest: Nest | None, bounds: tuple[int, ...]
-) -> Iterator[Stream]:
-    """Yield the traffic of each operand and result between its memory and VMEM; ``bounds`` are those of a tile."""
+def _plain_nest(tiles: int, window: WindowConfig | None) -> Nest:
+    """Return the nest of a kernel without a product: every tile moves its share of everything."""
+    arrays = (LHS, RHS, OUT)
+    bounds = dict.fromkeys(arrays, window.output_window_bounds) if window else {}
+    return Nest((Loop(tiles, BATCH),), dict.fromkeys(arrays, 1 / tiles), bounds)
+
+
+def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nest) -> Iterator[Stream]:
+    """Yield the traffic of each operand and result between its memory and VMEM."""
     for access in touched:
-        fetches, share, cut = tiles, 1 / tiles, bounds
-        if nest:
-            side = OUT if access.is_output else sides.get(access.name, OUT)
-            fetches, share, cut = nest.fetches(side), nest.block_share[side], nest.bounds.get(side, ())
+        side = OUT if access.is_output else sides.get(access.name, OUT)
+        cut = nest.bounds.get(side, ())
         # Only an array of as many dimensions is cut as the bounds say; rows of a gather are runs of their own.
-        chunk = run_bytes(access.shape, cut) if len(cut) == access.shape.rank else 0
-        block = access.n_bytes * share
+        chunk = run_bytes(access.shape, cut, chip.vpu.register_shape) if len(cut) == access.shape.rank else 0
+        block, fetches = access.n_bytes * nest.block_share[side], nest.fetches(side)
         yield Stream(access.name, access.space, block, fetches, access.is_output, access.chunk_bytes or chunk)
 
 
@@ -228,7 +226,7 @@ def _sides(module: Module, computation: Computation, item: Inner) -> dict[str, s
         return _sides_of_nested(module, computation, item)
     found: dict[str, str] = {}
     # The right side first: a value that feeds both is then taken for what streams past the weights.
-    left, right = product_operands(item.instruction)
+    left, right = product_sides(item.instruction)
     for side, name in ((RHS, right), (LHS, left)):
         todo = [name]
         while todo:
