@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tpusim.ir.ops import async_parts
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import ChannelTransfer, Copy, HostTransfer, Wait
-from tpusim.semantics.demand import bytes_in_hbm, space_of
 from tpusim.semantics.device_groups import channel_pairs
+from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
 

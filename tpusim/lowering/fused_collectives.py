@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from tpusim.ir.module import Instruction
 from tpusim.lowering.collectives import collective_step, inner_collective, is_collective
 from tpusim.program.steps import Wait
+from tpusim.semantics.aliasing import VIEWS, behind_views
 from tpusim.semantics.contexts import Context
-from tpusim.semantics.demand import VIEWS, behind_views
 from tpusim.shapes.shape import Shape, TupleShape
 
 if TYPE_CHECKING:
