@@ -11,6 +11,7 @@ from math import ceil, log2, prod
 from typing import TYPE_CHECKING
 
 from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, XLU
+from tpusim.ir.attributes import Window
 from tpusim.program.work import Work, scaled, sum_work
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tpusim.hardware.chip import Chip
-    from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
+    from tpusim.ir.attributes import SliceDimension, WindowDimension
     from tpusim.ir.module import Computation, Instruction, Module
     from tpusim.shapes.shape import Shape
 
@@ -67,14 +68,14 @@ def vector_work(site: Site, instruction: Instruction) -> Work:
 
 def registers(shape: Shape, chip: Chip) -> float:
     """Return how many vector registers the physical array fills in the width that it is computed in."""
-    per_register = chip.vpu.sublanes * chip.vpu.lanes
+    per_register = chip.vpu.register_elements
     return sum(padded_element_count(leaf) * _words(leaf, chip) for leaf in leaves(shape)) / per_register
 
 
 def stored_registers(n_bytes: float, chip: Chip) -> float:
     """Return how many whole-register loads or stores move ``n_bytes`` of physical data."""
     # Packed words fill a register whatever the type: 4 bytes a lane, unlike while computing.
-    return n_bytes / (4 * chip.vpu.sublanes * chip.vpu.lanes)
+    return n_bytes / chip.vpu.register_bytes
 
 
 def computation_cost(module: Module, name: str, chip: Chip) -> Work:
@@ -165,7 +166,8 @@ def minor_to_major(shape: ArrayShape) -> tuple[int, ...]:
 @work_rule("reduce-window")
 def _reduce_window(site: Site, instruction: Instruction) -> Work:
     """Combine one shifted register per window position, or, where that is fewer, by doubling as a scan does."""
-    window: Window = instruction.attributes["window"]
+    # The text of a scalar has none.
+    window: Window = instruction.attributes.get("window", Window())
     combine = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
     source = site.operand_shape(instruction, 0)
     # A window that reaches every element from every position is a reduction whose result is spread out again.
@@ -190,7 +192,7 @@ def _sees_all(window: WindowDimension, size: int) -> bool:
 @work_rule("select-and-scatter")
 def _select_and_scatter(site: Site, instruction: Instruction) -> Work:
     """Compare every window position, then add the source where it was chosen."""
-    window: Window = instruction.attributes["window"]
+    window: Window = instruction.attributes.get("window", Window())
     taps = prod(d.size for d in window.dimensions)
     count = registers(site.operand_shape(instruction, 1), site.chip)
     select = computation_cost(site.module, instruction.attributes["select"], site.chip)
