@@ -64,7 +64,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     work = _product_work(scope, body, products, nest) + _other_work(scope, body, shares, sides, nest)
     work += spill_work(body, shares, scope.chip)
     work += conversion_work(touched, feeds, nest, scope.chip, computes=computes)
-    work += _register_traffic(scope, touched, _fed(body, products))
+    work += _register_traffic(scope, touched, set(feeds) if len(products) < 2 else _fed(body, products))
     work = work + extra if extra else work
     return Kernel(
         **scope.label(instruction, category),
