@@ -107,7 +107,9 @@ def _as_declared(value: Any, shape: Shape) -> Any:
     # Indexing an array of rank 0 gives NumPy's scalar, which cannot be written to.
     array, wanted = np.asarray(value), numpy_dtype(shape.dtype)
     if array.shape != shape.dimensions and not any(shape.dynamic):
-        raise ProgramError(f"expected a value of {shape}, found one of sizes {list(array.shape)}: see `tpusim check`")
+        # The verifier lets a bound stand for a size, as XLA's does; here the two differ.
+        found = list(array.shape)
+        raise ProgramError(f"expected a value of {shape}, found sizes {found}: state a dynamic size by its bound, <=n")
     return array if array.dtype == wanted else array.astype(wanted)
 
 

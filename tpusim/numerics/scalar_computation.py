@@ -187,7 +187,12 @@ def _while(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     return state
 
 
-_LIFTED = {"bitcast": _bitcast, "conditional": _conditional, "while": _while}
+def _map(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Compute a computation on scalars inside of one on scalars: lifted as it is."""
+    return apply_lifted(site, instruction.attributes["to_apply"], operands)
+
+
+_LIFTED = {"bitcast": _bitcast, "conditional": _conditional, "map": _map, "while": _while}
 
 
 def select_values(mask: Any, chosen: Any, other: Any) -> Any:

@@ -31,6 +31,7 @@ _NUMPY_NAMES = {
     **{f"s{bits}": f"int{bits}" for bits in (1, 2, 4, 8, 16, 32, 64)},
     **{f"u{bits}": f"uint{bits}" for bits in (1, 2, 4, 8, 16, 32, 64)},
 }
+_LEAST_POWER_OF_TWO = 2.0**-127
 _FLOAT8 = re.compile(r"f8e(\d)m(\d)(\w*)")
 _BRACES = str.maketrans("", "", "{}() \t\r\n")
 
@@ -84,6 +85,8 @@ def _floats(elements: list[str], name: str) -> Any:
 
     plain = np.array([0.0 if "nan" in e else float(e) for e in elements], np.float64)
     wide = plain if name == "f64" else plain.astype(np.float32)
+    if name == "f8e8m0fnu":
+        wide = np.maximum(wide, np.float32(_LEAST_POWER_OF_TWO))
     values = wide.astype(numpy_dtype(name))
     # A NaN that passes through a conversion may lose its payload; its bits are put in afterwards.
     for place, element in enumerate(elements):

@@ -55,7 +55,6 @@ _OVERFLOW: Final[dict[str, float]] = {
     "c128": float("inf"),
 }
 # f8e8m0fnu holds powers of two only: no zero, no sign.
-_SMALLEST_POWER_OF_TWO = 2.0**-127
 # XLA takes leading zeros; what is left must be short enough to convert.
 _MOST_DIGITS = 25
 
@@ -316,7 +315,8 @@ def _fits(text: str, dtype: DType) -> bool:
     """Whether a decimal number rounds to a finite value of a type."""
     # Python rounds a decimal text to the nearest double, as XLA does before it narrows it.
     value = float(text)
-    if dtype.name == "f8e8m0fnu" and value < _SMALLEST_POWER_OF_TWO:
+    # A power of two is above zero; what is smaller than the least is the least, as XLA reads it.
+    if dtype.name == "f8e8m0fnu" and value <= 0:
         return False
     return abs(value) < _OVERFLOW[dtype.name]
 

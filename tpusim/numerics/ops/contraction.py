@@ -67,7 +67,8 @@ def ragged_dot(site: Site, instruction: Instruction, operands: list[Any]) -> Arr
         raise UnsupportedError(f"{instruction.name}: expected one entry in lhs_ragged_dims, found {ragged!r}")
     arithmetic = _arithmetic(site, instruction)
     if ragged[0] in dimensions.lhs_batch:
-        return in_passes(arithmetic, operands[0], operands[1], partial(general_dot, dimensions=dimensions))
+        lhs = _within_groups(operands[0], operands[2], ragged[0])
+        return in_passes(arithmetic, lhs, operands[1], partial(general_dot, dimensions=dimensions))
     if ragged[0] in dimensions.lhs_contracting:
         return _ragged_contraction(arithmetic, operands, dimensions, ragged[0])
     return _ragged_rows(arithmetic, operands, dimensions, (ragged[0], instruction.attributes["rhs_group_dims"][0]))
@@ -188,6 +189,13 @@ def _groups(lhs: Array, sizes: Array, ragged: int) -> list[_Group]:
         mask = None if sizes.ndim == 1 else _mask(lhs.ndim, (low, high), span, ragged)
         groups.append(_Group(span, mask))
     return groups
+
+
+def _within_groups(lhs: Array, sizes: Array, ragged: int) -> Array:
+    """Return the operand with zeros where a ragged dimension goes on beyond its groups."""
+    ends = np.minimum(np.sum(sizes, -1, dtype=np.int64), lhs.shape[ragged])
+    mask = _mask(lhs.ndim, (np.zeros_like(ends), ends), slice(0, lhs.shape[ragged]), ragged)
+    return np.where(mask, lhs, np.zeros((), lhs.dtype))
 
 
 def _mask(rank: int, bounds: tuple[Array, Array], span: slice, ragged: int) -> Array:

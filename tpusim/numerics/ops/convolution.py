@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.numerics.registry import array_shape, computes
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, sums_type
@@ -58,6 +59,9 @@ class Sliding(NamedTuple):
 @computes("convolution")
 def convolution(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
     """Return the convolution of operand 0 with the kernel in operand 1, holes and padding counting as zeros."""
+    if "sparsity=" in instruction.attributes.get("sparsity_config", ""):
+        # Which of each block it is, no text says.
+        raise UnsupportedError(f"{instruction.name}: expected a dense kernel, found one that stores one of each block")
     shapes = [array_shape(site.operand(instruction, position).shape) for position in (0, 1)]
     arithmetic = choose_arithmetic(site.settings, instruction, shapes[0].dtype, shapes[1].dtype)
     return in_passes(arithmetic, operands[0], operands[1], partial(convolve, instruction=instruction))

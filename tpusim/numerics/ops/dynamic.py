@@ -39,6 +39,10 @@ def set_dimension_size(site: Site, instruction: Instruction, operands: list[Any]
     """
     axis, wanted = instruction.attributes["dimensions"][0], int(operands[1])
     _check_sizes(instruction, (wanted,), (array_shape(instruction.shape).dimensions[axis],))
+    shape = array_shape(instruction.shape)
+    if not (shape.dynamic and shape.dynamic[axis]):
+        # Stated as a static size: what lies beyond the elements is there, and nobody knows it.
+        wanted = shape.dimensions[axis]
     sizes = list(operands[0].shape)
     sizes[axis] = wanted
     return _resized(operands[0], sizes)

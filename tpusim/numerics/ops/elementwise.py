@@ -74,7 +74,8 @@ _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("not", "biu", np.invert),
     ("or", "biu", np.bitwise_or),
     ("power", "iu", integers.power),
-    ("power", "fc", np.power),
+    ("power", "c", floats.complex_power),
+    ("power", "f", floats.power),
     ("remainder", "iu", integers.remainder),
     ("remainder", "f", np.fmod),
     ("round-nearest-afz", "f", floats.round_away),
@@ -245,6 +246,8 @@ def broadcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the operand repeated along the dimensions that ``dimensions`` does not name, as a view without a copy."""
     operand, wanted = operands[0], array_shape(instruction.shape).dimensions
     named = instruction.attributes.get("dimensions", ())
+    if list(named) != sorted(named):
+        operand, named = operand.transpose(np.argsort(named)), tuple(sorted(named))
     sizes = dict(zip(named, operand.shape, strict=True))
     # A dynamic size is the operand's own, which the shape only bounds.
     whole = [sizes.get(axis, size) for axis, size in enumerate(wanted)]

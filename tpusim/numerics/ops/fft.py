@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tpusim.errors import UnsupportedError
 from tpusim.numerics.registry import array_shape, computes, element_type, zeros
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ def fft(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     # NumPy refuses transforms of no elements at all, which are no elements again (or, inversely, zeros).
     if operands[0].size == 0 or array_shape(instruction.shape).element_count == 0:
         return zeros(instruction.shape)
+    if 0 in lengths:
+        # XLA lets it pass too; what its kernels then read is not the operand's.
+        raise UnsupportedError(f"{instruction.name}: expected lengths above 0 for {operands[0].size} values")
     transform = _TRANSFORMS[instruction.attributes["fft_type"]]
     # NumPy takes the real dimension to be the last of these, as XLA does.
     axes = tuple(range(-len(lengths), 0))

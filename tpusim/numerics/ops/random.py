@@ -179,7 +179,8 @@ def _halves(number: int, count: int) -> NDArray[np.uint64]:
 
 def _typed(values: Array, dtype: np.dtype[Any]) -> Array:
     """Return unsigned numbers as another type of their width, or the low bits of bytes as a narrower one."""
-    is_whole = dtype.itemsize == values.dtype.itemsize and compute_type(dtype) == dtype
+    # Of a type narrower than a byte only that of the byte, in which it is held, is its own.
+    is_whole = dtype.itemsize > 1 or compute_type(dtype) == dtype
     return values.view(dtype) if is_whole else values.astype(dtype)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tpusim.ir.attributes import Window
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import padded
 from tpusim.numerics.registry import array_shape, computes
@@ -26,6 +27,7 @@ from tpusim.numerics.scalar_computation import (
 from tpusim.numerics.site import Run
 from tpusim.numerics.values import floats
 from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
@@ -146,7 +148,8 @@ def reduce_window(site: Site, instruction: Instruction, operands: list[Any]) -> 
     """Return operands reduced over every position of a window; padding and holes of dilation count for nothing."""
     count, name = len(operands) // 2, instruction.attributes["to_apply"]
     arrays, inits = operands[:count], operands[count:]
-    window = instruction.attributes["window"].dimensions
+    # A scalar has no dimensions over which a window could go, and the text then no window.
+    window = instruction.attributes.get("window", Window()).dimensions
     opcode = binary_opcode(site.module, name) if count == 1 else None
     if opcode in UFUNCS:
         results = [_usual_windows(UFUNCS[opcode], arrays[0], inits[0], window)]
@@ -343,18 +346,18 @@ def scan(site: Site, instruction: Instruction, operands: list[Any]) -> Generator
     axis, carry_count = attributes["dimensions"][0], attributes["num_carries"]
     arrays = operands[: len(operands) - carry_count]
     carried = list(operands[len(arrays) :])
-    shape = instruction.shape
-    assert isinstance(shape, TupleShape)
+    # One result alone, stacked or carried, is no tuple of one.
+    elements = parts(instruction.shape)
     results = [
         np.empty(array_shape(element).dimensions, numpy_dtype(array_shape(element).dtype))
-        for element in shape.elements[: len(shape.elements) - carry_count]
+        for element in elements[: len(elements) - carry_count]
     ]
     order = range(arrays[0].shape[axis]) if arrays else range(results[0].shape[axis])
     for step in reversed(order) if attributes.get("is_reverse") else order:
         slices = [np.take(array, step, axis) for array in arrays]
         value = yield Run(attributes["to_apply"], slices + carried)
-        parts = value if isinstance(value, tuple) else (value,)
-        for result, part in zip(results, parts, strict=False):
+        given = value if isinstance(value, tuple) else (value,)
+        for result, part in zip(results, given, strict=False):
             result[(slice(None),) * axis + (step,)] = part
-        carried = list(parts[len(results) :])
-    return (*results, *carried)
+        carried = list(given[len(results) :])
+    return (*results, *carried) if isinstance(instruction.shape, TupleShape) else (*results, *carried)[0]

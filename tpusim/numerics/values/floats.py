@@ -25,6 +25,25 @@ _Q = tuple(map(np.float32, (-1.1791602954361697e-7, 2.3547966471313185e-5, 1.017
 _Q += tuple(map(np.float32, (1.4070470171167667e-2, 1.1098505178285362e-1, 4.9746925110067538e-1, 1.0)))
 
 
+def power(base: Array, exponent: Array) -> Array:
+    """Return the power of floats; that to one half is the root, but for -inf and -0, whose powers are positive."""
+    # NumPy takes the root as well, and forgets these two, but only of an exponent that lies in memory once.
+    result, half = np.power(base, exponent), exponent == _HALF
+    if half.any():
+        # Adding +0 makes -0 one, too.
+        roots = np.where(np.isneginf(base), -base, np.sqrt(base + np.zeros((), base.dtype)))
+        np.copyto(result, roots, where=half)
+    return result
+
+
+_HALF = np.float32(0.5)
+
+
+def complex_power(base: Array, exponent: Array) -> Array:
+    """Return the power of complex numbers; 1 to whatever power is 1."""
+    return np.where(base == 1, base, np.power(base, exponent))
+
+
 def maximum(left: Array, right: Array) -> Array:
     """Return the larger; NaN wins, and +0 is larger than -0."""
     result = np.maximum(left, right)

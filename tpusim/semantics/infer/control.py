@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tpusim.semantics.infer.site import Signature, Site, broken, infers
-from tpusim.semantics.infer.types import PRED, plain
+from tpusim.semantics.infer.types import PRED, dynamic_flags, plain
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
 
@@ -133,8 +133,18 @@ def _conditional(site: Site) -> Shape:
         signature = site.signature_of(name)
         if signature is not None:
             _check_branch(name, signature, operand, result)
-            result = signature.result if result is None else result
+            result = signature.result if result is None else _loosest(result, signature.result)
     return site.stated() if result is None else result
+
+
+def _loosest(one: Shape, other: Shape) -> Shape:
+    """Return the shape of two compatible ones that is dynamic wherever either is."""
+    if isinstance(one, TupleShape) and isinstance(other, TupleShape):
+        return TupleShape(tuple(map(_loosest, one.elements, other.elements)))
+    if not isinstance(one, ArrayShape) or not isinstance(other, ArrayShape) or one.dynamic == other.dynamic:
+        return one
+    flags = tuple(map(max, dynamic_flags(one), dynamic_flags(other)))
+    return ArrayShape(one.dtype, one.dimensions, flags, one.layout)
 
 
 def branches(attributes: dict[str, object]) -> tuple[str, ...]:

@@ -255,7 +255,7 @@ def _take_mesh_sharding(lexer: Lexer) -> None:
     if lexer.value == "maximal_mesh":
         _take_maximal_mesh(lexer)
         return
-    mesh = take_mesh(lexer)
+    mesh = take_mesh(lexer, may_be_empty=True)
     lexer.accept(",")
     if lexer.kind == "[":
         take_list(lexer, lambda lexer: _take_dimension_sharding(lexer, mesh), "[]")
@@ -265,7 +265,7 @@ def _take_mesh_sharding(lexer: Lexer) -> None:
         _take_unreduced(lexer, mesh)
         _take_trailing_metadata(lexer)
     else:
-        _take_choice(lexer, ("replicated", "manual"))
+        _take_choice(lexer, ("replicated", "manual") if mesh.axes else ("replicated",))
         _take_trailing_metadata(lexer)
     lexer.take("}", "',' or '}'")
 

@@ -81,14 +81,16 @@ def take_iota_array(lexer: Lexer) -> tuple[tuple[int, ...], str]:
     return transposed(dimensions, order), f"{text}T({','.join(map(str, order))})"
 
 
-def take_mesh(lexer: Lexer) -> Mesh:
-    """Read ``mesh['a'=2,'b'=4]``, with ``, device_ids=(...)`` or without."""
+def take_mesh(lexer: Lexer, *, may_be_empty: bool = False) -> Mesh:
+    """Read ``mesh['a'=2,'b'=4]``, with ``, device_ids=(...)`` or without; of one device, ``mesh[]``, if that may be."""
     start = lexer.start
     lexer.advance()
     pairs = take_list(lexer, _axis, "[]")
     axes = dict(pairs)
     if len(axes) != len(pairs):
         lexer.fail("a mesh names every axis once", start)
+    if not axes and may_be_empty:
+        return Mesh(axes, (0,))
     _check_count(lexer, tuple(axes.values()), start)
     if lexer.kind != "," or not _device_ids_follow(lexer):
         return Mesh(axes, tuple(range(prod(axes.values()))))

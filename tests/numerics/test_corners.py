@@ -1,0 +1,171 @@
+"""Programs that the verifier lets through and in which nearly nobody looks: they run, or are refused in our words."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tpusim
+from tests.numerics.oracle import run_ours, run_xla
+from tests.semantics.hlo import parse
+
+ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
+INNER = "inner { a = f32[] parameter(0) ROOT c = f32[] negate(a) }"
+NESTED = (
+    f"{INNER} outer {{ a = f32[] parameter(0) b = f32[] parameter(1) m = f32[] map(a), dimensions={{}}, to_apply=inner"
+    " ROOT c = f32[] add(m, b) }"
+)
+FOUR, SIX = np.arange(4, dtype=np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def program(*lines: str, before: str = "", header: str = "") -> str:
+    """Return a module whose entry has these lines."""
+    return f"HloModule m{header}\n{before}\nENTRY e {{ {' '.join(lines)} }}\n"
+
+
+CASES: dict[str, tuple[str, list[Any]]] = {
+    "map in a map": (
+        program(
+            "p = f32[4] parameter(0) q = f32[4] parameter(1)",
+            "ROOT r = f32[4] map(p, q), dimensions={0}, to_apply=outer",
+            before=NESTED,
+        ),
+        [FOUR, FOUR + 1],
+    ),
+    "scan of a carry alone": (
+        program(
+            "p = f32[4] parameter(0) c = f32[] parameter(1)",
+            "ROOT r = f32[] scan(p, c), dimensions={0}, num_carries=1, to_apply=add",
+            before=ADD,
+        ),
+        [FOUR, np.float32(2)],
+    ),
+    "window over a scalar": (
+        program(
+            "p = f32[] parameter(0) z = f32[] constant(0) ROOT r = f32[] reduce-window(p, z), to_apply=add", before=ADD
+        ),
+        [np.float32(3)],
+    ),
+    "broadcast that transposes": (
+        program("p = f32[2,3] parameter(0) ROOT r = f32[3,2] broadcast(p), dimensions={1,0}"),
+        [SIX],
+    ),
+    "broadcast that transposes and repeats": (
+        program("p = f32[2,3] parameter(0) ROOT r = f32[3,4,2] broadcast(p), dimensions={2,0}"),
+        [SIX],
+    ),
+    "root of what is negative": (
+        program(
+            "p = f32[4] parameter(0) h = f32[] constant(0.5) b = f32[4] broadcast(h), dimensions={}",
+            "ROOT r = f32[4] power(p, b)",
+        ),
+        [np.float32([-np.inf, -0.0, 4, -2])],
+    ),
+    "one to an infinite power": (
+        program("p = c64[2] parameter(0) q = c64[2] parameter(1) ROOT r = c64[2] power(p, q)"),
+        [np.complex64([1, 1]), np.complex64([np.inf, complex(np.inf, 1)])],
+    ),
+    "least power of two": (program("ROOT r = f8e8m0fnu[] constant(5.87747e-39)"), []),
+    "below the least power of two": (program("ROOT r = f8e8m0fnu[] constant(1e-39)"), []),
+    "mesh of one device": (program("ROOT r = f32[4] parameter(0), sharding={mesh[], replicated}"), [FOUR]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_value_is_xlas(name: str) -> None:
+    """In every element, and the verifier has nothing to say."""
+    text, inputs = CASES[name]
+    assert tpusim.check(parse(text)) == []
+    (ours,), (theirs,) = run_ours(text, inputs), run_xla(text, inputs)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["scalar", "array"])
+def test_a_power_does_not_depend_on_how_the_exponent_lies_in_memory(name: str) -> None:
+    """NumPy takes another way where it reads one number again and again."""
+    exponent = "broadcast(q), dimensions={}" if name == "scalar" else "copy(q)"
+    sizes = "" if name == "scalar" else "4"
+    lines = f"p = f32[4] parameter(0) q = f32[{sizes}] parameter(1) b = f32[4] {exponent} ROOT r = f32[4] power(p, b)"
+    half = np.full((4,) if sizes else (), 0.5, np.float32)
+    (found,) = run_ours(program(lines), [np.float32([-np.inf, -0.0, 2, -3]), half])
+    np.testing.assert_array_equal(found, np.float32([np.inf, 0.0, np.sqrt(np.float32(2)), np.nan]))
+    assert not np.signbit(found[1])
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+@pytest.mark.parametrize("algorithm", ["rng_three_fry", "rng_philox"])
+def test_random_bits_of_narrow_floats_are_bits(name: str, algorithm: str) -> None:
+    """Those that unsigned numbers of their width get, which ``test_random`` compares with XLA; and nobody is warned."""
+    text = program(f"s = u64[2] parameter(0) ROOT r = (u64[2], {name}[64]) rng-bit-generator(s), algorithm={algorithm}")
+    state = np.uint64([1, 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        floats = run_ours(text, [state])[1]
+    assert floats.dtype == (np.float16 if name == "f16" else ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(floats.view(np.uint16), run_ours(text.replace(f"{name}[64]", "u16[64]"), [state])[1])
+
+
+def test_what_lies_beyond_the_groups_of_a_ragged_batch_is_zero() -> None:
+    """Three of four products belong to a group."""
+    dims = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"
+    text = program(
+        "p = f32[4,3,5] parameter(0) q = f32[4,5,2] parameter(1) g = s32[2] parameter(2)",
+        f"ROOT r = f32[4,3,2] ragged-dot(p, q, g), {dims}, lhs_ragged_dims={{0}}",
+    )
+    lhs, rhs = np.ones((4, 3, 5), np.float32), np.ones((4, 5, 2), np.float32)
+    expected = np.matmul(lhs, rhs)
+    expected[3] = 0
+    np.testing.assert_array_equal(run_ours(text, [lhs, rhs, np.int32([1, 2])])[0], expected)
+
+
+def test_a_size_set_where_the_shape_states_another_keeps_the_array() -> None:
+    """Its elements are XLA's; what stands beyond them nobody knows."""
+    text = program(
+        "p = f32[50] parameter(0) n = s32[] constant(42)",
+        "ROOT r = f32[50] set-dimension-size(p, n), dimensions={0}",
+    )
+    array = np.arange(50, dtype=np.float32)
+    ours, theirs = run_ours(text, [array])[0], run_xla(text, [array])[0]
+    assert ours.shape == theirs.shape
+    np.testing.assert_array_equal(ours[:42], theirs[:42])
+
+
+def test_branches_one_of_which_is_dynamic_give_what_is_dynamic() -> None:
+    """As XLA infers it; whichever runs, the result has its size."""
+    sized = (
+        "f { p = s32[4] parameter(0) n = s32[] constant(2) ROOT r = s32[<=4] set-dimension-size(p, n), dimensions={0} }"
+    )
+    text = program(
+        "c = pred[] parameter(0) p = s32[4] parameter(1)",
+        "ROOT r = conditional(c, p, p), true_computation=t, false_computation=f",
+        before="t { p = s32[4] parameter(0) ROOT r = s32[4] negate(p) } " + sized,
+    )
+    assert str(parse(text).entry.root.shape).startswith("s32[<=4]")
+    for chosen, size in ((True, 4), (False, 2)):
+        assert run_ours(text, [np.bool_(chosen), np.arange(4, dtype=np.int32)])[0].shape == (size,)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("p = c64[3] parameter(0) ROOT r = c64[3] fft(p), fft_type=FFT, fft_length={0}", "lengths above 0"),
+        (
+            "p = f32[1,6,6,4] parameter(0) k = f32[3,3,2,2] parameter(1) ROOT r = f32[1,4,4,2] convolution(p, k),"
+            " window={size=3x3}, dim_labels=b01f_01io->b01f, sparsity_config={rhs={sparsity=1x2 dimension=2}}",
+            "a dense kernel",
+        ),
+    ],
+)
+def test_what_has_no_value_is_refused_in_our_words(line: str, words: str) -> None:
+    """XLA lets both pass; what it then computes is not told by the text. Time they have."""
+    module = parse(program(line))
+    inputs = [
+        np.zeros(parameter.shape.dimensions, "c8" if "c64" in line else "f4") for parameter in module.entry.parameters
+    ]
+    assert tpusim.simulate(module, "v5e").time_us >= 0
+    with pytest.raises(tpusim.UnsupportedError, match=words):
+        tpusim.execute(module, inputs)
