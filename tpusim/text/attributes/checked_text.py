@@ -248,7 +248,12 @@ def _take_mesh_sharding(lexer: Lexer) -> None:
     if lexer.kind == "[":
         take_list(lexer, lambda lexer: _take_dimension_sharding(lexer, mesh), "[]")
         reduced = _in_order(_if_next("identifier", _REDUCTION), axes)
-        fields = {"replicated": axes, "unreduced": reduced, "manual": axes, "metadata": _take_metadata_list}
+        fields: dict[str, Production] = {
+            "replicated": axes,
+            "unreduced": reduced,
+            "manual": axes,
+            "metadata": _take_metadata_list,
+        }
         while lexer.accept(","):
             _keyed(fields)(lexer)
     elif lexer.value == "unreduced":
