@@ -10,7 +10,7 @@ import simpy
 import tpusim
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
-from tpusim.machine.core import simulate_pod
+from tpusim.machine.run import simulate_pod
 from tpusim.program.module import Program
 from tpusim.program.steps import Collective
 

@@ -51,7 +51,7 @@ def test_a_slip_in_a_lowered_program_is_refused(capsys, tmp_path):
 def test_explain_names_the_bound_and_the_next_one(capsys):
     """The largest product of a perceptron: its loops, the matrix unit first, HBM behind it."""
     text = output_of(capsys, "explain", MLP, "--op", "fusion.7")
-    assert "output feature" in text
+    assert "8 x columns > 8 x depth" in text
     assert text.index("matrix unit") < text.index("HBM ")
     assert "is next" in text
 

@@ -13,7 +13,7 @@ import pytest
 from tests.machine.collectives import GIB, collective, link_rate, program_of, seconds_on_links
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
-from tpusim.machine.core import RunOptions, simulate_pod
+from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.steps import Algorithm
 
 # Slices whose axes all close, and the links that every chip has.
@@ -145,7 +145,7 @@ def seconds_with_wrap(kind: str, rule: str) -> float:
     """Return the time on 4x4 chips of v5e if axes closed by another rule."""
     step = collective(kind, GIB, (tuple(range(16)),))
     chip = load_chip("v5e", {"ici.wrap": rule})
-    run = simulate_pod([program_of(step, devices=16)], chip, parse_topology("4x4"), None, RunOptions(apart=False))
+    run = simulate_pod([program_of(step, devices=16)], chip, parse_topology("4x4"), None, RunOptions(per_device=False))
     return run.last.total_ps
 
 

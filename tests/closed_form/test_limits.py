@@ -6,7 +6,7 @@ import pytest
 
 from tests.lowering.hlo import lower_text
 from tpusim.hardware.load import chip_names, load_chip
-from tpusim.machine.core import simulate_program
+from tpusim.machine.run import simulate_program
 
 CHIPS = chip_names()
 

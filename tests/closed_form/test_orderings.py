@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.machine.collectives import collective, link_rate, pod_of, program_of, run
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
-from tpusim.machine.core import RunOptions, simulate_pod
+from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Work
 
@@ -33,7 +33,7 @@ def time_of(text: str, step, **overrides) -> int:
     topology = parse_topology(text)
     chip = load_chip(topology.chip, {f"ici.{key}": value for key, value in overrides.items()})
     count = topology.chip_count * chip.devices_per_chip
-    run = simulate_pod([program_of(step, devices=count)], chip, topology, None, RunOptions(apart=False))
+    run = simulate_pod([program_of(step, devices=count)], chip, topology, None, RunOptions(per_device=False))
     return run.last.total_ps
 
 

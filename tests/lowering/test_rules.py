@@ -219,13 +219,31 @@ def test_unscheduled_module_is_run_with_a_warning():
     assert "not scheduled" in lower_module_text(text).warnings[0]
 
 
+LOOP = """\
+%body (p: (s32[])) -> (s32[]) {
+  %p = (s32[]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  ROOT %t = (s32[]) tuple(%next)
+}
+
+%condition (q: (s32[])) -> pred[] {
+  %q = (s32[]) parameter(0)
+  %j = s32[] get-tuple-element(%q), index=0
+  %end = s32[] constant(12)
+  ROOT %less = pred[] compare(%j, %end), direction=LT
+}
+"""
+
+
 def test_loop_holds_condition_and_body():
     """A while becomes a Loop with its trips."""
-    from tests.lowering.test_trips import counting_loop
-
-    program = counting_loop("constant(0)", "constant(1)", "constant(12)", "LT")
+    start = "%zero = s32[] constant(0)\n%init = (s32[]) tuple(%zero)\n"
+    program = lower_text(f"{start}ROOT %w = (s32[]) while(%init), condition=%condition, body=%body", LOOP)
     loop = next(step for step in program.steps if isinstance(step, Loop))
     assert (loop.trips, loop.trips_from) == (12, "induction variable")
+    assert [[step.name for step in part] for part in (loop.condition, loop.body)] == [["less"], ["next"]]
 
 
 FUSED_UPDATE = f"""\

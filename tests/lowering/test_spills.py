@@ -9,7 +9,7 @@ from tests.lowering.hlo import lower_text
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Instruction
 from tpusim.lowering.kernels.spills import most_alive
-from tpusim.lowering.scope import Inner
+from tpusim.semantics.inlining import Inner
 from tpusim.shapes.notation import parse_shape
 
 SHAPE = parse_shape("f32[8,128]")
@@ -30,12 +30,11 @@ def straight_lines(draw):
 @given(straight_lines())
 def test_the_most_crowded_moment_is_found(program):
     """A value is alive from where it is computed to its last use, or at its own moment if it has none."""
-    items = [
-        Inner(Named(), Instruction(f"v{n}", SHAPE, "add", tuple(f"v{o}" for o in uses)))
-        for n, uses in enumerate(program)
-    ]
+    items = [Inner(Named(), Instruction(f"v{n}", SHAPE, "add"), tuple(uses)) for n, uses in enumerate(program)]
     last = [max([n, *(u for u, uses in enumerate(program) if n in uses)]) for n in range(len(program))]
-    assert most_alive(items) == max(sum(n <= at <= last[n] for n in range(len(program))) for at in range(len(program)))
+    assert most_alive(range(len(items)), items) == max(
+        sum(n <= at <= last[n] for n in range(len(program))) for at in range(len(program))
+    )
 
 
 def wide_sum(width):
@@ -57,3 +56,10 @@ def test_values_beyond_the_registers_are_spilled():
         (kernel,) = lower_text(*wide_sum(width)).steps
         stores[width] = kernel.work.ops["store"] * kernel.tiles
     assert stores[count + 15] - stores[count // 2] == 64 * 16
+
+
+def test_a_value_that_is_used_through_a_view_lives_until_then():
+    """What a nested fusion takes and bitcasts is alive until that is computed with."""
+    texts = [("add", ()), ("add", ()), ("bitcast", (0,)), ("add", (1,)), ("add", (2,))]
+    items = [Inner(Named(), Instruction(f"v{n}", SHAPE, opcode), uses) for n, (opcode, uses) in enumerate(texts)]
+    assert most_alive((0, 1, 3, 4), items) == 3

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowConfig, WindowDimension
 from tpusim.ir.module import Instruction
-from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, blocks, product_nest, run_bytes
+from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, TAPS, StatedTiling, blocks, run_bytes
 from tpusim.shapes.notation import parse_shape
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 
+BLOCK = (8, 128)
 SHAPES = {
     LHS: parse_shape("bf16[32,12,12,192]{3,0,2,1:T(8,128)(2,1)}"),
     RHS: parse_shape("f32[3,3,192,384]{3,2,1,0:T(8,128)}"),
@@ -33,9 +36,8 @@ CONVOLUTION = Instruction(
 
 def nest(kernel, out):
     """Return the nest of a 3x3 convolution under these bounds."""
-    return product_nest(
-        WindowConfig(kernel_window_bounds=kernel, output_window_bounds=out), SHAPES, CONVOLUTION, frozenset()
-    )
+    config = WindowConfig(kernel_window_bounds=kernel, output_window_bounds=out)
+    return StatedTiling(config, SHAPES, CONVOLUTION, ("window", "window"), BLOCK).nest()
 
 
 @given(
@@ -78,7 +80,7 @@ def test_a_tile_of_the_input_has_a_halo():
 
 def test_a_ragged_tile_computes_as_a_full_one():
     """Two of three kernel positions: the second tile has one, and both compute two."""
-    assert nest((2, 3, 24, 3), (12, 12, 4, 3)).extents["kernel_spatial"] == 6
+    assert nest((2, 3, 24, 3), (12, 12, 4, 3)).extents[TAPS] == 6
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_a_ragged_tile_computes_as_a_full_one():
 )
 def test_blocks_are_registers_of_the_two_minor_dimensions(shape, sizes):
     """Rows by eight and lanes by 128 in physical order; vectors by whole registers."""
-    assert blocks(parse_shape(shape)) == sizes
+    assert blocks(parse_shape(shape), BLOCK) == sizes
 
 
 @pytest.mark.parametrize(
@@ -100,4 +102,36 @@ def test_blocks_are_registers_of_the_two_minor_dimensions(shape, sizes):
 )
 def test_a_run_ends_where_a_dimension_is_cut(bounds, n_bytes):
     """Whole rows of blocks lie together, parts of them do not; the whole array is one run."""
-    assert run_bytes(parse_shape("f32[32,384]{1,0:T(8,128)}"), bounds) == n_bytes
+    assert run_bytes(parse_shape("f32[32,384]{1,0:T(8,128)}"), bounds, BLOCK) == n_bytes
+
+
+COMPILED = {
+    "heads of the weights stand behind the output features": (
+        ("fb0_0oi->0fb", "bf16[768,768,1]{1,0,2:T(8,128)}", "bf16[8,1024,768]{1,2,0:T(8,128)}"),
+        ("f32[8,1024,768]{1,2,0:T(8,128)}", "8", "pad=7_7 rhs_reversal=1", ("columns",)),
+        ((4, 3, 1, 1, 1), (1, 96, 6), (3, 96, 2), (3, 96, 2)),
+        (4 * 3, 1, 4 * 3),
+    ),
+    "heads of a batch behind the rows": (
+        ("0b1f_0o1i->01bf", "bf16[8,1024,12,64]{1,3,2,0:T(8,128)}", "bf16[8,1024,12,64]{1,3,2,0:T(8,128)}"),
+        ("f32[8,12,1024,1024]{2,3,1,0:T(8,128)}", "8x12", "stride=7x11 lhs_dilate=8x12", ("batch", "batch")),
+        ((1, 1, 8, 12, 1, 1, 1), (1, 1, 128, 8), (1, 1, 1, 8), (1, 1, 128, 8)),
+        (96, 96, 96),
+    ),
+}
+
+
+@pytest.mark.parametrize(("sides", "result", "bounds", "distinct"), COMPILED.values(), ids=COMPILED)
+def test_loops_of_compiled_attention_cut_what_carries_them(sides, result, bounds, distinct):
+    """Bounds as libtpu states them for GPT-2 on v5p and v5e: blocks of the two sides and of the result."""
+    (labels, lhs, rhs), (out, size, window, kinds) = sides, result
+    config = WindowConfig(bounds[2], bounds[3], bounds[1], bounds[0])
+    text = f"%c = {out} convolution(%x, %w), window={{size={size} {window}}}, dim_labels={labels}"
+    module = parse_module(
+        SourceText("m", f"HloModule m\nENTRY %e {{\n%x = {lhs} parameter(0)\n%w = {rhs} parameter(1)\nROOT {text}\n}}")
+    )
+    shapes = {array: module.entry[name].shape for array, name in ((LHS, "x"), (RHS, "w"), (OUT, "c"))}
+    tiling = StatedTiling(config, shapes, module.entry.root, kinds, BLOCK)
+    found = tiling.nest()
+    assert (found.distinct(RHS), found.distinct(LHS), found.distinct(OUT)) == distinct
+    assert found.block_share[LHS] == pytest.approx(1 / distinct[1])

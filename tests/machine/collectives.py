@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import make_pod, parse_topology
-from tpusim.machine.core import RunOptions, simulate_pod
+from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.module import Program
 from tpusim.program.steps import Collective
 
@@ -33,7 +33,7 @@ def run(text: str, *steps, apart: bool | None = None, devices: int = 0):
     topology = parse_topology(text)
     chip = load_chip(topology.chip)
     count = devices or topology.chip_count * chip.devices_per_chip
-    return simulate_pod([program_of(*steps, devices=count)], chip, topology, None, RunOptions(apart=apart))
+    return simulate_pod([program_of(*steps, devices=count)], chip, topology, None, RunOptions(per_device=apart))
 
 
 def seconds_on_links(text: str, kind: str, n_bytes: float, groups=(), **fields) -> float:

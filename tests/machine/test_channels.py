@@ -12,7 +12,7 @@ import tpusim
 from tests.machine.collectives import collective, program_of
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
-from tpusim.machine.core import RunOptions, simulate_pod
+from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.steps import Branch, ChannelTransfer, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.source import SourceText

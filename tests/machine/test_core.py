@@ -6,7 +6,7 @@ import pytest
 
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
-from tpusim.machine.core import simulate_program
+from tpusim.machine.run import simulate_program
 from tpusim.program.module import Program
 from tpusim.program.steps import Branch, Call, Collective, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Matmul, Stream, Work

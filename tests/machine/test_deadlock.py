@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.machine.collectives import collective, program_of
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
-from tpusim.machine.core import RunOptions, simulate_pod
-from tpusim.machine.deadlock import find_cycle
+from tpusim.machine.run import RunOptions, simulate_pod
+from tpusim.machine.waits import find_cycle
 from tpusim.program.feed import Feed
 from tpusim.program.steps import ChannelTransfer, HostTransfer, Loop, Wait
 

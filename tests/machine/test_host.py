@@ -14,7 +14,7 @@ from tpusim.analysis.utilisation import group_records
 from tpusim.errors import ConfigError, SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
-from tpusim.machine.core import RunOptions, simulate_pod
+from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.feed import Feed, intervals_ps, parse_feed
 from tpusim.program.steps import Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Work
@@ -127,7 +127,7 @@ def test_the_devices_of_a_chip_share_its_link(apart):
     """Eight devices of v7x on four chips fetch 63 MB each over 63 GB/s a chip: 2 ms, and on one device alone 1 ms."""
     copy = Copy(name="c", opcode="copy-start", n_bytes=63e6, source_space="host", target_space="hbm")
     steps = (copy, Wait(name="d", opcode="copy-done", needs=("c",)))
-    chip, options = load_chip("v7x"), RunOptions(apart=apart)
+    chip, options = load_chip("v7x"), RunOptions(per_device=apart)
     times = [simulate_pod([program_of(*steps, devices=n)], chip, None, None, options).last.total_ps for n in (1, 8)]
     assert times == pytest.approx([1e9 + 2e6, 2e9 + 2e6], rel=0.001)
 

@@ -8,7 +8,7 @@ from tests.machine.collectives import collective, program_of, run
 from tpusim.analysis.communication import pod_use
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
-from tpusim.machine.core import RunOptions, simulate_pod
+from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.steps import ChannelTransfer, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.timeline.records import LATE
@@ -27,7 +27,7 @@ def uneven(*steps, apart: bool | None = None, each_trips=TRIPS):
     numbers = [tuple(number for number in DEVICES if each_trips[number] == trips) for trips in chosen]
     choices = tuple(Choice((trips,), devices) for trips, devices in zip(chosen, numbers, strict=True))
     loop = Loop(name="l", opcode="while", trips=1, body=(KERNEL,), choices=choices)
-    options = RunOptions(apart=apart)
+    options = RunOptions(per_device=apart)
     return simulate_pod([program_of(loop, *steps, devices=4)], CHIP, parse_topology("v5e:2x2"), None, options)
 
 
@@ -134,3 +134,13 @@ def test_a_send_waits_for_its_receiver():
     kernel_ps = run("v5e:1x1", KERNEL).last.total_ps
     sender, receiver = pod_use(ends(0, 5)).devices
     assert (sender.waiting_ps, receiver.waiting_ps) == (5 * kernel_ps, 0)
+
+
+@pytest.mark.parametrize("befores", [(6, 1), (1, 6)], ids=["the sender is late", "the receiver is late"])
+def test_parts_of_a_transfer_are_all_of_its_time(befores):
+    """Five kernels of waiting for the other end, and what its bytes take, add up."""
+    records = [record for timeline in ends(*befores).timelines for record in timeline.records if record.parts]
+    waits = [record for record in records if record.name == "t" and (record.is_wait or record.late_ps)]
+    assert len(waits) == 1
+    assert sum(waits[0].parts.values()) == waits[0].duration_ps
+    assert waits[0].late_ps == 5 * run("v5e:1x1", KERNEL).last.total_ps

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.machine.collectives import pod_of
 from tpusim.cost.links import Load, joined, link_name
 from tpusim.hardware.load import load_chip
-from tpusim.machine.network import Network, Road, fair_speeds
+from tpusim.machine.network import LinkDemand, Network, fair_speeds
 
 CHIP = load_chip("v5e")
 RATE = CHIP.ici.link_bytes_per_second * CHIP.ici.efficiency
@@ -85,8 +85,8 @@ demands = st.dictionaries(st.integers(0, 5), st.sampled_from([0.25, 0.5, 1.0]), 
 def test_shares_are_max_min_fair(wanted):
     """No link carries more than it can; who is held is among the fastest on some full link."""
     loads = [Load(np.array(list(one)), np.array(list(one.values()))) for one in wanted]
-    speeds = fair_speeds([Road(load, np.ones(6)) for load in loads])
-    # A road that is alone takes its busiest link's time: demands are shares of that.
+    speeds = fair_speeds([LinkDemand(load, np.ones(6)) for load in loads])
+    # A transfer that is alone takes its busiest link's time: demands are shares of that.
     shares = [{link: n / max(one.values()) for link, n in one.items()} for one in wanted]
     used = {link: sum(s * d.get(link, 0) for s, d in zip(speeds, shares, strict=True)) for link in range(6)}
     assert all(share <= 1 + 1e-9 for share in used.values())
@@ -101,7 +101,7 @@ def test_what_repeats_is_counted():
     env = simpy.Environment()
     network, load = Network(env, pod_of("v5e:4x4"), CHIP), load_of(0, 2)
     mark = network.mark()
-    network.begin(load, 1.0, lambda: None)
+    network.begin(load, 1.0, lambda end_ps: None)
     env.run()
     network.repeat(mark, 3)
     assert [use.n_bytes for use in network.uses()] == [180e3, 180e3]

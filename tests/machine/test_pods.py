@@ -16,7 +16,7 @@ from tpusim.cost.collectives import plan_group
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
-from tpusim.machine.core import RunOptions, simulate_pod
+from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.pipeline.stages import lower
 from tpusim.program.steps import Branch, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
@@ -55,6 +55,12 @@ def test_who_is_alone_is_bound_by_hbm(apart):
     permute = msgspec.structs.replace(collective("collective-permute", 8e6, pairs=((0, 1),)), hbm_bytes=8e6)
     bounds = [timeline.records[0].bound_by for timeline in run("v5e:2x2", permute, apart=True).timelines]
     assert bounds == ["ICI", "ICI", "HBM", "HBM"]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_who_is_alone_launches_nothing(apart):
+    """A collective of groups of one that moves nothing through HBM takes no time."""
+    assert run("v5e:2x2", collective("all-reduce", 8e6, ((0,), (1,), (2,), (3,))), apart=apart).last.total_ps == 0
 
 
 def test_long_loops_of_all_devices_jump_together():
@@ -197,7 +203,7 @@ def test_devices_that_keep_in_step_are_run_once_and_agree(first, second, order, 
     body = (start, KERNEL, other, gather, Wait(name="d", opcode="wait", needs=("c",) if beside else ()))
     program = program_of(Loop(name="l", opcode="while", trips=9, body=body), KERNEL, devices=16)
     few, each = (
-        simulate_pod([program], CHIP, parse_topology("v5e:4x4"), None, RunOptions(apart=apart))
+        simulate_pod([program], CHIP, parse_topology("v5e:4x4"), None, RunOptions(per_device=apart))
         for apart in (None, True)
     )
     assert [timeline.total_ps for timeline in few.timelines] == [timeline.total_ps for timeline in each.timelines]
@@ -314,6 +320,6 @@ def test_compiled_programs_take_as_long_on_one_as_on_each(name):
     """A decoding step on 8 chips, a training step on 64."""
     program = lower(TRACES / f"{name}.hlo.txt.gz")
     chip = load_chip(program.chip)
-    one, each = (simulate_pod([program], chip, None, None, RunOptions(apart=apart)) for apart in (False, True))
+    one, each = (simulate_pod([program], chip, None, None, RunOptions(per_device=apart)) for apart in (False, True))
     assert len(each.timelines) == program.device_count
     assert each.last.total_ps == one.last.total_ps

@@ -7,7 +7,7 @@ from math import ceil
 import pytest
 
 from tpusim.hardware.load import chip_names, load_chip
-from tpusim.machine.core import simulate_program
+from tpusim.machine.run import simulate_program
 from tpusim.program.module import Program
 from tpusim.program.steps import Copy, Kernel, Wait
 from tpusim.program.work import Matmul, Stream, Work

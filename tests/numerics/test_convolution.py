@@ -16,7 +16,7 @@ from tests.numerics.one_instruction import check_exactly, program, shape_text
 from tests.numerics.oracle import run_ours, run_xla
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.numerics.ops import convolution
-from tpusim.numerics.values.convolution_windows import find_pairing, find_phases, output_size
+from tpusim.semantics.windows import find_pairing, find_phases, output_size
 from tpusim.text.attributes.structured import show_window
 
 TYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "s32": np.int32, "s8": np.int8}

@@ -1,4 +1,4 @@
-"""Groups, pairs and algorithms of collectives, as numbers of devices; numerics is the twin."""
+"""Groups, pairs and algorithms of collectives, as numbers of devices."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 
 import tpusim
 from tests.lowering.hlo import ADD, lower_module_text
-from tpusim.numerics.collectives import device_number, group_of
+from tpusim.lowering.collectives import algorithm_of
+from tpusim.numerics.collectives import group_of
 from tpusim.numerics.site import Device, Settings, Site
 from tpusim.program.steps import Algorithm
-from tpusim.semantics.device_groups import algorithm_of, device_groups, device_pairs, stated_pairs
+from tpusim.semantics.device_groups import channel_pairs, device_groups, device_pairs
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -26,28 +27,37 @@ def module_of(line: str, head: str = "replica_count=2, num_partitions=4"):
 REDUCE = "f32[8]{0} all-reduce(%x), to_apply=%add"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        REDUCE,
-        f"{REDUCE}, replica_groups={{{{1,0}}}}",
-        f"{REDUCE}, channel_id=1, replica_groups={{{{0}},{{1}}}}",
-        f"{REDUCE}, channel_id=1, replica_groups={{{{0,1}}}}",
-        f"{REDUCE}, channel_id=1, use_global_device_ids=true, replica_groups={{{{0,2,4,6}},{{1,3,5,7}}}}",
-        f"{REDUCE}, channel_id=1, use_global_device_ids=true, replica_groups=[2,4]<=[8]",
-        f"{REDUCE}, channel_id=1, use_global_device_ids=true, replica_groups=[4,2]<=[4,2]T(1,0)",
-        "f32[8]{0} all-to-all(%x), channel_id=1, dimensions={0}, replica_groups={{0,2},{1,3}}",
-        "f32[8]{0} all-to-all(%x), dimensions={0}, replica_groups={{0,1}}",
-    ],
-)
-def test_groups_are_those_of_execution(line):
-    """For every device of two replicas and four partitions, in every mode, lists and iota."""
-    module, instruction = module_of(line)
-    groups = device_groups(module, instruction)
-    for device in (Device(replica, partition) for replica in range(2) for partition in range(4)):
-        site = Site(module, module.entry, Settings(read_literal=lambda literal, shape: None), device)
-        mine = [group for group in groups if device_number(module, device) in group]
-        assert mine == [group_of(site, instruction)]
+ACROSS_REPLICAS = ((0, 4), (1, 5), (2, 6), (3, 7))
+GLOBAL = f"{REDUCE}, channel_id=1, use_global_device_ids=true, replica_groups="
+GROUPS = {
+    REDUCE: ACROSS_REPLICAS,
+    f"{REDUCE}, replica_groups={{{{1,0}}}}": ((4, 0), (5, 1), (6, 2), (7, 3)),
+    f"{REDUCE}, channel_id=1, replica_groups={{{{0}},{{1}}}}": ((0, 1, 2, 3), (4, 5, 6, 7)),
+    f"{REDUCE}, channel_id=1, replica_groups={{{{0,1}}}}": (tuple(range(8)),),
+    f"{GLOBAL}{{{{0,2,4,6}},{{1,3,5,7}}}}": ((0, 2, 4, 6), (1, 3, 5, 7)),
+    f"{GLOBAL}[2,4]<=[8]": ((0, 1, 2, 3), (4, 5, 6, 7)),
+    f"{GLOBAL}[4,2]<=[4,2]T(1,0)": ((0, 2), (4, 6), (1, 3), (5, 7)),
+    "f32[8]{0} all-to-all(%x), channel_id=1, dimensions={0}, replica_groups={{0,2},{1,3}}": (
+        *((0, 2), (1, 3)),
+        *((4, 6), (5, 7)),
+    ),
+    "f32[8]{0} all-to-all(%x), dimensions={0}, replica_groups={{0,1}}": ACROSS_REPLICAS,
+}
+"""By hand, from what XLA says of each mode, for two replicas of four partitions: device = 4 * replica + partition."""
+
+
+@pytest.mark.parametrize("line", GROUPS)
+def test_groups_of_every_mode(line):
+    """Lists and iota; without a list all ids of the mode are one group."""
+    assert device_groups(*module_of(line)) == GROUPS[line]
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_device_finds_its_group(number):
+    """Execution joins the devices that the time line joins."""
+    module, instruction = module_of(f"{REDUCE}, replica_groups={{{{1,0}}}}")
+    site = Site(module, module.entry, Settings(read_literal=lambda literal, shape: None), Device(*divmod(number, 4)))
+    assert group_of(site, instruction) == (4 + number % 4, number % 4)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +80,7 @@ def test_pairs_of_a_send_are_read_from_its_attributes():
         module = module_of("f32[8]{0} copy(%x)", "num_partitions=4")[0]
         source = module.source.text.replace("ROOT %c = f32[8]{0} copy(%x)", text)
         module = parse_module(SourceText("m.hlo", source))
-        sends.append(stated_pairs(module, module.entry["s"]))
+        sends.append(channel_pairs(module, module.entry["s"]))
     assert sends == [None, ((0, 1), (1, 2))]
 
 

@@ -97,7 +97,7 @@ def test_an_instruction_built_by_hand_is_checked_too(label: str) -> None:
 
 def test_every_label_of_inference_has_a_case() -> None:
     """A label that stands in a file of inference is kept and broken by an instruction of ``infer_cases``."""
-    paths = [path for path in INFER.glob("*.py") if path.stem != "labels"] + [INFER.parent / "group_modes.py"]
+    paths = [path for path in INFER.glob("*.py") if path.stem != "labels"] + [INFER.parent / "device_groups.py"]
     used = {label for path in paths for label in labels_in(path)}
     assert used == {*_BOTH, *cases.COUNTED, *cases.BY_HAND}
 

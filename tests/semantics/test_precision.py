@@ -7,8 +7,8 @@ import pytest
 
 from tests.numerics.oracle import run_ours
 from tpusim.ir.module import Instruction
-from tpusim.lowering.kernels.products import convolution_product, dot_product
 from tpusim.semantics.precision import product_passes
+from tpusim.semantics.products import canonical_product
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.notation import parse_shape
 from tpusim.source import SourceText
@@ -76,10 +76,10 @@ def test_every_algorithm_is_timed_in_its_passes(name):
     dtype, count = ALGORITHMS[name]
     shape = parse_shape(f"{dtype}[8,8]")
     values = {"algorithm": name, "lhs_contracting_dims": (1,), "operand_precision": ("high", "default")}
-    assert dot_product(Instruction("d", shape, "dot", ("x", "w"), values), shape, shape).passes == count
+    assert canonical_product(Instruction("d", shape, "dot", ("x", "w"), values), [shape, shape]).passes == count
     convolution = parse_module(SourceText("m.hlo", CONVOLUTION.replace("NAME", name))).entry.root
     matrices = (parse_shape(f"{dtype}[8,16]"), parse_shape(f"{dtype}[16,32]"))
-    assert convolution_product(convolution, *matrices).passes == count
+    assert canonical_product(convolution, matrices).passes == count
 
 
 def test_nine_passes_are_as_good_as_f64():

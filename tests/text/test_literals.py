@@ -12,8 +12,9 @@ from tests.text import xla
 from tests.text.programs import entry, source
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Literal
+from tpusim.semantics.scalars import literal_number
 from tpusim.shapes.notation import parse_shape
-from tpusim.text import literal_values, parse_module, scalar_value
+from tpusim.text import literal_values, parse_module
 
 
 def read(shape: str, text: str) -> Literal:
@@ -122,16 +123,17 @@ def test_an_elided_value_is_unknown() -> None:
         ("1e-05", 1e-05),
         ("-inf", -math.inf),
         ("{1, 2}", None),
+        ("{3}", 3),
         ("(1, 2)", None),
         ("{...}", None),
     ],
 )
 def test_a_scalar_has_a_value_without_numpy(text: str, value: object) -> None:
     """Trip counts and the like are asked for while lowering."""
-    found = scalar_value(Literal(text))
+    found = literal_number(Literal(text))
     assert found == value
     assert type(found) is type(value)
-    assert math.isnan(scalar_value(Literal("nan(0x7f)")) or 0)
+    assert math.isnan(literal_number(Literal("nan(0x7f)")) or 0)
 
 
 @pytest.mark.slow

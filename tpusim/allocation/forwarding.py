@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import async_parts
-from tpusim.semantics.demand import IN_PLACE
+from tpusim.semantics.aliasing import IN_PLACE
 from tpusim.shapes.shape import TupleShape
 from tpusim.shapes.tree import element_begins, node_count, nodes
 

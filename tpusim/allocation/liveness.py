@@ -14,7 +14,7 @@ from tpusim.allocation.forwarding import FORWARDING, MAKE
 from tpusim.allocation.heap import aligned
 from tpusim.ir.ops import async_parts
 from tpusim.semantics.aliasing import in_place_operands, stated_operands
-from tpusim.semantics.demand import space_of
+from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape
 from tpusim.shapes.tree import node_number, nodes

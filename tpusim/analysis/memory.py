@@ -9,7 +9,6 @@ import msgspec
 
 from tpusim.hardware.units import MemorySpace
 from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
-from tpusim.program.module import every_step
 from tpusim.program.steps import Kernel
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def _blocks_bytes(program: Program) -> int:
     # The buffers of a program that was lowered from HLO have what each kernel uses as scratch.
     if program.schedule:
         return 0
-    return int(max((step.vmem_bytes for step in every_step(program.steps) if isinstance(step, Kernel)), default=0))
+    return int(max((step.vmem_bytes for step in program.every_step if isinstance(step, Kernel)), default=0))
 
 
 def _held_bytes(program: Program) -> int:

@@ -21,17 +21,17 @@ import numpy as np
 from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, extra_link, ici_link, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tpusim.hardware.pod import Pod
     from tpusim.hardware.torus import Torus
-    from tpusim.program.steps import Algorithm
+    from tpusim.program.steps import Algorithm, Collective
 
 _MOST_ROUTED = 512
 """Groups that form no block are routed pair by pair up to this size; beyond it an all-to-all goes round their ring."""
 
 
-class Way(NamedTuple):
+class CommunicationPlan(NamedTuple):
     """What a collective asks of the network, per byte of its larger side.
 
     ``load`` holds the bytes on each link, ``hops`` and ``far_hops`` the links and the crossings between slices that
@@ -46,8 +46,8 @@ class Way(NamedTuple):
     carried: float = 0.0
 
 
-NO_WAY = Way(NO_LOAD, 0)
-"""That of a device with nobody to talk to."""
+NO_PLAN = CommunicationPlan(NO_LOAD, 0)
+"""That of a device in no group."""
 
 
 class _Line(NamedTuple):
@@ -59,56 +59,71 @@ class _Line(NamedTuple):
     step: int
 
 
-def plan_group(kind: str, pod: Pod, devices: Sequence[int], algorithm: Algorithm | None = None) -> Way:
+def plan_group(kind: str, pod: Pod, devices: Sequence[int], algorithm: Algorithm | None = None) -> CommunicationPlan:
     """Return what one group's collective of a kind asks of the network."""
     chips = list(dict.fromkeys(map(pod.chip_of, devices)))
     return _PLANS[kind](_Group(pod, chips, len(devices), algorithm))
 
 
-def plan_pairs(pod: Pod, pairs: Sequence[tuple[int, int]]) -> Way:
-    """Return what a permute asks of the network: every pair's message on its own way."""
-    ways = [_message(pod, pod.chip_of(source), pod.chip_of(target)) for source, target in pairs]
-    moved = [way for way in ways if len(way.load.links)]
-    return Way(
-        joined([way.load for way in moved]),
-        max((way.hops for way in moved), default=0),
-        max((way.far_hops for way in moved), default=0),
-    )
+def plan_pairs(pod: Pod, pairs: Sequence[tuple[int, int]]) -> CommunicationPlan:
+    """Return what a permute asks of the network: every pair's message on its own route."""
+    return _messages(pod, ((source, target, 1.0) for source, target in pairs))
 
 
-def plan_shares(pod: Pod, devices: Sequence[int], shares: Sequence[float]) -> Way:
+def plan_shares(pod: Pod, devices: Sequence[int], shares: Sequence[float]) -> CommunicationPlan:
     """Return what an all-to-all asks of the network in which every device sends each member its share of a byte."""
-    sent = [
-        (_message(pod, pod.chip_of(source), pod.chip_of(target)), share)
-        for source in devices
-        for target, share in zip(devices, shares, strict=True)
-        if source != target and share > 0
-    ]
-    return Way(
-        joined([way.load.times(share) for way, share in sent]),
-        max((way.hops for way, _ in sent), default=0),
-        max((way.far_hops for way, _ in sent), default=0),
+    members = list(zip(devices, shares, strict=True))
+    return _messages(
+        pod,
+        ((source, target, share) for source in devices for target, share in members if source != target and share > 0),
     )
 
 
-def together(ways: Sequence[Way]) -> Way:
+def plan_collective(step: Collective, pod: Pod, groups: Sequence[Sequence[int]]) -> CommunicationPlan:
+    """Return what some groups (or pairs) of a collective ask of the network at once; ``NO_PLAN`` without groups."""
+    if not groups:
+        return NO_PLAN
+    if step.kind == "collective-permute":
+        plan = plan_pairs(pod, [(pair[0], pair[-1]) for pair in groups])
+    elif step.shares:
+        plan = _together([plan_shares(pod, group, step.shares) for group in groups])
+    else:
+        plan = _together([plan_group(step.kind, pod, group, step.algorithm) for group in groups])
+    chips = len({pod.chip_of(number) for group in groups for number in group})
+    is_ici = plan.load.links < pod.slices * pod.torus.link_count
+    return plan._replace(carried=float(plan.load.n_bytes[is_ici].sum()) / max(1, chips))
+
+
+def _together(plans: Sequence[CommunicationPlan]) -> CommunicationPlan:
     """Return what groups that work at the same time ask of the network."""
-    if len(ways) == 1:
-        return ways[0]
-    slowest = max(ways, key=lambda way: (way.far_hops, way.hops))
-    return slowest._replace(load=joined([way.load for way in ways]))
+    if len(plans) == 1:
+        return plans[0]
+    slowest = max(plans, key=lambda plan: (plan.far_hops, plan.hops))
+    return slowest._replace(load=joined([plan.load for plan in plans]))
 
 
-def _message(pod: Pod, source: int, target: int) -> Way:
-    """Return the way of one message between chips."""
+def _messages(pod: Pod, sent: Iterable[tuple[int, int, float]]) -> CommunicationPlan:
+    """Return what messages at the same time ask of the network: source, target and bytes of each."""
+    plans = [(_message(pod, pod.chip_of(source), pod.chip_of(target)), n_bytes) for source, target, n_bytes in sent]
+    return CommunicationPlan(
+        joined([plan.load.times(n_bytes) for plan, n_bytes in plans]),
+        max((plan.hops for plan, _ in plans), default=0),
+        max((plan.far_hops for plan, _ in plans), default=0),
+    )
+
+
+def _message(pod: Pod, source: int, target: int) -> CommunicationPlan:
+    """Return the plan of one message between chips."""
     if source == target:
-        return Way(Load(np.array([extra_link(pod, source, LOCAL)]), np.ones(1)), 0)
+        return CommunicationPlan(Load(np.array([extra_link(pod, source, LOCAL)]), np.ones(1)), 0)
     per_slice = pod.torus.chip_count
     if source // per_slice != target // per_slice:
-        return Way(Load(np.array([extra_link(pod, source, OUT), extra_link(pod, target, IN)]), np.ones(2)), 0, 1)
+        return CommunicationPlan(
+            Load(np.array([extra_link(pod, source, OUT), extra_link(pod, target, IN)]), np.ones(2)), 0, 1
+        )
     way = pod.torus.displacements(source % per_slice, target % per_slice)[0]
     links = [ici_link(pod, source, link) for link in pod.torus.route(source % per_slice, way)]
-    return Way(Load(np.array(links, np.int64), np.ones(len(links))), len(links))
+    return CommunicationPlan(Load(np.array(links, np.int64), np.ones(len(links))), len(links))
 
 
 class _Group(NamedTuple):
@@ -133,94 +148,87 @@ class _Group(NamedTuple):
         """Return in how many directions so many rings are used: both unless the program leaves some lanes idle."""
         return 1 if self.algorithm and 0 < self.algorithm.lanes < 2 * rings else 2
 
-    def in_slices(self) -> list[list[int]]:
-        """Return the chips slice by slice."""
+    def by_slice(self, plan: Callable[[_Group, tuple[int, ...]], tuple[Load, int]]) -> list[CommunicationPlan]:
+        """Return what the chips of each slice do among themselves; ``plan`` numbers chips and links from its first."""
+        torus = self.pod.torus
         slices: dict[int, list[int]] = {}
         for chip in self.chips:
-            slices.setdefault(chip // self.pod.torus.chip_count, []).append(chip)
-        return list(slices.values())
+            slices.setdefault(chip // torus.chip_count, []).append(chip % torus.chip_count)
+        plans = []
+        for number, chips in slices.items():
+            load, hops = plan(self, tuple(chips)) if len(chips) > 1 else (NO_LOAD, 0)
+            plans.append(CommunicationPlan(Load(load.links + number * torus.link_count, load.n_bytes), hops))
+        return plans
 
 
-def _gather(group: _Group) -> Way:
-    """Return the way of an all-gather; reduce-scatter takes it backwards."""
-    slices, total = group.in_slices(), len(group.chips)
-    inside = [_gather_inside(group, chips) for chips in slices]
-    loads = [load for load, _ in inside] + [_local(group, (group.per_chip - 1) / group.per_chip)]
+def _gather(group: _Group) -> CommunicationPlan:
+    """Return the plan of an all-gather; reduce-scatter runs it backwards."""
+    slices, total = group.by_slice(_gather_inside), len(group.chips)
+    loads = [plan.load for plan in slices] + [_local(group, (group.per_chip - 1) / group.per_chip)]
     # A chip gets from every other slice what its peers there have: the rest comes from its own slice.
     if len(slices) > 1:
         loads.append(_far(group, (len(slices) - 1) / total))
     relayed = max(0, total - 2) / total / group.per_chip
-    return Way(joined(loads), max(hops for _, hops in inside), int(len(slices) > 1), relayed)
+    return CommunicationPlan(joined(loads), max(plan.hops for plan in slices), int(len(slices) > 1), relayed)
 
 
-def _gather_inside(group: _Group, chips: list[int]) -> tuple[Load, int]:
+def _gather_inside(group: _Group, chips: tuple[int, ...]) -> tuple[Load, int]:
     """Return the load and the hops of an all-gather of one byte within a slice."""
-    if len(chips) == 1:
-        return NO_LOAD, 0
-    torus, base = group.pod.torus, chips[0] // group.pod.torus.chip_count * group.pod.torus.chip_count
-    inside = tuple(chip - base for chip in chips)
-    lines = _lines(torus, inside)
+    torus = group.pod.torus
+    lines = _lines(torus, chips)
     if group.one_ring or not lines:
-        load, hops = _round(torus, torus.ring(inside) if lines else inside, group.directions(1))
-    else:
-        load, hops = _along_axes(torus, inside, lines, group.directions(len(lines)))
-    return Load(load.links + ici_link(group.pod, base, 0), load.n_bytes), hops
+        return _round(torus, torus.ring(chips) if lines else chips, group.directions(1))
+    return _along_axes(torus, chips, lines, group.directions(len(lines)))
 
 
-def _reduce(group: _Group) -> Way:
-    """Return the way of an all-reduce: scattered sums, then gathered; or everything to everybody in one phase."""
+def _reduce(group: _Group) -> CommunicationPlan:
+    """Return the plan of an all-reduce: scattered sums, then gathered; or everything to every device in one phase."""
     once = _gather(group)
     if group.algorithm is not None and group.algorithm.single_phase:
         all_of_it = once.load.times(group.size)
-        return Way(all_of_it, once.hops, once.far_hops, once.relayed * group.size)
-    return Way(once.load.times(2), 2 * once.hops, 2 * once.far_hops, once.relayed)
+        return CommunicationPlan(all_of_it, once.hops, once.far_hops, once.relayed * group.size)
+    return CommunicationPlan(once.load.times(2), 2 * once.hops, 2 * once.far_hops, once.relayed)
 
 
-def _exchange(group: _Group) -> Way:
-    """Return the way of an all-to-all, in which every device has an equal part for every other."""
-    slices, total = group.in_slices(), len(group.chips)
-    inside = [_exchange_inside(group, chips) for chips in slices]
-    per_byte = group.per_chip / total
-    loads = [load.times(len(chips) * per_byte) for (load, _), chips in zip(inside, slices, strict=True)]
-    loads.append(_local(group, (group.per_chip - 1) / group.size))
+def _exchange(group: _Group) -> CommunicationPlan:
+    """Return the plan of an all-to-all, in which every device has an equal part for every other."""
+    slices = group.by_slice(_exchange_inside)
+    loads = [plan.load for plan in slices] + [_local(group, (group.per_chip - 1) / group.size)]
     if len(slices) > 1:
         loads.append(_far(group, group.per_chip * (len(slices) - 1) / len(slices)))
-    hops = max(hops for _, hops in inside)
-    return Way(joined(loads), hops, int(len(slices) > 1))
+    return CommunicationPlan(joined(loads), max(plan.hops for plan in slices), int(len(slices) > 1))
 
 
-def _exchange_inside(group: _Group, chips: list[int]) -> tuple[Load, int]:
-    """Return load and hops of an all-to-all in which every chip of a slice sends one byte in all."""
-    if len(chips) == 1:
-        return NO_LOAD, 0
-    torus, base = group.pod.torus, chips[0] // group.pod.torus.chip_count * group.pod.torus.chip_count
-    inside = tuple(chip - base for chip in chips)
-    lines = _lines(torus, inside)
-    if torus.twist and len(inside) == torus.chip_count:
+def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> tuple[Load, int]:
+    """Return load and hops of what the chips of a slice send to each other in an all-to-all of the group."""
+    torus = group.pod.torus
+    lines = _lines(torus, chips)
+    # Of one byte in all from every chip.
+    if torus.twist and len(chips) == torus.chip_count:
         load, hops = _exchange_twisted(torus)
     elif lines and not torus.twist:
-        parts = [_exchange_along(torus, inside, line) for line in lines]
+        parts = [_exchange_along(torus, chips, line) for line in lines]
         load, hops = joined([load for load, _ in parts]), sum(hops for _, hops in parts)
-    elif len(inside) <= _MOST_ROUTED:
-        load, hops = _exchange_routed(torus, inside)
+    elif len(chips) <= _MOST_ROUTED:
+        load, hops = _exchange_routed(torus, chips)
     else:
-        ring, hops = _round(torus, torus.ring(inside), 2)
-        load = ring.times(len(inside) / 4)
-    return Load(load.links + ici_link(group.pod, base, 0), load.n_bytes), hops
+        ring, hops = _round(torus, torus.ring(chips), 2)
+        load = ring.times(len(chips) / 4)
+    return load.times(len(chips) * (group.per_chip / len(group.chips))), hops
 
 
-def _broadcast(group: _Group) -> Way:
-    """Return the way of a broadcast from the first device: parts to everybody, then gathered by all."""
+def _broadcast(group: _Group) -> CommunicationPlan:
+    """Return the plan of a broadcast from the first device: parts to every device, then gathered by all."""
     root, total = group.chips[0], len(group.chips)
     if total <= 2:
-        ways = [_message(group.pod, root, chip) for chip in group.chips[1:]]
-        loads = [way.load for way in ways] + [_local(group, group.per_chip - 1)]
-        return (ways or [NO_WAY])[0]._replace(load=joined(loads))
+        plans = [_message(group.pod, root, chip) for chip in group.chips[1:]]
+        loads = [plan.load for plan in plans] + [_local(group, group.per_chip - 1)]
+        return (plans or [NO_PLAN])[0]._replace(load=joined(loads))
     parts = [_message(group.pod, root, chip) for chip in group.chips[1:]]
     gathered = _gather(group)
     load = joined([*(part.load.times(1 / total) for part in parts), gathered.load])
     hops = max(part.hops for part in parts) + gathered.hops
-    return Way(load, hops, 2 * gathered.far_hops, gathered.relayed)
+    return CommunicationPlan(load, hops, 2 * gathered.far_hops, gathered.relayed)
 
 
 def _local(group: _Group, n_bytes: float) -> Load:
@@ -413,7 +421,7 @@ def _exchange_routed(torus: Torus, chips: tuple[int, ...]) -> tuple[Load, int]:
     return joined(loads), farthest
 
 
-_PLANS: dict[str, Callable[[_Group], Way]] = {
+_PLANS: dict[str, Callable[[_Group], CommunicationPlan]] = {
     "all-gather": _gather,
     "reduce-scatter": _gather,
     "all-reduce": _reduce,

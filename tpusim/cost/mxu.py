@@ -1,28 +1,90 @@
 """The matrix unit: how many cycles a core's arrays need for a product that is cut into weight tiles.
 
-A weight-stationary array holds one tile of the right-hand operand while the rows of the left-hand operand stream past
-it. The next tile loads under the current one, so that a tile costs the longer of the two; the core's arrays share the
-tiles.
+A weight-stationary array holds one tile of one operand while the rows of the other one stream past it. The next tile
+loads under the current one, so that a tile costs the longer of the two; the core's arrays share the tiles.
 """
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from tpusim.program.work import Matmul
+
 if TYPE_CHECKING:
-    from tpusim.hardware.chip import Mxu
-    from tpusim.program.work import Matmul
+    from tpusim.hardware.chip import Chip, Mxu
+
+
+class TileProduct(msgspec.Struct, frozen=True, gc=False):
+    """The product of one tile: ``separate`` products of ``rows`` by ``columns`` over ``taps`` times ``depth``."""
+
+    rows: float
+    columns: float
+    taps: float
+    depth: int
+    separate: float
+    operand_type: str
+    passes: int
+
+
+def array_cycles(matmul: Matmul, mxu: Mxu) -> float:
+    """Return the cycles that one array takes for one pass of ``matmul``: the longer of loading and streaming."""
+    # Their maximum, not their sum: arrays load the next weights while they multiply (US 10635740 and related).
+    stream_cycles = matmul.streamed_rows / (mxu.lhs_rows_per_cycle * mxu.rate_by_type.get(matmul.operand_type, 1.0))
+    return max(stream_cycles, matmul.weight_rows / mxu.weight_load_rows_per_cycle)
 
 
 def matmul_cycles(matmul: Matmul, mxu: Mxu) -> float:
-    """Return the cycles of one core for ``matmul``, weight loads hidden behind streaming where they are shorter."""
-    rate = mxu.rate_by_type.get(matmul.operand_type, 1.0)
-    stream_cycles = matmul.streamed_rows / (mxu.lhs_rows_per_cycle * rate)
-    # Their maximum below, not their sum: arrays load the next weights while they multiply (US 10635740 and related).
-    load_cycles = matmul.weight_rows / mxu.weight_load_rows_per_cycle
+    """Return the cycles of one core for ``matmul``, its arrays and the way of its results out of them."""
     switch_cycles = matmul.weight_tiles * mxu.tile_switch_cycles
-    array_cycles = (max(stream_cycles, load_cycles) / mxu.efficiency + switch_cycles) / mxu.count
+    busy_cycles = (array_cycles(matmul, mxu) / mxu.efficiency + switch_cycles) / mxu.count
     # What leaves the arrays has to be popped and put away, whatever streams in.
     result_cycles = matmul.results / mxu.result_registers_per_cycle
     # Each pass has other pieces of both operands, so it loads its weights again.
-    return matmul.passes * max(array_cycles, result_cycles)
+    return matmul.passes * max(busy_cycles, result_cycles)
+
+
+def tile_matmul(tile: TileProduct, chip: Chip) -> Matmul:
+    """Return what the arrays do for one tile, its results left out.
+
+    Either operand can be the one that stays in the array while the other streams. A compiler is taken to weigh loading
+    against streaming, without the switches: choosing by these too makes the measured products of v3 worse.
+    """
+    ways = (_held(tile, tile.rows, tile.columns, chip), _held(tile, tile.columns, tile.rows, chip))
+    return min(ways, key=lambda way: array_cycles(way, chip.mxu))
+
+
+def _held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> Matmul:
+    """Return one tile's work where ``columns`` stay in the array and ``rows`` stream past them.
+
+    A tile that is not as deep as the array loads only the rows that it has.
+    """
+    mxu, (sublanes, lanes) = chip.mxu, chip.vpu.register_shape
+    depth_tiles = packed_depth_tiles(tile.depth, tile.taps, chip)
+    weight_tiles = depth_tiles * ceil(columns / mxu.columns)
+    depth = min(depth_tiles * mxu.rows, tile.taps * _round_up(tile.depth, sublanes))
+    # Streamed rows come by the register, so in multiples of its sublanes (JAX, Pallas TPU).
+    streamed = _round_up(ceil(rows), sublanes) * weight_tiles
+    # They come in by whole registers of lanes: a narrow tile of a wide array loads as fast as it is narrow.
+    weights = depth * _round_up(ceil(columns), lanes) / mxu.columns
+    whole = Matmul(weights, streamed, weight_tiles, operand_type=tile.operand_type, passes=tile.passes)
+    return whole * tile.separate
+
+
+def packed_depth_tiles(depth: int, taps: float, chip: Chip) -> float:
+    """Return how many times the array's rows are filled to cover ``taps`` kernel positions of ``depth`` features.
+
+    The array's depth may take several shallow kernel positions at once, so that 9 taps of 64 features fill 4.5 tiles of
+    128 rather than 9.
+    """
+    # A tap that fills the array by itself shares its last, ragged tile with no other.
+    if depth >= chip.mxu.rows:
+        return taps * ceil(depth / chip.mxu.rows)
+    return ceil(taps * _round_up(depth, chip.vpu.sublanes) / chip.mxu.rows)
+
+
+def _round_up(value: int, multiple: int) -> int:
+    """Return the next multiple."""
+    return -(-value // multiple) * multiple

@@ -2,7 +2,7 @@
 
 While tile i computes, tile i+1 is on its way in and tile i-1 on its way out, so that the kernel takes: the first blocks
 in, then per tile the longer of its computation and its traffic, then the last block out. All tiles are alike, so this
-is closed form; ``machine.core`` plays it against whatever else uses the memories at the time.
+is closed form; ``machine.steps.kernel`` plays it against whatever else uses the memories at the time.
 """
 
 from __future__ import annotations

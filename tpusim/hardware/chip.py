@@ -58,6 +58,16 @@ class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     slot_efficiency: float
     """Share of the vector slots that compiled code fills (fitted)."""
 
+    @property
+    def register_shape(self) -> tuple[int, int]:
+        """Rows and columns of 32-bit elements in one register, which is also what compilers count blocks in."""
+        return self.sublanes, self.lanes
+
+    @property
+    def register_elements(self) -> int:
+        """32-bit elements in one register."""
+        return self.sublanes * self.lanes
+
 
 class Vmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The vector memory of one core."""

@@ -198,6 +198,11 @@ class Module:
         return int(self.attributes.get("num_partitions", 1))
 
     @property
+    def device_count(self) -> int:
+        """How many devices the module was compiled for: replicas times partitions."""
+        return self.replica_count * self.partition_count
+
+    @property
     def instruction_count(self) -> int:
         """Instructions in all computations."""
         return sum(len(computation.instructions) for computation in self.computations)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tpusim.lowering.scope import rule
-from tpusim.program.steps import COLLECTIVE_KINDS, Collective
-from tpusim.semantics.demand import bytes_in_hbm, space_of
-from tpusim.semantics.device_groups import algorithm_of, device_groups, device_pairs
+from tpusim.program.steps import COLLECTIVE_KINDS, Algorithm, Collective
+from tpusim.semantics.device_groups import device_groups, device_pairs
+from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.semantics.scalars import table_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import leaves
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tpusim.lowering.scope import Scope
     from tpusim.program.steps import AnyStep
 
+_COLORS = re.compile(r"colors:(\d+)")
 _CALLERS = ("fusion", "call", "async-start")
 _MAY_HOLD = frozenset((*COLLECTIVE_KINDS, *(f"{kind}-start" for kind in COLLECTIVE_KINDS), *_CALLERS))
 
@@ -65,7 +67,7 @@ def collective_step(
         n_bytes=float(gathered),
         hbm_bytes=touched * _hbm_bytes(operands, collective, kind, group_size),
         group_size=group_size,
-        group_count=max(1, scope.device_count // max(1, group_size)),
+        group_count=max(1, scope.module.device_count // max(1, group_size)),
         is_async=is_async,
         flops=float(elements) if "reduce" in kind else 0.0,
         channel_id=collective.attributes.get("channel_id", 0),
@@ -134,3 +136,23 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
 def is_collective(instruction: Instruction) -> bool:
     """Tell whether an instruction is a collective, or starts one."""
     return instruction.opcode.removesuffix("-start") in COLLECTIVE_KINDS
+
+
+def algorithm_of(collective: Instruction) -> Algorithm | None:
+    """Return how the compiler carries a collective out, None where it does not say.
+
+    Nobody documents the names; read here: ``1D`` and plain ``Ring`` strategies go round one ring, ``ND`` ones along
+    every axis; a colour is a ring that works in both directions, or in one where the name says ``UniDirection``.
+    """
+    config = collective.backend_config.fields.get("collective_algorithm_config")
+    if not isinstance(config, dict) or not config.get("emitter"):
+        return None
+    emitter, strategy = str(config["emitter"]), str(config.get("strategy", ""))
+    colors = _COLORS.search(str(config.get("debug", "")))
+    rings = int(colors[1]) if colors else 0
+    return Algorithm(
+        name=f"{emitter} {strategy}".strip(),
+        one_ring=emitter.startswith(("1D", "SinglePhase")) or ("Ring" in strategy and "ND" not in strategy),
+        lanes=rings if "UniDirection" in strategy else 2 * rings,
+        single_phase=emitter.startswith("SinglePhase"),
+    )

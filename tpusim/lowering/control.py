@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,10 +11,10 @@ from tpusim.ir.ops import async_parts
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
 from tpusim.lowering.scope import RULES, Scope, rule
-from tpusim.lowering.trip_counts import assumed_trips, loop_invariants, trip_count
 from tpusim.program.module import walk
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Kernel, Loop
-from tpusim.semantics.contexts import branch_visits, branches_taken, call_visits, loop_visits, trips_taken
+from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
+from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
@@ -37,24 +36,25 @@ def lower(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 @rule("while")
 def lower_while(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a loop: its body once, and how often it runs."""
-    counted = trip_count(scope, instruction)
-    choices = () if counted else trips_taken(scope.module, scope.computation, scope.visits, instruction)
+    module, start = scope.module, scope.context.known_of(instruction.operands)
+    counted = count_trips(module, instruction, start)
+    choices = () if counted else trips_taken(scope.context, instruction)
     if choices:
-        counted = max(trips for choice in choices for trips in choice.values), "induction variable"
-    trips, trips_from = counted or assumed_trips(scope, instruction)
-    # What no trip changes is what lets the trips of a loop inside be counted.
-    known = loop_invariants(scope, instruction)
-    visits = loop_visits(scope.module, scope.computation, scope.visits, instruction, trips)
-    condition = scope.inside(instruction.attributes["condition"], known)
-    body = scope.inside(instruction.attributes["body"], known, visits)
+        most = max(trips for choice in choices for trips in choice.values)
+        counted = TripCount(most, "induction variable")
+    counted = counted or assumed_trips(module, instruction, start, scope.default_trips)
+    if counted.warning:
+        scope.notes.warn(counted.warning)
+    body = BodyContext(scope.context, instruction, counted.trips)
+    condition = Context(module, module[instruction.attributes["condition"]], body.always)
     return (
         Loop(
             **scope.label(instruction, "while"),
-            trips=trips,
-            trips_from=trips_from,
+            trips=counted.trips,
+            trips_from=counted.source,
             choices=choices if _differ(choices) else (),
-            condition=lower_computation(condition),
-            body=lower_computation(body),
+            condition=lower_computation(scope.inside(condition)),
+            body=lower_computation(scope.inside(body)),
         ),
     )
 
@@ -62,10 +62,10 @@ def lower_while(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 @rule("conditional")
 def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a conditional; the longest branch is taken, with a warning, where only values tell which one runs."""
-    names, place = branch_names(instruction), (scope.module, scope.computation, scope.visits, instruction)
-    visits = [branch_visits(*place, number, len(names)) for number in range(len(names))]
-    branches = tuple(lower_computation(scope.inside(*pair)) for pair in zip(names, repeat(None), visits, strict=False))
-    choices = branches_taken(*place, len(names))
+    names, context = branch_names(instruction), scope.context
+    entered = (BranchContext(context, instruction, name, n, len(names)) for n, name in enumerate(names))
+    branches = tuple(lower_computation(scope.inside(branch)) for branch in entered)
+    choices = branches_taken(context, instruction, len(names))
     possible = {number for choice in choices for number in choice.values} or range(len(names))
     taken = max(possible, key=lambda number: (_weight(branches[number]), -number))
     if not choices:
@@ -91,8 +91,7 @@ def _weight(steps: tuple[AnyStep, ...]) -> float:
 @rule("call")
 def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a call: the steps of the called computation."""
-    visits = call_visits(scope.module, scope.computation, scope.visits, instruction)
-    body = lower_computation(scope.inside(instruction.attributes["to_apply"], None, visits))
+    body = lower_computation(scope.inside(CallContext(scope.context, instruction)))
     return (Call(**scope.label(instruction, "call"), body=body),)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tpusim.ir.ops import async_parts
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import ChannelTransfer, Copy, HostTransfer, Wait
-from tpusim.semantics.demand import bytes_in_hbm, space_of
-from tpusim.semantics.device_groups import stated_pairs
+from tpusim.semantics.device_groups import channel_pairs
+from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
 
@@ -107,7 +107,7 @@ def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]
     if is_host_transfer(instruction):
         return (HostTransfer(**label, **message, to_host=is_send, is_async=True),)
     channel_id = instruction.attributes.get("channel_id", 0)
-    pairs = stated_pairs(scope.module, instruction)
+    pairs = channel_pairs(scope.module, instruction)
     return (ChannelTransfer(**label, **message, channel_id=channel_id, is_send=is_send, pairs=pairs),)
 
 

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from tpusim.ir.module import Instruction
 from tpusim.lowering.collectives import collective_step, inner_collective, is_collective
 from tpusim.program.steps import Wait
-from tpusim.semantics.demand import VIEWS, behind_views
+from tpusim.semantics.aliasing import VIEWS, behind_views
+from tpusim.semantics.contexts import Context
 from tpusim.shapes.shape import Shape, TupleShape
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def other_part(scope: Scope, fusion: Instruction) -> tuple[Scope, Instruction]:
     else:
         shape = TupleShape(tuple(kept.values()))
         rest = _needed(called, Instruction(whole.root_name, shape, "tuple", tuple(kept)))
-    # What a kernel runs is remembered by its name, which stays the same.
-    inside = dataclasses.replace(scope, module=_with_computation(module, rest), _latest=("", []))
+    inside = scope.inside(Context(_with_computation(module, rest), scope.computation, {}))
     return inside, replace(fusion, shape=shape)
 
 

@@ -15,8 +15,8 @@ from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import kernel as kernels
 from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.program.module import Program
-from tpusim.semantics.contexts import entry_visits
-from tpusim.semantics.demand import space_of
+from tpusim.semantics.contexts import EntryContext
+from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
 
@@ -42,8 +42,8 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
     if not module.is_scheduled:
         # Not refused: operands stand before their users in any text, so its order is one that could run.
         notes.warn("the module is not scheduled: instructions run one by one in the order of the text, unfused")
-    frames, visits = SourceFrames(module), entry_visits(module)
-    scope = Scope(module, chip, module.entry, notes, default_trips, frames, visits=visits)
+    frames = SourceFrames(module)
+    scope = Scope(EntryContext(module), chip, notes, default_trips, frames)
     steps = lower_computation(scope)
     plan = plan_buffers(module, chip.tuple_table_granule_bytes, frames)
     return Program(
@@ -57,7 +57,7 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         argument_bytes=sum(device_bytes(parameter.shape) for parameter in module.entry.parameters),
         output_bytes=device_bytes(module.entry.root.shape) + table_bytes(module.entry.root.shape, chip),
         alias_bytes=alias_bytes(module),
-        device_count=scope.device_count,
+        device_count=scope.module.device_count,
         unsupported=tuple(notes.estimates.values()),
         warnings=tuple(notes.warnings),
         # Without its folder, so that a program is the same wherever it was read.

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from tpusim.ir.frames import SourceFrames
 from tpusim.program.module import Estimate
-from tpusim.semantics.contexts import Visits
+from tpusim.semantics.contexts import Context
+from tpusim.semantics.inlining import Body, inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,68 +37,40 @@ class Notes:
         self.warnings.setdefault(text)
 
 
-class Inner(msgspec.Struct, frozen=True, gc=False):
-    """An instruction inside a kernel, and the computation it stands in."""
-
-    computation: Computation
-    instruction: Instruction
-
-
-def _collect(module: Module, computation: Computation, instruction: Instruction, found: list[Inner]) -> None:
-    """Append what a kernel runs to ``found``."""
-    if instruction.opcode != "fusion":
-        found.append(Inner(computation, instruction))
-        return
-    called = module[instruction.attributes["calls"]]
-    for item in called.instructions:
-        _collect(module, called, item, found)
-
-
 @dataclass
 class Scope:
-    """One computation under lowering.
+    """One computation under lowering, with what is known of the scalars that come into it."""
 
-    ``known`` holds what is known of the scalars that come in: for a loop body the elements of its tuple that no trip
-    changes, by index; ``visits`` is what every device knows at each of its visits.
-    """
-
-    module: Module
+    context: Context
     chip: Chip
-    computation: Computation
     notes: Notes
     default_trips: int
     frames: SourceFrames
-    known: dict[int, int] = field(default_factory=dict)
-    visits: Visits = field(default_factory=lambda: Visits(dict))
-    _latest: tuple[str, list[Inner]] = field(default_factory=lambda: ("", []))
+    _latest: tuple[str, Body | None] = ("", None)
 
-    def kernel_of(self, instruction: Instruction) -> list[Inner]:
+    def body_of(self, instruction: Instruction) -> Body:
         """Return what a kernel runs: the instructions of a fusion, fusions in it included, else the one itself."""
-        # Several questions are asked of one instruction after another; its list is walked together once.
-        if self._latest[0] != instruction.name:
-            self._latest = (instruction.name, [])
-            _collect(self.module, self.computation, instruction, self._latest[1])
-        return self._latest[1]
+        # Several questions are asked of one instruction after another; it is opened for the first.
+        name, body = self._latest
+        if body is None or name != instruction.name:
+            body = inline(self.module, self.computation, instruction)
+            self._latest = (instruction.name, body)
+        return body
 
-    def inside(self, computation_name: str, known: dict[int, int] | None = None, visits: Visits | None = None) -> Scope:
-        """Return the scope of a computation that this one calls."""
-        # known is copied: what holds inside one loop must not leak into the next.
-        return Scope(
-            self.module,
-            self.chip,
-            self.module[computation_name],
-            self.notes,
-            self.default_trips,
-            self.frames,
-            dict(known or {}),
-            visits or Visits(dict),
-        )
+    def inside(self, called: Context | str) -> Scope:
+        """Return the scope of a computation that this one calls; of one given by name nothing is known that enters."""
+        context = Context(self.module, self.module[called], {}) if isinstance(called, str) else called
+        return Scope(context, self.chip, self.notes, self.default_trips, self.frames)
 
     @property
-    def device_count(self) -> int:
-        """Devices that the program was compiled for: replicas times partitions."""
-        attributes = self.module.attributes
-        return int(attributes.get("replica_count", 1)) * int(attributes.get("num_partitions", 1))
+    def module(self) -> Module:
+        """The module under lowering."""
+        return self.context.module
+
+    @property
+    def computation(self) -> Computation:
+        """The computation under lowering."""
+        return self.context.computation
 
     def operand(self, instruction: Instruction, position: int) -> Instruction:
         """Return the instruction that makes operand ``position``."""

@@ -1,51 +1,52 @@
-"""What the steps of a run cost on its pod, computed once: kernels by their tiles, collectives by the bytes' ways."""
+"""What the steps of a run cost on its pod, computed once: kernels by their tiles, collectives by their plans."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
-from tpusim.cost.tile import KernelTime, kernel_time
+from tpusim.cost.tile import kernel_time
+from tpusim.machine.loop_watch import loop_traits
+from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from collections.abc import Callable
 
-    from tpusim.cost.collectives import Way
+    from tpusim.cost.collectives import CommunicationPlan
+    from tpusim.cost.tile import KernelTime
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.pod import Pod
-    from tpusim.program.steps import Branch, Collective, Kernel, Loop
+    from tpusim.machine.placement import DeviceSet, Groups
+    from tpusim.program.steps import Collective, Kernel
 
-    Groups = tuple[tuple[int, ...], ...]
+S = TypeVar("S")
+P = ParamSpec("P")
+V = TypeVar("V")
 
 
-class Team(NamedTuple):
-    """The devices whose numbers a program's groups and pairs mean: so many from a first one on.
+class ByIdentity(Generic[S, P, V]):
+    """What is computed once of each step, by which object the step is: steps are large to hash and to compare.
 
-    The program was written for ``stated`` of them: what it says of these holds for the others again and again.
+    Further arguments count by their value.
     """
 
-    first: int
-    size: int
-    stated: int
+    def __init__(self, compute: Callable[Concatenate[S, P], V]) -> None:
+        self._compute = compute
+        self._found: dict[tuple[object, ...], tuple[V, S]] = {}
+
+    def __call__(self, step: S, /, *rest: P.args, **named: P.kwargs) -> V:
+        """Return the value for a step."""
+        key = (id(step), *rest)
+        found = self._found.get(key)
+        if found is None:
+            # With its step, so that no other step can take its address.
+            found = self._found[key] = self._compute(step, *rest, **named), step
+        return found[0]
 
 
-def _routing() -> ModuleType:
-    """Return the planner of ways, which loads NumPy: only programs with somebody to talk to need it."""
-    from tpusim.cost import collectives as routing
-
-    return routing
-
-
-def chosen_values(step: Loop | Branch, number: int, team: Team) -> tuple[int, ...]:
-    """Return what a device chooses at a step, visit by visit; nothing where the step says nothing of it."""
-    if not step.choices:
-        return ()
-    own = (number - team.first) % team.stated
-    return next((choice.values for choice in step.choices if not choice.devices or own in choice.devices), ())
-
-
-class Part(NamedTuple):
-    """What some devices have to do with one group of a collective: its place in the list, its members, and who of
-    them is meant.
+class GroupShare(NamedTuple):
+    """What a cohort has to do with one group of a collective: its place in the list of groups, how many different
+    devices are in it, and which members of the cohort are.
     """
 
     place: int
@@ -54,113 +55,83 @@ class Part(NamedTuple):
     size: int
 
 
-class Costs:
-    """Tables that fill as the steps of a run come up; by identity, since steps are large to hash and live as long.
+class Execution(NamedTuple):
+    """How a kernel ran that nothing disturbed: how long, and the details of its record."""
 
-    ``played`` has of kernels that ran with nothing beside them how long they took, and the details of their records.
+    duration_ps: int
+    details: dict[str, Any]
+
+
+class Costs:
+    """Tables that fill as the steps of a run come up.
+
+    ``undisturbed`` has kernels that ran with nothing beside them, by identity.
     """
 
     def __init__(self, chip: Chip, pod: Pod) -> None:
         self.chip = chip
         self.pod = pod
-        self.played: dict[int, tuple[int, dict[str, Any]]] = {}
-        self._kernels: dict[int, KernelTime] = {}
-        self._groups: dict[tuple[int, int], Groups] = {}
-        self._places: dict[tuple[int, int], dict[int, list[int]]] = {}
-        self._ways: dict[tuple[int, int, int], Way] = {}
-        self._messages: dict[tuple[int, int], Way] = {}
-        self._parts: dict[tuple[int, tuple[int, ...]], tuple[Part, ...]] = {}
+        self.undisturbed: dict[int, Execution] = {}
+        self.kernel: ByIdentity[Kernel, [], KernelTime] = ByIdentity(lambda kernel: kernel_time(kernel, chip))
+        self.loop = ByIdentity(loop_traits)
+        self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
+            lambda step, devices: devices.groups_of(step)
+        )
+        self.shares = ByIdentity(self._shares)
+        self.plan = ByIdentity(self._plan)
+        self.message = cache(self._message)
+        self._places = ByIdentity(self._places_of)
 
-    def kernel(self, kernel: Kernel) -> KernelTime:
-        """Return what a kernel takes on this chip."""
-        if id(kernel) not in self._kernels:
-            self._kernels[id(kernel)] = kernel_time(kernel, self.chip)
-        return self._kernels[id(kernel)]
-
-    def groups(self, team: Team, step: Collective) -> Groups:
-        """Return a collective's groups (or pairs) among the devices of a team, however many the program had."""
-        key = (id(step), team.first)
-        if key not in self._groups:
-            stated = spread(step, team)
-            self._groups[key] = tuple(tuple(team.first + number for number in group) for group in stated)
-        return self._groups[key]
-
-    def places(self, team: Team, step: Collective, number: int) -> list[int]:
+    def places(self, step: Collective, devices: DeviceSet, number: int) -> list[int]:
         """Return which of a collective's groups a device is in; of a permute which pairs."""
-        key = (id(step), team.first)
-        if key not in self._places:
-            self._places[key] = {}
-            for place, group in enumerate(self.groups(team, step)):
-                for member in dict.fromkeys(group):
-                    self._places[key].setdefault(member, []).append(place)
-        return self._places[key].get(number, [])
+        return self._places(step, devices).get(number, [])
 
-    def parts(self, team: Team, step: Collective, members: tuple[int, ...]) -> tuple[Part, ...]:
-        """Return the groups that some devices are in, each with those of them that it is of."""
-        key = (id(step), members)
-        if key not in self._parts:
-            own: dict[int, list[int]] = {}
-            for number in members:
-                for place in self.places(team, step, number):
-                    own.setdefault(place, []).append(number)
-            groups = self.groups(team, step)
-            self._parts[key] = tuple(
-                Part(place, groups[place], tuple(own[place]), len(set(groups[place]))) for place in sorted(own)
-            )
-        return self._parts[key]
+    def _places_of(self, step: Collective, devices: DeviceSet) -> dict[int, list[int]]:
+        """Return for every device which of a collective's groups it is in."""
+        found: dict[int, list[int]] = {}
+        for place, group in enumerate(self.groups(step, devices)):
+            for member in dict.fromkeys(group):
+                found.setdefault(member, []).append(place)
+        return found
 
-    def way(self, team: Team, step: Collective, place: int) -> Way:
-        """Return the way of a collective's group, or of all its groups together for -1."""
-        key = (id(step), team.first, place)
-        if key not in self._ways:
-            groups = self.groups(team, step)
-            self._ways[key] = self._plan(step, groups if place < 0 else (groups[place],))
-        return self._ways[key]
+    def _shares(self, step: Collective, devices: DeviceSet, members: tuple[int, ...]) -> tuple[GroupShare, ...]:
+        """Return the groups that the members of a cohort are in."""
+        own: dict[int, list[int]] = {}
+        for number in members:
+            for place in self.places(step, devices, number):
+                own.setdefault(place, []).append(number)
+        groups = self.groups(step, devices)
+        return tuple(
+            GroupShare(place, groups[place], tuple(own[place]), len(set(groups[place]))) for place in sorted(own)
+        )
 
-    def message(self, source: int, target: int) -> Way:
-        """Return the way of a message between devices."""
-        if (source, target) not in self._messages:
-            self._messages[source, target] = _routing().plan_pairs(self.pod, [(source, target)])
-        return self._messages[source, target]
+    def _plan(self, step: Collective, devices: DeviceSet, *places: int) -> CommunicationPlan:
+        """Return the plan of some of a collective's groups at once, of all of them if none is named."""
+        groups = self.groups(step, devices)
+        return self._plan_groups(step, tuple(groups[place] for place in places) if places else groups)
 
-    def longest_way(self, team: Team, step: Collective, number: int) -> Way:
-        """Return that way of a device's own groups which has the most hops."""
-        ways = [self.way(team, step, place) for place in self.places(team, step, number)]
-        return max(ways, key=lambda way: (way.far_hops, way.hops), default=_routing().NO_WAY)
+    def _plan_groups(self, step: Collective, groups: Groups) -> CommunicationPlan:
+        """Return the plan of some groups of a collective."""
+        # The planner loads NumPy: only programs that communicate need it.
+        from tpusim.cost.collectives import plan_collective
 
-    def _plan(self, step: Collective, groups: Groups) -> Way:
-        """Return the way of some groups of a collective at once."""
-        routing = _routing()
-        if step.kind == "collective-permute":
-            way = routing.plan_pairs(self.pod, [(pair[0], pair[-1]) for pair in groups])
-        elif step.shares:
-            way = routing.together([routing.plan_shares(self.pod, group, step.shares) for group in groups])
-        else:
-            way = routing.together([routing.plan_group(step.kind, self.pod, group, step.algorithm) for group in groups])
-        members = len({self.pod.chip_of(number) for group in groups for number in group})
-        is_link = way.load.links < self.pod.slices * self.pod.torus.link_count
-        return way._replace(carried=float(way.load.n_bytes[is_link].sum()) / max(1, members))
+        return plan_collective(step, self.pod, groups)
 
+    def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:
+        """Return the plan with the most hops among those of a device's own groups."""
+        plans = [self.plan(step, devices, place) for place in self.places(step, devices, number)]
+        return max(plans, key=lambda plan: (plan.far_hops, plan.hops)) if plans else self._plan_groups(step, ())
 
-def spread(step: Collective, team: Team) -> Groups:
-    """Return a collective's groups or pairs among the devices of a team, numbered from 0.
+    def _message(self, source: int, target: int) -> CommunicationPlan:
+        """Return the plan of a message between devices."""
+        from tpusim.cost.collectives import plan_pairs
 
-    On a larger machine than the program was compiled for, a group of all its devices is one of all devices, and other
-    groups come again and again with higher numbers, as further axes of a mesh do.
-    """
-    stated, own = step.pairs or step.groups or _neighbours(step), team.stated
-    if own >= team.size:
-        return stated
-    if len(stated) == 1 and len(stated[0]) == own and not step.pairs:
-        return (tuple(range(team.size)),)
-    starts = range(0, team.size - own + 1, own)
-    return tuple(tuple(start + number for number in group) for start in starts for group in stated)
+        return plan_pairs(self.pod, [(source, target)])
 
-
-def _neighbours(step: Collective) -> Groups:
-    """Return groups of neighbours for a step that only says how many there are; a permute goes round each."""
-    sizes = range(0, step.group_size * step.group_count, step.group_size)
-    groups = tuple(tuple(range(start, start + step.group_size)) for start in sizes)
-    if step.kind != "collective-permute":
-        return groups
-    return tuple(pair for group in groups for pair in zip(group, (*group[1:], group[0]), strict=True))
+    def latency_ps(self, plan: CommunicationPlan) -> int:
+        """Return what communication takes before its bytes begin to move: its launch, and the hops that add up."""
+        ici, pod = self.chip.ici, self.chip.pod
+        hops_ps = plan.hops * seconds_to_ps(ici.hop_latency_seconds)
+        hops_ps += plan.far_hops * seconds_to_ps(pod.dcn_latency_seconds)
+        # A device that is alone in its group has nothing to launch.
+        return hops_ps + seconds_to_ps(ici.launch_seconds) if len(plan.load.links) else 0

@@ -3,7 +3,7 @@
 Device numbers are places in the list of a run: replica times partitions plus partition. How many there are is what the
 module's first line says in ``replica_count`` and ``num_partitions``.
 
-Source: XLA, Operation Semantics, and the modes of replica groups in its ``CollectiveOpGroupMode``.
+Source: XLA, Operation Semantics.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from tpusim.numerics.ops.reduction import UFUNCS, kernel_of
 from tpusim.numerics.registry import computes, zeros
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type
 from tpusim.numerics.site import Device, Meet
-from tpusim.semantics import group_modes as infer_groups
-from tpusim.semantics.infer.site import Site as InferenceSite
+from tpusim.semantics.device_groups import device_groups, device_pairs
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Sequence
 
     from tpusim.ir.module import Instruction, Module
     from tpusim.numerics.site import Site
@@ -33,27 +32,19 @@ if TYPE_CHECKING:
 
 def device_number(module: Module, device: Device) -> int:
     """Return a device's place in the list of a run."""
-    return device.replica * _count(module, "num_partitions") + device.partition
+    return device.replica * module.partition_count + device.partition
 
 
 def group_of(site: Site, instruction: Instruction) -> tuple[int, ...]:
     """Return the numbers of the devices that this one works with, in the order of the group; none if it is in none."""
-    opcode = instruction.opcode.removesuffix("-start")
-    mode = _mode(instruction, opcode)
-    own, members = _MODES[mode]
-    stated = instruction.attributes.get("replica_groups")
-    groups = stated.groups if stated is not None else ()
-    # The id under which groups of this mode know us; without groups everyone of the mode is one.
-    rank = own(site)
-    if groups and not any(rank in group for group in groups):
-        return ()
-    chosen = next(group for group in groups if rank in group) if groups else range(_id_count(site, mode))
-    return _existing(site, instruction, [number for member in chosen for number in members(site, member)])
+    own = device_number(site.module, site.device)
+    group = next((group for group in device_groups(site.module, instruction) if own in group), ())
+    return _existing(site, instruction, group)
 
 
 def _existing(site: Site, instruction: Instruction, numbers: Sequence[int]) -> tuple[int, ...]:
     """Return numbers of devices that the run must have."""
-    count = _count(site.module, "replica_count") * _count(site.module, "num_partitions")
+    count = site.module.device_count
     absent = [number for number in numbers if not 0 <= number < count]
     if absent:
         raise ProgramError(
@@ -61,51 +52,6 @@ def _existing(site: Site, instruction: Instruction, numbers: Sequence[int]) -> t
             " replicas as it names"
         )
     return tuple(numbers)
-
-
-def _count(module: Module, name: str) -> int:
-    """Return ``replica_count`` or ``num_partitions``."""
-    return int(module.attributes.get(name, 1))
-
-
-def _mode(instruction: Instruction, opcode: str) -> str:
-    """Return what the numbers in the groups of an instruction count."""
-    asked = InferenceSite(instruction, (), None)
-    # A start belongs to the same mode as what it starts.
-    asked.opcode = opcode
-    return infer_groups.group_mode(asked)
-
-
-def _id_count(site: Site, mode: str) -> int:
-    """Return how many ids there are in a mode."""
-    replicas, partitions = (_count(site.module, name) for name in ("replica_count", "num_partitions"))
-    by_mode = {infer_groups.CROSS_PARTITION: partitions, infer_groups.FLATTENED_ID: replicas * partitions}
-    return by_mode.get(mode, replicas)
-
-
-def _same_partition(site: Site, replica: int) -> Iterable[int]:
-    """Return the device of another replica and our own partition."""
-    return (replica * _count(site.module, "num_partitions") + site.device.partition,)
-
-
-def _same_replica(site: Site, partition: int) -> Iterable[int]:
-    """Return the device of our own replica and another partition."""
-    return (site.device.replica * _count(site.module, "num_partitions") + partition,)
-
-
-def _whole_replica(site: Site, replica: int) -> Iterable[int]:
-    """Return the devices of all partitions of a replica."""
-    partitions = _count(site.module, "num_partitions")
-    return range(replica * partitions, (replica + 1) * partitions)
-
-
-# By mode: the id that stands for a device in the groups, and the devices that an id stands for.
-_MODES: dict[str, tuple[Any, Any]] = {
-    infer_groups.CROSS_REPLICA: (lambda site: site.device.replica, _same_partition),
-    infer_groups.CROSS_PARTITION: (lambda site: site.device.partition, _same_replica),
-    infer_groups.CROSS_REPLICA_AND_PARTITION: (lambda site: site.device.replica, _whole_replica),
-    infer_groups.FLATTENED_ID: (lambda site: device_number(site.module, site.device), lambda site, number: (number,)),
-}
 
 
 @computes("replica-id")
@@ -216,7 +162,8 @@ def collective_permute(site: Site, instruction: Instruction, operands: list[Any]
     With ``slice_sizes`` slices of it are written into our second operand.
     """
     own = device_number(site.module, site.device)
-    pairs = _device_pairs(site, instruction)
+    pairs = device_pairs(site.module, instruction)
+    _existing(site, instruction, [number for pair in pairs for number in pair])
     company = _connected(own, pairs)
     # Who has no partner goes on at once, as it would on the machine.
     brought: dict[int, Any] = {own: operands}
@@ -287,16 +234,7 @@ def _result_shape(instruction: Instruction) -> Shape:
     return instruction.shape.elements[1]
 
 
-def _device_pairs(site: Site, instruction: Instruction) -> list[tuple[int, int]]:
-    """Return source and target of every pair as device numbers; pairs are of our own partition, or of our replica."""
-    members = _MODES[_mode(instruction, "collective-permute")][1]
-    pairs = instruction.attributes["source_target_pairs"]
-    numbers = [(*members(site, source), *members(site, target)) for source, target in pairs]
-    _existing(site, instruction, [number for pair in numbers for number in pair])
-    return numbers
-
-
-def _connected(own: int, pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+def _connected(own: int, pairs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Return the devices that pairs join, directly or through others, with our own: only they need to wait."""
     # Pairs 0 to 1 and 1 to 2 join three devices: 1 must have come before either of the others can go on.
     company = {own}
@@ -308,7 +246,7 @@ def _connected(own: int, pairs: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     return tuple(sorted(company))
 
 
-def _with_slices(instruction: Instruction, pairs: Sequence[tuple[int, int]], own: int, brought: dict[int, Any]) -> Any:
+def _with_slices(instruction: Instruction, pairs: Sequence[tuple[int, ...]], own: int, brought: dict[int, Any]) -> Any:
     """Return our second operand with the slices written into it that others sent, to where they say."""
     source_of_own, results = brought[own][0], brought[own][1]
     is_tuple = isinstance(source_of_own, tuple)

@@ -11,7 +11,6 @@ Source: XLA, Operation Semantics (Infeed, Outfeed, Send, Recv, scheduling of cha
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from tpusim.numerics.collectives import device_number
 from tpusim.numerics.registry import TOKEN, computes, zeros
 from tpusim.numerics.site import Device
 from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.semantics.device_groups import channel_pairs
 from tpusim.shapes.shape import TupleShape, shape_text
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     Waiting = Generator[Any, Any, Any]
 
-_PAIRS = "_xla_send_recv_source_target_pairs"
-_PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 _REQUEST = np.zeros((), np.uint32)
 
 
@@ -70,7 +68,7 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
 
     Each has an infeed of its own, in the order of device numbers; all share the channels between devices.
     """
-    partitions = int(module.attributes.get("num_partitions", 1))
+    partitions = module.partition_count
     # Only these are shared: what the host exchanges with one device is nobody else's.
     between = {channel: deque[Any]() for channel in _channels_between_devices(module)}
     feeds = [*infeeds, *[None] * (replicas * partitions - len(infeeds))]
@@ -191,7 +189,7 @@ def _until(
     own = _own(site)
     # The number of the device keeps peers at the same instruction from looking as if they had met us.
     key = f"{instruction.opcode} {instruction.name!r} on {_named(start)} (device {own})"
-    others = tuple(number for number in range(_device_count(site)) if number != own) if peers is None else peers
+    others = tuple(number for number in range(site.module.device_count) if number != own) if peers is None else peers
     if holds():
         return
     # A device runs its instructions one after the other, so it cannot wait for one of its own.
@@ -226,25 +224,13 @@ def _own(site: Site) -> int:
     return device_number(site.module, site.device)
 
 
-def _device_count(site: Site) -> int:
-    """Return how many devices run the module."""
-    attributes = site.module.attributes
-    return int(attributes.get("replica_count", 1)) * int(attributes.get("num_partitions", 1))
-
-
 def _peer(site: Site, instruction: Instruction, to: bool) -> tuple[int, ...] | None:
     """Return the device at the other end, as the frontend's pairs say: whence to us, or whither from us.
 
     None if there are no pairs, so that it may be anyone; ``()`` if no pair has us at this end.
     """
-    # The text of the attribute is kept raw, and this is the only field that means something here.
-    raw = instruction.attributes.get("frontend_attributes", "")
-    if _PAIRS not in raw:
+    pairs = channel_pairs(site.module, instruction)
+    if pairs is None:
         return None
-    pairs = [(int(s), int(t)) for s, t in _PAIR.findall(raw.split(_PAIRS, 1)[1].split('"')[1])]
-    partitions = int(site.module.attributes.get("num_partitions", 1))
-    # With partitions the pairs are of partitions, as those of a permute with a channel are.
-    own = site.device.partition if partitions > 1 else site.device.replica
-    base = site.device.replica * partitions if partitions > 1 else 0
-    ends = [source if to else target for source, target in pairs if (target if to else source) == own]
-    return tuple(base + end for end in ends)
+    here, there = (1, 0) if to else (0, 1)
+    return tuple(pair[there] for pair in pairs if pair[here] == _own(site))

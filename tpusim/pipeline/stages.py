@@ -23,12 +23,12 @@ from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.chip_choice import check_topology, choose_chip, for_chip, provenance_of
 from tpusim.pipeline.result import Result
-from tpusim.program.beside import run_warnings
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program
 from tpusim.program.stored import load_program
 from tpusim.program.verify import verify_blocks
+from tpusim.program.warnings import run_warnings
 from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.systolic.closed_form import run_gemm
 from tpusim.text.literals import literal_values
@@ -102,7 +102,7 @@ def simulate(
     Raises TpusimError of the kind that says who must act, SimulationError if devices wait for ever.
     """
     # SimPy is needed by no other stage.
-    from tpusim.machine.core import RunOptions, simulate_pod
+    from tpusim.machine.run import RunOptions, simulate_pod
 
     lowered, machine, slice_, module = _lowered(program, chip, topology, overrides, default_trip_count)
     others = [_lowered(other, machine, slice_, None, default_trip_count).program for other in beside]
@@ -141,7 +141,7 @@ def run_program(
 ) -> Timeline:
     """Run a lowered program on one device of ``chip``; ``warm`` as for ``simulate``."""
     # SimPy is needed by no other stage.
-    from tpusim.machine.core import simulate_program
+    from tpusim.machine.run import simulate_program
 
     return simulate_program(program, chip, topology, progress, warm=warm)
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import msgspec
 
 from tpusim.program.buffers import Buffer
 from tpusim.program.provenance import Provenance
-from tpusim.program.steps import AnyStep, Branch, Call, Loop
+from tpusim.program.steps import (
+    AnyStep,
+    Branch,
+    Call,
+    ChannelTransfer,
+    Collective,
+    Copy,
+    HostTransfer,
+    Kernel,
+    Loop,
+)
 
 FORMAT = "tpusim-program-2"
 
@@ -21,8 +32,10 @@ class Estimate(msgspec.Struct, frozen=True, gc=False):
     how: str
 
 
-class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
-    """What the machine runs. ``chip`` is the name of the chip it was lowered for, ``file`` what the lines count in.
+class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True, dict=True):
+    """What the machine runs, and what is asked of it again and again, computed once.
+
+    ``chip`` is the name of the chip it was lowered for, ``file`` what the lines count in.
 
     ``argument_bytes`` and ``output_bytes`` are physical: tiles padded, a tuple result's table of addresses included.
     ``alias_bytes`` are those of outputs that are written over arguments. ``schedule`` names the instruction at each
@@ -44,6 +57,52 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     file: str = ""
     provenance: Provenance | None = None
     format: str = FORMAT
+
+    @cached_property
+    def every_step(self) -> tuple[AnyStep, ...]:
+        """All steps, those of branches that are not taken included, outer before inner."""
+        return tuple(every_step(self.steps))
+
+    @cached_property
+    def collectives(self) -> tuple[Collective, ...]:
+        """Steps in which groups of devices communicate."""
+        return tuple(step for step in self.every_step if isinstance(step, Collective))
+
+    @cached_property
+    def channel_ends(self) -> tuple[ChannelTransfer, ...]:
+        """Sends to, and receives from, single other devices."""
+        return tuple(step for step in self.every_step if isinstance(step, ChannelTransfer))
+
+    @cached_property
+    def feeds(self) -> tuple[HostTransfer, ...]:
+        """Infeeds and outfeeds: what goes through the queues of the host, at its pace."""
+        # Transfers over channels to the host run beside the core, at no pace but the link's.
+        return tuple(step for step in self.every_step if isinstance(step, HostTransfer) and not step.is_async)
+
+    @cached_property
+    def choosers(self) -> tuple[Loop | Branch, ...]:
+        """Loops and branches that devices go through in different ways, or in another way at each visit."""
+        return tuple(step for step in self.every_step if isinstance(step, Loop | Branch) and step.choices)
+
+    @cached_property
+    def uses_host(self) -> bool:
+        """Whether some step uses the link to the host, which the devices of a chip share."""
+        return any(map(_uses_host, self.every_step))
+
+    @cached_property
+    def devices_needed(self) -> int:
+        """Devices that the program is for, or those that its groups and pairs name if they are more."""
+        sent = [1 + max(pair) for step in self.channel_ends for pair in step.pairs or ()]
+        return max([self.device_count, *(step.devices_needed for step in self.collectives), *sent])
+
+
+def _uses_host(step: AnyStep) -> bool:
+    """Return whether a step uses the link to the host."""
+    if isinstance(step, Copy):
+        return "host" in (step.source_space, step.target_space)
+    return isinstance(step, HostTransfer) or (
+        isinstance(step, Kernel) and any(stream.space == "host" for stream in step.streams)
+    )
 
 
 def walk(steps: tuple[AnyStep, ...], count: int = 1) -> Iterator[tuple[AnyStep, int]]:
@@ -72,6 +131,10 @@ def every_step(steps: tuple[AnyStep, ...]) -> Iterator[AnyStep]:
     """Yield every step, those of branches that are not taken included."""
     for step in steps:
         yield step
-        inner = step.branches if isinstance(step, Branch) else [listed for listed, _ in children(step)]
-        for listed in inner:
+        for listed in inner_lists(step):
             yield from every_step(listed)
+
+
+def inner_lists(step: AnyStep) -> tuple[tuple[AnyStep, ...], ...]:
+    """Return the lists of steps that a step holds, whether it runs them or not."""
+    return step.branches if isinstance(step, Branch) else tuple(listed for listed, _ in children(step))

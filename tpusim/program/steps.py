@@ -47,7 +47,7 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
 
     # One tile and a count, no list: a kernel of a million tiles is still a line, and its time a closed form.
     tiles: int = 1
-    # For who reads the file, outermost first; empty where the order of the tiles is not known.
+    # For readers of the file, outermost first; empty where the order of the tiles is not known.
     loops: tuple[TileLoop, ...] = ()
     work: Work = Work()
     streams: tuple[Stream, ...] = ()
@@ -95,7 +95,7 @@ class Algorithm(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How the compiler says that a collective is carried out (``collective_algorithm_config``).
 
     ``one_ring`` goes round all chips of a group instead of along each axis; ``lanes`` are the one-way rings that work
-    at the same time, 0 for all there are; in ``single_phase`` everybody gets all operands and adds them up itself.
+    at the same time, 0 for all there are; in ``single_phase`` every device gets all operands and adds them up itself.
     """
 
     name: str
@@ -133,6 +133,12 @@ class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     algorithm: Algorithm | None = None
     shares: tuple[float, ...] = ()
 
+    @property
+    def devices_needed(self) -> int:
+        """How many devices its groups or pairs name."""
+        numbers = [number for group in (*self.groups, *self.pairs) for number in group]
+        return 1 + max(numbers) if numbers else self.group_size * self.group_count
+
 
 class HostTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """Infeed, outfeed, and sends or receives whose other end is the host."""
@@ -150,7 +156,7 @@ class ChannelTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=T
     hbm_bytes: float = 0.0
     channel_id: int = 0
     is_send: bool = False
-    # Who sends to whom where every device runs both ends; without pairs whoever comes to the channel.
+    # Sources and targets where every device runs both ends; without pairs any device that comes to the channel.
     pairs: tuple[tuple[int, int], ...] | None = None
 
 

@@ -26,7 +26,7 @@ def save_program(program: Program, path: str | Path) -> None:
 
 def encode_program(program: Program) -> str:
     """Return the text that ``save_program`` writes."""
-    # Defaults are left out, but for the version: who reads the file must see it.
+    # Defaults are left out, but for the version: readers of the file must see it.
     data = {"format": program.format, **msgspec.to_builtins(program)}
     return msgspec.json.format(msgspec.json.encode(data), indent=1).decode() + "\n"
 

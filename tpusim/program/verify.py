@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
-from tpusim.program.module import FORMAT, Program, every_step
-from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Call, Collective, Kernel, Loop, Step
+from tpusim.program.module import FORMAT, Program, inner_lists
+from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Collective, Kernel, Loop, Step
 from tpusim.program.work import unit_fault
 from tpusim.shapes.dtype import DTYPES
 
@@ -25,17 +25,17 @@ def verify_program(program: Program) -> None:
     """Raise ProgramError if a program's steps cannot run: a format, name, count, type or branch that does not exist."""
     if program.format != FORMAT:
         raise ProgramError(f"expected the format {FORMAT!r}, found {program.format!r}")
-    _verify_names(program.steps)
-    for step in every_step(program.steps):
+    _verify_names(program)
+    for step in program.every_step:
         wrong = next(_faults(step), "")
         if wrong:
             raise ProgramError(f"{step.name!r}: {wrong}")
 
 
-def _verify_names(steps: tuple[AnyStep, ...]) -> None:
+def _verify_names(program: Program) -> None:
     """Refuse two steps of one list by the same name, and a need of what no step of the program is called."""
-    known = {step.name for step in every_step(steps)}
-    for listed in _lists(steps):
+    known = {step.name for step in program.every_step}
+    for listed in (program.steps, *(listed for step in program.every_step for listed in inner_lists(step))):
         twice = next((name for name, count in Counter(step.name for step in listed).items() if count > 1), None)
         if twice is not None:
             raise ProgramError(f"{twice!r}: expected a name of its own for each step, found two by this one")
@@ -44,18 +44,6 @@ def _verify_names(steps: tuple[AnyStep, ...]) -> None:
                 if name not in known:
                     hint = did_you_mean(name, known)
                     raise ProgramError(f"{step.name!r}: needs: expected the name of a step, found {name!r}{hint}")
-
-
-def _lists(steps: tuple[AnyStep, ...]) -> Iterator[tuple[AnyStep, ...]]:
-    """Yield every list of steps that a program holds, outer before inner."""
-    yield steps
-    for step in every_step(steps):
-        if isinstance(step, Loop):
-            yield from (step.condition, step.body)
-        elif isinstance(step, Branch):
-            yield from step.branches
-        elif isinstance(step, Call):
-            yield step.body
 
 
 def _faults(step: AnyStep) -> Iterator[str]:
@@ -139,7 +127,7 @@ def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
 def verify_blocks(program: Program, vmem_bytes: int) -> None:
     """Raise ProgramError if a kernel of a program that was written by hand has blocks larger than VMEM."""
     # The compiler has made sure of it for its own kernels; where the text states no tiles, ours are an estimate.
-    for step in every_step(program.steps) if not program.schedule else ():
+    for step in program.every_step if not program.schedule else ():
         if isinstance(step, Kernel) and step.vmem_bytes > vmem_bytes:
             raise ProgramError(
                 f"{program.name}: {step.name!r}: expected blocks that fit into {vmem_bytes} bytes of VMEM, found "

@@ -1,7 +1,7 @@
 """What every device knows of the scalars that come into a computation, visit by visit.
 
 From this follow branches and trips that depend on the number of the device (``partition-id``, ``replica-id``, and what
-is computed of them) or on the counter of a loop around them. Nothing is computed before it is asked for.
+is computed of them) or on the counter of a loop around them.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tpusim.program.steps import Choice
-from tpusim.semantics.scalars import CANNOT, MOST_TRIPS, Scalars, Unknown, elements_of, play_counter, states_of
+from tpusim.semantics.scalars import Scalars, Unknown
+from tpusim.semantics.trip_counts import MOST_TRIPS, is_unchanged, states_of, trips_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.semantics.scalars import Number, State
+    from tpusim.semantics.scalars import State
 
-    States = dict[int, list[State]]
+    Visits = dict[int, list[State]]
 
 _MOST_STATES = 100_000
 """So many visits, of all devices together, are looked at; computing the scalars of one takes some 10 us."""
@@ -28,149 +29,155 @@ _MOST_STATES = 100_000
 _IDS = frozenset(("partition-id", "replica-id"))
 
 
-class Visits:
-    """The visits to a computation on every device, in order; no visits where they cannot be told."""
+class Context:
+    """A computation, and what is known when it is entered.
 
-    def __init__(self, find: Callable[[], States]) -> None:
-        self._find = find
+    ``always`` holds at every visit of every device. ``visits`` has, by device, what holds at each visit in turn; it is
+    empty where that cannot be told, and is found only when it is asked for.
+    """
+
+    def __init__(self, module: Module, computation: Computation, always: State) -> None:
+        self.module = module
+        self.computation = computation
+        self.always = always
 
     @cached_property
-    def states(self) -> States:
+    def visits(self) -> Visits:
         """What is known at each visit, by device; device 0 alone stands for all if none asks for its number."""
         try:
-            found = self._find()
-        except CANNOT:
+            found = self._find_visits()
+        except Unknown:
             return {}
         return found if sum(map(len, found.values())) <= _MOST_STATES else {}
 
+    def _find_visits(self) -> Visits:
+        """Return the visits; raise ``Unknown`` if they cannot be told."""
+        raise Unknown
 
-def entry_visits(module: Module) -> Visits:
-    """Return the visits to the entry: one by each device."""
-    replicas, partitions = (int(module.attributes.get(name, 1)) for name in ("replica_count", "num_partitions"))
-    asked = any(computation.opcodes & _IDS for computation in module.computations)
-    count = replicas * partitions if asked else 1
-    return Visits(lambda: {n: [{"replica-id": n // partitions, "partition-id": n % partitions}] for n in range(count)})
+    def known_of(self, names: Sequence[str], state: State | None = None) -> State:
+        """Return what is known of a computation that is called with the named values, at one visit or at all."""
+        return Scalars(self.module, self.computation, self.always if state is None else state).state_of(names)
+
+    def branch_of(self, conditional: Instruction, count: int, state: State) -> int:
+        """Return which branch is taken: the first for true, the last for a number that is none's (XLA, Conditional)."""
+        value = Scalars(self.module, self.computation, state).value(conditional.operands[0])
+        if isinstance(value, bool):
+            return 0 if value else 1
+        return int(value) if 0 <= value < count else count - 1
 
 
-def loop_visits(module: Module, where: Computation, visits: Visits, loop: Instruction, trips: int) -> Visits:
-    """Return the visits to a loop's body; ``trips`` is how often it runs unless its counter says so."""
+class EntryContext(Context):
+    """The entry of a module, which every device visits once."""
 
-    def of(state: State, most: int) -> list[State]:
-        start = _argument(module, where, state, loop.operands[0])
-        if trips > most:
+    def __init__(self, module: Module) -> None:
+        super().__init__(module, module.entry, {})
+
+    def _find_visits(self) -> Visits:
+        replicas, partitions = self.module.replica_count, self.module.partition_count
+        asked = any(computation.opcodes & _IDS for computation in self.module.computations)
+        count = replicas * partitions if asked else 1
+        return {n: [{"replica-id": n // partitions, "partition-id": n % partitions}] for n in range(count)}
+
+
+class _CalledContext(Context):
+    """A computation that an instruction of another one enters."""
+
+    def __init__(self, caller: Context, name: str, always: State) -> None:
+        super().__init__(caller.module, caller.module[name], always)
+        self._caller = caller
+
+    def _find_visits(self) -> Visits:
+        return {device: self._entered(states) for device, states in self._caller.visits.items()}
+
+    def _entered(self, states: list[State]) -> list[State]:
+        """Return what is known at the visits that a device makes in its visits to the caller."""
+        raise NotImplementedError
+
+
+class BodyContext(_CalledContext):
+    """The body of a loop; ``trips`` is how often it runs where its counter does not say so."""
+
+    def __init__(self, caller: Context, loop: Instruction, trips: int) -> None:
+        super().__init__(caller, loop.attributes["body"], {})
+        self.always = self._unchanged(caller.known_of(loop.operands))
+        self._loop, self._trips = loop, trips
+
+    def _unchanged(self, start: State) -> State:
+        """Return the elements of the loop's tuple that no trip changes."""
+        return {key: number for key, number in start.items() if is_unchanged(self.computation, key)}
+
+    @cached_property
+    def _most_trips(self) -> int:
+        """So many trips of one visit are looked at."""
+        return min(MOST_TRIPS, _MOST_STATES // max(1, sum(map(len, self._caller.visits.values()))))
+
+    def _entered(self, states: list[State]) -> list[State]:
+        starts = [self._caller.known_of(self._loop.operands, state) for state in states]
+        if self._trips > self._most_trips:
             # Too many to look at each: what no trip changes holds at all of them.
-            return [_without(start, _changed(module[loop.attributes["body"]]))]
-        played = play_counter(module, loop, start)
-        return list(islice(states_of(module, loop, start), trips if played is None else played))
+            return [self._unchanged(start) for start in starts]
+        return [state for start in starts for state in self._states(start)]
 
-    def find() -> States:
-        most = min(MOST_TRIPS, _MOST_STATES // max(1, sum(map(len, visits.states.values()))))
-        return {number: [s for state in states for s in of(state, most)] for number, states in visits.states.items()}
-
-    return Visits(find)
+    def _states(self, start: State) -> Iterator[State]:
+        """Return what is known at each trip of a loop that starts so."""
+        counted = trips_from(self.module, self._loop, start)
+        return islice(states_of(self.module, self._loop, start), self._trips if counted is None else counted)
 
 
-def _without(state: State, changed: Callable[[int | str], bool]) -> State:
-    """Return the elements of a state that do not change."""
-    return {key: value for key, value in state.items() if not changed(key)}
+class BranchContext(_CalledContext):
+    """The computation of the given name, which is branch number ``branch`` of ``count`` of a conditional."""
+
+    def __init__(self, caller: Context, conditional: Instruction, name: str, branch: int, count: int) -> None:
+        self._operands = conditional.operands[1 + branch : 2 + branch]
+        super().__init__(caller, name, caller.known_of(self._operands))
+        self._conditional, self._branch, self._count = conditional, branch, count
+
+    def _entered(self, states: list[State]) -> list[State]:
+        branch_of = self._caller.branch_of
+        taken = [state for state in states if branch_of(self._conditional, self._count, state) == self._branch]
+        return [self._caller.known_of(self._operands, state) for state in taken]
 
 
-def _changed(body: Computation) -> Callable[[int | str], bool]:
-    """Return a test for the elements of a loop's tuple that its body does not hand on as they are."""
+class CallContext(_CalledContext):
+    """A called computation."""
 
-    def changed(key: int | str) -> bool:
-        if isinstance(key, str):
-            return False
-        made = body[body.root.operands[key]] if body.root.opcode == "tuple" else body.root
-        while made.opcode == "copy":
-            made = body[made.operands[0]]
-        handed_on = made.opcode == "get-tuple-element" and made.attributes["index"] == key
-        return not (handed_on and body[made.operands[0]].opcode == "parameter")
+    def __init__(self, caller: Context, call: Instruction) -> None:
+        super().__init__(caller, call.attributes["to_apply"], caller.known_of(call.operands))
+        self._operands = call.operands
 
-    return changed
+    def _entered(self, states: list[State]) -> list[State]:
+        return [self._caller.known_of(self._operands, state) for state in states]
 
 
-def branch_visits(
-    module: Module, where: Computation, visits: Visits, conditional: Instruction, branch: int, count: int
-) -> Visits:
-    """Return the visits to one of the ``count`` branches of a conditional."""
-
-    def find() -> States:
-        found: States = {}
-        for number, states in visits.states.items():
-            taken = (state for state in states if _branch(module, where, state, conditional, count) == branch)
-            found[number] = [_argument(module, where, state, conditional.operands[1 + branch]) for state in taken]
-        return found
-
-    return Visits(find)
-
-
-def call_visits(module: Module, where: Computation, visits: Visits, call: Instruction) -> Visits:
-    """Return the visits to a called computation."""
-
-    def of(state: State) -> State:
-        return elements_of(Scalars(module, where, state), call)
-
-    return Visits(lambda: {number: [of(state) for state in states] for number, states in visits.states.items()})
-
-
-def _argument(module: Module, where: Computation, state: State, name: str) -> State:
-    """Return what is known of the one parameter of a computation, which is called with the value of that name."""
-    made, scalars = where[name], Scalars(module, where, state)
-    while made.opcode in ("opt-barrier", "copy"):
-        made = where[made.operands[0]]
-    if made.opcode == "tuple":
-        return elements_of(scalars, made)
-    if made.opcode == "parameter":
-        return state
-    try:
-        return scalars.ids | {0: scalars.value(made.name)}
-    except CANNOT:
-        return scalars.ids
-
-
-def _branch(module: Module, where: Computation, state: State, conditional: Instruction, count: int) -> int:
-    """Return which branch is taken: the first for true, the last for a number that is none's (XLA, Conditional)."""
-    value: Number = Scalars(module, where, state).value(conditional.operands[0])
-    if isinstance(value, bool):
-        return 0 if value else 1
-    return int(value) if 0 <= value < count else count - 1
-
-
-def branches_taken(
-    module: Module, where: Computation, visits: Visits, conditional: Instruction, count: int
-) -> tuple[Choice, ...]:
+def branches_taken(context: Context, conditional: Instruction, count: int) -> tuple[Choice, ...]:
     """Return which branches the devices take, visit by visit; nothing if it cannot be told."""
-    return _choices(visits, lambda state: _branch(module, where, state, conditional, count))
+    return _choices(context, lambda state: context.branch_of(conditional, count, state))
 
 
-def trips_taken(module: Module, where: Computation, visits: Visits, loop: Instruction) -> tuple[Choice, ...]:
+def trips_taken(context: Context, loop: Instruction) -> tuple[Choice, ...]:
     """Return how often the devices run a loop's body, visit by visit; nothing if it cannot be told."""
 
-    def of(state: State) -> int:
-        trips = play_counter(module, loop, _argument(module, where, state, loop.operands[0]))
-        if trips is None:
+    def trips(state: State) -> int:
+        counted = trips_from(context.module, loop, context.known_of(loop.operands, state))
+        if counted is None:
             raise Unknown
-        return trips
+        return counted
 
-    return _choices(visits, of)
+    return _choices(context, trips)
 
 
-def _choices(visits: Visits, choose: Callable[[State], int]) -> tuple[Choice, ...]:
+def _choices(context: Context, choose: Callable[[State], int]) -> tuple[Choice, ...]:
     """Return the choices of all devices, those of devices that choose alike as one."""
     found: dict[tuple[int, ...], list[int]] = defaultdict(list)
     try:
-        for number, states in visits.states.items():
-            found[_shortest(tuple(map(choose, states)))].append(number)
-    except CANNOT:
+        for device, states in context.visits.items():
+            values = tuple(map(choose, states))
+            # A choice that is always the same is written once.
+            found[values[:1] if len(set(values)) == 1 else values].append(device)
+    except Unknown:
         return ()
-    # Who never comes there has nothing to choose.
+    # A device that never comes there has nothing to choose.
     found.pop((), None)
     if len(found) == 1:
         return tuple(Choice(values) for values in found)
     return tuple(Choice(values, tuple(devices)) for values, devices in found.items())
-
-
-def _shortest(values: tuple[int, ...]) -> tuple[int, ...]:
-    """Return one value for a choice that is always the same."""
-    return values[:1] if len(set(values)) == 1 else values

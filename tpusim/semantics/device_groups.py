@@ -1,109 +1,143 @@
-"""Which devices work together: groups and pairs as numbers of devices, whatever they count in the text.
+"""Which devices work together: what the numbers in groups and pairs count, and the devices that they stand for.
 
-Device numbers are replica times partitions plus partition. Source: XLA, ``CollectiveOpGroupMode``.
+Ids are replicas, partitions or both, as ``channel_id`` and ``use_global_device_ids`` say together. Device numbers are
+replica times partitions plus partition.
+
+Source: XLA, ``CollectiveOpGroupMode`` and ``GetCollectiveOpGroupMode``.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from tpusim.program.steps import Algorithm
-from tpusim.semantics import group_modes as infer_groups
 from tpusim.semantics.infer.control import frontend_attributes
-from tpusim.semantics.infer.site import Site
+from tpusim.semantics.infer.site import broken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tpusim.ir.module import Instruction, Module
+    from tpusim.semantics.infer.site import Site
 
     Groups = tuple[tuple[int, ...], ...]
+    Pairs = tuple[tuple[int, int], ...]
+
+CROSS_REPLICA: Final = "cross_replica"
+CROSS_PARTITION: Final = "cross_partition"
+CROSS_REPLICA_AND_PARTITION: Final = "cross_replica_and_partition"
+FLATTENED_ID: Final = "flattened_id"
+
+# XLA gives these a channel but no use_global_device_ids: a channel alone makes their ids partitions.
+_WITHOUT_GLOBAL_IDS = frozenset("all-to-all collective-broadcast collective-permute ragged-all-to-all".split())
 
 _PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 _PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
-_COLORS = re.compile(r"colors:(\d+)")
+
+
+def group_mode(opcode: str, attributes: Mapping[str, Any]) -> str:
+    """Return the mode of a collective's groups or pairs: what their numbers count. A start's is that of its opcode."""
+    if "mode" in attributes:
+        return str(attributes["mode"])
+    # XLA, GetCollectiveOpGroupMode: ids are replicas until a channel joins partitions.
+    global_ids = attributes.get("use_global_device_ids", False)
+    if "channel_id" not in attributes:
+        if global_ids:
+            raise broken("groups_c1", "none")
+        return CROSS_REPLICA
+    if opcode.removesuffix("-start") in _WITHOUT_GLOBAL_IDS:
+        return CROSS_PARTITION
+    return FLATTENED_ID if global_ids else CROSS_REPLICA_AND_PARTITION
+
+
+def stated_groups(attributes: Mapping[str, Any]) -> Groups:
+    """Return the groups as the text has them; none means one group of all ids."""
+    groups = attributes.get("replica_groups")
+    return () if groups is None else groups.groups
+
+
+def id_count(mode: str, replicas: int, partitions: int) -> int:
+    """Return how many ids there are in a mode."""
+    return {CROSS_PARTITION: partitions, FLATTENED_ID: replicas * partitions}.get(mode, replicas)
 
 
 def device_groups(module: Module, collective: Instruction) -> Groups:
-    """Return the groups of devices of a collective; no groups in the text mean one of all ids of its mode."""
-    replicas, partitions = (int(module.attributes.get(name, 1)) for name in ("replica_count", "num_partitions"))
-    mode = _mode(collective)
-    stated = collective.attributes.get("replica_groups")
-    everyone = {infer_groups.CROSS_PARTITION: partitions, infer_groups.FLATTENED_ID: replicas * partitions}
-    groups = stated.groups if stated is not None else ()
-    return _BY_MODE[mode](groups or (tuple(range(everyone.get(mode, replicas))),), replicas, partitions)
+    """Return the groups of a collective as numbers of devices."""
+    mode = group_mode(collective.opcode, collective.attributes)
+    groups = stated_groups(collective.attributes) or (
+        tuple(range(id_count(mode, module.replica_count, module.partition_count))),
+    )
+    if mode == FLATTENED_ID:
+        return groups
+    if mode == CROSS_REPLICA_AND_PARTITION:
+        count = module.partition_count
+        return tuple(tuple(r * count + p for r in group for p in range(count)) for group in groups)
+    return _devices_of(module, groups, mode == CROSS_PARTITION)
 
 
-def _mode(collective: Instruction) -> str:
-    """Return what the ids of a collective count."""
-    asked = Site(collective, (), None)
-    asked.opcode = collective.opcode.removesuffix("-start")
-    return infer_groups.group_mode(asked)
+def device_pairs(module: Module, collective: Instruction) -> Pairs:
+    """Return the pairs of a permute as numbers of devices, source and target; none for other collectives."""
+    stated = collective.attributes.get("source_target_pairs", ())
+    of_partitions = bool(stated) and group_mode(collective.opcode, collective.attributes) == CROSS_PARTITION
+    return tuple((source, target) for source, target in _devices_of(module, stated, of_partitions))
 
 
-def _across_replicas(groups: Groups, replicas: int, partitions: int) -> Groups:
-    """Return for each group of replicas one group of devices per partition."""
-    return tuple(tuple(r * partitions + p for r in group) for group in groups for p in range(partitions))
-
-
-def _across_partitions(groups: Groups, replicas: int, partitions: int) -> Groups:
-    """Return for each group of partitions one group of devices per replica."""
-    return tuple(tuple(r * partitions + p for p in group) for r in range(replicas) for group in groups)
-
-
-def _across_both(groups: Groups, replicas: int, partitions: int) -> Groups:
-    """Return for each group of replicas the devices of all their partitions."""
-    return tuple(tuple(r * partitions + p for r in group for p in range(partitions)) for group in groups)
-
-
-_BY_MODE: dict[str, Callable[[Groups, int, int], Groups]] = {
-    infer_groups.CROSS_REPLICA: _across_replicas,
-    infer_groups.CROSS_PARTITION: _across_partitions,
-    infer_groups.CROSS_REPLICA_AND_PARTITION: _across_both,
-    infer_groups.FLATTENED_ID: lambda groups, replicas, partitions: groups,
-}
-
-
-def device_pairs(module: Module, collective: Instruction) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of devices of a permute; none for other collectives."""
-    stated = collective.attributes.get("source_target_pairs")
-    return _paired(module, stated, "channel_id" in collective.attributes) if stated else ()
-
-
-def stated_pairs(module: Module, transfer: Instruction) -> tuple[tuple[int, int], ...] | None:
-    """Return who sends to whom over a send's or receive's channel, None where its attributes do not say."""
+def channel_pairs(module: Module, transfer: Instruction) -> Pairs | None:
+    """Return which device sends to which over the channel of a send or receive, None where its text does not say."""
     raw = frontend_attributes(transfer.attributes).get(_PAIRS_ATTRIBUTE)
     if raw is None:
         return None
-    pairs = [(int(source), int(target)) for source, target in _PAIR.findall(raw)]
-    return _paired(module, pairs, int(module.attributes.get("num_partitions", 1)) > 1)
+    stated = [(int(source), int(target)) for source, target in _PAIR.findall(raw)]
+    # With partitions the pairs are of partitions, as those of a permute with a channel are.
+    return tuple((source, target) for source, target in _devices_of(module, stated, module.partition_count > 1))
 
 
-def _paired(module: Module, pairs: Iterable[tuple[int, int]], of_partitions: bool) -> tuple[tuple[int, int], ...]:
-    """Return pairs of replicas or of partitions as pairs of devices."""
-    replicas, partitions = (int(module.attributes.get(name, 1)) for name in ("replica_count", "num_partitions"))
-    pairs = [(int(source), int(target)) for source, target in pairs]
+def _devices_of(module: Module, lists: Iterable[Sequence[int]], of_partitions: bool) -> Groups:
+    """Return lists of partitions as lists of devices in each replica, or those of replicas in each partition."""
+    replicas, partitions = module.replica_count, module.partition_count
     if of_partitions:
-        return tuple((r * partitions + s, r * partitions + t) for r in range(replicas) for s, t in pairs)
-    return tuple((s * partitions + p, t * partitions + p) for s, t in pairs for p in range(partitions))
+        return tuple(tuple(r * partitions + p for p in ids) for r in range(replicas) for ids in lists)
+    return tuple(tuple(r * partitions + p for r in ids) for ids in lists for p in range(partitions))
 
 
-def algorithm_of(collective: Instruction) -> Algorithm | None:
-    """Return how the compiler carries a collective out, None where it does not say.
+def check_groups(site: Site, uniform: bool = True) -> str:
+    """Require groups that hold every id once; return their mode.
 
-    Nobody documents the names; read here: ``1D`` and plain ``Ring`` strategies go round one ring, ``ND`` ones along
-    every axis; a colour is a ring that works in both directions, or in one where the name says ``UniDirection``.
+    ``uniform`` groups are all of one size; only an all-reduce may do without. Counts of the module are compared where
+    it states any, since 1 is also what stands for "not known".
     """
-    config = collective.backend_config.fields.get("collective_algorithm_config")
-    if not isinstance(config, dict) or not config.get("emitter"):
-        return None
-    emitter, strategy = str(config["emitter"]), str(config.get("strategy", ""))
-    colors = _COLORS.search(str(config.get("debug", "")))
-    rings = int(colors[1]) if colors else 0
-    return Algorithm(
-        name=f"{emitter} {strategy}".strip(),
-        one_ring=emitter.startswith(("1D", "SinglePhase")) or ("Ring" in strategy and "ND" not in strategy),
-        lanes=rings if "UniDirection" in strategy else 2 * rings,
-        single_phase=emitter.startswith("SinglePhase"),
-    )
+    mode, groups = group_mode(site.opcode, site.attributes), stated_groups(site.attributes)
+    if not groups:
+        if mode == FLATTENED_ID:
+            raise broken("groups_c2", "none")
+        return mode
+    ids = [number for group in groups for number in group]
+    if not all(groups):
+        raise broken("groups_c3", _shown(groups))
+    if sorted(ids) != list(range(len(ids))):
+        raise broken("groups_c4", _shown(groups))
+    expected = site_id_count(site, mode)
+    if expected not in (1, len(ids)):
+        raise broken("groups_c5", f"{len(ids)} for {expected}")
+    if uniform and len(set(map(len, groups))) > 1:
+        raise broken("groups_c6", _shown(groups))
+    return mode
+
+
+def site_id_count(site: Site, mode: str) -> int:
+    """Return how many ids there are in a mode; 1 may also mean that nobody said."""
+    return id_count(mode, site.count("replica_count"), site.count("num_partitions"))
+
+
+def group_size(site: Site, mode: str) -> int:
+    """Return how many devices a group joins; 1 may also mean that nobody said."""
+    groups = stated_groups(site.attributes)
+    # Groups list replicas in the mode of both: all partitions of each take part.
+    size = len(groups[0]) if groups else site_id_count(site, mode)
+    return size * site.count("num_partitions") if mode == CROSS_REPLICA_AND_PARTITION else size
+
+
+def _shown(groups: Sequence[Sequence[int]]) -> str:
+    """Return the first groups, as many as a message should hold."""
+    text = "{" + ",".join("{" + ",".join(map(str, group[:8])) + "}" for group in groups[:8]) + "}"
+    return text if len(groups) <= 8 else f"{text[:-1]},...}}"

@@ -1,7 +1,10 @@
-"""Scalars, computed: counters of loops trip by trip, and what depends on the number of the device.
+"""Scalars, computed as XLA computes them: loop counters, and what follows from the number of the device.
 
-Where a counter is not a plain arithmetic progression, its few scalar instructions are played out until the condition
-says stop. That stays cheap because only what the condition depends on is computed, and few trips are tried.
+Integers wrap at the width of their type; floats round to nearest even after every operation (f16 and bf16 by way of
+f32). Conversions from float to integer cut towards zero and saturate, and NaN becomes 0. Nothing is computed that is
+not asked for, and nothing is guessed: what cannot be known before the program runs raises ``Unknown``.
+
+Source: XLA, Operation Semantics; division by zero as every backend of XLA has it.
 """
 
 from __future__ import annotations
@@ -9,57 +12,30 @@ from __future__ import annotations
 import operator
 import re
 import struct
-from math import fmod, isfinite
+from math import ceil, copysign, floor, fmod, inf, isfinite, isnan, nan
 from typing import TYPE_CHECKING
 
 from tpusim.ir.module import Literal
-from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape, TupleShape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Sequence
 
     from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.shapes.dtype import DType
 
     Number = int | float | bool
     # Elements of a tuple, or parameters, by number; under their opcodes the numbers of the device.
     State = dict[int | str, Number]
 
-MOST_TRIPS = 4096
-"""Trips that are played out before a loop counts as unknown; each costs some microseconds per instruction."""
-
 _DEEPEST = 200
+"""So deep may scalars depend on each other; beyond it Python's own limit of recursion would come near."""
 
-_NARROWEST_BITS = 8
-
-_TABLE = re.compile(r"\{\s*-?\d+(\s*,\s*-?\d+)*\s*\}")
+_INTEGERS = re.compile(r"\{\s*-?\d+(\s*,\s*-?\d+)*\s*\}")
 
 
 class Unknown(Exception):
     """A scalar depends on something that is not known before the program runs."""
-
-
-CANNOT = (Unknown, ArithmeticError, ValueError, TypeError, struct.error)
-"""What ends an attempt to compute a scalar."""
-
-
-def play_counter(module: Module, loop: Instruction, start: State) -> int | None:
-    """Return how often ``loop`` runs if its condition depends only on scalars known at ``start``, else None."""
-    condition = module[loop.attributes["condition"]]
-    try:
-        for trips, state in enumerate(states_of(module, loop, start)):
-            if not Scalars(module, condition, state).value(condition.root_name):
-                return trips
-    except CANNOT:
-        pass
-    return None
-
-
-def states_of(module: Module, loop: Instruction, start: State) -> Iterator[State]:
-    """Yield the known elements of a loop's tuple trip by trip, as many as are worth trying."""
-    state = dict(start)
-    for _ in range(MOST_TRIPS):
-        yield state
-        state = _next_state(module, module[loop.attributes["body"]], state)
 
 
 def table_of(computation: Computation, made: Instruction) -> list[int] | None:
@@ -67,169 +43,289 @@ def table_of(computation: Computation, made: Instruction) -> list[int] | None:
     while made.opcode in ("copy", "bitcast", "reshape"):
         made = computation[made.operands[0]]
     text = made.immediate.text if isinstance(made.immediate, Literal) else ""
-    return [int(number) for number in text.strip("{} ").split(",")] if _TABLE.fullmatch(text) else None
+    return [int(number) for number in text.strip("{} ").split(",")] if _INTEGERS.fullmatch(text) else None
 
 
-def literal_number(instruction: Instruction) -> Number | None:
-    """Return the number of a scalar ``constant``, or None for anything else."""
-    text = instruction.immediate.text if isinstance(instruction.immediate, Literal) else ""
+def literal_number(literal: Literal) -> Number | None:
+    """Return the number that a literal of one element writes; None for arrays, tuples and complex numbers."""
+    text = literal.text.strip("{} ")
     if text in ("true", "false"):
         return text == "true"
     try:
-        return int(text) if text.lstrip("-").isdigit() else float(text)
+        # Behind a NaN its payload may stand in parentheses.
+        return int(text) if text.lstrip("-").isdecimal() else float(text.partition("(")[0])
     except ValueError:
         return None
 
 
-def _next_state(module: Module, body: Computation, state: State) -> State:
-    """Return the elements of the loop's tuple after one trip, as far as they can be computed."""
-    root = body.root
-    if root.opcode != "tuple":
-        raise Unknown
-    return elements_of(Scalars(module, body, state), root, state)
+def origin_of(computation: Computation, name: str) -> Instruction:
+    """Return the instruction that made a value, past what hands it on as it is."""
+    made = computation[name]
+    while made.opcode in ("copy", "opt-barrier"):
+        made = computation[made.operands[0]]
+    return made
 
 
-def elements_of(scalars: Scalars, tuple_: Instruction, wanted: Container[int | str] | None = None) -> State:
-    """Return the elements of a tuple that can be computed (of those ``wanted``), and the numbers of the device."""
-    found = scalars.ids
-    for index, name in enumerate(tuple_.operands):
-        if wanted is not None and index not in wanted:
-            continue
-        try:
-            found[index] = scalars.value(name)
-        except CANNOT:
-            continue
-    return found
+def element_of_parameter(computation: Computation, name: str) -> int | None:
+    """Return which element of the computation's only parameter, a tuple, a value is; None if it is something else."""
+    made = origin_of(computation, name)
+    if made.opcode != "get-tuple-element" or len(computation.parameters) != 1:
+        return None
+    source = origin_of(computation, made.operands[0])
+    return int(made.attributes["index"]) if source.opcode == "parameter" else None
 
 
 class Scalars:
-    """Computes scalars of a computation whose parameter is a tuple of known elements, or whose parameters are known."""
+    """Computes the scalars of a computation of which something is known.
+
+    ``state`` has the known elements of its only parameter, a tuple, or else its known parameters, by number.
+    """
 
     def __init__(self, module: Module, computation: Computation, state: State, depth: int = 0) -> None:
         self._module = module
         self._computation = computation
         self._state = state
         self._depth = depth
-        self._known: dict[str, Number] = {}
-
-    @property
-    def ids(self) -> State:
-        """The numbers of the device, where they are known."""
-        return {key: number for key, number in self._state.items() if isinstance(key, str)}
+        self._known: dict[str, Number | None] = {}
 
     def value(self, name: str) -> Number:
         """Return a scalar, or raise ``Unknown``."""
         if name not in self._known:
-            self._known[name] = self._computed(self._computation[name])
-        return self._known[name]
+            # What is not known is remembered too: a chain of values used twice each would else be walked 2**n times.
+            self._known[name] = None
+            self._depth += 1
+            try:
+                self._known[name] = self._computed(self._computation[name])
+            finally:
+                self._depth -= 1
+        found = self._known[name]
+        if found is None:
+            raise Unknown
+        return found
 
-    def _computed(self, instruction: Instruction) -> Number:
+    def get(self, name: str) -> Number | None:
+        """Return a scalar, or None if it is not known."""
+        try:
+            return self.value(name)
+        except Unknown:
+            return None
+
+    def state_of(self, names: Sequence[str], wanted: Container[int | str] | None = None) -> State:
+        """Return what is known of the parameters of a computation that is called with the named values.
+
+        Of a single tuple that is what is known of its elements. The numbers of the device are always among it.
+        """
+        found: State = {key: number for key, number in self._state.items() if isinstance(key, str)}
+        if len(names) == 1:
+            made = origin_of(self._computation, names[0])
+            if made.opcode == "parameter" and isinstance(made.shape, TupleShape):
+                return dict(self._state)
+            names = made.operands if made.opcode == "tuple" else names
+        for number, name in enumerate(names):
+            value = self.get(name) if wanted is None or number in wanted else None
+            if value is not None:
+                found[number] = value
+        return found
+
+    def inside(self, instruction: Instruction) -> Scalars:
+        """Return the scalars of the computation that a fusion or call runs."""
+        attributes = instruction.attributes
+        called = self._module[attributes["calls" if "calls" in attributes else "to_apply"]]
+        return Scalars(self._module, called, self.state_of(instruction.operands), self._depth)
+
+    def _computed(self, made: Instruction) -> Number:
         """Compute one instruction."""
-        shape = instruction.shape
-        self._depth += 1
-        # One element is as good as a scalar: what is cut out of a table is an array of one.
-        if self._depth > _DEEPEST or not isinstance(shape, ArrayShape) or shape.element_count != 1:
+        dtype = _scalar_type(made)
+        if self._depth > _DEEPEST or dtype is None:
             raise Unknown
-        special = _SPECIAL.get(instruction.opcode)
-        if special is not None:
-            return special(self, instruction)
-        compute = _OPERATIONS.get(instruction.opcode)
-        if compute is None:
+        if made.opcode in _SPECIAL:
+            return as_type(_SPECIAL[made.opcode](self, made), dtype)
+        if made.opcode not in _OPERATIONS and made.opcode not in _BY_TYPE:
             raise Unknown
-        return _in_type(compute(*(self.value(operand) for operand in instruction.operands)), shape.dtype.name)
+        values = [self.value(operand) for operand in made.operands]
+        if made.opcode in _OPERATIONS:
+            return as_type(_OPERATIONS[made.opcode](*values), dtype)
+        source = _scalar_type(self._computation[made.operands[0]])
+        assert source is not None
+        return _BY_TYPE[made.opcode](source, dtype, *values)
 
-    def constant(self, instruction: Instruction) -> Number:
+    def constant(self, made: Instruction) -> Number:
         """Return the number that a literal writes."""
-        number = literal_number(instruction)
+        number = literal_number(made.immediate) if isinstance(made.immediate, Literal) else None
         if number is None:
             raise Unknown
         return number
 
-    def element(self, instruction: Instruction) -> Number:
-        """Return an element of the loop's tuple, or of a tuple that the computation builds itself."""
-        index, source = instruction.attributes["index"], self._computation[instruction.operands[0]]
+    def element(self, made: Instruction) -> Number:
+        """Return an element of the computation's tuple, or of a tuple that it builds itself."""
+        source = origin_of(self._computation, made.operands[0])
         if source.opcode == "tuple":
-            return self.value(source.operands[index])
-        if source.opcode != "parameter" or index not in self._state:
+            return self.value(source.operands[made.attributes["index"]])
+        return self.stated(element_of_parameter(self._computation, made.name))
+
+    def stated(self, key: object) -> Number:
+        """Return a number of the state."""
+        if key not in self._state:
             raise Unknown
-        return self._state[index]
+        return self._state[key]
 
-    def parameter(self, instruction: Instruction) -> Number:
-        """Return an argument of a fused computation."""
-        if instruction.immediate not in self._state:
-            raise Unknown
-        return self._state[instruction.immediate]
+    def called(self, made: Instruction) -> Number:
+        """Compute a fusion or call of scalars."""
+        inner = self.inside(made)
+        return inner.value(inner._computation.root_name)
 
-    def fused(self, instruction: Instruction) -> Number:
-        """Compute a fusion of scalars."""
-        called = self._module[instruction.attributes["calls"]]
-        arguments = self.ids
-        for number, operand in enumerate(instruction.operands):
-            try:
-                arguments[number] = self.value(operand)
-            except CANNOT:
-                continue
-        return Scalars(self._module, called, arguments, self._depth).value(called.root_name)
+    def selected(self, made: Instruction) -> Number:
+        """Return the one of two values that the first says; the other need not be known."""
+        choice, *values = made.operands
+        return self.value(values[0] if self.value(choice) else values[1])
 
-    def device(self, instruction: Instruction) -> Number:
-        """Return the number of the device that the opcode asks for."""
-        if instruction.opcode not in self._state:
-            raise Unknown
-        return self._state[instruction.opcode]
-
-    def looked_up(self, instruction: Instruction) -> Number:
+    def looked_up(self, made: Instruction) -> Number:
         """Return an element of a table: devices find their places along the axes of a mesh in such."""
-        numbers = table_of(self._computation, self._computation[instruction.operands[0]])
-        if len(instruction.operands) != 2 or numbers is None:
+        numbers = table_of(self._computation, self._computation[made.operands[0]])
+        if len(made.operands) != 2 or numbers is None:
             raise Unknown
         # Beyond its ends a slice begins as far in as it has to (XLA, DynamicSlice).
-        return numbers[min(max(0, int(self.value(instruction.operands[1]))), len(numbers) - 1)]
+        return numbers[min(max(0, int(self.value(made.operands[1]))), len(numbers) - 1)]
 
-    def compared(self, instruction: Instruction) -> Number:
+    def compared(self, made: Instruction) -> Number:
         """Compare two scalars."""
-        left, right = (self.value(operand) for operand in instruction.operands)
-        return bool(_COMPARISONS[str(instruction.attributes["direction"])](left, right))
+        values = [self.value(operand) for operand in made.operands]
+        if made.attributes.get("type") == "TOTALORDER":
+            values = [_total_order_key(value) if isinstance(value, float) else value for value in values]
+        return bool(_COMPARISONS[str(made.attributes["direction"])](*values))
 
 
-def _in_type(value: Number, type_name: str) -> Number:
-    """Return a value as its type holds it: integers wrap, f32 rounds."""
-    if type_name == "pred":
+def _scalar_type(made: Instruction) -> DType | None:
+    """Return the element type of one element, None for anything larger or of a type whose numbers are not computed."""
+    shape = made.shape
+    # One element is as good as a scalar: what is cut out of a table is an array of one.
+    if not isinstance(shape, ArrayShape) or shape.element_count != 1:
+        return None
+    dtype = shape.dtype
+    return dtype if dtype.is_integer or dtype.is_pred or dtype.name in _FLOATS else None
+
+
+_FLOATS = {"bf16": "f", "f16": "e", "f32": "f", "f64": "d"}
+"""How ``struct`` writes the floats that are computed; a bf16 is the upper half of an f32."""
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """Return the lowest and the highest number of an integer type."""
+    return (-1 << (dtype.bits - 1), (1 << (dtype.bits - 1)) - 1) if dtype.is_signed else (0, (1 << dtype.bits) - 1)
+
+
+def as_type(value: Number, dtype: DType) -> Number:
+    """Return a number as its type holds it: integers keep their low bits, floats round to nearest even."""
+    if dtype.is_pred:
         return bool(value)
-    if type_name == "f32" and isfinite(value):
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    if type_name[0] not in "su":
+    if dtype.is_float:
+        return _rounded(value, dtype.name)
+    low, high = integer_range(dtype)
+    return int(value) if low <= value <= high else (int(value) - low) % (1 << dtype.bits) + low
+
+
+def _rounded(value: Number, name: str) -> float:
+    """Return a number rounded to a float type; on the way to all but f64 that is to f32 first."""
+    if name == "f64":
+        return float(value)
+    if isinstance(value, int) and abs(value) >> 50:
+        # f64 would round as well: 50 bits, the last of them set where anything was cut off, are enough to tell.
+        cut = abs(value).bit_length() - 50
+        value = copysign(abs(value) >> cut | bool(abs(value) & ((1 << cut) - 1)), value) * 2.0**cut
+    single = _through("f", float(value))
+    if name == "bf16" and isfinite(single):
+        bits = struct.unpack("I", struct.pack("f", single))[0]
+        # Half a unit less one, plus the last bit that stays: ties go to even, and a carry may reach the exponent.
+        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+        return float(struct.unpack("f", struct.pack("I", bits))[0])
+    return _through("e", single) if name == "f16" else single
+
+
+def _through(form: str, value: float) -> float:
+    """Return a float rounded to a form of ``struct``, beyond whose largest number lies infinity."""
+    try:
+        return float(struct.unpack(form, struct.pack(form, value))[0])
+    except OverflowError:
+        return copysign(inf, value)
+
+
+def converted(source: DType, target: DType, value: Number) -> Number:
+    """Return a number in another type."""
+    if target.is_pred:
+        return value != 0
+    if not target.is_integer or not isinstance(value, float):
+        return as_type(value, target)
+    low, high = integer_range(target)
+    return 0 if isnan(value) else int(min(max(value, low), high))
+
+
+def _same_bits(source: DType, target: DType, value: Number) -> Number:
+    """Return the number that the bits of an integer are in another integer type of the same width."""
+    if source == target:
         return value
-    modulus = 1 << int(type_name[1:])
-    wrapped = int(value) % modulus
-    return wrapped - modulus if type_name[0] == "s" and 2 * wrapped >= modulus else wrapped
-
-
-def _distance(by: Number) -> int:
-    """Return by how many bits to shift; beyond any type's width it takes the type to say what comes out."""
-    if not isinstance(by, int) or not 0 <= by < _NARROWEST_BITS:
+    if source.bits != target.bits or not (source.is_integer and target.is_integer):
         raise Unknown
-    return by
+    return as_type(value, target)
 
 
-def _refuse() -> Number:
-    """Refuse what depends on the width of a type."""
-    raise Unknown
+def _total_order_key(value: float) -> int:
+    """Return an integer that is ordered as floats are by sign and magnitude, NaN beyond infinity."""
+    bits = int(struct.unpack("q", struct.pack("d", value))[0])
+    return bits ^ (bits >> 63 & 0x7FFFFFFFFFFFFFFF)
+
+
+def _shift(to_left: bool, signed: bool) -> Callable[[DType, DType, Number, Number], Number]:
+    """Return a shift; by the width of the type or more (or less than 0) nothing is left but signs."""
+
+    def shift(source: DType, target: DType, value: Number, by: Number) -> Number:
+        within = 0 <= by < source.bits
+        distance = int(by) if within else source.bits
+        low = -1 << (source.bits - 1) if signed else 0
+        # The same bits, read with a sign or without one.
+        bits = (int(value) - low) % (1 << source.bits) + low
+        return as_type(bits << distance if to_left else bits >> distance, target)
+
+    return shift
 
 
 def _quotient(left: Number, right: Number) -> Number:
-    """Divide as the operands' type does: integers towards zero."""
-    if not (isinstance(left, int) and isinstance(right, int)):
-        return left / right
+    """Divide as the operands' type does: integers towards zero, and by zero to all ones."""
+    if isinstance(left, float):
+        return left / right if right else left * copysign(inf, right)
     # Through floats large integers would lose their last digits.
-    whole = abs(left) // abs(right)
-    return whole if (left < 0) == (right < 0) else -whole
+    whole = abs(left) // abs(right) if right else -1
+    return whole if (left < 0) == (right < 0) or not right else -whole
 
 
 def _remainder(left: Number, right: Number) -> Number:
-    """Return what a division leaves, with the sign of the dividend."""
-    if isinstance(left, int) and isinstance(right, int):
-        return left - int(_quotient(left, right)) * right
-    return fmod(left, right)
+    """Return what a division leaves, with the sign of the dividend; of a division by zero that is the dividend."""
+    if not isinstance(left, float):
+        return left - int(_quotient(left, right)) * right if right else left
+    return fmod(left, right) if right and isfinite(left) and not isnan(right) else nan
+
+
+def _maximum(left: Number, right: Number) -> Number:
+    """Return the larger; NaN wins, and +0 is larger than -0."""
+    if isnan(left) or isnan(right):
+        return nan
+    if left == right:
+        return right if copysign(1, left) < 0 else left
+    return max(left, right)
+
+
+def _minimum(left: Number, right: Number) -> Number:
+    """Return the smaller; NaN wins, and -0 is smaller than +0."""
+    return -_maximum(-left, -right)
+
+
+def _whole(direction: Callable[[float], int]) -> Callable[[Number], Number]:
+    """Return a rounding of floats to whole numbers; zeros keep their sign."""
+    return lambda value: copysign(direction(value), value) if isfinite(value) else value
+
+
+def _same(value: Number) -> Number:
+    """Return the operand."""
+    return value
 
 
 _COMPARISONS: dict[str, Callable[[Number, Number], object]] = {
@@ -245,35 +341,48 @@ _OPERATIONS: dict[str, Callable[..., Number]] = {
     "abs": abs,
     "add": operator.add,
     "and": operator.and_,
-    "bitcast": lambda value: value,
-    "broadcast": lambda value: value,
-    "clamp": lambda least, value, most: min(max(least, value), most),
-    "convert": lambda value: value,
-    "copy": lambda value: value,
+    "broadcast": _same,
+    "ceil": _whole(ceil),
+    "clamp": lambda least, value, most: _minimum(_maximum(least, value), most),
+    "copy": _same,
     "divide": _quotient,
-    "maximum": max,
-    "minimum": min,
+    "floor": _whole(floor),
+    "is-finite": isfinite,
+    "maximum": _maximum,
+    "minimum": _minimum,
     "multiply": operator.mul,
     "negate": operator.neg,
     "not": lambda value: not value if isinstance(value, bool) else ~value,
+    "opt-barrier": _same,
     "or": operator.or_,
     "remainder": _remainder,
-    "reshape": lambda value: value,
-    "select": lambda choice, yes, no: yes if choice else no,
-    "shift-left": lambda value, by: value << _distance(by),
-    "shift-right-arithmetic": lambda value, by: value >> _distance(by),
-    "shift-right-logical": lambda value, by: abs(value) >> _distance(by) if value >= 0 else _refuse(),
+    "reshape": _same,
+    "round-nearest-even": _whole(round),
     "subtract": operator.sub,
     "xor": operator.xor,
 }
+"""What an opcode makes of its operands, before the result's type takes it."""
+
+_BY_TYPE: dict[str, Callable[..., Number]] = {
+    "bitcast": _same_bits,
+    "bitcast-convert": _same_bits,
+    "convert": converted,
+    "shift-left": _shift(to_left=True, signed=False),
+    "shift-right-arithmetic": _shift(to_left=False, signed=True),
+    "shift-right-logical": _shift(to_left=False, signed=False),
+}
+"""What depends on the type of the first operand: from it, the type of the result, and the operands."""
 
 _SPECIAL: dict[str, Callable[[Scalars, Instruction], Number]] = {
+    "call": Scalars.called,
     "compare": Scalars.compared,
     "constant": Scalars.constant,
     "dynamic-slice": Scalars.looked_up,
-    "fusion": Scalars.fused,
+    "fusion": Scalars.called,
     "get-tuple-element": Scalars.element,
-    "parameter": Scalars.parameter,
-    "partition-id": Scalars.device,
-    "replica-id": Scalars.device,
+    "parameter": lambda scalars, made: scalars.stated(made.immediate),
+    "partition-id": lambda scalars, made: scalars.stated(made.opcode),
+    "replica-id": lambda scalars, made: scalars.stated(made.opcode),
+    "select": Scalars.selected,
 }
+"""What follows operands by name, or has none."""

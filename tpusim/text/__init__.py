@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from tpusim.text.literals import literal_values, scalar_value
+from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
 from tpusim.text.printer import Style, instruction_text, print_module
 from tpusim.text.reader import read_source
@@ -17,5 +17,4 @@ __all__ = [
     "parse_module",
     "print_module",
     "read_source",
-    "scalar_value",
 ]

@@ -107,17 +107,6 @@ def literal_values(literal: Literal, shape: Shape) -> Any:
     return array_values(literal.text, shape)
 
 
-def scalar_value(literal: Literal) -> int | float | bool | None:
-    """Return the value of a scalar literal; None for arrays, tuples, complex numbers and values left out."""
-    text = literal.text
-    if text in ("true", "false"):
-        return text == "true"
-    if text[0] in "{(":
-        return None
-    digits = text.lstrip("-")
-    return int(text) if digits.isdecimal() else float(text.partition("(")[0])
-
-
 def _take_elision(lexer: Lexer) -> bool:
     """Pass over ``{...}`` if that is what comes."""
     match = _WHOLE_ELISION.match(lexer.text, lexer.start)

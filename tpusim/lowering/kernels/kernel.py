@@ -12,31 +12,28 @@ from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
 from tpusim.lowering.kernels.own_tiles import product_tiles, streaming_tiles
 from tpusim.lowering.kernels.packing import conversion_work
-from tpusim.lowering.kernels.products import Product, convolution_product, dot_product, product_work
+from tpusim.lowering.kernels.products import product_work
 from tpusim.lowering.kernels.spills import spill_work
-from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Nest, block_tiles, fits, misfit, product_nest, run_bytes
+from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Loop, Nest, StatedTiling, block_tiles, run_bytes
 from tpusim.lowering.kernels.vector import FREE, Site, stored_registers, vector_work
-from tpusim.lowering.scope import Inner, rule
+from tpusim.lowering.scope import rule
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
-from tpusim.semantics.demand import Access, accesses
+from tpusim.semantics.demand import accesses, demand_of, needed_share
+from tpusim.semantics.inlining import made_from
+from tpusim.semantics.products import BATCH, PRODUCTS, Product, canonical_product, product_sides
 from tpusim.shapes.shape import ArrayShape, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tpusim.hardware.chip import Chip
     from tpusim.ir.attributes import WindowConfig
-    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.ir.module import Computation, Instruction
     from tpusim.lowering.scope import Scope
     from tpusim.program.steps import AnyStep
-
-# The TPU compiler makes every dot a convolution; the others are for programs that it has not seen yet.
-PRODUCTS = {
-    "convolution": convolution_product,
-    "dot": dot_product,
-    "ragged-dot": dot_product,
-    "scaled-dot": dot_product,
-}
+    from tpusim.semantics.demand import Access, Demand
+    from tpusim.semantics.inlining import Body, Inner
 
 FLOPLESS = frozenset(
     "parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast copy transpose reshape slice pad"
@@ -48,29 +45,32 @@ FLOPLESS = frozenset(
 def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Work | None = None) -> Kernel:
     """Return the kernel of one scheduled instruction; ``extra`` is work that the rules do not see."""
     config = instruction.backend_config
-    inner = scope.kernel_of(instruction)
-    touched = accesses(scope.module, scope.computation, instruction)
-    products = [(item, _product(item)) for item in inner if item.instruction.opcode in PRODUCTS]
+    body = scope.body_of(instruction)
+    demand = demand_of(body)
+    touched = accesses(body, demand, instruction)
+    products = [(at, _product(item)) for at, item in enumerate(body.values) if item.instruction.opcode in PRODUCTS]
     window = config.window_config
     # A fusion is tiled around one product; any other one in it has to live with the same loops.
-    products = _main_first(products, window)
-    nest = _nest(scope, *products[0], touched, window) if products else None
-    tiles = nest.tiles if nest else _vector_tiles(scope, inner, touched, window)
-    work = _whole_work(scope, inner, products, nest) + spill_work(inner, scope.chip)
-    sides_of = [_sides_at_top(scope, instruction, item) for item, _ in products]
-    sides = sides_of[0] if sides_of else {}
+    products = _main_first(scope, body, products, window)
+    sides = _sides(body, products[0][0]) if products else {}
+    feeds = {body.operands[-1 - at].name: side for at, side in sides.items() if at < 0}
+    nest = _nest(scope, body.values[products[0][0]], products[0][1], touched, feeds, window) if products else None
+    tiles = nest.tiles if nest else _vector_tiles(scope, body, touched, window)
+    shares = _shares(body, demand)
     product_flops = sum(product.flops for _, product in products)
-    computes = any(item.instruction.opcode not in FLOPLESS for item in inner)
-    fed = {name for found in sides_of for name in found}
-    work += conversion_work(touched, sides, nest, scope.chip, computes=computes)
+    computes = any(item.instruction.opcode not in FLOPLESS for item in body.values)
+    work = _product_work(scope, body, products, nest) + _other_work(scope, body, shares, sides, nest)
+    work += spill_work(body, shares, scope.chip)
+    work += conversion_work(touched, feeds, nest, scope.chip, computes=computes)
+    work += _register_traffic(scope, touched, _fed(body, products))
     work = work + extra if extra else work
     return Kernel(
         **scope.label(instruction, category),
         tiles=tiles,
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
-        work=(work + _register_traffic(scope, touched, fed)) * (1 / tiles),
-        streams=tuple(_streams(touched, sides, tiles, nest, window.output_window_bounds if window else ())),
-        flops=product_flops + sum(_flops(item) for item in inner),
+        work=work * (1 / tiles),
+        streams=tuple(_streams(scope.chip, touched, feeds, nest or _plain_nest(tiles, window))),
+        flops=product_flops + sum(_flops(item) * share for item, share in zip(body.values, shares, strict=True)),
         product_flops=product_flops,
         # Vector work is measured against f32.
         flops_type=products[0][1].operand_type if products else "f32",
@@ -86,7 +86,7 @@ def is_scalar(scope: Scope, instruction: Instruction) -> bool:
     # Scalars live in SMEM: a vector kernel, with its fixed cost, would be far too dear for them.
     operands = scope.computation.operands_of(instruction)
     # A fusion may make a large array between its scalar operands and its scalar result.
-    inside = (item.instruction for item in scope.kernel_of(instruction))
+    inside = (item.instruction for item in scope.body_of(instruction).values)
     shapes = (item.shape for item in (instruction, *operands, *inside))
     return all(leaf.element_count <= 1 for shape in shapes for leaf in leaves(shape))
 
@@ -94,7 +94,7 @@ def is_scalar(scope: Scope, instruction: Instruction) -> bool:
 def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
     """Return the step of an instruction on the scalar core."""
     # Even a scalar that is only copied takes an instruction: hence at least one.
-    ops = sum(item.instruction.opcode not in FLOPLESS for item in scope.kernel_of(instruction))
+    ops = sum(item.instruction.opcode not in FLOPLESS for item in scope.body_of(instruction).values)
     return Kernel(**scope.label(instruction, "scalar"), work=Work(ops={SCALAR: float(max(1, ops))}), scalar=True)
 
 
@@ -105,28 +105,44 @@ def _array(computation: Computation, name: str) -> ArrayShape:
     return shape
 
 
-def product_operands(instruction: Instruction) -> tuple[str, str]:
-    """Return the names of a product's two sides; behind them a scaled dot has scales, a ragged one its group sizes."""
-    return instruction.operands[0], instruction.operands[1]
-
-
 def _product(item: Inner) -> Product:
-    """Return the size of a dot or convolution."""
-    lhs, rhs = (_array(item.computation, name) for name in product_operands(item.instruction))
-    return PRODUCTS[item.instruction.opcode](item.instruction, lhs, rhs)
+    """Return the canonical form of a dot or convolution."""
+    shapes = [leaves(operand.shape)[0] for operand in item.computation.operands_of(item.instruction)]
+    return canonical_product(item.instruction, shapes)
 
 
-def _whole_work(scope: Scope, inner: list[Inner], products: list[tuple[Inner, Product]], nest: Nest | None) -> Work:
-    """Return the work of all that a kernel does, memory accesses left out."""
-    # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
-    others = (
-        vector_work(Site(scope.module, item.computation, scope.chip), item.instruction)
-        for item in inner
-        if item.instruction.opcode not in FREE and item.instruction.opcode not in PRODUCTS
-    )
+def _shares(body: Body, demand: Demand) -> list[float]:
+    """Return which share of each value of a kernel is computed."""
+    pairs = zip(demand.values, body.values, strict=True)
+    return [needed_share(parts, item.instruction.shape) for parts, item in pairs]
+
+
+def _other_work(scope: Scope, body: Body, shares: list[float], sides: dict[int, str], nest: Nest | None) -> Work:
+    """Return the work of all in a kernel but its products: of what is needed, and as often as that is computed.
+
+    Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
+    """
+    uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
+    found = []
+    for at, (item, share) in enumerate(zip(body.values, shares, strict=True)):
+        if (
+            share
+            and not item.in_place
+            and item.instruction.opcode not in FREE
+            and item.instruction.opcode not in PRODUCTS
+        ):
+            work = vector_work(Site(scope.module, item.computation, scope.chip), item.instruction)
+            # What is made for an operand of the product stays as long as its tile does, and is then made anew.
+            count = share * uses.get(sides.get(at, ""), 1.0)
+            found.append(work if count == 1.0 else work * count)
+    return sum_work(found)
+
+
+def _product_work(scope: Scope, body: Body, products: list[tuple[int, Product]], nest: Nest | None) -> Work:
+    """Return the work of the products of a kernel on the matrix units."""
     # The stated tile is the main product's; of any other each tile does its share.
     pairs = zip(products, chain((nest,), repeat(None)), strict=False)
-    return sum_work(chain((_work_of(scope, *product, own) for product, own in pairs), others))
+    return sum_work(_work_of(scope, body.values[at], size, own) for (at, size), own in pairs)
 
 
 def _work_of(scope: Scope, item: Inner, size: Product, nest: Nest | None) -> Work:
@@ -143,7 +159,7 @@ def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Wor
     return Work(ops={LOAD: loads, STORE: stores})
 
 
-def _vector_tiles(scope: Scope, inner: list[Inner], touched: list[Access], window: WindowConfig | None) -> int:
+def _vector_tiles(scope: Scope, body: Body, touched: list[Access], window: WindowConfig | None) -> int:
     """Return the tiles of a kernel without a product: the compiler's if it says, else our own."""
     if window and window.iteration_bounds:
         tiles = 1
@@ -151,7 +167,7 @@ def _vector_tiles(scope: Scope, inner: list[Inner], touched: list[Access], windo
             tiles *= max(1, bound)
         return tiles
     if window and window.output_window_bounds:
-        return block_tiles(_iterated(inner[-1]), window.output_window_bounds)
+        return block_tiles(_iterated(body.values[-1]), window.output_window_bounds, scope.chip.vpu.register_shape)
     # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
     return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in ("vmem", "smem")), scope.chip)
 
@@ -163,94 +179,82 @@ def _iterated(item: Inner) -> ArrayShape:
     return leaves(item.computation[name].shape)[0]
 
 
-def _main_first(products: list[tuple[Inner, Product]], window: WindowConfig | None) -> list[tuple[Inner, Product]]:
+def _main_first(
+    scope: Scope, body: Body, products: list[tuple[int, Product]], window: WindowConfig | None
+) -> list[tuple[int, Product]]:
     """Return the products of a kernel with the one first that the compiler's bounds are about."""
     if len(products) < 2 or window is None:
         return products
+    tilings = [_stated_tiling(scope, body.values[at], size, window) for at, size in products]
+    misfits = [tiling.misfit if tiling else inf for tiling in tilings]
     # The last of those that fit equally: what comes after feeds on it, so that it is computed tile by tile.
-    order = sorted(range(len(products)), key=lambda number: (_misfit(products[number][0], window), -number))
+    order = sorted(range(len(products)), key=lambda number: (misfits[number], -number))
     return [products[number] for number in order]
 
 
-def _misfit(item: Inner, window: WindowConfig) -> float:
-    """Return how badly the compiler's bounds fit a product; about a dot they say nothing."""
-    return misfit(window, _sides_shapes(item)) if item.instruction.opcode == "convolution" else inf
+def _stated_tiling(scope: Scope, item: Inner, size: Product, window: WindowConfig) -> StatedTiling | None:
+    """Return a convolution with the compiler's bounds; about a dot they say nothing."""
+    if item.instruction.opcode != "convolution":
+        return None
+    return StatedTiling(window, _sides_shapes(item), item.instruction, size.kinds, scope.chip.vpu.register_shape)
 
 
 def _sides_shapes(item: Inner) -> dict[str, ArrayShape]:
     """Return the shapes of a product's two sides and result."""
-    left, right = product_operands(item.instruction)
+    left, right = product_sides(item.instruction)
     names = {LHS: left, RHS: right, OUT: item.instruction.name}
     return {side: _array(item.computation, name) for side, name in names.items()}
 
 
-def _nest(scope: Scope, item: Inner, size: Product, touched: list[Access], window: WindowConfig | None) -> Nest:
-    """Return the loop nest of a kernel around a product."""
-    shapes = _sides_shapes(item)
-    if window and item.instruction.opcode == "convolution" and fits(window, shapes):
-        return product_nest(window, shapes, item.instruction, size.shared)
-    sides = _sides(scope.module, scope.computation, item)
+def _nest(
+    scope: Scope,
+    item: Inner,
+    size: Product,
+    touched: list[Access],
+    feeds: dict[str, str],
+    window: WindowConfig | None,
+) -> Nest:
+    """Return the loop nest of a kernel around a product; ``feeds`` says which of its sides operands feed."""
+    stated = _stated_tiling(scope, item, size, window) if window else None
+    if stated and stated.fits:
+        return stated.nest()
     n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
     for access in touched:
         # What feeds neither side is for the epilogue (a bias, a residual) and moves along with the result.
-        n_bytes[OUT if access.is_output else sides.get(access.name, OUT)] += access.n_bytes
+        n_bytes[OUT if access.is_output else feeds.get(access.name, OUT)] += access.n_bytes
     return product_tiles(n_bytes, scope.chip)
 
 
-def _streams(
-    touched: list[Access], sides: dict[str, str], tiles: int, nest: Nest | None, bounds: tuple[int, ...]
-) -> Iterator[Stream]:
-    """Yield the traffic of each operand and result between its memory and VMEM; ``bounds`` are those of a tile."""
+def _plain_nest(tiles: int, window: WindowConfig | None) -> Nest:
+    """Return the nest of a kernel without a product: every tile moves its share of everything."""
+    arrays = (LHS, RHS, OUT)
+    bounds = dict.fromkeys(arrays, window.output_window_bounds) if window else {}
+    return Nest((Loop(tiles, BATCH),), dict.fromkeys(arrays, 1 / tiles), bounds)
+
+
+def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nest) -> Iterator[Stream]:
+    """Yield the traffic of each operand and result between its memory and VMEM."""
     for access in touched:
-        fetches, share, cut = tiles, 1 / tiles, bounds
-        if nest:
-            side = OUT if access.is_output else sides.get(access.name, OUT)
-            fetches, share, cut = nest.fetches(side), nest.block_share[side], nest.bounds.get(side, ())
+        side = OUT if access.is_output else sides.get(access.name, OUT)
+        cut = nest.bounds.get(side, ())
         # Only an array of as many dimensions is cut as the bounds say; rows of a gather are runs of their own.
-        chunk = run_bytes(access.shape, cut) if len(cut) == access.shape.rank else 0
-        block = access.n_bytes * share
-        yield Stream(access.name, access.space, block, fetches, access.is_output, access.chunk_bytes or chunk)
+        run = run_bytes(access.shape, cut, chip.vpu.register_shape) if len(cut) == access.shape.rank else 0
+        chunk = min(filter(None, (run, access.chunk_bytes)), default=0)
+        block, fetches = access.n_bytes * nest.block_share[side], nest.fetches(side)
+        yield Stream(access.name, access.space, block, fetches, access.is_output, chunk)
 
 
-def _sides_at_top(scope: Scope, instruction: Instruction, item: Inner) -> dict[str, str]:
-    """Return which side of the product each operand of the kernel feeds."""
-    if instruction.opcode != "fusion":
-        return _sides(scope.module, scope.computation, item)
-    called = scope.module[instruction.attributes["calls"]]
-    by_parameter = _sides(scope.module, called, item)
-    pairs = zip(instruction.operands, called.parameters, strict=True)
-    return {name: by_parameter[p.name] for name, p in pairs if p.name in by_parameter}
+def _sides(body: Body, at: int) -> dict[int, str]:
+    """Return, for the values that the product at a position is made of, which of its sides they feed."""
+    left, right = body.values[at].operands[:2]
+    # A value that feeds both is taken for what streams past the weights.
+    return dict.fromkeys(made_from(body.values, (right,)), RHS) | dict.fromkeys(made_from(body.values, (left,)), LHS)
 
 
-def _sides(module: Module, computation: Computation, item: Inner) -> dict[str, str]:
-    """Return, for the values of ``computation`` that a product is made of, which of its sides they feed."""
-    if item.computation is not computation:
-        return _sides_of_nested(module, computation, item)
-    found: dict[str, str] = {}
-    # The right side first: a value that feeds both is then taken for what streams past the weights.
-    left, right = product_operands(item.instruction)
-    for side, name in ((RHS, right), (LHS, left)):
-        todo = [name]
-        while todo:
-            value = computation[todo.pop()]
-            # A value that is used twice is walked once: chains of such would double the walk at each link.
-            if found.get(value.name) != side:
-                found[value.name] = side
-                todo.extend(value.operands)
-    return found
-
-
-def _sides_of_nested(module: Module, computation: Computation, item: Inner) -> dict[str, str]:
-    """Return the same where the product stands in a fusion inside ``computation``."""
-    for user in computation.instructions:
-        if user.opcode != "fusion":
-            continue
-        called = module[user.attributes["calls"]]
-        inner = _sides(module, called, item)
-        if inner:
-            pairs = zip(user.operands, called.parameters, strict=True)
-            return {name: inner[p.name] for name, p in pairs if p.name in inner}
-    return {}
+def _fed(body: Body, products: list[tuple[int, Product]]) -> set[str]:
+    """Return the names of a kernel's operands that any of its products is made of."""
+    starts = [operand for at, _ in products for operand in body.values[at].operands[:2]]
+    return {body.operands[-1 - at].name for at in made_from(body.values, starts) if at < 0}
 
 
 def _flops(item: Inner) -> float:
@@ -305,7 +309,7 @@ def _with_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, .
     """Lower a fusion with a collective: what it does with that, and a kernel of the rest if that computes anything."""
     collectives = collective_part(scope, instruction)
     inside, rest = other_part(scope, instruction)
-    if not any(_computes_array(item) for item in inside.kernel_of(rest)):
+    if not any(_computes_array(item) for item in inside.body_of(rest).values):
         return collectives
     kernel = _kernel_or_scalar(inside, rest, _fusion_category(inside, rest))
     return (kernel, *collectives) if is_fed(scope, instruction) else (*collectives, kernel)
@@ -323,7 +327,7 @@ def _computes_array(item: Inner) -> bool:
 def _fusion_category(scope: Scope, instruction: Instruction) -> str:
     """Return the profiler's name for a fusion of this kind."""
     # The names that the XLA profiler shows, so that its tables can be laid beside ours.
-    opcodes = {item.instruction.opcode for item in scope.kernel_of(instruction)}
+    opcodes = {item.instruction.opcode for item in scope.body_of(instruction).values}
     if opcodes & set(PRODUCTS):
         return "convolution fusion"
     kind = instruction.attributes.get("kind", "kLoop")

@@ -12,6 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Loop, Nest
+from tpusim.semantics.products import COLUMNS, DEPTH, ROWS
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
@@ -68,5 +69,5 @@ def _tile_preference(nest: Nest, n_bytes: dict[str, float], transfer_bytes: floa
 def _nest(columns: int, rows: int, depth: int) -> Nest:
     """Return the nest that cuts columns outermost, then rows, then the contracted dimension."""
     # Depth is innermost, so that partial sums stay in one place until they are complete.
-    loops = (Loop(columns, "output_feature"), Loop(rows, "batch"), Loop(depth, "input_feature"))
+    loops = (Loop(columns, COLUMNS), Loop(rows, ROWS), Loop(depth, DEPTH))
     return Nest(loops, {LHS: 1 / (rows * depth), RHS: 1 / (columns * depth), OUT: 1 / (columns * rows)})

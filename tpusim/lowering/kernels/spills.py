@@ -11,35 +11,42 @@ from typing import TYPE_CHECKING
 from tpusim.hardware.units import LOAD, STORE
 from tpusim.lowering.kernels.vector import FREE, registers
 from tpusim.program.work import Work
+from tpusim.semantics.inlining import behind_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tpusim.hardware.chip import Chip
-    from tpusim.lowering.scope import Inner
+    from tpusim.semantics.inlining import Body, Inner
+
+_UNHELD = frozenset({*FREE, "broadcast"})
+"""Names, views and broadcasts, which take no register of their own."""
 
 
-def spill_work(inner: Sequence[Inner], chip: Chip) -> Work:
-    """Return the stores and loads of what does not fit into the registers, for the whole of a kernel."""
-    computed = [item for item in inner if item.instruction.opcode not in (*FREE, "broadcast")]
+def spill_work(body: Body, shares: Sequence[float], chip: Chip) -> Work:
+    """Return the stores and loads of what does not fit into the registers, for the whole of a kernel.
+
+    ``shares`` says how much of each value is computed.
+    """
+    computed = [at for at, item in enumerate(body.values) if shares[at] and item.instruction.opcode not in _UNHELD]
     # Most kernels have fewer values than registers: no need to ask which of them are alive.
     if len(computed) <= chip.vpu.registers:
         return Work()
-    excess = most_alive(computed) - chip.vpu.registers
+    excess = most_alive(computed, body.values) - chip.vpu.registers
     if excess <= 0:
         return Work()
-    moved = excess * max(registers(item.instruction.shape, chip) for item in computed)
+    moved = excess * max(registers(body.values[at].instruction.shape, chip) * shares[at] for at in computed)
     return Work(ops={LOAD: moved, STORE: moved})
 
 
-def most_alive(computed: Sequence[Inner]) -> int:
-    """Return how many of the values are alive at the most crowded moment, computed in their order."""
-    # Names repeat between the computations of nested fusions: a computation's name tells them apart.
-    last = {(item.computation.name, name): at for at, item in enumerate(computed) for name in item.instruction.operands}
+def most_alive(computed: Sequence[int], values: Sequence[Inner]) -> int:
+    """Return how many of the values at some positions are alive at the most crowded moment, computed in their order."""
+    uses = ((number, operand) for number, at in enumerate(computed) for operand in values[at].operands)
+    last = {behind_views(values, operand): number for number, operand in uses}
     ends = [0] * len(computed)
-    for at, item in enumerate(computed):
-        # A value that nobody in the kernel uses is a result, and is stored at once.
-        ends[last.get((item.computation.name, item.instruction.name), at)] += 1
+    for number, at in enumerate(computed):
+        # A value that nothing in the kernel uses is a result, and is stored at once.
+        ends[last.get(at, number)] += 1
     alive = most = 0
     for ended in ends:
         alive += 1

@@ -1,9 +1,9 @@
 """The compiler's own tiling: from ``window_config`` to tiles and to how often each operand's blocks are fetched.
 
-Bounds count blocks of (8,128) elements in the two minor dimensions. For a convolution the loop nest is, outermost
-first: output features, batch, each spatial dimension of the output, each spatial dimension of the kernel, input
-features. Where a spatial dimension is really a batch dimension, which all three arrays share, it stands outermost
-instead.
+Bounds count blocks of one register's sublanes and lanes in the two minor dimensions. The loop nest of a convolution is,
+outermost first: output features and spatial dimensions that are columns like them, batch, the other spatial dimensions
+of the output, each spatial dimension of the kernel, input features. Spatial dimensions that all three arrays share
+stand outermost in some programs.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.ir.attributes import Window
+from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, WINDOW
 
 if TYPE_CHECKING:
     from tpusim.ir.attributes import ConvolutionLabels, WindowConfig
     from tpusim.ir.module import Instruction
     from tpusim.shapes.shape import ArrayShape
 
-# One register of f32; bounds count in it for every element type.
-BLOCK = (8, 128)
-
 LHS, RHS, OUT = "lhs", "rhs", "out"
 
-# Which arrays a loop over each kind of dimension moves through.
+TAPS = "taps"
+"""Kernel positions that add up in one row: depth, whose parts are contracted one after another."""
+
 TOUCHES = {
-    "output_feature": (RHS, OUT),
-    "batch": (LHS, OUT),
-    "output_spatial": (LHS, OUT),
-    "kernel_spatial": (LHS, RHS),
-    "input_feature": (LHS, RHS),
-    "shared": (LHS, RHS, OUT),
+    BATCH: (LHS, RHS, OUT),
+    ROWS: (LHS, OUT),
+    COLUMNS: (RHS, OUT),
+    TAPS: (LHS, RHS),
+    DEPTH: (LHS, RHS),
 }
-_HALO_SHARE = 1.3
-"""Windows that cover this many times the array overlap each other; less is only the raggedness of the last one."""
+"""Which arrays a loop over each kind of dimension moves through."""
+
+_OUTPUT_ROLES = {BATCH: BATCH, ROWS: ROWS, COLUMNS: COLUMNS, DEPTH: ROWS, WINDOW: ROWS}
+"""What the output's loop over a spatial dimension of each kind runs over; that of depth has a single trip."""
 
 
 class Loop(msgspec.Struct, frozen=True, gc=False):
@@ -54,8 +55,8 @@ class Loop(msgspec.Struct, frozen=True, gc=False):
 class Nest(msgspec.Struct, frozen=True):
     """A loop nest, outermost first, and by array the share of it that one block covers.
 
-    Where the compiler states them, ``bounds`` are each array's block in blocks of (8,128), and ``extents`` the elements
-    of a full tile by the role of the dimension (a key of ``TOUCHES``); else both are empty.
+    Where the compiler states them, ``bounds`` are each array's block in blocks of a register, and ``extents`` the
+    elements of a full tile by the role of the dimension (a key of ``TOUCHES``); else both are empty.
     """
 
     loops: tuple[Loop, ...]
@@ -87,147 +88,158 @@ class Nest(msgspec.Struct, frozen=True):
         return prod(loop.trips for loop in self.loops if array in loop.touches)
 
 
-def fits(config: WindowConfig, shapes: dict[str, ArrayShape]) -> bool:
-    """Tell whether the compiler's bounds can be about a product's arrays: there is one for each of their dimensions."""
-    bounds = _bounds(config)
-    needed = (LHS, RHS, OUT) if config.iteration_bounds else (RHS, OUT)
-    return all(len(bounds[array]) == shapes[array].rank and min(bounds[array], default=0) >= 1 for array in needed)
-
-
-def misfit(config: WindowConfig, shapes: dict[str, ArrayShape]) -> float:
-    """Return how badly the compiler's bounds fit a product's arrays: 0 for a perfect fit, infinity for other ranks."""
-    if not fits(config, shapes):
-        return inf
-    return _best_loops(config, shapes)[1] if config.iteration_bounds else 0.0
-
-
-def _bounds(config: WindowConfig) -> dict[str, tuple[int, ...]]:
-    """Return the bounds by array."""
-    return {LHS: config.input_window_bounds, RHS: config.kernel_window_bounds, OUT: config.output_window_bounds}
-
-
-def _best_loops(config: WindowConfig, shapes: dict[str, ArrayShape]) -> tuple[tuple[Loop, ...], float]:
-    """Return the loops in the order that explains the bounds best, and how badly it still does."""
-    bounds = _bounds(config)
-    splits = {array: block_tiles(shapes[array], bounds[array]) for array in bounds}
-    # The text does not name the loops: of the known orders the one that explains the bounds best is taken.
-    candidates = [_loops(config.iteration_bounds, roles) for roles in _role_orders(len(config.iteration_bounds))]
-    return min(((loops, _mismatch(loops, splits)) for loops in candidates), key=lambda found: found[1])
-
-
-def product_nest(
-    config: WindowConfig, shapes: dict[str, ArrayShape], instruction: Instruction, shared: frozenset[str]
-) -> Nest:
-    """Return the nest of a convolution's tiles; ``shapes`` are those of ``lhs``, ``rhs`` and ``out``.
-
-    ``shared`` are the letters of spatial dimensions that are batch dimensions of all three arrays. Without the trips of
-    the loops (``iteration_bounds``) these follow from the bounds of kernel and output. The bounds must fit the arrays.
-    """
-    labels: ConvolutionLabels = instruction.attributes["dim_labels"]
-    out = _cuts(shapes[OUT], config.output_window_bounds, labels.output)
-    kernel = _cuts(shapes[RHS], config.kernel_window_bounds, labels.rhs)
-    if not config.iteration_bounds:
-        return _bounded_nest(config, shapes, instruction, (out, kernel), shared)
-    bounds, (loops, _) = _bounds(config), _best_loops(config, shapes)
-    nest = Nest(loops, {})
-    shares = {RHS: 1 / nest.distinct(RHS), OUT: 1 / nest.distinct(OUT)}
-    shares[LHS] = _window_share(nest, shapes[LHS], bounds[LHS])
-    return Nest(loops, shares, bounds, _extents(out, kernel, shared))
-
-
-def _extents(out: dict[str, _Cut], kernel: dict[str, _Cut], shared: frozenset[str]) -> dict[str, int]:
-    """Return the elements of a full tile by role: a ragged last tile is computed as if it were full."""
-    sliding = [letter for letter in out if letter.isdigit() and letter not in shared]
-    return {
-        "output_feature": out["f"].size,
-        "batch": out["b"].size,
-        "input_feature": kernel["i"].size,
-        "shared": prod(out[letter].size for letter in shared),
-        "output_spatial": prod(out[letter].size for letter in sliding),
-        "kernel_spatial": prod(kernel[letter].size for letter in sliding),
-    }
-
-
-def _bounded_nest(
-    config: WindowConfig,
-    shapes: dict[str, ArrayShape],
-    instruction: Instruction,
-    cuts: tuple[dict[str, _Cut], dict[str, _Cut]],
-    shared: frozenset[str],
-) -> Nest:
-    """Return the nest of a convolution of which only the bounds of kernel and output are given, cut as ``cuts`` say."""
-    labels: ConvolutionLabels = instruction.attributes["dim_labels"]
-    out, kernel = cuts
-    sliding = sorted(letter for letter in labels.output if letter.isdigit() and letter not in shared)
-    # What all three arrays share is cut where the output is; the kernel has no loop of its own there.
-    loops = (
-        *(Loop(out[d].trips, "shared") for d in sorted(shared)),
-        Loop(out["f"].trips, "output_feature"),
-        Loop(out["b"].trips, "batch"),
-        *(Loop(out[d].trips, "output_spatial") for d in sliding),
-        *(Loop(kernel[d].trips, "kernel_spatial") for d in sliding),
-        Loop(kernel["i"].trips, "input_feature"),
-    )
-    means = {"b": 1 / out["b"].trips, "f": 1 / kernel["i"].trips}
-    means |= {d: 1 / out[d].trips for d in shared}
-    means |= {d: _share(instruction, shapes, d, out[d], kernel[d]) for d in sliding}
-    sizes = {"b": out["b"].size, "f": kernel["i"].size}
-    sizes |= {d: out[d].size for d in shared}
-    sizes |= {d: _reach(instruction, d, out[d].size, kernel[d].size) for d in sliding}
-    order = zip(physical_order(shapes[LHS]), _units(shapes[LHS]), strict=True)
-    window = tuple(ceil(sizes[labels.lhs[dimension]] / unit) for dimension, unit in order)
-    bounds = {LHS: window, RHS: config.kernel_window_bounds, OUT: config.output_window_bounds}
-    nest = Nest(loops, {})
-    shares = {LHS: prod(means.values()), RHS: 1 / nest.distinct(RHS), OUT: 1 / nest.distinct(OUT)}
-    return Nest(loops, shares, bounds, _extents(out, kernel, shared))
-
-
 class _Cut(msgspec.Struct, frozen=True, gc=False):
-    """How one dimension is cut: into how many pieces, and how many elements a full one has."""
+    """How one dimension is cut: into how many pieces, and how many elements a full one and all of it have."""
 
     trips: int
     size: int
+    whole: int
 
 
-def _cuts(shape: ArrayShape, bounds: tuple[int, ...], letters: str) -> dict[str, _Cut]:
-    """Return by letter of the dimension labels how the bounds cut an array's dimensions."""
-    cuts: dict[str, _Cut] = {}
-    for dimension, unit, bound in zip(physical_order(shape), _units(shape), bounds, strict=True):
-        size, full = shape.dimensions[dimension], max(1, bound) * unit
-        cuts[letters[dimension]] = _Cut(ceil(size / full), min(size, full))
-    return cuts
+class StatedTiling(msgspec.Struct, frozen=True):
+    """A convolution and the compiler's bounds that may be about it.
+
+    ``shapes`` are those of ``lhs``, ``rhs`` and ``out``, ``kinds`` those of its spatial dimensions, ``block`` the
+    elements that bounds count in.
+    """
+
+    config: WindowConfig
+    shapes: dict[str, ArrayShape]
+    instruction: Instruction
+    kinds: tuple[str, ...]
+    block: tuple[int, int]
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is a bound for each dimension of the arrays."""
+        bounds = self._bounds
+        needed = (LHS, RHS, OUT) if self.config.iteration_bounds else (RHS, OUT)
+        ranks = {array: shape.rank for array, shape in self.shapes.items()}
+        return all(len(bounds[array]) == ranks[array] and min(bounds[array], default=0) >= 1 for array in needed)
+
+    @property
+    def misfit(self) -> float:
+        """How badly the bounds fit the arrays: 0 for a perfect fit, infinity for other ranks."""
+        if not self.fits:
+            return inf
+        return self._best_loops()[1] if self.config.iteration_bounds else 0.0
+
+    def nest(self) -> Nest:
+        """Return the nest of the tiles, whose bounds must fit.
+
+        Without the trips of the loops (``iteration_bounds``) these follow from the bounds of kernel and output.
+        """
+        labels: ConvolutionLabels = self.instruction.attributes["dim_labels"]
+        out = self._cuts(OUT, labels.output)
+        kernel = self._cuts(RHS, labels.rhs)
+        loops = self._best_loops()[0] if self.config.iteration_bounds else self._loops_of_cuts(out, kernel)
+        trips = Nest(loops, {})
+        bounds = self._bounds
+        if not self.config.iteration_bounds:
+            bounds[LHS] = self._lhs_bounds(out, kernel)
+        shares = {array: 1 / trips.distinct(array) for array in (LHS, RHS, OUT)}
+        shares[LHS] *= self._overlap(out, kernel)
+        return Nest(loops, shares, bounds, self._extents(trips, out, kernel))
+
+    @property
+    def _bounds(self) -> dict[str, tuple[int, ...]]:
+        """The bounds by array."""
+        config = self.config
+        return {LHS: config.input_window_bounds, RHS: config.kernel_window_bounds, OUT: config.output_window_bounds}
+
+    def _letters(self, *kinds: str) -> list[str]:
+        """Return the labels of the spatial dimensions of these kinds."""
+        return [str(number) for number, kind in enumerate(self.kinds) if kind in kinds]
+
+    def _cuts(self, array: str, letters: str) -> dict[str, _Cut]:
+        """Return by letter of the dimension labels how the bounds cut an array's dimensions."""
+        cuts: dict[str, _Cut] = {}
+        shape = self.shapes[array]
+        order = zip(physical_order(shape), _units(shape, self.block), self._bounds[array], strict=True)
+        for dimension, unit, bound in order:
+            size, full = shape.dimensions[dimension], max(1, bound) * unit
+            cuts[letters[dimension]] = _Cut(ceil(size / full), min(size, full), size)
+        return cuts
+
+    def _extents(self, nest: Nest, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> dict[str, int]:
+        """Return the elements of a full tile by role: a ragged last tile is computed as if it were full."""
+        cuts = {
+            BATCH: [out[d] for d in self._letters(BATCH)],
+            ROWS: [out["b"], *(out[d] for d in self._letters(ROWS, WINDOW))],
+            COLUMNS: [out["f"], *(out[d] for d in self._letters(COLUMNS))],
+            TAPS: [kernel[d] for d in self._letters(DEPTH, WINDOW)],
+            DEPTH: [kernel["i"]],
+        }
+        # Where one side is transposed on its way the bounds of its two minor dimensions are others: the loops decide.
+        return {
+            role: prod(cut.size for cut in own)
+            if prod(cut.trips for cut in own) == nest.trips(role)
+            else ceil(prod(cut.whole for cut in own) / nest.trips(role))
+            for role, own in cuts.items()
+        }
+
+    def _loops_of_cuts(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[Loop, ...]:
+        """Return the loops where only the bounds of kernel and output are given."""
+        # What all three arrays share is cut where the output is; the kernel has no loop of its own there.
+        return (
+            *(Loop(out[d].trips, BATCH) for d in self._letters(BATCH)),
+            Loop(out["f"].trips, COLUMNS),
+            *(Loop(out[d].trips, COLUMNS) for d in self._letters(COLUMNS)),
+            Loop(out["b"].trips, ROWS),
+            *(Loop(out[d].trips, ROWS) for d in self._letters(ROWS, WINDOW)),
+            *(Loop(kernel[d].trips, TAPS) for d in self._letters(DEPTH, WINDOW)),
+            Loop(kernel["i"].trips, DEPTH),
+        )
+
+    def _best_loops(self) -> tuple[tuple[Loop, ...], float]:
+        """Return the loops in the order that explains the bounds best, and how badly it still does."""
+        splits = {array: block_tiles(self.shapes[array], bound, self.block) for array, bound in self._bounds.items()}
+        # The text does not name the loops: of the known orders the one that explains the bounds best is taken.
+        candidates = [_loops(self.config.iteration_bounds, roles) for roles in _role_orders(self.kinds)]
+        return min(((loops, _mismatch(loops, splits)) for loops in candidates), key=lambda found: found[1])
+
+    def _lhs_sizes(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> dict[str, int]:
+        """Return by letter the elements of the left side that a full tile reads."""
+        sizes = {"b": out["b"].size, "f": kernel["i"].size}
+        sizes |= {d: out[d].size for d in self._letters(BATCH, ROWS)}
+        sizes |= {d: kernel[d].size for d in self._letters(DEPTH)}
+        sizes |= dict.fromkeys(self._letters(COLUMNS), 1)
+        return sizes | {d: self._reach(d, out[d].size, kernel[d].size) for d in self._letters(WINDOW)}
+
+    def _lhs_bounds(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[int, ...]:
+        """Return the bounds of the left side that those of kernel and output make."""
+        shape, labels, sizes = self.shapes[LHS], self.instruction.attributes["dim_labels"], self._lhs_sizes(out, kernel)
+        order = zip(physical_order(shape), _units(shape, self.block), strict=True)
+        return tuple(ceil(sizes[labels.lhs[dimension]] / unit) for dimension, unit in order)
+
+    def _overlap(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> float:
+        """Return how much more of the left side all tiles read than it has: windows overlap (a halo)."""
+        labels, factor = self.instruction.attributes["dim_labels"], 1.0
+        for letter in self._letters(WINDOW):
+            positions, taps = out[letter], kernel[letter]
+            size = self.shapes[LHS].dimensions[labels.lhs.index(letter)]
+            # The last tile is smaller than the rest: hence the mean, not the full tile.
+            reach = self._reach(letter, positions.whole / positions.trips, taps.whole / taps.trips)
+            factor *= min(1.0, reach / max(1, size)) * positions.trips * taps.trips
+        return factor
+
+    def _reach(self, letter: str, out: float, kernel: float) -> int:
+        """Return the positions of one dimension of the left side that a tile of output and kernel positions reads."""
+        window = self.instruction.attributes.get("window", Window()).dimensions[int(letter)]
+        dilated = (out - 1) * window.stride + (kernel - 1) * window.rhs_dilate + 1
+        reach: int = ceil(dilated / window.lhs_dilate)
+        return reach
 
 
-def _units(shape: ArrayShape) -> tuple[int, ...]:
+def _units(shape: ArrayShape, block: tuple[int, int]) -> tuple[int, ...]:
     """Return the elements of a block along each dimension, in physical order."""
     # A vector is tiled by whole registers.
-    return (*[1] * (shape.rank - len(BLOCK)), *BLOCK) if shape.rank > 1 else (prod(BLOCK),) * shape.rank
+    return (*[1] * (shape.rank - len(block)), *block) if shape.rank > 1 else (prod(block),) * shape.rank
 
 
-def _reach(instruction: Instruction, letter: str, out: float, kernel: float) -> int:
-    """Return the positions of one spatial dimension of the input that a tile of output and kernel positions reads."""
-    window = instruction.attributes.get("window", Window()).dimensions[int(letter)]
-    dilated = (out - 1) * window.stride + (kernel - 1) * window.rhs_dilate + 1
-    reach: int = ceil(dilated / window.lhs_dilate)
-    return reach
-
-
-def _share(instruction: Instruction, shapes: dict[str, ArrayShape], letter: str, out: _Cut, kernel: _Cut) -> float:
-    """Return the mean share of one spatial dimension of the input in a tile: the last tile is smaller than the rest."""
-    labels: ConvolutionLabels = instruction.attributes["dim_labels"]
-    sizes = (array.dimensions[letters.index(letter)] for array, letters in _lettered(shapes, labels))
-    lhs, rhs, whole = sizes
-    return min(1.0, _reach(instruction, letter, whole / out.trips, rhs / kernel.trips) / max(1, lhs))
-
-
-def _lettered(shapes: dict[str, ArrayShape], labels: ConvolutionLabels) -> tuple[tuple[ArrayShape, str], ...]:
-    """Pair the arrays of a convolution with the letters of their dimensions."""
-    return ((shapes[LHS], labels.lhs), (shapes[RHS], labels.rhs), (shapes[OUT], labels.output))
-
-
-def run_bytes(shape: ArrayShape, bounds: tuple[int, ...]) -> int:
+def run_bytes(shape: ArrayShape, bounds: tuple[int, ...], block: tuple[int, int]) -> int:
     """Return how many bytes of a block lie one after the other in memory; 0 if all of it does."""
-    run, sizes = BLOCK[0] * BLOCK[1] * shape.dtype.bits // 8, blocks(shape)
+    run, sizes = prod(block) * shape.dtype.bits // 8, blocks(shape, block)
     for size, bound in zip(reversed(sizes), reversed(bounds), strict=False):
         run *= min(size, bound)
         # What a dimension leaves out lies between this run and the next.
@@ -243,36 +255,31 @@ def physical_order(shape: ArrayShape) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1 << 14)
-def blocks(shape: ArrayShape) -> tuple[int, ...]:
-    """Return an array's sizes in physical order, major to minor, the two minor ones counted in blocks of (8,128)."""
+def blocks(shape: ArrayShape, block: tuple[int, int]) -> tuple[int, ...]:
+    """Return an array's sizes in physical order, major to minor, the two minor ones counted in blocks."""
     order = physical_order(shape)
-    return tuple(ceil(shape.dimensions[d] / unit) for d, unit in zip(order, _units(shape), strict=True))
+    return tuple(ceil(shape.dimensions[d] / unit) for d, unit in zip(order, _units(shape, block), strict=True))
 
 
-def _role_orders(count: int) -> list[tuple[str, ...]]:
-    """Return the orders in which the compiler nests ``count`` loops of a convolution."""
-    # Output features, batch and input features are three; each spatial dimension adds two.
-    spatial = max(0, (count - 3) // 2)
-    ordinary = (
-        "output_feature",
-        "batch",
-        *["output_spatial"] * spatial,
-        *["kernel_spatial"] * spatial,
-        "input_feature",
-    )
-    shared = (*["shared"] * spatial, "output_feature", "batch", *["kernel_spatial"] * spatial, "input_feature")
-    return [ordinary, shared]
+def block_tiles(shape: ArrayShape, bounds: tuple[int, ...], block: tuple[int, int]) -> int:
+    """Return into how many tiles the bounds cut an array."""
+    return prod(ceil(size / bound) for size, bound in zip(blocks(shape, block), bounds, strict=False) if bound)
+
+
+def _role_orders(kinds: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the orders in which the compiler nests the loops of a convolution: one for each loop, outermost first."""
+    columns = [COLUMNS] * (1 + kinds.count(COLUMNS))
+    inner = [*[TAPS] * len(kinds), DEPTH]
+    spatial = [_OUTPUT_ROLES[kind] for kind in kinds if kind != COLUMNS]
+    ordinary = (*columns, ROWS, *spatial, *inner)
+    batch_first = (*[BATCH] * kinds.count(BATCH), *columns, ROWS, *(role for role in spatial if role != BATCH), *inner)
+    return [ordinary, batch_first]
 
 
 def _loops(bounds: tuple[int, ...], roles: tuple[str, ...]) -> tuple[Loop, ...]:
     """Pair trips with what they touch; loops beyond the known roles touch everything."""
-    padded = (*roles, *["shared"] * (len(bounds) - len(roles)))
+    padded = (*roles, *[BATCH] * (len(bounds) - len(roles)))
     return tuple(Loop(max(1, trips), role) for trips, role in zip(bounds, padded, strict=False))
-
-
-def block_tiles(shape: ArrayShape, bounds: tuple[int, ...]) -> int:
-    """Return into how many blocks the bounds cut an array."""
-    return prod(ceil(size / bound) for size, bound in zip(blocks(shape), bounds, strict=False) if bound)
 
 
 def _mismatch(loops: tuple[Loop, ...], splits: dict[str, int]) -> float:
@@ -280,11 +287,3 @@ def _mismatch(loops: tuple[Loop, ...], splits: dict[str, int]) -> float:
     nest = Nest(loops, {})
     # Relative errors, so that an array of two blocks counts as much as one of a thousand.
     return sum(abs(nest.distinct(array) - count) / max(1, count) for array, count in splits.items())
-
-
-def _window_share(nest: Nest, shape: ArrayShape, bounds: tuple[int, ...]) -> float:
-    """Return the share of the streamed array in one block; windows that overlap (a halo) count in full."""
-    distinct = nest.distinct(LHS)
-    # Bounds are whole blocks, so that even cuts without overlap cover somewhat more than the array.
-    window = prod(bounds) / max(1, prod(blocks(shape))) if bounds else 1.0
-    return min(1.0, window if window * distinct > _HALO_SHARE else 1.0 / distinct)

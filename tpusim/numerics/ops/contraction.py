@@ -18,6 +18,7 @@ import numpy as np
 from tpusim.errors import UnsupportedError
 from tpusim.numerics.registry import array_shape, computes
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul
+from tpusim.semantics.products import PRODUCTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,21 +41,22 @@ class DotDimensions(NamedTuple):
 @computes("dot")
 def dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
     """Return the sum of products over the contracted dimensions: dimensions batch, lhs free, rhs free."""
-    arithmetic = _arithmetic(site, instruction, 0, 1)
+    arithmetic = _arithmetic(site, instruction)
     return in_passes(arithmetic, operands[0], operands[1], partial(general_dot, dimensions=dot_dimensions(instruction)))
 
 
 @computes("scaled-dot")
 def scaled_dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
-    """Return the dot of operands 0 and 1 after each element was multiplied by the scale (2 and 3) of its block."""
-    arithmetic = _arithmetic(site, instruction, 0, 1)
-    lhs, rhs = _scaled(operands[0], operands[2]), _scaled(operands[1], operands[3])
+    """Return the dot of both sides after each element was multiplied by the scale of its block."""
+    arithmetic, roles = _arithmetic(site, instruction), PRODUCTS["scaled-dot"]
+    lhs = _scaled(operands[roles.lhs], operands[roles.lhs_scale])
+    rhs = _scaled(operands[roles.rhs], operands[roles.rhs_scale])
     return in_passes(arithmetic, lhs, rhs, partial(general_dot, dimensions=dot_dimensions(instruction)))
 
 
 @computes("ragged-dot")
 def ragged_dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
-    """Return a dot whose one lhs dimension is cut into groups of the sizes in operand 2.
+    """Return a dot whose one lhs dimension is cut into groups of the sizes in its last operand.
 
     Cut rows meet each its own group of the rhs; a cut contraction gives one result per group; a cut batch changes
     nothing. What lies beyond the last group counts for nothing.
@@ -63,7 +65,7 @@ def ragged_dot(site: Site, instruction: Instruction, operands: list[Any]) -> Arr
     ragged = instruction.attributes.get("lhs_ragged_dims", ())
     if len(ragged) != 1:
         raise UnsupportedError(f"{instruction.name}: expected one entry in lhs_ragged_dims, found {ragged!r}")
-    arithmetic = _arithmetic(site, instruction, 0, 1)
+    arithmetic = _arithmetic(site, instruction)
     if ragged[0] in dimensions.lhs_batch:
         lhs = _within_groups(operands[0], operands[2], ragged[0])
         return in_passes(arithmetic, lhs, operands[1], partial(general_dot, dimensions=dimensions))
@@ -99,9 +101,10 @@ def general_dot(arithmetic: Arithmetic, lhs: Array, rhs: Array, dimensions: DotD
     return matmul(arithmetic, left, right).reshape(batch_sizes + rows + columns)
 
 
-def _arithmetic(site: Site, instruction: Instruction, lhs: int, rhs: int) -> Arithmetic:
-    """Return how an instruction multiplies the operands at two positions."""
-    shapes = [array_shape(site.operand(instruction, position).shape) for position in (lhs, rhs)]
+def _arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
+    """Return how an instruction multiplies its two sides."""
+    roles = PRODUCTS[instruction.opcode]
+    shapes = [array_shape(site.operand(instruction, position).shape) for position in (roles.lhs, roles.rhs)]
     return choose_arithmetic(site.settings, instruction, shapes[0].dtype, shapes[1].dtype)
 
 

@@ -1,6 +1,6 @@
 """Values of convolutions: by matrix products of patches with the kernel.
 
-Batches and groups become leading dimensions, dimensions that are no windows are taken out (``convolution_windows`` says
+Batches and groups become leading dimensions, dimensions that are no windows are taken out (``semantics.windows`` says
 which), and what is left is one product per phase of the windows.
 
 Source: XLA, Operation Semantics, ConvWithGeneralPadding.
@@ -19,8 +19,8 @@ from numpy.lib.stride_tricks import as_strided
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.numerics.registry import array_shape, computes
-from tpusim.numerics.values.convolution_windows import Pairing, Phase, find_pairing, find_phases, output_size
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, sums_type
+from tpusim.semantics.windows import Pairing, Phase, find_pairing, find_phases, output_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

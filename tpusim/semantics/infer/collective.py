@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpusim.semantics.group_modes import check_groups, group_mode, group_size, groups_of
+from tpusim.semantics.device_groups import (
+    check_groups,
+    group_mode,
+    group_size,
+    site_id_count,
+    stated_groups,
+)
 from tpusim.semantics.infer.reduction import check_reducer
 from tpusim.semantics.infer.site import Site, broken, infers
 from tpusim.semantics.infer.types import U32, is_array, make_array, one_or_tuple, parts, plain, resized, types_agree
@@ -192,9 +198,9 @@ def _ragged_all_to_all(site: Site) -> ArrayShape:
 
 def _check_broadcast(site: Site) -> None:
     """Require ids that are there at most once."""
-    group_mode(site)
+    group_mode(site.opcode, site.attributes)
     # Devices in no group get zeros, so that not all ids must be there.
-    ids = [number for group in groups_of(site) for number in group]
+    ids = [number for group in stated_groups(site.attributes) for number in group]
     if len(set(ids)) != len(ids) or min(ids, default=0) < 0:
         raise broken("collective_broadcast_c3", ids)
 
@@ -236,7 +242,7 @@ def _check_pairs(site: Site, most: int) -> None:
     pairs = site.attributes["source_target_pairs"]
     if any(len(pair) != 2 for pair in pairs):
         raise broken("collective_permute_c1", pairs)
-    count = site.count("replica_count" if group_mode(site) == "cross_replica" else "num_partitions")
+    count = site_id_count(site, group_mode(site.opcode, site.attributes))
     ids = [number for pair in pairs for number in pair]
     if ids and (min(ids) < 0 or max(ids) >= count > 1):
         raise broken("collective_permute_c2", f"{min(ids)} to {max(ids)} of {count}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.semantics.infer.site import Site, broken, infers
 from tpusim.semantics.infer.types import dynamic_flags, is_array, is_scalar, make_array, plain, sizes_agree, wider
+from tpusim.semantics.products import PRODUCTS
 from tpusim.shapes.shape import ArrayShape
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def _product(site: Site, lhs: ArrayShape, rhs: ArrayShape, gone: Collection[int]
 @infers("ragged-dot")
 def _ragged_dot(site: Site) -> ArrayShape:
     """Give a product whose left side has groups of rows, each with a right side (or a result) of its own."""
-    lhs, rhs, groups = site.arrays()
+    roles = PRODUCTS["ragged-dot"]
+    lhs, rhs, groups = site.array(roles.lhs), site.array(roles.rhs), site.array(roles.group_sizes)
     _check_dot(site, lhs, rhs)
     ragged = site.attributes.get("lhs_ragged_dims", ())
     if len(ragged) != 1 or not 0 <= ragged[0] < lhs.rank:
@@ -114,7 +116,9 @@ def _check_group_sizes(site: Site, lhs: ArrayShape, groups: ArrayShape) -> None:
 @infers("scaled-dot")
 def _scaled_dot(site: Site) -> ArrayShape:
     """Give the product's shape; scales hold for blocks of their operand."""
-    lhs, rhs, lhs_scale, rhs_scale = site.arrays()
+    roles = PRODUCTS["scaled-dot"]
+    lhs, rhs = site.array(roles.lhs), site.array(roles.rhs)
+    lhs_scale, rhs_scale = site.array(roles.lhs_scale), site.array(roles.rhs_scale)
     for shape, scale, side in ((lhs, lhs_scale, "lhs"), (rhs, rhs_scale, "rhs")):
         _check_scale(site, shape, scale, side)
     if is_scalar(lhs_scale) and is_scalar(rhs_scale):

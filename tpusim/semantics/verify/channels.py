@@ -12,7 +12,7 @@ from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, TypeAlias
 
-from tpusim.semantics.infer.control import frontend_attributes
+from tpusim.semantics.device_groups import channel_pairs
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.shape import compatible
@@ -24,8 +24,6 @@ _Place: TypeAlias = "tuple[str, str]"
 _TRANSFERS = frozenset({"recv", "recv-done", "send", "send-done"})
 # XLA, Scheduling of channel instructions: recv first, so that what is sent has where to go.
 _ORDER = (("recv", "send"), ("send", "recv-done"), ("recv", "recv-done"), ("send", "send-done"))
-# Written where a collective-permute was taken apart: every device then runs one program with both ends.
-_PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 
 
 @checks
@@ -67,7 +65,7 @@ def _check_order(view: View) -> Iterator[Finding]:
     Before there is a schedule, an instruction only waits for what it uses: a cycle then stands in every schedule.
     Transfers with source and target pairs are left out: every device runs both ends, but takes part in one.
     """
-    calls = [call for call in view.all_of(_TRANSFERS) if _has_two_ends(call)]
+    calls = [call for call in view.all_of(_TRANSFERS) if _has_two_ends(view, call)]
     waits = _scheduled(calls) if view.module.is_scheduled else _used(calls)
     for earlier, later in _channel_order(calls):
         waits[later].append(earlier)
@@ -80,12 +78,13 @@ def _check_order(view: View) -> Iterator[Finding]:
         yield Finding(broken("channel_c4", shown), computation, computation.by_name[cycle[0][1]])
 
 
-def _has_two_ends(call: Call) -> bool:
+def _has_two_ends(view: View, call: Call) -> bool:
     """Whether a transfer goes from one program to another."""
     attributes = call.instruction.attributes
     if attributes.get("is_host_transfer") or "channel_id" not in attributes:
         return False
-    return _PAIRS_ATTRIBUTE not in frontend_attributes(attributes)
+    # Pairs are written where a collective-permute was taken apart: every device then runs one program with both ends.
+    return channel_pairs(view.module, call.instruction) is None
 
 
 def _scheduled(calls: Iterable[Call]) -> dict[_Place, list[_Place]]:

@@ -9,7 +9,7 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpusim.machine.memory import Flow, SharedMemory, fair_rates
+from tpusim.machine.fluid import Flow, SharedMemory, fair_rates
 
 BYTES_PER_SECOND = 1e12
 """One byte per picosecond, so that bytes read as picoseconds."""
@@ -18,12 +18,12 @@ BYTES_PER_SECOND = 1e12
 def ends_of(transfers: list[tuple[int, float, float]]) -> list[int]:
     """Return when transfers given as (start ps, bytes, limit) end on a memory of one byte per picosecond."""
     env = simpy.Environment()
-    memory = SharedMemory(env, "m", BYTES_PER_SECOND)
+    memory = SharedMemory(env, BYTES_PER_SECOND)
     ends = [0] * len(transfers)
 
     def one(number: int, start_ps: int, n_bytes: float, limit: float):
         yield env.timeout(start_ps)
-        yield memory.transfer(str(number), n_bytes, limit)
+        yield memory.transfer(n_bytes, limit)
         ends[number] = env.now
 
     for number, (start_ps, n_bytes, limit) in enumerate(transfers):
@@ -60,7 +60,7 @@ def test_nothing_to_move_takes_no_time():
 @pytest.mark.parametrize("limits", [[1.0, 1.0], [0.1, 5.0, 5.0], [0.2, 0.3, 0.4], [9.0]])
 def test_rates_are_max_min_fair(limits):
     """No flow exceeds its limit, none is below its fair share unless limited, and the capacity is used up."""
-    flows = [Flow(str(i), 1.0, limit, None) for i, limit in enumerate(limits)]
+    flows = [Flow(1.0, limit, None) for limit in limits]
     fair_rates(flows, 1.0)
     total = sum(flow.rate for flow in flows)
     assert total == pytest.approx(min(1.0, sum(limits)))
@@ -75,7 +75,7 @@ def stepped_ends(transfers: list[tuple[int, float, float]], step_ps: int) -> lis
     now = 0
     while any(amount > 0 for amount in left):
         active = [i for i, (start, _, _) in enumerate(transfers) if start <= now and left[i] > 0]
-        flows = [Flow(str(i), left[i], transfers[i][2], None) for i in active]
+        flows = [Flow(left[i], transfers[i][2], None) for i in active]
         fair_rates(flows, 1.0)
         now += step_ps
         for i, flow in zip(active, flows, strict=True):

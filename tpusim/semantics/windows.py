@@ -1,9 +1,8 @@
 """What the kernel positions of a convolution meet, one spatial dimension at a time.
 
-Where each kernel position meets a single output position and the other way round a dimension is no window but a batch
-(or, if all meet the same input, a dimension of the kernel alone); the TPU compiler writes the batches of dots that way.
-Elsewhere output positions fall into phases, one per residue of the input's dilation, in each of which an evenly spaced
-part of the kernel slides over an undilated input.
+Output positions fall into phases, one per residue of the input's dilation, in each of which an evenly spaced part of
+the kernel slides over an undilated input. Where no two pairs of an output and a kernel position that meet an input
+share either, nothing slides: the dimension pairs off its arrays.
 
 Source: XLA, Operation Semantics, ConvWithGeneralPadding.
 """
@@ -14,14 +13,8 @@ from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tpusim.ir.attributes import WindowDimension
-
-    Numbers = NDArray[np.int64]
 
 
 class Phase(NamedTuple):
@@ -66,39 +59,53 @@ def output_size(window: WindowDimension, input_size: int) -> int:
     return 0 if window.size == 0 or padded < reach else (padded - reach) // window.stride + 1
 
 
-class _Meetings(NamedTuple):
-    """Per kernel position that may meet an input: itself, its phase, and the span of the phase's outputs that do.
+class _Tap(NamedTuple):
+    """A kernel position with the phase whose outputs it may meet an input at, and the span of those that do.
 
     At output ``j`` of the phase it meets input ``offset + j * step``; inputs exist for ``first <= j <= last``.
     """
 
-    taps: Numbers
-    phase: Numbers
-    offset: Numbers
-    first: Numbers
-    last: Numbers
+    number: int
+    phase: int
+    offset: int
+    first: int
+    last: int
+
+
+class _Meetings(NamedTuple):
+    """All kernel positions that share a residue with some output; phases are ``period`` outputs apart."""
+
+    taps: tuple[_Tap, ...]
     period: int
     step: int
 
 
+@lru_cache(maxsize=1024)
 def _meetings(window: WindowDimension, input_size: int, size: int) -> _Meetings:
     """Return where the kernel positions of one dimension meet the dilated input.
 
     Kernel position k meets output o at ``o * stride - pad_low + k * rhs_dilate``, which is an input's place if it is a
-    multiple of ``lhs_dilate``; for each k that is so in one residue class of o, or in none.
+    multiple of ``lhs_dilate``; for each k that is so in one residue class of o, or in none. The window's reversal only
+    renames kernel positions and is left out.
     """
     divisor = gcd(window.stride, window.lhs_dilate)
     period, step = window.lhs_dilate // divisor, window.stride // divisor
-    taps = np.arange(window.size, dtype=np.int64)
-    distance = window.pad_low - taps * window.rhs_dilate
-    taps, distance = taps[distance % divisor == 0], distance[distance % divisor == 0]
     # stride / divisor and the period have no common factor, so exactly one residue solves it.
-    phase = distance // divisor * pow(step, -1, period) % period
-    offset = (phase * window.stride - distance) // window.lhs_dilate
-    count = -((phase - size) // period)
-    first = np.maximum(0, -(offset // step))
-    last = np.minimum(count - 1, (input_size - 1 - offset) // step)
-    return _Meetings(taps, phase, offset, first, last, period, step)
+    inverse, taps = pow(step, -1, period), []
+    for number in range(window.size):
+        distance = window.pad_low - number * window.rhs_dilate
+        if distance % divisor:
+            continue
+        phase = distance // divisor * inverse % period
+        offset = (phase * window.stride - distance) // window.lhs_dilate
+        last = min(-((phase - size) // period) - 1, (input_size - 1 - offset) // step)
+        taps.append(_Tap(number, phase, offset, max(0, -(offset // step)), last))
+    return _Meetings(tuple(taps), period, step)
+
+
+def meeting_pairs(window: WindowDimension, input_size: int, size: int) -> int:
+    """Count the (output, kernel) position pairs of one dimension that meet an input, not a hole or padding."""
+    return sum(max(0, tap.last - tap.first + 1) for tap in _meetings(window, input_size, size).taps)
 
 
 @lru_cache(maxsize=1024)
@@ -108,30 +115,35 @@ def find_pairing(window: WindowDimension, input_size: int, size: int) -> Pairing
     A dimension in which a single pair meets is left to the windows.
     """
     found = _meetings(window, input_size, size)
-    meets = found.first <= found.last
-    outputs = (found.phase + found.period * found.first)[meets]
-    # A pair alone says nothing of what the dimension is, and a window of one tap costs nothing more.
-    if len(outputs) < 2 or (found.last > found.first)[meets].any() or len(np.unique(outputs)) < len(outputs):
-        return None
+    meets = [tap for tap in found.taps if tap.first <= tap.last]
     # In the order of outputs the result needs no further sorting.
-    order = np.argsort(outputs)
-    inputs = (found.offset + found.step * found.first)[meets][order]
-    return Pairing(*(tuple(values.tolist()) for values in (outputs[order], inputs, found.taps[meets][order])))
+    pairs = sorted(
+        (tap.phase + found.period * tap.first, tap.offset + found.step * tap.first, tap.number) for tap in meets
+    )
+    outputs = tuple(output for output, _, _ in pairs)
+    # A pair alone says nothing of what the dimension is, and a window of one tap costs nothing more.
+    if len(pairs) < 2 or any(tap.last > tap.first for tap in meets) or len(set(outputs)) < len(outputs):
+        return None
+    return Pairing(outputs, tuple(place for _, place, _ in pairs), tuple(tap for _, _, tap in pairs))
 
 
 @lru_cache(maxsize=1024)
 def find_phases(window: WindowDimension, input_size: int, size: int) -> tuple[Phase, ...]:
     """Return the phases of one dimension in which any kernel position meets any input."""
     found = _meetings(window, input_size, size)
+    by_phase: dict[int, list[_Tap]] = {}
+    for tap in found.taps:
+        by_phase.setdefault(tap.phase, []).append(tap)
     phases = []
-    for number in np.unique(found.phase[found.first <= found.last]).tolist():
-        # Windows over whole inputs have many taps, but few phases.
-        own = found.phase == number
-        met = np.flatnonzero((found.first <= found.last)[own])
+    for number, own in sorted(by_phase.items()):
+        met = [index for index, tap in enumerate(own) if tap.first <= tap.last]
+        if not met:
+            continue
         # Between the first and the last that meet anything the spacing is even; beyond them lies only padding.
-        taps, offsets = found.taps[own][met[0] : met[-1] + 1], found.offset[own][met[0] : met[-1] + 1]
-        tap_spacing, spacing = (int(taps[1] - taps[0]), int(offsets[1] - offsets[0])) if len(taps) > 1 else (1, 1)
-        chosen = slice(int(taps[0]), int(taps[-1]) + 1, tap_spacing)
-        count = -((number - size) // found.period)
-        phases.append(Phase(number, found.period, count, chosen, len(taps), int(offsets[0]), spacing, found.step))
+        first, last = own[met[0]], own[met[-1]]
+        n_taps = met[-1] - met[0] + 1
+        second = own[met[0] + 1] if n_taps > 1 else first._replace(number=first.number + 1, offset=first.offset + 1)
+        chosen = slice(first.number, last.number + 1, second.number - first.number)
+        count, spacing = -((number - size) // found.period), second.offset - first.offset
+        phases.append(Phase(number, found.period, count, chosen, n_taps, first.offset, spacing, found.step))
     return tuple(phases)

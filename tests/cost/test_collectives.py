@@ -1,0 +1,32 @@
+"""Plans of several groups at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.machine.collectives import collective, pod_of
+from tpusim.cost.collectives import NO_PLAN, plan_collective, plan_group
+
+POD = pod_of("v5e:1x16")
+NEAR, FAR = (0, 1), (4, 12)
+
+
+@pytest.mark.parametrize("groups", [(NEAR, FAR), (FAR, NEAR)])
+def test_groups_at_once_take_the_hops_of_the_farthest(groups):
+    """Neighbours wait for one hop, devices eight places apart for as many."""
+    plan = plan_collective(collective("all-gather", 1.0, groups), POD, groups)
+    assert plan.hops == plan_group("all-gather", POD, FAR).hops > plan_group("all-gather", POD, NEAR).hops
+
+
+def test_groups_at_once_carry_the_bytes_of_all():
+    """Bytes on the links add up, and each of the chips carries its share."""
+    groups = (NEAR, FAR)
+    plan = plan_collective(collective("all-gather", 1.0, groups), POD, groups)
+    n_bytes = sum(plan_group("all-gather", POD, group).load.n_bytes.sum() for group in groups)
+    assert plan.load.n_bytes.sum() == pytest.approx(n_bytes)
+    assert plan.carried == pytest.approx(n_bytes / 4)
+
+
+def test_a_device_in_no_group_has_no_plan():
+    """Nothing moves and nothing is waited for."""
+    assert plan_collective(collective("all-gather", 1.0), POD, ()) is NO_PLAN

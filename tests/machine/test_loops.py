@@ -1,0 +1,78 @@
+"""Loops: what one trip says of the others, and when devices agree to skip them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.machine.collectives import collective, run
+from tpusim.machine.loop_watch import LoopWatch
+from tpusim.program.steps import Branch, Choice, Copy, Kernel, Loop, Wait
+from tpusim.program.work import Stream, Work
+
+KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
+
+
+def only(devices: tuple[int, ...], *steps, name: str) -> Branch:
+    """Return a conditional whose second branch some devices take, while lowering has taken it for the first."""
+    choices = (Choice((1,), devices), Choice((0,)))
+    return Branch(name=name, opcode="conditional", branches=((), steps), choices=choices)
+
+
+def test_a_trip_that_waits_in_a_branch_of_few_devices_stands_for_no_other():
+    """Device 0 waits once for device 1: one trip or ten, it ends as if it had been as late itself."""
+    body = (only((0, 1), collective("all-reduce", 1e6, ((0, 1),)), name="b"),)
+    lost_ps = []
+    for trips in (1, 10):
+        loop = Loop(name="l", opcode="while", trips=trips, body=body)
+        late, even = (
+            run("v5e:2x2", only(devices, KERNEL, name="a"), loop, apart=True).timelines[0].total_ps
+            for devices in ((1,), (0, 1))
+        )
+        lost_ps.append(late - even)
+    assert lost_ps == [0, 0]
+
+
+def steady_trips(cohorts: int, devices: int, lengths_ps: list[dict[int, int]]) -> int:
+    """Return how many trips are played before all may jump; every device's trip takes as long as stated."""
+    watch = LoopWatch(cohorts, devices)
+    for trip, lengths in enumerate(lengths_ps, start=1):
+        for number in lengths:
+            watch.begin(number, trip)
+        for number, length_ps in lengths.items():
+            watch.end(number, length_ps)
+        if watch.jump_after:
+            return trip
+    return 0
+
+
+def test_devices_with_equal_trips_jump_after_the_second():
+    """One repetition shows that no device has moved against another."""
+    assert steady_trips(2, 2, [{0: 5, 1: 5}] * 9) == 2
+
+
+def test_groups_with_trips_of_their_own_are_played_as_often_as_there_are_devices():
+    """A delay may pass on by one device with each trip, so that four devices need four trips without a change."""
+    assert steady_trips(2, 4, [{0: 5, 2: 7}] * 9) == 5
+
+
+def test_a_change_begins_the_count_anew():
+    """The third trip of device 2 is slower: four more without a change have to follow."""
+    assert steady_trips(2, 4, [{0: 5, 2: 7}] * 2 + [{0: 5, 2: 9}] * 9) == 7
+
+
+READING = Kernel(name="s", opcode="fusion", tiles=10, streams=(Stream("a", "hbm", 1e6, 10),))
+COPY = Copy(name="c", opcode="copy-start", n_bytes=4e6)
+DONE = Wait(name="d", opcode="copy-done", needs=("c",))
+
+
+@pytest.mark.parametrize("trips", [2, 3, 9])
+@pytest.mark.parametrize(
+    ("before", "body"),
+    [((COPY,), (READING,)), ((), (READING, COPY)), ((COPY,), (DONE, READING, COPY)), ((), (COPY, DONE, READING))],
+    ids=["lands in the first trip", "outlasts its trip", "for the next trip", "within its trip"],
+)
+def test_a_loop_is_as_many_loops_of_one_trip(before, body, trips):
+    """Whatever runs beside the core: a trip stands for others only if nothing tells it from them."""
+    once = Loop(name="l", opcode="while", trips=1, body=body)
+    many = Loop(name="l", opcode="while", trips=trips, body=body)
+    assert run("v5e:1x1", *before, many).last.total_ps == run("v5e:1x1", *before, *[once] * trips).last.total_ps

@@ -1,0 +1,109 @@
+"""Regions against sets of indices."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpusim.semantics.regions import (
+    NOTHING,
+    WHOLE,
+    Box,
+    Region,
+    Span,
+    common_span,
+    element_count,
+    region_bytes,
+    region_of,
+    run_of,
+    union,
+)
+from tpusim.shapes.notation import parse_shape
+
+SHAPE = parse_shape("f32[12,10]")
+TILED = parse_shape("f32[64,512]{1,0:T(8,128)}")
+PACKED = parse_shape("bf16[64,512]{1,0:T(8,128)(2,1)}")
+
+
+def indices(span):
+    """Return the set of indices of a span."""
+    return {span.start + n * span.step for n in range(span.count)}
+
+
+@st.composite
+def spans(draw, size):
+    """Draw a span inside a dimension."""
+    start, step = draw(st.integers(0, size - 1)), draw(st.integers(1, 4))
+    return Span(draw(st.integers(1, (size - 1 - start) // step + 1)), start, step)
+
+
+boxes = st.builds(lambda a, b: Box((a, b), a.count * b.count), spans(12), spans(10))
+
+
+def elements(found):
+    """Return the set of elements of some boxes."""
+    return {index for box in found for index in product(*map(indices, box.spans))}
+
+
+@given(spans(12), spans(12))
+def test_common_indices_of_two_spans(first, second):
+    """The intersection of two progressions is a progression."""
+    common = common_span(first, second)
+    assert (indices(common) if common.count else set()) == indices(first) & indices(second)
+
+
+@given(st.lists(boxes, min_size=1, max_size=4))
+def test_elements_of_a_few_boxes_are_counted_once(found):
+    """Up to four boxes are counted exactly, however they overlap."""
+    assert element_count(region_of(found, SHAPE), SHAPE) == len(elements(found))
+
+
+@given(st.lists(boxes, min_size=5, max_size=9))
+def test_more_boxes_are_counted_from_above(found):
+    """Many boxes may be joined into one around them, which is never too small and never more than the array."""
+    count = element_count(region_of(found, SHAPE), SHAPE)
+    assert len(elements(found)) <= count <= SHAPE.element_count
+
+
+def test_unplaced_boxes_add_up_to_no_more_than_the_array():
+    """Of two parts of which nobody knows the place both are counted."""
+    region = region_of([Box((Span(4, None), Span(10)), 40)] * 2, SHAPE)
+    assert element_count(region, SHAPE) == 80
+    assert element_count(union(region, region, SHAPE), SHAPE) == 120
+
+
+def test_nothing_and_whole():
+    """The union with nothing changes nothing, that with all is all."""
+    part = Region((Box((Span(2), Span(2)), 4),))
+    assert union(NOTHING, part, SHAPE) == part
+    assert union(part, WHOLE, SHAPE) == WHOLE
+    assert not NOTHING
+    assert region_bytes(NOTHING, SHAPE) == 0
+
+
+def region(rows, columns):
+    """Return the region of one box."""
+    return Region((Box((rows, columns), rows.count * columns.count),))
+
+
+def test_rows_of_a_tile_can_be_fetched_apart_and_lanes_cannot():
+    """Three rows are three; two columns cost a tile's width, or two where they lie in two tiles."""
+    assert region_bytes(region(Span(3, 5), Span(512)), TILED) == 3 * 512 * 4
+    assert region_bytes(region(Span(64), Span(2, 10)), TILED) == 64 * 128 * 4
+    assert region_bytes(region(Span(64), Span(2, 127)), TILED) == 64 * 256 * 4
+    assert region_bytes(region(Span(64), Span(2, 0, 256)), TILED) == 64 * 256 * 4
+
+
+def test_packed_rows_come_in_pairs():
+    """Two rows of bf16 share a word: one row costs both, and so do two that are in different pairs."""
+    assert region_bytes(region(Span(1, 4), Span(512)), PACKED) == 2 * 512 * 2
+    assert region_bytes(region(Span(2, 3), Span(512)), PACKED) == 4 * 512 * 2
+
+
+def test_the_run_of_a_piece():
+    """A slice is one run of whole tiles, a gathered row one of its own elements; a whole array has no runs."""
+    assert run_of(region(Span(16, None), Span(512)), TILED) == 16 * 512 * 4
+    assert run_of(Region((Box((Span(16, None), Span(512)), 16 * 512, pieces=16),)), TILED) == 512 * 4
+    assert run_of(WHOLE, TILED) == 0

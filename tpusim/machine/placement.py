@@ -1,0 +1,164 @@
+"""Where programs run: the pod that they need, the devices of each, and how a run treats them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tpusim.errors import ConfigError
+from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tpusim.hardware.chip import Chip
+    from tpusim.program.feed import Feed
+    from tpusim.program.module import Program
+    from tpusim.program.steps import AnyStep, Branch, Collective, Loop
+
+Groups = tuple[tuple[int, ...], ...]
+
+
+class RunOptions(NamedTuple):
+    """How to run: ``warm`` as in ``simulate_program``; ``per_device`` simulates every device (True), one for all
+    (False), or one of each that differs (None); ``timeout_seconds`` of simulated time; the host's pace at its queues.
+    """
+
+    warm: bool = False
+    per_device: bool | None = None
+    timeout_seconds: float | None = None
+    infeed: Feed | None = None
+    outfeed: Feed | None = None
+
+
+class DeviceSet(NamedTuple):
+    """The devices that a program's device numbers mean: ``size`` of them from ``first`` on.
+
+    The program was written for ``stated_size``: what it says of these holds for the others again and again.
+    """
+
+    first: int
+    size: int
+    stated_size: int
+
+    def chosen_values(self, step: Loop | Branch, number: int) -> tuple[int, ...]:
+        """Return what a device chooses at a step, visit by visit; nothing where the step does not say."""
+        if not step.choices:
+            return ()
+        own = (number - self.first) % self.stated_size
+        return next((choice.values for choice in step.choices if not choice.devices or own in choice.devices), ())
+
+    def groups_of(self, step: Collective) -> Groups:
+        """Return a collective's groups or pairs, as numbers of devices of the pod.
+
+        On a larger machine than the program was compiled for, a group of all its devices is one of all devices, and
+        other groups come again and again with higher numbers, as further axes of a mesh do.
+        """
+        groups, own = step.pairs or step.groups or _neighbours(step), self.stated_size
+        if own >= self.size:
+            starts = range(1)
+        elif len(groups) == 1 and len(groups[0]) == own and not step.pairs:
+            return (tuple(range(self.first, self.first + self.size)),)
+        else:
+            starts = range(0, self.size - own + 1, own)
+        return tuple(tuple(self.first + start + number for number in group) for start in starts for group in groups)
+
+
+def _neighbours(step: Collective) -> Groups:
+    """Return groups of neighbours for a step that only says how many there are; a permute goes round each."""
+    sizes = range(0, step.group_size * step.group_count, step.group_size)
+    groups = tuple(tuple(range(start, start + step.group_size)) for start in sizes)
+    if step.kind != "collective-permute":
+        return groups
+    return tuple(pair for group in groups for pair in zip(group, (*group[1:], group[0]), strict=True))
+
+
+class Assignment(NamedTuple):
+    """What a device runs, and the devices that its program's numbers mean."""
+
+    program: Program
+    devices: DeviceSet
+
+
+class Cohort(NamedTuple):
+    """Devices that do the same at the same time, so that the first of ``members`` is simulated for all."""
+
+    members: tuple[int, ...]
+    program: Program
+    devices: DeviceSet
+
+    @property
+    def number(self) -> int:
+        """The device that is simulated."""
+        return self.members[0]
+
+    def place_of(self, step: AnyStep | None) -> str:
+        """Return a step's name with its file and line, as messages name where a device is."""
+        if step is None:
+            return "its start"
+        file = self.program.file or self.program.name
+        return f"{step.opcode} {step.name!r} ({file}:{step.line})" if step.line else f"{step.opcode} {step.name!r}"
+
+
+def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -> Pod:
+    """Return the pod that programs run on: of ``topology``, or of as many chips as they need in their usual shape.
+
+    Raises ConfigError if groups or pairs name devices that ``topology`` does not have.
+    """
+    needed = devices_needed(programs)
+    count = needed if topology is None else topology.chip_count * chip.devices_per_chip
+    if count < needed:
+        raise ConfigError(f"topology: groups and pairs of the program name {needed} devices, this slice has {count}")
+    topology = topology or _usual_shape(-(-needed // chip.devices_per_chip), chip)
+    return make_pod(topology, chip, along_ring=len(programs) == 1 and _has_one_axis(programs[0], count))
+
+
+def _usual_shape(chips: int, chip: Chip) -> Topology:
+    """Return the usual shape of so many chips: of as few slices as they fit on."""
+    slices = -(-chips // chip.pod.chips)
+    return Topology(default_sizes(-(-chips // slices), chip), slices=slices)
+
+
+def devices_needed(programs: Sequence[Program]) -> int:
+    """Return how many devices programs need: as many as they are for, and as their groups and pairs name."""
+    return max(sum(program.device_count for program in programs), *(program.devices_needed for program in programs))
+
+
+def assign(programs: Sequence[Program], device_count: int) -> list[Assignment]:
+    """Return for every device its program and the devices that its groups are among.
+
+    One program runs on all devices. Of several each runs on as many as it is for, one after the other, and its groups
+    are among those; a program for one device may name any.
+    """
+    if len(programs) == 1:
+        everyone = DeviceSet(0, device_count, programs[0].devices_needed)
+        return [Assignment(programs[0], everyone)] * device_count
+    assigned: list[Assignment] = []
+    for program in programs:
+        count = program.device_count
+        own = DeviceSet(len(assigned), count, count) if count > 1 else DeviceSet(0, device_count, device_count)
+        assigned += [Assignment(program, own)] * count
+    return assigned
+
+
+def _has_one_axis(program: Program, device_count: int) -> bool:
+    """Return whether all collectives are along a single axis of all devices: JAX lays such a mesh along a ring."""
+    permutes = {step.pairs for step in program.collectives if step.pairs}
+    groups = (step for step in program.collectives if not step.pairs)
+    return all(is_one_line(pairs, device_count) for pairs in permutes) and all(
+        len(step.groups) == 1 or step.group_size == program.devices_needed for step in groups
+    )
+
+
+def is_one_line(pairs: Sequence[tuple[int, int]], device_count: int) -> bool:
+    """Return whether pairs form one cycle or one chain over all devices."""
+    follower = dict(pairs)
+    targets = set(follower.values())
+    if len(follower) != len(pairs) or len(targets) != len(pairs) or len(pairs) < device_count - 1:
+        return False
+    # A chain begins at the device that nothing is sent to; in a cycle any will do.
+    number = next((source for source in follower if source not in targets), pairs[0][0] if pairs else 0)
+    seen = {number}
+    while follower.get(number, number) not in seen:
+        number = follower[number]
+        seen.add(number)
+    return len(seen) == device_count

@@ -1,0 +1,250 @@
+"""Where devices meet: collectives, which begin when all of a group have arrived, and channels between two of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tpusim.errors import SimulationError
+from tpusim.machine.fluid import call_after
+from tpusim.timeline.records import LATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from simpy import Environment, Event
+
+    from tpusim.cost.collectives import CommunicationPlan
+    from tpusim.cost.links import Load
+    from tpusim.machine.costs import Costs, GroupShare
+    from tpusim.machine.placement import Cohort, DeviceSet
+    from tpusim.machine.waits import Blocked, Waits
+    from tpusim.program.steps import ChannelTransfer, Collective
+
+    Move = Callable[[Load, float, Callable[[int], object]], None]
+    """Begins to move bytes over links; what it is given is called with the time at which they have arrived."""
+
+
+class Completion(NamedTuple):
+    """When communication ended for a device, and when the last of the devices that it needed had arrived."""
+
+    end_ps: int
+    complete_ps: int
+
+    def late_ps(self, start_ps: int) -> int:
+        """Return how long a device that arrived at ``start_ps`` waited for others."""
+        return max(0, self.complete_ps - start_ps)
+
+
+def split_late(bound_by: str, duration_ps: int, late_ps: int) -> dict[str, Any]:
+    """Return the fields of a record that say what bounds it, and its parts where others were late."""
+    if late_ps <= 0:
+        return {"bound_by": bound_by, "parts": {}}
+    parts = {LATE: late_ps, bound_by: duration_ps - late_ps}
+    longest = max(parts, key=lambda part: parts[part])
+    return {"bound_by": longest, "parts": {name: part_ps for name, part_ps in parts.items() if part_ps}}
+
+
+class _Arrival:
+    """A cohort at a collective: ``end`` is the event of the end of all groups that its members are in."""
+
+    def __init__(self, cohort: Cohort, step: Collective, shares: tuple[GroupShare, ...], end: Event) -> None:
+        self.cohort = cohort
+        self.step = step
+        self.end = end
+        self._shares = shares
+        self._completions: dict[int, Completion] = {}
+
+    def complete(self, place: int, completion: Completion) -> None:
+        """Note that one of the groups has ended."""
+        self._completions[place] = completion
+        if len(self._completions) == len(self._shares):
+            self.end.succeed(self.by_member())
+
+    def by_member(self) -> dict[int, Completion]:
+        """Return how the collective went for each member of the cohort, zeros for one that has no part in it."""
+        found = dict.fromkeys(self.cohort.members, Completion(0, 0))
+        for share in self._shares:
+            own = self._completions[share.place]
+            for number in share.own:
+                # The group that ended last held the device; of two that did, the one that was complete first: bytes
+                # have moved since then.
+                found[number] = max(found[number], own, key=lambda one: (one.end_ps, -one.complete_ps))
+        return found
+
+
+class _Rendezvous:
+    """One occurrence of a group's collective: its plan, the devices that have arrived, and when all of them had."""
+
+    def __init__(self, plan: CommunicationPlan, share: GroupShare) -> None:
+        self.plan = plan
+        self.share = share
+        self.arrived: dict[int, None] = {}
+        self.arrivals: list[_Arrival] = []
+        self.notes: list[Blocked] = []
+        self.complete_ps = 0
+
+    def finish(self, end_ps: int) -> None:
+        """End the collective for all that wait for it."""
+        for arrival in self.arrivals:
+            arrival.complete(self.share.place, Completion(end_ps, self.complete_ps))
+
+
+class Collectives:
+    """The collectives under way. ``move`` begins to move bytes over the links.
+
+    Where one device stands for all (``for_all``) there is nothing to wait for.
+    """
+
+    def __init__(
+        self, env: Environment, costs: Costs, waits: Waits, move: Move, cohorts: Sequence[Cohort], *, for_all: bool
+    ) -> None:
+        self._env = env
+        self._costs = costs
+        self._waits = waits
+        self._move = move
+        self._for_all = for_all
+        self._open: dict[tuple[Any, ...], _Rendezvous] = {}
+        self._visits: dict[tuple[Any, ...], int] = {}
+        programs: dict[DeviceSet, set[int]] = {}
+        for cohort in cohorts:
+            programs.setdefault(cohort.devices, set()).add(id(cohort.program))
+        self._mixed = {devices for devices, found in programs.items() if len(found) > 1}
+
+    def plan(self, cohort: Cohort, step: Collective) -> CommunicationPlan:
+        """Return the plan of a device's own groups."""
+        if self._for_all:
+            return self._costs.plan(step, cohort.devices)
+        return self._costs.longest_plan(step, cohort.devices, cohort.number)
+
+    def join(self, cohort: Cohort, step: Collective) -> Event:
+        """Take part in a collective; return the event of its end for all members of the cohort.
+
+        Its value has for each member a ``Completion``.
+        """
+        end = self._env.event()
+        if self._for_all:
+            start_ps = int(self._env.now)
+            plan = self.plan(cohort, step)
+            self.send(plan, step.n_bytes, lambda end_ps: end.succeed({cohort.number: Completion(end_ps, start_ps)}))
+            return end
+        shares = self._costs.shares(step, cohort.devices, cohort.members)
+        arrival = _Arrival(cohort, step, shares, end)
+        if not shares:
+            return end.succeed(arrival.by_member())
+        complete: dict[int, list[_Rendezvous]] = {}
+        for share in shares:
+            found = self._arrive(arrival, share)
+            if found is not None:
+                found.complete_ps = int(self._env.now)
+                complete.setdefault(self._costs.latency_ps(found.plan), []).append(found)
+        for latency_ps, group in complete.items():
+            call_after(self._env, latency_ps, partial(self._begin, step, group))
+        return end
+
+    def send(self, plan: CommunicationPlan, n_bytes: float, on_end: Callable[[int], object]) -> None:
+        """Launch a communication, wait for its hops, and move its bytes."""
+        call_after(self._env, self._costs.latency_ps(plan), lambda: self._move(plan.load, n_bytes, on_end))
+
+    def _begin(self, step: Collective, complete: Sequence[_Rendezvous]) -> None:
+        """Move the bytes of groups that have been launched."""
+        for found in complete:
+            self._move(found.plan.load, step.n_bytes, found.finish)
+
+    def _arrive(self, arrival: _Arrival, share: GroupShare) -> _Rendezvous | None:
+        """Note that a cohort has arrived at the collective of a group; return the rendezvous once all have."""
+        cohort, step = arrival.cohort, arrival.step
+        place = self._place(cohort, step, share)
+        visit = self._visits[*place, cohort.number] = self._visits.get((*place, cohort.number), 0) + 1
+        key = (*place, visit)
+        found = self._open.get(key) or _Rendezvous(self._costs.plan(step, cohort.devices, share.place), share)
+        found.arrivals.append(arrival)
+        _check_alike(found, arrival, share)
+        if len(found.arrivals) == 1 and len(share.own) == share.size:
+            return found
+        found.arrived.update(dict.fromkeys(share.own))
+        if len(found.arrived) < share.size:
+            self._open[key] = found
+            what = f"{step.kind} {step.name!r}"
+            found.notes.append(self._waits.begin(cohort.number, step, what, share.group, found.arrived))
+            return None
+        for note in found.notes:
+            self._waits.end(note)
+        return self._open.pop(key)
+
+    def _place(self, cohort: Cohort, step: Collective, share: GroupShare) -> tuple[Any, ...]:
+        """Return what devices must have in common to meet: the step of their program, or a channel across programs.
+
+        JAX gives all collectives of a ``shard_map`` the same channel, so that within a program it tells nothing.
+        """
+        if cohort.devices in self._mixed:
+            return step.channel_id or step.name, tuple(sorted(share.group))
+        # Names are unique in their computation only; what a call runs at two places is at one line.
+        identity = (step.opcode, step.name, step.line) if step.line else id(step)
+        return id(cohort.program), identity, share.place, cohort.devices.first
+
+
+def _check_alike(found: _Rendezvous, arrival: _Arrival, share: GroupShare) -> None:
+    """Raise SimulationError if a device comes to another collective than the first that came to a rendezvous."""
+    met = [(one.step, own.group) for one, own in ((found.arrivals[0], found.share), (arrival, share))]
+    if len({(step.kind, group, step.n_bytes) for step, group in met}) > 1:
+        what = [
+            f"device {one.cohort.number} at {one.cohort.place_of(step)} of {step.n_bytes:,.0f} bytes in group "
+            f"{{{','.join(map(str, group))}}}"
+            for one, (step, group) in zip((found.arrivals[0], arrival), met, strict=True)
+        ]
+        raise SimulationError(
+            f"expected collectives of one kind, group and size on channel {arrival.step.channel_id}, found "
+            + " and ".join(what)
+        )
+
+
+class Slot:
+    """Where a receive waits for its bytes; ``taken_ps`` is when a send had found it."""
+
+    def __init__(self, receiver: int, env: Environment) -> None:
+        self.receiver = receiver
+        self.taken_ps = 0
+        self.filled = env.event()
+
+
+class Channels:
+    """The channels between devices: a receive lays out a slot, a send waits for one and fills it.
+
+    So a schedule in which each waits for another is a deadlock here as it is on the machine (XLA, Operation Semantics,
+    scheduling of channel instructions).
+    """
+
+    def __init__(self, env: Environment, cohorts: Sequence[Cohort]) -> None:
+        self._env = env
+        self._slots: dict[int, list[Slot]] = {}
+        self._opened: dict[int, Event] = {}
+        self._ends: dict[tuple[int, bool], list[int]] = {}
+        for cohort in cohorts:
+            for end in {(step.channel_id, step.is_send) for step in cohort.program.channel_ends}:
+                self._ends.setdefault(end, []).append(cohort.number)
+
+    def other_ends(self, step: ChannelTransfer) -> tuple[int, ...]:
+        """Return the devices whose program has the other end of a transfer's channel."""
+        return tuple(self._ends.get((step.channel_id, not step.is_send), ()))
+
+    def open(self, channel: int, receiver: int) -> Slot:
+        """Lay out a slot for a receiver; sends that wait for one may look again."""
+        slot = Slot(receiver, self._env)
+        self._slots.setdefault(channel, []).append(slot)
+        if channel in self._opened:
+            self._opened.pop(channel).succeed()
+        return slot
+
+    def take(self, channel: int, receivers: tuple[int, ...]) -> Slot | None:
+        """Take the first open slot of one of some receivers, None if there is none yet."""
+        slots = self._slots.get(channel, [])
+        found = next((slot for slot in slots if slot.receiver in receivers), None)
+        if found is not None:
+            found.taken_ps = int(self._env.now)
+            slots.remove(found)
+        return found
+
+    def opening(self, channel: int) -> Event:
+        """Return the event of the next slot on a channel."""
+        return self._opened.setdefault(channel, self._env.event())

@@ -1,0 +1,170 @@
+"""Runs programs on a pod: which devices are simulated, and what each of them did.
+
+The clock counts whole picoseconds. SimPy orders what happens at the same moment by priority and serial number, so a
+program on a chip always gives the same time line.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from tpusim.errors import SimulationError
+from tpusim.machine import steps  # noqa: F401 (fills the table of handlers)
+from tpusim.machine.cohorts import (
+    MOST_SIMPLE_SPLITS,
+    ONE_FOR_ALL,
+    Split,
+    cohorts_of,
+    collapsed,
+    may_collapse,
+    refined,
+)
+from tpusim.machine.core import Core
+from tpusim.machine.costs import Costs
+from tpusim.machine.device import Device
+from tpusim.machine.placement import Cohort, RunOptions, assign, devices_needed, pod_of
+from tpusim.machine.waits import Standing, deadlock_message, whereabouts
+from tpusim.machine.world import World
+from tpusim.timeline.records import CORE, PodRun, Record, Timeline
+from tpusim.units import PS_PER_US, seconds_to_ps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tpusim.hardware.chip import Chip
+    from tpusim.hardware.pod import Pod, Topology
+    from tpusim.machine.cohorts import Cohorts
+    from tpusim.machine.placement import Assignment
+    from tpusim.program.module import Program
+
+__all__ = ["DEFAULT_OPTIONS", "RunOptions", "simulate_pod", "simulate_program"]
+
+DEFAULT_OPTIONS = RunOptions()
+
+
+def simulate_program(
+    program: Program,
+    chip: Chip,
+    topology: Topology | None = None,
+    progress: Callable[[Record], None] | None = None,
+    *,
+    warm: bool = False,
+) -> Timeline:
+    """Run ``program`` on one device of ``chip`` and return what happened, in picoseconds.
+
+    ``topology`` is the slice that the other devices of its collectives are on. ``progress`` is called with each record
+    as it ends. A ``warm`` run is one of many: what the compiler prefetches across programs has come in during the run
+    before. Where devices do different things all are run, and the one that ends last is shown. Raises SimulationError
+    if the program waits for what never comes.
+    """
+    return simulate_pod([program], chip, topology, progress, RunOptions(warm=warm)).last
+
+
+def simulate_pod(
+    programs: Sequence[Program],
+    chip: Chip,
+    topology: Topology | None = None,
+    progress: Callable[[Record], None] | None = None,
+    options: RunOptions = DEFAULT_OPTIONS,
+) -> PodRun:
+    """Run one program on all devices of a pod, or several side by side, and return what each device did.
+
+    Several programs run on as many devices as each is for, one after the other. A single program whose devices all do
+    the same is simulated on one of them, under the traffic of all.
+    """
+    pod = pod_of(programs, chip, topology)
+    costs = Costs(chip, pod)
+    assigned = assign(programs, _device_count(pod, devices_needed(programs), topology))
+    cohorts, warnings = cohorts_of(costs, assigned, options)
+    for number in count():
+        run = _Run(costs, assigned, cohorts, progress, options)
+        split = run.finish(options.timeout_seconds)
+        if split is None:
+            break
+        cohorts = refined(costs, assigned, cohorts, split, deep=number >= MOST_SIMPLE_SPLITS)
+        # Not where every device is to be run, nor where devices wait for each other for ever.
+        if split.step is not None and may_collapse(cohorts, assigned):
+            cohorts, warnings = collapsed(cohorts)
+    return PodRun(
+        sizes=pod.torus.sizes,
+        slices=pod.slices,
+        device_count=len(assigned),
+        timelines=run.timelines(),
+        links=run.world.links(),
+        device_order=pod.device_order,
+        warnings=warnings,
+    )
+
+
+def _device_count(pod: Pod, needed: int, topology: Topology | None) -> int:
+    """Return how many devices take part: all of a stated slice, unless the program is for one."""
+    return pod.device_count if topology is not None and needed > 1 else min(pod.device_count, needed)
+
+
+class _Run:
+    """A run of one device of every cohort."""
+
+    def __init__(
+        self,
+        costs: Costs,
+        assigned: Sequence[Assignment],
+        cohorts: Cohorts,
+        progress: Callable[[Record], None] | None,
+        options: RunOptions,
+    ) -> None:
+        placed = [Cohort(members, *assigned[members[0]]) for members in cohorts]
+        self.world = World(costs, placed, len(assigned), for_all=cohorts == ONE_FOR_ALL)
+        devices = [Device(self.world, one, options, progress if one.number == 0 else None) for one in placed]
+        self._cores = [Core(device, CORE) for device in devices]
+        self._ends = [self.world.env.process(core.run(core.device.cohort.program.steps)) for core in self._cores]
+
+    def finish(self, timeout_seconds: float | None) -> Split | None:
+        """Run until nothing is left to do; return what splits a cohort, if something does.
+
+        Raises SimulationError if some device has not ended by then.
+        """
+        # Not run(until=ended): SimPy would meet a deadlock with an error of its own, which does not say what waits.
+        world = self.world
+        limit_ps = seconds_to_ps(timeout_seconds) if timeout_seconds is not None else None
+        if limit_ps is None:
+            world.env.run()
+        elif limit_ps > 0:
+            world.env.run(until=limit_ps)
+        if world.split or all(end.triggered for end in self._ends):
+            return world.split
+        if limit_ps is not None and world.env.peek() != float("inf"):
+            raise SimulationError(
+                f"not done after the {limit_ps / PS_PER_US:,.3f} us of --timeout: {whereabouts(self._standings())}; "
+                "allow more time"
+            )
+        if any(len(cohort.members) > 1 for cohort in world.cohorts):
+            # A message about devices that wait for each other is of single ones.
+            return Split(None, {number: number for cohort in world.cohorts for number in cohort.members})
+        raise SimulationError(deadlock_message(self._standings(), world.waits, world.now_ps))
+
+    def _standings(self) -> list[Standing]:
+        """Return where the devices stand."""
+        return [
+            Standing(core.device.cohort, core.current, end.triggered, core.device.host.ended)
+            for core, end in zip(self._cores, self._ends, strict=True)
+        ]
+
+    def timelines(self) -> tuple[Timeline, ...]:
+        """Return the time lines of all devices in order; those of a cohort share their records."""
+        found = {number: core for core in self._cores for number in core.device.cohort.members}
+        return tuple(_timeline(found[number], number) for number in sorted(found))
+
+
+def _timeline(core: Core, number: int) -> Timeline:
+    """Return what a device did, as that of one of its cohort."""
+    device = core.device
+    return Timeline(
+        program=device.cohort.program.name,
+        chip=device.chip.name,
+        # A copy that nothing waits for may outlast the last kernel; the program ends with the core.
+        total_ps=core.ended_ps,
+        records=device.recorder.records_of(number),
+        repeats=tuple(device.recorder.repeats),
+        device=number,
+    )

@@ -1,0 +1,117 @@
+"""Sends and receives over channels between devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tpusim.machine.core import Core, at_once, runs
+from tpusim.machine.rendezvous import Completion, split_late
+from tpusim.program.steps import ChannelTransfer
+from tpusim.timeline.records import LATE
+from tpusim.units import bytes_to_ps, seconds_to_ps
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import simpy
+
+    from tpusim.machine.core import Activity
+    from tpusim.machine.rendezvous import Slot
+
+_WHAT = "a channel"
+
+
+@runs(ChannelTransfer)
+def run_channel(core: Core, step: ChannelTransfer) -> Activity | None:
+    """Start a receive; or wait for the other end's receive and start a send to it."""
+    number, channels = core.device.number, core.device.world.channels
+    peers = other_ends = channels.other_ends(step)
+    if step.pairs is not None:
+        first = core.device.cohort.devices.first
+        peers = tuple(first + pair[step.is_send] for pair in step.pairs if first + pair[not step.is_send] == number)
+    if step.pairs is not None and not peers:
+        # No pair has this device at this end.
+        core.start(step, at_once(), _WHAT)
+    elif not other_ends:
+        core.start(step, _exchange_outside(core, step), _WHAT)
+    elif not step.is_send:
+        core.start(step, _receive(core, step, channels.open(step.channel_id, number), peers), _WHAT)
+    else:
+        return _begin_send(core, step, peers)
+    return None
+
+
+def _begin_send(core: Core, step: ChannelTransfer, peers: tuple[int, ...]) -> Activity:
+    """Wait for the slot of a receive and start a send to it."""
+    start_ps, world, number = core.now_ps, core.device.world, core.device.number
+    slot = world.channels.take(step.channel_id, peers)
+    if slot is None:
+        with world.waits.noted(number, step, f"a recv on channel {step.channel_id}", peers):
+            while slot is None:
+                yield world.channels.opening(step.channel_id)
+                slot = world.channels.take(step.channel_id, peers)
+        waited_ps = core.now_ps - start_ps
+        # It is another device that is late, whatever the wait is called.
+        late = {LATE: waited_ps} if waited_ps else {}
+        core.record(step, start_ps, bound_by="waiting for a recv", is_wait=True, parts=late)
+    core.start(step, _send(core, step, slot), _WHAT)
+
+
+def _exchange_outside(core: Core, step: ChannelTransfer) -> Activity:
+    """Exchange a message with a program that is not part of this run, and so is always ready."""
+    start_ps, device = core.now_ps, core.device
+    ici = device.chip.ici
+    # One hop and one link, as for a neighbour: where the other program runs is not known.
+    yield core.env.timeout(seconds_to_ps(ici.launch_seconds + ici.hop_latency_seconds))
+    link_ps = bytes_to_ps(step.n_bytes, ici.link_bytes_per_second * ici.efficiency)
+    local = device.memories["hbm"].transfer(step.hbm_bytes)
+    yield core.env.all_of([local, core.env.timeout(link_ps)])
+    units = _link_units(core, step) | device.hbm_units(step.hbm_bytes)
+    device.recorder.add(step, "ici", start_ps, core.now_ps, bound_by="ICI", units=units, hbm_bytes=step.hbm_bytes)
+
+
+def _send(core: Core, step: ChannelTransfer, slot: Slot) -> Activity:
+    """Move a message to the chip of its slot, reading it from HBM here."""
+    start_ps, device, ended = core.now_ps, core.device, core.env.event()
+    plan = device.world.costs.message(device.number, slot.receiver)
+    device.world.collectives.send(plan, step.n_bytes, ended.succeed)
+    yield core.env.all_of([ended, device.memories["hbm"].transfer(step.hbm_bytes)])
+    slot.filled.succeed()
+    device.recorder.add(
+        step,
+        "ici",
+        start_ps,
+        core.now_ps,
+        bound_by="ICI",
+        units=_link_units(core, step) | device.hbm_units(step.hbm_bytes),
+        hbm_bytes=step.hbm_bytes,
+        payload_bytes=step.n_bytes,
+        peer=slot.receiver,
+    )
+
+
+def _link_units(core: Core, step: ChannelTransfer) -> dict[str, int]:
+    """Return how long a message keeps the links of a chip busy at their peak."""
+    return {"ici": bytes_to_ps(step.n_bytes, core.device.peak("ici"))}
+
+
+def _receive(
+    core: Core, step: ChannelTransfer, slot: Slot, peers: tuple[int, ...]
+) -> Generator[simpy.Event, Any, dict[int, Completion]]:
+    """Wait until a message has come; it is written to HBM as it comes. Return when, and when it had set out."""
+    start_ps, device = core.now_ps, core.device
+    with device.world.waits.noted(device.number, step, f"a send on channel {step.channel_id}", peers):
+        yield slot.filled
+    yield device.memories["hbm"].transfer(step.hbm_bytes)
+    completion = Completion(core.now_ps, slot.taken_ps)
+    device.recorder.add(
+        step,
+        "ici",
+        start_ps,
+        core.now_ps,
+        **split_late("ICI", core.now_ps - start_ps, completion.late_ps(start_ps)),
+        units=device.hbm_units(step.hbm_bytes),
+        hbm_bytes=step.hbm_bytes,
+        payload_bytes=step.n_bytes,
+    )
+    return {device.number: completion}

@@ -1,0 +1,112 @@
+"""Loops, branches, calls and waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpusim.machine.core import Core, runs
+from tpusim.machine.loop_watch import MOST_PLAYED_TRIPS, LoopWatch
+from tpusim.program.steps import Branch, Call, Loop, Wait
+from tpusim.timeline.records import SPARSECORE
+from tpusim.units import seconds_to_ps
+
+if TYPE_CHECKING:
+    from tpusim.machine.core import Activity
+    from tpusim.program.steps import AnyStep
+
+
+@runs(Wait)
+def run_wait(_core: Core, _step: Wait) -> None:
+    """Do nothing: what the step needs has ended."""
+
+
+@runs(Loop)
+def run_loop(core: Core, loop: Loop) -> Activity:
+    """Run trips until one repeats the one before it exactly, then let the clock jump over the rest.
+
+    A trip repeats if nothing was under way beside the core when it began and when it ended: then nothing tells the next
+    one from it. Where devices wait for each other in the loop, all have to agree to jump.
+    """
+    device, world = core.device, core.device.world
+    watch, done = _watch(core, loop), 0
+    trips = core.chosen(loop, loop.trips)
+    while done < trips:
+        # Asked before the trip as well: a copy that lands during it makes it slower than those to come.
+        begin_ps, mark, was_alone = core.now_ps, device.recorder.mark(), not device.in_flight
+        carried = world.carried()
+        if watch:
+            watch.begin(device.number, done + 1)
+        yield from _run_trip(core, loop)
+        done += 1
+        left, trip_ps = trips - done, core.now_ps - begin_ps
+        if watch:
+            watch.end(device.number, trip_ps)
+        if left and (done == watch.jump_after if watch else _repeats(core, loop, done, was_alone=was_alone)):
+            end_ps = core.now_ps + left * trip_ps
+            device.recorder.repeat(loop.name, mark, (core.now_ps, end_ps), left)
+            # Once for all devices: in equal trips all of them send what was sent during this one's.
+            if world.for_all or (watch and device.number == 0):
+                world.repeat(carried, left)
+            yield core.env.timeout(left * trip_ps)
+            done = trips
+    yield from core.run(loop.condition)
+
+
+def _run_trip(core: Core, loop: Loop) -> Activity:
+    """Evaluate the condition, branch, and run the body once."""
+    yield from core.run(loop.condition)
+    yield from _jump(core, loop)
+    yield from core.run(loop.body)
+
+
+def _jump(core: Core, step: AnyStep) -> Activity:
+    """Take what the scalar core needs to go on somewhere else."""
+    start_ps = core.now_ps
+    yield core.env.timeout(seconds_to_ps(core.device.chip.fixed.loop_iteration_seconds))
+    core.record(step, start_ps, bound_by="latency")
+
+
+def _waits_for_others(core: Core, loop: Loop) -> bool:
+    """Return whether a device waits for others in a loop: then it must not jump unless they do."""
+    world = core.device.world
+    return not world.for_all and world.member_count > 1 and world.costs.loop(loop).communicates
+
+
+def _watch(core: Core, loop: Loop) -> LoopWatch | None:
+    """Return the watch over this visit to a loop, None where each device goes through it by itself."""
+    world, visit = core.device.world, core.visit(("loop", id(loop)))
+    several = len({id(cohort.program) for cohort in world.cohorts}) > 1
+    if not _waits_for_others(core, loop) or several or world.costs.loop(loop).varies:
+        return None
+    # A device with more trips than others would have to count what the links carry in trips that the others skip.
+    if any(choice.devices for choice in loop.choices):
+        return None
+    return world.loop_watches.setdefault((id(loop), visit), LoopWatch(len(world.cohorts), world.member_count))
+
+
+def _repeats(core: Core, loop: Loop, done: int, *, was_alone: bool) -> bool:
+    """Return whether the trip that a device by itself has just ended stands for all to come."""
+    traits, host = core.device.world.costs.loop(loop), core.device.host
+    if traits.varies or _waits_for_others(core, loop):
+        return False
+    # A host that has a pace of its own makes every trip another.
+    is_paced = traits.meets_host and (host.infeed is not None or host.outfeed is not None)
+    return (was_alone and not core.device.in_flight and not is_paced) or done >= MOST_PLAYED_TRIPS
+
+
+@runs(Branch)
+def run_branch(core: Core, branch: Branch) -> Activity:
+    """Run the branch that is taken."""
+    yield from _jump(core, branch)
+    if branch.branches:
+        yield from core.run(branch.branches[core.chosen(branch, branch.taken)])
+
+
+@runs(Call)
+def run_call(core: Core, call: Call) -> Activity | None:
+    """Run a called computation here, or beside the core on the sparse cores."""
+    if not call.is_async:
+        return core.run(call.body)
+    # At the costs of this core: how long a sparse core takes for a kernel is published nowhere.
+    core.start(call, Core(core.device, SPARSECORE).run(call.body), "a call")
+    return None

@@ -1,0 +1,108 @@
+"""Kernels: first blocks in, tiles under traffic, last block out, against whatever else uses the memories meanwhile."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from tpusim.machine.core import Core, runs
+from tpusim.machine.costs import Execution
+from tpusim.machine.device import BOUND_NAMES, HOST_LINKS
+from tpusim.machine.fluid import all_of
+from tpusim.program.steps import Kernel
+from tpusim.units import bytes_to_ps, seconds_to_ps
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import simpy
+
+    from tpusim.cost.dma import Traffic
+    from tpusim.cost.tile import KernelTime
+    from tpusim.machine.core import Activity
+
+ROUNDING_PS = 1000
+"""A nanosecond: below it, whether traffic or tiles end last is chance."""
+
+
+@runs(Kernel)
+def run_kernel(core: Core, kernel: Kernel) -> Activity:
+    """Run one kernel; one that nothing can disturb takes as long, and for the same reasons, as the last time."""
+    start_ps, device, costs = core.now_ps, core.device, core.device.world.costs
+    traffic = costs.kernel(kernel).traffic
+    alone = not traffic or (not device.in_flight and not any(t.space in HOST_LINKS for t in traffic))
+    known = costs.undisturbed.get(id(kernel)) if alone else None
+    if known is not None:
+        details = known.details
+        yield core.env.timeout(known.duration_ps)
+    else:
+        details = yield from _play(core, kernel)
+        if alone:
+            costs.undisturbed[id(kernel)] = Execution(core.now_ps - start_ps, details)
+    core.record(
+        kernel,
+        start_ps,
+        is_kernel=not kernel.scalar,
+        flops=kernel.flops,
+        flops_type=kernel.flops_type,
+        hbm_bytes=kernel.hbm_bytes,
+        compiler_cycles=kernel.compiler_cycles,
+        **details,
+    )
+
+
+def _play(core: Core, kernel: Kernel) -> Generator[simpy.Event, Any, dict[str, Any]]:
+    """Play one kernel; return the fields of its record that say where its time went."""
+    time = core.device.world.costs.kernel(kernel)
+    parts = {"latency": time.fixed_ps}
+    # Nothing overlaps this: the kernel's own code starts its first transfer.
+    yield core.env.timeout(time.fixed_ps)
+    yield from _move(core, {t.space: t.first_bytes for t in time.traffic if t.first_bytes > 0}, parts)
+    yield from _compute(core, time, parts)
+    yield from _move(core, {t.space: t.last_bytes for t in time.traffic if t.last_bytes > 0}, parts)
+    bound_by = max(parts, key=lambda part: parts[part])
+    return {"bound_by": bound_by, "units": time.unit_ps | _memory_ps(core, time), "parts": parts}
+
+
+def _move(core: Core, moving: dict[str, float], parts: dict[str, int]) -> Activity:
+    """Wait for bytes that no tile hides, on all memories at once, and add the time to ``parts``."""
+    if not moving:
+        return
+    latency_ps = seconds_to_ps(core.device.chip.dma.fixed_latency_seconds)
+    # All operands set out together, so that the latency is paid once for them.
+    parts["latency"] += latency_ps
+    yield core.env.timeout(latency_ps)
+    start_ps = core.now_ps
+    yield all_of(core.env, [core.device.memories[space].transfer(n_bytes) for space, n_bytes in moving.items()])
+    memory = BOUND_NAMES[next(iter(moving))]
+    parts[memory] = parts.get(memory, 0) + core.now_ps - start_ps
+
+
+def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
+    """Compute the tiles while their traffic runs; the later of the two is what bounds the kernel here."""
+    start_ps = core.now_ps
+    flows = [_begin_steady(core, time, traffic) for traffic in time.traffic]
+    yield core.env.timeout(time.compute_ps)
+    last = time.slowest_unit
+    for traffic, flow in zip(time.traffic, flows, strict=True):
+        before_ps = core.now_ps
+        if not flow.processed:
+            yield flow
+        # A flow held back to the tiles' own speed ends a rounding error after them.
+        if core.now_ps > before_ps + ROUNDING_PS:
+            last = traffic.space
+    parts[BOUND_NAMES[last]] = parts.get(BOUND_NAMES[last], 0) + core.now_ps - start_ps
+
+
+def _begin_steady(core: Core, time: KernelTime, traffic: Traffic) -> simpy.Event:
+    """Begin the traffic that runs under the tiles, no faster than the tiles compute; return the event of its end."""
+    # Double buffers hold one tile ahead: traffic faster than the tiles has nowhere to go.
+    limit = traffic.steady_bytes / time.compute_ps if time.compute_ps else inf
+    return core.device.memories[traffic.space].transfer(traffic.steady_bytes, limit)
+
+
+def _memory_ps(core: Core, time: KernelTime) -> dict[str, int]:
+    """Return how long the kernel's traffic would keep each memory busy at its full rate."""
+    totals = {t.space: t.first_bytes + t.steady_bytes + t.last_bytes for t in time.traffic}
+    peaks = {space: core.device.peak(space) for space in totals}
+    return {space: bytes_to_ps(totals[space], peak) for space, peak in peaks.items() if peak}

@@ -1,0 +1,93 @@
+"""A kernel as one straight line of values: fusions inside it are opened, and operands are numbers, not names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from tpusim.semantics.aliasing import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tpusim.ir.module import Computation, Instruction, Module
+
+
+_NAMES = frozenset({*VIEWS, "parameter"})
+
+
+class Inner(msgspec.Struct, frozen=True, gc=False):
+    """An instruction inside a kernel, and the computation it stands in.
+
+    ``operands`` are positions in the kernel's list of values; a negative one, ``-1 - n``, is operand ``n`` of the
+    kernel itself. A ``parameter`` has one operand: what is passed for it. ``in_place`` marks a copy whose fusion is
+    stated to lie where its operand does: it gives the operand another layout in name only.
+    """
+
+    computation: Computation
+    instruction: Instruction
+    operands: tuple[int, ...] = ()
+    in_place: bool = False
+
+    @property
+    def is_view(self) -> bool:
+        """Whether this is its operand under another name."""
+        return self.in_place or self.instruction.opcode in _NAMES
+
+
+class Body(msgspec.Struct, frozen=True, gc=False):
+    """What a kernel runs: ``values``, each after those it is made of, and the position of the one that it returns.
+
+    ``operands`` are the instructions outside that make what it takes.
+    """
+
+    values: tuple[Inner, ...]
+    root: int
+    operands: tuple[Instruction, ...]
+
+
+def inline(module: Module, computation: Computation, instruction: Instruction) -> Body:
+    """Return what a kernel runs: the instructions of a fusion, fusions in it opened, else the one itself."""
+    found: list[Inner] = []
+    outside = tuple(range(-1, -1 - len(instruction.operands), -1))
+    root = _open(module, Inner(computation, instruction, outside), found)
+    return Body(tuple(found), root, computation.operands_of(instruction))
+
+
+def _open(module: Module, item: Inner, found: list[Inner]) -> int:
+    """Append what an instruction runs to ``found``; return where its value is."""
+    if item.instruction.opcode != "fusion":
+        found.append(item)
+        return len(found) - 1
+    called = module[item.instruction.attributes["calls"]]
+    at: dict[str, int] = {}
+    for inner in called.instructions:
+        # What is passed for a parameter is known by its number, all else by its name.
+        number = inner.immediate if inner.opcode == "parameter" else None
+        taken = tuple([at[name] for name in inner.operands]) if number is None else (item.operands[number],)  # type: ignore[index]
+        at[inner.name] = _open(module, Inner(called, inner, taken), found)
+    root = at[called.root_name]
+    if called.root.opcode == "copy" and item.instruction.attributes.get("output_to_operand_aliasing"):
+        found[root] = structs.replace(found[root], in_place=True)
+    return root
+
+
+def behind_views(values: Sequence[Inner], at: int) -> int:
+    """Return the position of what the value at a position is a view of, which may be an operand of the kernel."""
+    while at >= 0 and values[at].is_view:
+        at = values[at].operands[0]
+    return at
+
+
+def made_from(values: Sequence[Inner], starts: Iterable[int]) -> set[int]:
+    """Return the positions of ``starts`` and of all that they are made of, operands of the kernel included."""
+    found: set[int] = set()
+    todo = list(starts)
+    while todo:
+        at = todo.pop()
+        if at not in found:
+            found.add(at)
+            todo.extend(values[at].operands if at >= 0 else ())
+    return found

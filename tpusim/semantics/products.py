@@ -1,0 +1,184 @@
+"""What a product is: every dot and convolution brought to batch, rows, columns and depth (B, M, N, K), once for all.
+
+A dimension is of the kind that the arrays make it that carry it: all three make a batch, left side and result rows,
+right side and result columns, the two sides alone depth. The TPU compiler writes dots as convolutions, whose spatial
+dimensions can be of any of these kinds; what is left are windows, in which several kernel positions meet one output
+position and the other way round. Operand roles stand here too, by opcode.
+
+Source: XLA, Operation Semantics, DotGeneral, RaggedDot and ConvWithGeneralPadding.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
+from tpusim.semantics.precision import product_passes
+from tpusim.semantics.windows import find_pairing, meeting_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tpusim.ir.module import Instruction
+    from tpusim.shapes.dtype import DType
+    from tpusim.shapes.shape import ArrayShape
+
+BATCH, ROWS, COLUMNS, DEPTH, WINDOW = "batch", "rows", "columns", "depth", "window"
+"""The kinds of dimensions of a product."""
+
+
+class Roles(NamedTuple):
+    """At which position an opcode has its two sides, and what belongs to them; -1 for what it has not."""
+
+    lhs: int = 0
+    rhs: int = 1
+    lhs_scale: int = -1
+    rhs_scale: int = -1
+    group_sizes: int = -1
+
+
+PRODUCTS: Final = {
+    "convolution": Roles(),
+    "dot": Roles(),
+    "ragged-dot": Roles(group_sizes=2),
+    "scaled-dot": Roles(lhs_scale=2, rhs_scale=3),
+}
+"""The opcodes that multiply two sides, with the roles of their operands."""
+
+
+class Product(msgspec.Struct, frozen=True, gc=False):
+    """The canonical form: ``batch * groups`` products of ``rows`` by ``depth`` with ``depth`` by ``columns``.
+
+    With windows each row is the sum over ``reach`` kernel positions, each with ``depth`` features of its own, and
+    belongs to one of ``phases`` kernels: those of the holes of a dilated input, or of the groups of a ragged dot.
+    ``kinds`` are those of a convolution's spatial dimensions. ``flops`` are two per multiply-add that the program asks
+    for, padding and holes left out.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    flops: float
+    operand_type: str
+    passes: int
+    reach: float = 1.0
+    phases: float = 1.0
+    groups: int = 1
+    kinds: tuple[str, ...] = ()
+
+
+def canonical_product(instruction: Instruction, shapes: Sequence[ArrayShape]) -> Product:
+    """Return the canonical form of a product whose operands have these shapes."""
+    roles = PRODUCTS[instruction.opcode]
+    lhs, rhs = shapes[roles.lhs], shapes[roles.rhs]
+    if instruction.opcode == "convolution":
+        return _of_convolution(instruction, lhs, rhs)
+    return _of_dot(instruction, lhs, rhs, shapes[roles.group_sizes].dimensions[-1] if roles.group_sizes > 0 else 1)
+
+
+def product_sides(instruction: Instruction) -> tuple[str, str]:
+    """Return the names of a product's left and right side."""
+    roles = PRODUCTS[instruction.opcode]
+    return instruction.operands[roles.lhs], instruction.operands[roles.rhs]
+
+
+@lru_cache(maxsize=4096)
+def dimension_kind(window: WindowDimension, input_size: int, size: int) -> str:
+    """Return of what kind a spatial dimension of a convolution is, by which of its arrays carries it.
+
+    ``input_size`` and ``size`` are those of the left side and of the result.
+    """
+    pairing = find_pairing(window, input_size, size)
+    if pairing is not None:
+        return COLUMNS if pairing.is_outer else BATCH if len(set(pairing.inputs)) == len(pairing.inputs) else WINDOW
+    if window.size == 1:
+        return ROWS
+    return DEPTH if size == 1 else WINDOW
+
+
+class _Spatial(NamedTuple):
+    """One spatial dimension: its window, and its sizes in the left side and the result."""
+
+    window: WindowDimension
+    input_size: int
+    size: int
+
+    @property
+    def kind(self) -> str:
+        """Of what kind it is."""
+        return dimension_kind(*self)
+
+    @property
+    def reach(self) -> float:
+        """Kernel positions that add up in one output position: all of them, but for those that only padding meets."""
+        # Edges meet padding, so the mean is a little below all positions; in a dilated input most meet holes.
+        met, taps = meeting_pairs(*self) / max(1, self.size), self.window.size
+        return taps if 2 * met > taps else max(1.0, met)
+
+
+def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> Product:
+    """Return the canonical form of a ``convolution``."""
+    labels: ConvolutionLabels = instruction.attributes["dim_labels"]
+    windows: tuple[WindowDimension, ...] = instruction.attributes.get("window", Window()).dimensions
+    output: ArrayShape = instruction.shape  # type: ignore[assignment]
+    dimensions = [
+        _Spatial(
+            window, lhs.dimensions[labels.lhs.index(str(number))], output.dimensions[labels.output.index(str(number))]
+        )
+        for number, window in enumerate(windows)
+    ]
+    sizes = {kind: prod(d.size for d in dimensions if d.kind == kind) for kind in (BATCH, ROWS, COLUMNS, WINDOW)}
+    summed = [d for d in dimensions if d.kind in (DEPTH, WINDOW)]
+    # Feature groups split the input features, batch groups the batch: either way products of equal size.
+    groups = instruction.attributes.get("feature_group_count", 1) * instruction.attributes.get("batch_group_count", 1)
+    # The kernel's input features, not the input's: with groups it has those of one (XLA, Conv).
+    batch, depth = output.dimensions[labels.output.index("b")], rhs.dimensions[labels.rhs.index("i")]
+    features = rhs.dimensions[labels.rhs.index("o")]
+    reach = prod(d.reach for d in summed)
+    return Product(
+        batch=sizes[BATCH],
+        rows=batch * sizes[ROWS] * sizes[WINDOW],
+        columns=features // groups * sizes[COLUMNS],
+        depth=depth,
+        flops=2.0 * batch * depth * features * prod(meeting_pairs(*d) for d in dimensions),
+        operand_type=_wider(lhs.dtype, rhs.dtype),
+        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
+        reach=reach,
+        phases=prod(d.window.size for d in summed) / reach,
+        groups=groups,
+        kinds=tuple(d.kind for d in dimensions),
+    )
+
+
+def _of_dot(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape, groups: int) -> Product:
+    """Return the canonical form of a dot; ``groups`` are those of a ragged one."""
+    named = instruction.attributes
+    batch_dims, depth_dims = named.get("lhs_batch_dims", ()), named.get("lhs_contracting_dims", ())
+    ragged, group_dims = named.get("lhs_ragged_dims", ()), named.get("rhs_group_dims", ())
+    batch, depth = prod(lhs.dimensions[d] for d in batch_dims), prod(lhs.dimensions[d] for d in depth_dims)
+    # An empty dimension makes an empty product here, not a division by zero.
+    rows = lhs.element_count // max(1, batch * depth)
+    columns = rhs.element_count // max(1, batch * depth * prod(rhs.dimensions[d] for d in group_dims))
+    # Groups of the contracted dimension give a result each, over their own stretch of it.
+    splits = groups if set(ragged) & set(depth_dims) else 1
+    return Product(
+        batch=batch * splits,
+        rows=rows,
+        columns=columns,
+        depth=-(-depth // splits),
+        flops=2.0 * batch * rows * columns * depth,
+        operand_type=_wider(lhs.dtype, rhs.dtype),
+        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
+        # Of a ragged dot's right-hand matrices each row meets only the one of its group.
+        phases=float(groups) if group_dims else 1.0,
+    )
+
+
+def _wider(lhs: DType, rhs: DType) -> str:
+    """Return the type of the operand of more bits: the array works at its rate."""
+    return lhs.name if lhs.bits > rhs.bits else rhs.name
