@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tpusim.analysis.memory import memory_profile
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
+from tpusim.hardware.units import CMEM, HBM, VMEM
 from tpusim.program.layers import Layer
 from tpusim.report.plots import layout as plot_layout
 from tpusim.report.plots import links as plot_links
@@ -74,13 +75,13 @@ def roofline(result: Result, ax: Axes | None = None) -> Figure:
     return plot_roofline.roofline(result.timeline, result.chip, ax)
 
 
-def memory(result: Result, ax: Axes | None = None, spaces: Sequence[str] = ("hbm", "vmem")) -> Figure:
+def memory(result: Result, ax: Axes | None = None, spaces: Sequence[str] = (HBM, VMEM)) -> Figure:
     """Draw what is alive in memories over the schedule, where it lies, and the largest buffers at the peak."""
     chip = result.chip
     profiles = [memory_profile(result.program, space) for space in spaces]  # type: ignore[arg-type]
     # A megacore program has the vector memories of both cores.
     vmem_bytes = chip.vmem.capacity_bytes * chip.cores_per_device
-    capacities = {"hbm": chip.hbm.capacity_bytes, "vmem": vmem_bytes, "cmem": chip.cmem.capacity_bytes}
+    capacities = {HBM: chip.hbm.capacity_bytes, VMEM: vmem_bytes, CMEM: chip.cmem.capacity_bytes}
     return plot_memory.memory(profiles, capacities, f"{result.program.name} on {chip.name} (simulated)", ax)
 
 

@@ -35,10 +35,10 @@ def kernel(name: str, start: float, end: float, bound: str, **details: object) -
 
 def run() -> Timeline:
     """Return a run of 400 us: a copy waited for, a product, element-wise work, and a loop whose last trips repeat."""
-    product = {"flops": 1.5e10, "hbm_bytes": 4e7, "units": {"matrix": 90 * US, "hbm": 50 * US, "load": 9 * US}}
+    product = {"flops": 1.5e10, "activity": {"hbm": 4e7}, "units": {"matrix": 90 * US, "hbm": 50 * US, "load": 9 * US}}
     copy = Record(
         name="copy-start", opcode="copy-start", category="async copy", row="dma", start_ps=0, end_ps=30 * US,
-        bound_by="HBM", hbm_bytes=2e7, units={"hbm": 27 * US},
+        bound_by="HBM", activity={"hbm": 2e7}, units={"hbm": 27 * US},
     )  # fmt: skip
     wait = Record(
         name="copy-done", opcode="copy-done", category="wait", row="core", start_ps=0, end_ps=30 * US,
@@ -48,11 +48,25 @@ def run() -> Timeline:
         copy,
         wait,
         kernel("convolution_add_fusion", 30, 130, "matrix", **product),
-        kernel("loop_fusion.7", 130, 170, "HBM", flops=4e6, hbm_bytes=3e7, units={"hbm": 38 * US, "vector": 8 * US}),
-        kernel("tanh.3", 170, 200, "vector", flops=5e7, units={"vector": 27 * US, "eup": 20 * US, "load": 4 * US}),
-        kernel("copy.9", 200, 220, "HBM", hbm_bytes=1.2e7, units={"hbm": 15 * US}),
-        kernel("body_fusion.1", 220, 250, "matrix", count=5, flops=3e9, hbm_bytes=2e6, units={"matrix": 25 * US}),
-        kernel("body_fusion.2", 250, 256, "latency", count=5, flops=1e4, hbm_bytes=1e4, units={"vector": 1 * US}),
+        kernel(
+            "loop_fusion.7", 130, 170, "HBM", flops=4e6, activity={"hbm": 3e7}, units={"hbm": 38 * US, "vector": 8 * US}
+        ),
+        kernel(
+            "tanh.3",
+            170,
+            200,
+            "vector",
+            flops=5e7,
+            activity={"load": 3e4, "store": 1e4},
+            units={"vector": 27 * US, "eup": 20 * US, "load": 4 * US},
+        ),
+        kernel("copy.9", 200, 220, "HBM", activity={"hbm": 1.2e7}, units={"hbm": 15 * US}),
+        kernel(
+            "body_fusion.1", 220, 250, "matrix", count=5, flops=3e9, activity={"hbm": 2e6}, units={"matrix": 25 * US}
+        ),
+        kernel(
+            "body_fusion.2", 250, 256, "latency", count=5, flops=1e4, activity={"hbm": 1e4}, units={"vector": 1 * US}
+        ),
     )
     repeats = (Repeat("while.1", 256 * US, 400 * US, 4),)
     return Timeline(program="by_hand", chip="v5e", total_ps=400 * US, records=records, repeats=repeats)

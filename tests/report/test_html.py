@@ -43,7 +43,7 @@ def many_ops(count: int = MANY, name: str = "synthetic") -> Result:
             Record(
                 name=f"fusion.{i}" if i else name, opcode="fusion", category=categories[i % 4], row="core",
                 start_ps=at, end_ps=at + length, bound_by=("matrix", "HBM", "vector")[i % 3], is_kernel=True,
-                flops=float(i * 104_729 % 10**9), hbm_bytes=float(i * 7919 % 10**7), units=units, line=i + 1,
+                flops=float(i * 104_729 % 10**9), activity={"hbm": float(i * 7919 % 10**7)}, units=units, line=i + 1,
                 op_name=scope, source=f"model.py:{i % 900}",
             )
         )  # fmt: skip

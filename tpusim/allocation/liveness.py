@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.allocation.forwarding import FORWARDING, MAKE
 from tpusim.allocation.heap import aligned
+from tpusim.hardware.units import VMEM
 from tpusim.ir.ops import async_parts
 from tpusim.semantics.aliasing import in_place_operands, stated_operands
 from tpusim.semantics.memory_spaces import space_of
@@ -199,7 +200,7 @@ class Frame:
         scoped = instruction.backend_config.scoped_vmem_bytes
         if scoped:
             now = self.liveness.now
-            self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, "vmem", now, now, instruction))
+            self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, VMEM, now, now, instruction))
         self.liveness.schedule.append(instruction.name)
 
     def _note_sharing(self, source: Node, result: Node, is_update: bool) -> None:

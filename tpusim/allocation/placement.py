@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tpusim.allocation.heap import Block, Interval, aligned, place_in_order, place_largest_first
+from tpusim.hardware.units import HBM
 from tpusim.program.buffers import peak_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -137,13 +138,13 @@ def fill_heaps(places: Sequence[Place]) -> int:
         members = [place for place in in_heap if place.space == space]
         # A place is kept between its values, so that the next finds it where the one before left it.
         blocks = [Block(place.n_bytes, place.intervals[0][0], place.intervals[-1][1]) for place in members]
-        if space == "hbm":
+        if space == HBM:
             offsets = place_in_order(blocks, HBM_ALIGNMENT_BYTES)
         else:
             offsets = place_largest_first(blocks, _ALIGNMENT_BYTES)
         for place, offset in zip(members, offsets, strict=True):
             place.offset_bytes = offset
-    ends = (place.n_bytes + (place.offset_bytes or 0) for place in in_heap if place.space == "hbm")
+    ends = (place.n_bytes + (place.offset_bytes or 0) for place in in_heap if place.space == HBM)
     return aligned(max(ends, default=0), HBM_ALIGNMENT_BYTES)
 
 
@@ -153,7 +154,7 @@ def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liven
     That is the heap plus the part unused at its fullest; tuple tables are in use throughout. Scalars, which
     the scalar core keeps, and tables of values that lie elsewhere count as nothing.
     """
-    if all(place.is_scalar or place.is_table for place in places if place.needs_heap and place.space == "hbm"):
+    if all(place.is_scalar or place.is_table for place in places if place.needs_heap and place.space == HBM):
         return 0
     tables = sum(place.n_bytes for place in places if place.is_table and place.kind == "temporary")
     return 2 * heap_bytes - used_bytes(places, liveness) - tables
@@ -167,6 +168,6 @@ def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
     ranges with its statistics.)
     """
     until = {id(value): last for value, last in zip(liveness.values, liveness.memory_ends(), strict=True)}
-    in_heap = (place for place in places if place.needs_heap and place.space == "hbm" and not place.is_table)
+    in_heap = (place for place in places if place.needs_heap and place.space == HBM and not place.is_table)
     made = (value for place in in_heap for value in place.values if not (value.is_phi or value.is_update))
     return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.takes_over is None)

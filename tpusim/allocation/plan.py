@@ -21,6 +21,7 @@ from tpusim.allocation.placement import (
     place_of,
     reuse_output_memory,
 )
+from tpusim.hardware.units import HBM
 from tpusim.program.buffers import Buffer
 from tpusim.shapes.address import logical_bytes
 
@@ -69,7 +70,7 @@ def _tables_buffer(count: int, last: int, offset_bytes: int) -> Buffer:
     return Buffer(
         name=TABLES,
         n_bytes=count * HBM_ALIGNMENT_BYTES,
-        space="hbm",
+        space=HBM,
         kind="temporary",
         first=0,
         last=last,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware import units
 from tpusim.hardware.accuracy import MATRIX, VECTOR, errors_of
 from tpusim.hardware.load import load_chip
 from tpusim.timeline.records import CORE
@@ -33,7 +34,7 @@ def error_bands(timeline: Timeline, chip_name: str) -> tuple[Band, ...]:
     measured, times_ps = errors_of(chip_name), dict.fromkeys((MATRIX, VECTOR), 0)
     for record in timeline.records:
         if record.is_kernel and record.row == CORE:
-            times_ps[MATRIX if "matrix" in record.units else VECTOR] += record.total_ps
+            times_ps[MATRIX if units.MATRIX in record.units else VECTOR] += record.total_ps
     bands = []
     for kind, kind_ps in sorted(times_ps.items(), key=lambda item: -item[1]):
         found = measured.get(kind)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import CORE, LATE
+from tpusim.hardware.units import HOST, ICI, UNITS
+from tpusim.timeline.records import CORE, ICI_LATENCY, LATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from tpusim.timeline.records import LinkUse, PodRun, Record, Timeline
 
 _COMMUNICATION_WAITS = ("waiting for a collective", "waiting for a channel", "waiting for a recv", LATE)
-_COMMUNICATION_BOUNDS = ("ICI", "ICI latency")
-_BESIDE = "ici"
+_COMMUNICATION_BOUNDS = (UNITS[ICI].bound, ICI_LATENCY)
 
 
 class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ def _device(timeline: Timeline, devices: tuple[int, ...]) -> DeviceUse:
         if record.row == CORE:
             spent["waiting"] += record.late_ps * record.count
             spent[_what(record)] += _together_ps(record)
-    beside_ps = _covered_ps(record for record in timeline.records if record.row == _BESIDE)
+    beside_ps = _covered_ps(record for record in timeline.records if record.row == ICI)
     waited_ps = sum(_together_ps(r) for r in timeline.records if r.row == CORE and r.bound_by in _COMMUNICATION_WAITS)
     return DeviceUse(
         devices=devices,
@@ -132,8 +132,8 @@ def _what(record: Record) -> str:
     """Return what the core did in a record once all had come who were needed."""
     if record.bound_by in (*_COMMUNICATION_WAITS, *_COMMUNICATION_BOUNDS):
         return "exposed"
-    idle = record.bound_by.startswith("waiting for ") or record.bound_by in ("host", "infeed starved", "outfeed full")
-    return "waiting" if idle else "compute"
+    by_host = record.bound_by in (UNITS[HOST].bound, "infeed starved", "outfeed full")
+    return "waiting" if by_host or record.bound_by.startswith("waiting for ") else "compute"
 
 
 def _together_ps(record: Record) -> int:

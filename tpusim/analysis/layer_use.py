@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.analysis.utilisation import GROUPINGS
-from tpusim.timeline.records import CORE
+from tpusim.timeline.records import CORE, busy_ps
 
 if TYPE_CHECKING:
     from tpusim.timeline.records import Record, Timeline
@@ -38,13 +38,11 @@ def layer_use(timeline: Timeline, by: str = "source") -> tuple[LayerUse, ...]:
 
 def _layer(name: str, records: list[Record]) -> LayerUse:
     """Return the use of some records."""
-    parts, busy = Counter[str](), Counter[str]()
+    parts = Counter[str]()
     for record in records:
         # Only kernels are taken apart; of all else the whole is known.
         for part, part_ps in (record.parts or {record.bound_by: record.duration_ps}).items():
             parts[part] += part_ps * record.count
-        for unit, busy_ps in record.units.items():
-            busy[unit] += busy_ps * record.count
     time_ps = sum(record.total_ps for record in records)
-    shares = {unit: min(1.0, busy_ps / time_ps) for unit, busy_ps in busy.items()}
+    shares = {unit: min(1.0, unit_ps / time_ps) for unit, unit_ps in busy_ps(records).items()}
     return LayerUse(name=name, time_ps=time_ps, parts_ps=dict(parts), busy=shares)

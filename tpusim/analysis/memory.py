@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.hardware.units import MemorySpace
+from tpusim.hardware.units import CMEM, HBM, VMEM, MemorySpace
 from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
 from tpusim.program.steps import Kernel
 
@@ -69,15 +69,15 @@ class MemoryProfile(msgspec.Struct, frozen=True):
 
     def _is_held(self, buffer: Buffer) -> bool:
         """Tell whether a buffer has its memory throughout, whenever it is in use."""
-        return self.space == "hbm" and buffer.kind not in _IN_HEAP
+        return self.space == HBM and buffer.kind not in _IN_HEAP
 
 
 def memory_profile(program: Program, space: MemorySpace) -> MemoryProfile:
     """Return what is alive when in one memory space (``hbm``, ``vmem``, ``cmem``, ...)."""
     buffers = tuple(b for b in program.buffers if b.space == space)
     # The host hands arguments over and takes outputs back in HBM: they are there from start to end.
-    held = _held_bytes(program) if space == "hbm" else 0
-    counted = [b for b in buffers if space != "hbm" or b.kind in _IN_HEAP]
+    held = _held_bytes(program) if space == HBM else 0
+    counted = [b for b in buffers if space != HBM or b.kind in _IN_HEAP]
     alive = _over_positions(counted, held, len(program.schedule))
     peak = max(alive, default=held)
     return MemoryProfile(
@@ -94,7 +94,7 @@ def memory_profile(program: Program, space: MemorySpace) -> MemoryProfile:
 
 def memory_use(program: Program) -> MemoryUse:
     """Return the memory figures of a program; arguments and outputs hold their memory throughout."""
-    temporaries = [b for b in program.buffers if b.kind in _IN_HEAP and b.space == "hbm"]
+    temporaries = [b for b in program.buffers if b.kind in _IN_HEAP and b.space == HBM]
     # A program written by hand may leave places out: then nothing is known of holes.
     heap = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
     return MemoryUse(
@@ -103,7 +103,7 @@ def memory_use(program: Program) -> MemoryUse:
         temp_bytes=program.temp_bytes if program.schedule else heap,
         heap_bytes=heap,
         peak_hbm_bytes=_held_bytes(program) + heap,
-        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == "vmem")) + _blocks_bytes(program),
+        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == VMEM)) + _blocks_bytes(program),
     )
 
 
@@ -117,7 +117,7 @@ def _blocks_bytes(program: Program) -> int:
 
 def _held_bytes(program: Program) -> int:
     """Return the HBM bytes that a program holds from start to end: arguments, outputs, constants."""
-    constants = sum(b.n_bytes for b in program.buffers if b.kind == "constant" and b.space == "hbm")
+    constants = sum(b.n_bytes for b in program.buffers if b.kind == "constant" and b.space == HBM)
     return program.argument_bytes + program.output_bytes - program.alias_bytes + constants
 
 
@@ -172,15 +172,15 @@ def memory_report(program: Program, chip: Chip) -> MemoryReport:
     """Return what a program needs of HBM, VMEM and, where the chip has one, CMEM."""
     # A megacore program has the vector memories of both cores.
     capacities: dict[MemorySpace, int] = {
-        "hbm": chip.hbm.available_bytes,
-        "vmem": chip.vmem.capacity_bytes * chip.cores_per_device,
-        "cmem": chip.cmem.capacity_bytes,
+        HBM: chip.hbm.available_bytes,
+        VMEM: chip.vmem.capacity_bytes * chip.cores_per_device,
+        CMEM: chip.cmem.capacity_bytes,
     }
     use = memory_use(program)
-    profiles = (memory_profile(program, name) for name, size in capacities.items() if size or name == "hbm")
+    profiles = (memory_profile(program, name) for name, size in capacities.items() if size or name == HBM)
     # Of HBM the heap counts, holes included; a memory that the compiler has planned as a whole may be denser than ours.
-    needed = {"hbm": use.peak_hbm_bytes, "vmem": use.peak_vmem_bytes}
-    reserved = {"hbm": chip.hbm.reserved_bytes}
+    needed = {HBM: use.peak_hbm_bytes, VMEM: use.peak_vmem_bytes}
+    reserved = {HBM: chip.hbm.reserved_bytes}
     spaces = (
         SpaceUse(p, capacities[p.space], needed.get(p.space, p.peak_bytes), reserved.get(p.space, 0)) for p in profiles
     )

@@ -12,15 +12,12 @@ import msgspec
 
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.analysis.utilisation import group_records
-from tpusim.timeline.records import CORE
+from tpusim.hardware.units import HBM, LOAD, MATRIX, STORE, UNITS, VMEM
 from tpusim.units import PS_PER_SECOND
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.timeline.records import Timeline
-
-# A lane of a register holds 32 bits.
-_LANE_BYTES = 4
 
 
 class Roof(msgspec.Struct, frozen=True):
@@ -32,7 +29,7 @@ class Roof(msgspec.Struct, frozen=True):
 
 
 class RoofPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One op: its time on the core, FLOP, and bytes; ``memory`` is whose bytes they are (``HBM``, ``VMEM`` or none)."""
+    """One op: its time on the core, FLOP, and bytes; ``memory`` tells whose bytes they are (HBM, VMEM or none)."""
 
     name: str
     bound_by: str
@@ -59,25 +56,23 @@ class RoofPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 def roofs(chip: Chip, operand_type: str = "bf16") -> tuple[Roof, ...]:
     """Return the roofs of a device: HBM, the loads from VMEM, the matrix units for a type, the vector ALUs for f32."""
-    per_register = chip.vpu.sublanes * chip.vpu.lanes
     clock = chip.clock_hz * chip.cores_per_device
     return (
-        Roof("HBM", chip.hbm.bandwidth_bytes_per_second, True),
-        Roof("VMEM", chip.vpu.load_slots * per_register * _LANE_BYTES * clock, True),
-        Roof(f"MXU {operand_type}", peak_flops_per_second(chip, operand_type), False),
-        Roof("vector f32", chip.vpu.alu_slots * per_register * clock, False),
+        Roof(UNITS[HBM].label, chip.hbm.bandwidth_bytes_per_second, True),
+        Roof(UNITS[VMEM].label, chip.vpu.load_slots * chip.vpu.register_bytes * clock, True),
+        Roof(f"{UNITS[MATRIX].label} {operand_type}", peak_flops_per_second(chip, operand_type), False),
+        Roof("vector f32", chip.vpu.alu_slots * chip.vpu.register_elements * clock, False),
     )
 
 
 def roof_points(timeline: Timeline, chip: Chip) -> tuple[RoofPoint, ...]:
     """Return the ops of a run that took the core's time, the longest first."""
-    vmem_bytes = _vmem_bytes(timeline, chip)
     found = []
     for group in group_records(timeline, "op"):
         if group.time_ps <= 0 or group.opcode.endswith("-done"):
             continue
-        by_vmem = vmem_bytes.get((group.name, group.line), 0.0)
-        memory, n_bytes = ("HBM", group.hbm_bytes) if group.hbm_bytes else ("VMEM", by_vmem)
+        by_registers = sum(group.activity.get(unit, 0.0) for unit in (LOAD, STORE)) * chip.vpu.register_bytes
+        memory, n_bytes = (HBM, group.hbm_bytes) if group.hbm_bytes else (VMEM, by_registers)
         found.append(
             RoofPoint(
                 name=group.name,
@@ -89,17 +84,3 @@ def roof_points(timeline: Timeline, chip: Chip) -> tuple[RoofPoint, ...]:
             )
         )
     return tuple(found)
-
-
-def _vmem_bytes(timeline: Timeline, chip: Chip) -> dict[tuple[str, int], float]:
-    """Return the bytes that each op loads from VMEM and stores there."""
-    found: dict[tuple[str, int], float] = {}
-    register_rate = chip.vpu.sublanes * chip.vpu.lanes * _LANE_BYTES * chip.clock_hz * chip.cores_per_device
-    slots = {"load": chip.vpu.load_slots, "store": chip.vpu.store_slots}
-    for record in timeline.records:
-        if record.row == CORE:
-            # Units count their busy time at their peak rate: all slots filled.
-            moved = sum(record.units.get(unit, 0) * count for unit, count in slots.items()) * register_rate
-            key = (record.name, record.line)
-            found[key] = found.get(key, 0.0) + moved * record.count / PS_PER_SECOND
-    return found

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.units import HBM, MATRIX, UNITS
 from tpusim.timeline.records import SPARSECORE
 from tpusim.units import PS_PER_SECOND, bytes_to_ps
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.timeline.records import Timeline
-
-
-_SHARED = frozenset(("hbm", "cmem", "ici", "host_in", "host_out"))
 
 
 class Roofline(msgspec.Struct, frozen=True):
@@ -45,17 +43,17 @@ def roofline(timeline: Timeline, chip: Chip) -> Roofline:
     flops: Counter[str] = Counter()
     for record in timeline.records:
         # The sparse cores have units of their own beside the core's; only its memories and links are shared with them.
-        units = record.units if record.row != SPARSECORE else record.units.keys() & _SHARED
+        units = record.units if record.row != SPARSECORE else [key for key in record.units if UNITS[key].rate]
         for unit in units:
             # Units count their busy time at their peak rate, so that the sum is a roof already.
             busy[unit] += record.units[unit] * record.count
-        if record.is_kernel and "matrix" in record.units:
+        if record.is_kernel and MATRIX in record.units:
             flops[record.flops_type] += int(record.flops * record.count)
     # What the arrays do is padded; what they were asked to do is not.
-    busy["matrix"] = sum(_flops_ps(chip, name, count) for name, count in flops.items())
+    busy[MATRIX] = sum(_flops_ps(chip, name, count) for name, count in flops.items())
     # Advertised bandwidth: a roof must not move with what transfers are found to reach.
     hbm_bytes = sum(record.hbm_bytes * record.count for record in timeline.records)
-    busy["hbm"] = bytes_to_ps(hbm_bytes, chip.hbm.bandwidth_bytes_per_second)
+    busy[HBM] = bytes_to_ps(hbm_bytes, chip.hbm.bandwidth_bytes_per_second)
     return Roofline(dict(busy))
 
 

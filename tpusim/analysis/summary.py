@@ -11,6 +11,7 @@ from tpusim.analysis.memory import MemoryUse, memory_use
 from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
 from tpusim.hardware.load import is_as_shipped
+from tpusim.hardware.units import HBM, UNITS, VMEM
 from tpusim.program.module import Estimate
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
         roofline=bound,
         # Always against bf16: with one denominator runs of different types can be compared.
         flops_utilisation=busy.flops / peak_flops_per_second(chip, "bf16") * 1e12 / total_ps,
-        hbm_utilisation=bound.roofs_ps["hbm"] / total_ps,
+        hbm_utilisation=bound.roofs_ps[HBM] / total_ps,
         memory=use,
         hbm_capacity_bytes=chip.hbm.capacity_bytes,
         # A megacore program has the vector memories of both cores.
@@ -96,8 +97,8 @@ def _capacity_warnings(use: MemoryUse, chip: Chip) -> tuple[str, ...]:
     """Return a warning for each memory that the program overfills."""
     # Warned of, not refused: how much memory the next chip should have is a question people ask.
     needs = (
-        ("HBM", use.peak_hbm_bytes, chip.hbm.available_bytes),
-        ("VMEM", use.peak_vmem_bytes, chip.vmem.capacity_bytes * chip.cores_per_device),
+        (UNITS[HBM].label, use.peak_hbm_bytes, chip.hbm.available_bytes),
+        (UNITS[VMEM].label, use.peak_vmem_bytes, chip.vmem.capacity_bytes * chip.cores_per_device),
     )
     return tuple(
         f"the program needs {need / _MIB:.1f} MiB of {name}, a program may have {has / _MIB:.1f} MiB"

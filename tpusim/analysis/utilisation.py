@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import CORE, executions
+from tpusim.timeline.records import CORE, activity_of, busy_ps, executions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,8 @@ GROUPINGS = ("op", "category", "source")
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """The records of one op, category or source together.
 
-    ``time_ps`` is what the core spent; ``beside_ps`` what ran beside the core (copies, collectives). ``bound_by`` names
+    ``time_ps`` is what the core spent; ``beside_ps`` what ran beside the core (copies, collectives); ``activity`` what
+    all of them did, by unit as in records. ``bound_by`` names
     what most of the time went to. ``compiler_cycles`` is the compiler's estimate of all executions, 0 if it made none.
     """
 
@@ -33,6 +34,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     bound_by: str
     flops: float
     hbm_bytes: float
+    activity: dict[str, float]
     compiler_cycles: int
     line: int
     op_name: str
@@ -40,7 +42,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
-    """How busy units and memories were over the whole run, as shares of its time between 0 and 1."""
+    """How busy units and memories were over the whole run, as shares of its time between 0 and 1, and what they did."""
 
     total_ps: int
     kernels: int
@@ -49,6 +51,7 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
     bound_by: str
     flops: float
     hbm_bytes: float
+    activity: dict[str, float]
 
 
 def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
@@ -66,23 +69,21 @@ def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
 def utilisation(timeline: Timeline) -> Utilisation:
     """Return how busy the machine was and what the core's time went to."""
     bound = Counter[str]()
-    busy = Counter[str]()
     for record in timeline.records:
         # Only the rows of the core add up to the time of the run; others overlap it.
         if record.row == CORE:
             for name, part_ps in record.bounds_ps.items():
                 bound[name] += part_ps * record.count
-        for unit, busy_ps in record.units.items():
-            busy[unit] += busy_ps * record.count
     total_ps = max(1, timeline.total_ps)
     return Utilisation(
         total_ps=timeline.total_ps,
         kernels=sum(r.count for r in timeline.records if r.is_kernel),
-        busy={unit: busy_ps / total_ps for unit, busy_ps in sorted(busy.items())},
+        busy={unit: unit_ps / total_ps for unit, unit_ps in sorted(busy_ps(timeline.records).items())},
         bound_ps=dict(bound.most_common()),
         bound_by=max(bound, key=lambda name: bound[name], default=""),
         flops=sum(r.flops * r.count for r in timeline.records),
         hbm_bytes=sum(r.hbm_bytes * r.count for r in timeline.records),
+        activity=activity_of(timeline.records),
     )
 
 
@@ -111,6 +112,7 @@ def _group(name: str, records: list[Record], by: str) -> Group:
         bound_by=_longest_bound(records),
         flops=sum(record.flops * record.count for record in records),
         hbm_bytes=sum(record.hbm_bytes * record.count for record in records),
+        activity=activity_of(records),
         compiler_cycles=sum(record.compiler_cycles * record.count for record in records),
         line=first.line if single else 0,
         op_name=first.op_name if single else "",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS, Unit, chip_value, peak_bytes_per_second
+
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.program.steps import Kernel
@@ -25,39 +27,44 @@ class Traffic(msgspec.Struct, frozen=True, gc=False):
     last_bytes: float
 
 
-# VMEM is not one of them: each core has its own, and its loads and stores are slots of the vector unit.
-SHARED_MEMORIES = ("hbm", "cmem", "host_in", "host_out")
-
-
 def memory_rates(chip: Chip) -> dict[str, float]:
-    """Return the bytes per second that long transfers reach on each of these memories."""
-    host = chip.host.bandwidth_bytes_per_second
-    hbm = chip.hbm.bandwidth_bytes_per_second
+    """Return the bytes per second that long transfers reach on each memory and link that cores share."""
+    return {unit.key: _reached(unit, chip) for unit in shared_memories()}
+
+
+def shared_memories() -> tuple[Unit, ...]:
+    """Return the memories and links that the kernels of all cores draw on."""
+    # VMEM is not one of them: each core has its own, and its loads and stores are slots of the vector unit.
+    return tuple(unit for unit in UNITS.values() if unit.is_shared)
+
+
+def _reached(unit: Unit, chip: Chip) -> float:
+    """Return what long transfers reach of a memory's advertised rate."""
     # A program may name a CMEM that the chip does not have: its bytes are then somewhere in HBM.
-    cmem = chip.cmem.read_bytes_per_second or hbm
-    return {"hbm": hbm * chip.hbm.efficiency, "cmem": cmem, "host_in": host, "host_out": host}
+    peak = peak_bytes_per_second(chip, unit) or peak_bytes_per_second(chip, UNITS[HBM])
+    return peak * chip_value(chip, unit.share) if unit.share else peak
 
 
 def traffic_of(kernel: Kernel, chip: Chip) -> tuple[Traffic, ...]:
     """Return a kernel's traffic with each memory that cores share."""
-    return tuple(_traffic(kernel, space, chip) for space in SHARED_MEMORIES if _uses(kernel, space))
+    return tuple(_traffic(kernel, unit.key, chip) for unit in shared_memories() if _uses(kernel, unit.key))
 
 
 def _uses(kernel: Kernel, space: str) -> bool:
     """Tell whether a kernel moves bytes to or from a memory."""
-    return any(_memory(stream) == space and stream.block_bytes > 0 for stream in kernel.streams)
+    return any(link_of(stream) == space and stream.block_bytes > 0 for stream in kernel.streams)
 
 
-def _memory(stream: Stream) -> str:
+def link_of(stream: Stream) -> str:
     """Return the memory or, where each way is a link of its own, the link that a stream uses."""
-    if stream.space != "host":
+    if stream.space != HOST:
         return stream.space
-    return "host_out" if stream.is_output else "host_in"
+    return HOST_OUT if stream.is_output else HOST_IN
 
 
 def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
     """Split a kernel's traffic with one memory into what comes before, during and after its tiles' computation."""
-    streams = [stream for stream in kernel.streams if _memory(stream) == space]
+    streams = [stream for stream in kernel.streams if link_of(stream) == space]
     # A block that is fetched only once is needed by the first tile: no computation can hide it.
     first = sum(loaded_bytes(s, chip) * min(1.0, kernel.cores / s.fetches) for s in streams if not s.is_output)
     last = sum(loaded_bytes(s, chip) * min(1.0, kernel.cores / s.fetches) for s in streams if s.is_output)
@@ -68,7 +75,7 @@ def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
 def loaded_bytes(stream: Stream, chip: Chip) -> float:
     """Return a stream's bytes as the memory feels them: each transfer and each run in it costs something more."""
     n_bytes = stream.total_bytes
-    if stream.is_output and stream.space == "hbm":
+    if stream.is_output and stream.space == HBM:
         # The memory's rate is that of reads.
         n_bytes *= chip.hbm.efficiency / chip.hbm.write_efficiency
     return n_bytes * run_cost(stream.chunk_bytes, chip) + stream.fetches * chip.dma.transfer_cost_bytes

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.cost.activity import kernel_activity
 from tpusim.cost.dma import Traffic, memory_rates, traffic_of
 from tpusim.cost.mxu import matmul_cycles
 from tpusim.cost.vpu import vector_cycles
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 
 
 class KernelTime(msgspec.Struct, frozen=True):
-    """The parts of a kernel's time. ``unit_ps`` is how long each unit is busy over the whole kernel."""
+    """The parts of a kernel's time, and its ``activity``. ``unit_ps`` is how long each unit is busy over the whole."""
 
     fixed_ps: int
     compute_ps: int
     unit_ps: dict[str, int]
     traffic: tuple[Traffic, ...]
     slowest_unit: str
+    activity: dict[str, float]
 
 
 def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
@@ -53,12 +55,13 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
         unit_ps=unit_ps,
         traffic=traffic_of(kernel, chip),
         slowest_unit=slowest,
+        activity=kernel_activity(kernel, chip),
     )
 
 
 def _needed_cycles(cycles: dict[str, float], chip: Chip) -> dict[str, float]:
     """Return what code needs of each unit: compiled code does not fill every slot of the vector unit in every cycle."""
-    return {key: c / chip_value(chip, UNITS[key].fill) if UNITS[key].fill else c for key, c in cycles.items()}
+    return {key: c / chip_value(chip, UNITS[key].fill) if c and UNITS[key].fill else c for key, c in cycles.items()}
 
 
 def tile_costs(kernel: Kernel, chip: Chip) -> dict[str, float]:
@@ -88,4 +91,4 @@ def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     """Return the time of an instruction that only the scalar core sees."""
     # Without the cost of starting a kernel: the scalar core is the one that starts them.
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
-    return KernelTime(0, busy_ps, {SCALAR: busy_ps}, (), SCALAR)
+    return KernelTime(0, busy_ps, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))

@@ -68,6 +68,11 @@ class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         """32-bit elements in one register."""
         return self.sublanes * self.lanes
 
+    @property
+    def register_bytes(self) -> int:
+        """What one load or store moves: 32 bits a lane, whatever the type."""
+        return 4 * self.register_elements
+
 
 class Vmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The vector memory of one core."""
@@ -167,6 +172,11 @@ class Ici(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     local_bytes_per_second: float
     """Between devices of one chip, each way."""
 
+    @property
+    def links_bytes_per_second(self) -> float:
+        """One way, all links together; a program that asks a chip without links for them is given one."""
+        return max(1, self.links) * self.link_bytes_per_second
+
 
 class Pod(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How chips are put together to slices, and slices to larger machines."""
@@ -210,6 +220,8 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     host: Host
     ici: Ici
     pod: Pod
+    units: dict[str, dict[str, float]] = {}
+    """Rates of further units, by key of the table of units: ``slots``, ``cycles_per_op``, ``fill``."""
     # One table for all chips, as nobody has published the costs of any one generation.
     vector_ops: VectorOps = VectorOps()
 

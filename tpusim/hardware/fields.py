@@ -17,7 +17,7 @@ import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import counted_units
+from tpusim.hardware.units import UNITS, counted_units
 
 CONFIDENCE = ("published", "second-hand", "derived", "measured", "estimated", "fitted")
 """How far a number can be trusted; ``estimated`` and ``fitted`` owe a note that says how and on what."""
@@ -40,6 +40,9 @@ OPERATIONS = "vector_ops"
 
 # vector_ops.unpack.f16.vector: the table, the operation or type, the unit.
 _OPERATION_COST = re.compile(rf"{OPERATIONS}\.(ops|moves|unpack|pack)\.[\w-]+\.(\w+)")
+
+# units.sorter.slots: a unit that only some chips have.
+_UNIT_RATE = re.compile(r"units\.(\w+)\.(slots|cycles_per_op|fill)")
 
 _ABOVE_ZERO = 1e-9
 
@@ -105,6 +108,11 @@ _BY_ENDING = {
     "efficiency": _Range("", _ABOVE_ZERO, 1, "a share above 0 and at most 1"),
 }
 _COUNT = _Range("", 1, 2**30, "a whole number from 1")
+_UNIT_RANGES = {
+    "slots": _Range("ops/cycle", _ABOVE_ZERO, 2**20, "operations per cycle, above 0"),
+    "cycles_per_op": _BY_ENDING["_cycles_per_op"],
+    "fill": _BY_ENDING["efficiency"],
+}
 _COST = _Range("ops/register", 0, 1e6, "operations per register, from 0")
 _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 0")
 
@@ -114,6 +122,8 @@ def field_of(key: str, where: str) -> Field:
     section, _, element_type = key.rpartition(".")
     if section == _RATES and element_type in OPERAND_TYPES:
         return Field(key, float, *_RATE)
+    if (rate := _UNIT_RATE.fullmatch(key)) and rate[1] in UNITS:
+        return Field(key, float, *_UNIT_RANGES[rate[2]])
     if cost := _OPERATION_COST.fullmatch(key):
         units = [unit.key for unit in counted_units()]
         if cost[2] not in units:
@@ -188,7 +198,7 @@ def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
     """Yield the fields of a struct and of the structs in it, in their order, with dotted keys."""
     for info in msgspec.structs.fields(struct):
         key = prefix + info.name
-        if key == OPERATIONS:
+        if key in (OPERATIONS, "units"):
             continue
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
             yield from _fields_of(info.type, f"{key}.")

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
+from tpusim.errors import ConfigError
+
 MATRIX: Final = "matrix"
 VECTOR: Final = "vector"
 EUP: Final = "eup"
@@ -43,8 +45,8 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     - ``colour``, ``hatch`` and ``marker`` are those of the time that it bounds.
     - ``slots`` is the chip key of the operations that it begins each cycle, ``op_cycles`` that of the cycles that one
       takes, ``fill`` that of the share of the slots that compiled code fills.
-    - ``rates`` are the chip keys whose product is the advertised bytes per second, ``share`` that of what is reached.
-    - ``space`` is XLA's number of a memory. ``is_shared`` tells what all cores of a device share.
+    - ``rate`` is the chip key of the advertised bytes per second, ``share`` that of what is reached of them.
+    - ``space`` is XLA's number of a memory. ``is_shared`` tells what the kernels of all cores draw on.
     """
 
     key: str
@@ -59,7 +61,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     slots: str = ""
     op_cycles: str = ""
     fill: str = ""
-    rates: tuple[str, ...] = ()
+    rate: str = ""
     share: str = ""
     space: int | None = None
     is_shared: bool = False
@@ -87,22 +89,22 @@ _ROWS = (
     Unit(key=STORE, label="vector store", short="store", bound="VMEM", colour="#F0E442", hatch="||||", marker="v",
          less="fewer stores to VMEM", slots="vpu.store_slots"),
     Unit(key=VMEM, label="VMEM", bound="VMEM", colour="#F0E442", hatch="||||", marker="v", space=1,
-         rates=("dma.vmem_bytes_per_second",)),
-    Unit(key=CMEM, label="CMEM", bound="CMEM", colour="#F0E442", hatch="||||", marker="v", space=3, is_shared=True,
-         less="fewer bytes from CMEM", rates=("cmem.read_bytes_per_second",)),
+         rate="dma.vmem_bytes_per_second"),
+    Unit(key=HBM, label="HBM", bound="HBM", colour="#E69F00", space=0, is_shared=True,
+         less="fewer bytes to and from HBM", rate="hbm.bandwidth_bytes_per_second", share="hbm.efficiency"),
+    Unit(key=CMEM, label="CMEM", bound="CMEM", colour="#F0E442", hatch="xx", marker="<", space=3, is_shared=True,
+         less="fewer bytes from CMEM", rate="cmem.read_bytes_per_second"),
     Unit(key=SCALAR, label="scalar core", short="scalar", bound="scalar", hatch="--", marker=".",
          op_cycles="fixed.scalar_op_cycles"),
     Unit(key=SMEM, label="SMEM", space=6),
     Unit(key=SYNC, label="sync flags", space=2),
-    Unit(key=HBM, label="HBM", bound="HBM", colour="#E69F00", space=0, is_shared=True,
-         less="fewer bytes to and from HBM", rates=("hbm.bandwidth_bytes_per_second",), share="hbm.efficiency"),
-    Unit(key=ICI, label="ICI", bound="ICI", colour="#56B4E9", hatch="////", marker="X", is_shared=True,
-         rates=("ici.links", "ici.link_bytes_per_second")),
+    Unit(key=ICI, label="ICI", bound="ICI", colour="#56B4E9", hatch="////", marker="X",
+         rate="ici.links_bytes_per_second"),
     Unit(key=HOST, label="host", bound="host", colour="#000000", marker="*", space=5),
     Unit(key=HOST_IN, label="from host", bound="host", colour="#000000", marker="*", is_shared=True,
-         rates=("host.bandwidth_bytes_per_second",)),
+         rate="host.bandwidth_bytes_per_second"),
     Unit(key=HOST_OUT, label="to host", bound="host", colour="#000000", marker="*", is_shared=True,
-         rates=("host.bandwidth_bytes_per_second",)),
+         rate="host.bandwidth_bytes_per_second"),
     Unit(key=OTHER, label="other"),
 )  # fmt: skip
 
@@ -121,9 +123,24 @@ def counted_units() -> tuple[Unit, ...]:
     return tuple(unit for unit in UNITS.values() if unit.counts_operations)
 
 
+def mac_key(operand_type: str) -> str:
+    """Return what the activity of a record calls multiply-accumulates of operands of a type."""
+    return f"{MATRIX}.{operand_type}"
+
+
+def peak_bytes_per_second(chip: Any, unit: Unit) -> float:
+    """Return the advertised rate of a memory or of the links, 0 for what has none."""
+    return chip_value(chip, unit.rate) if unit.rate else 0.0
+
+
 def chip_value(chip: Any, key: str) -> float:
-    """Return the value of a dotted key of a chip, such as ``vpu.alu_slots``."""
+    """Return the value of a dotted key of a chip, such as ``vpu.alu_slots`` or ``units.sorter.slots``.
+
+    Raises ConfigError for a unit that this chip does not have.
+    """
     value = chip
     for name in key.split("."):
-        value = getattr(value, name)
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name)
+        if value is None:
+            raise ConfigError(f"chip {chip.name!r}: expected {key!r} for work of that unit, found none")
     return float(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tpusim.hardware.units import HBM
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import COLLECTIVE_KINDS, Algorithm, Collective
 from tpusim.semantics.device_groups import device_groups, device_pairs
@@ -110,7 +111,7 @@ def _hbm_bytes(sent: Sequence[Instruction], collective: Instruction, kind: str, 
     operands = [operand.shape for operand in sent]
     read = sum(map(bytes_in_hbm, operands))
     # Without dimensions are flags and contexts of a start, which are no payload.
-    results = [leaf for leaf in leaves(collective.shape) if space_of(leaf) == "hbm" and leaf.rank]
+    results = [leaf for leaf in leaves(collective.shape) if space_of(leaf) == HBM and leaf.rank]
     # A start returns its operands too; its results are the operands' size times the group's effect.
     written = scale * sum(physical_bytes(leaf) for shape in operands for leaf in leaves(shape)) if results else 0.0
     return read + written

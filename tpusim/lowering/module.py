@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.allocation.liveness import TABLE_ENTRY_BYTES, table_size
 from tpusim.allocation.plan import plan_buffers
+from tpusim.hardware.units import HOST
 from tpusim.ir.frames import SourceFrames
 
 # Importing the modules of rules fills the table.
@@ -67,7 +68,7 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
 
 def device_bytes(shape: Shape) -> int:
     """Return the physical bytes of a shape's arrays, those in host memory left out."""
-    return sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) != "host")
+    return sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) != HOST)
 
 
 def alias_bytes(module: Module) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cost.dma import memory_rates
+from tpusim.hardware.units import HOST_IN, HOST_OUT, UNITS, VMEM, peak_bytes_per_second
 from tpusim.machine.fluid import SharedMemory
 from tpusim.machine.host_queues import HostQueues
 from tpusim.machine.recorder import Recorder
 from tpusim.units import bytes_to_ps, seconds_to_ps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     import simpy
 
@@ -19,22 +20,9 @@ if TYPE_CHECKING:
     from tpusim.machine.world import World
     from tpusim.timeline.records import Record
 
-BOUND_NAMES = {
-    "matrix": "matrix",
-    "vector": "vector",
-    "eup": "EUP",
-    "xlu": "XLU",
-    "load": "VMEM",
-    "store": "VMEM",
-    "scalar": "scalar",
-    "hbm": "HBM",
-    "cmem": "CMEM",
-    "host_in": "host",
-    "host_out": "host",
-}
-"""How reports name what bounds a step, by functional unit or memory."""
-
-HOST_LINKS = ("host_in", "host_out")
+HOST_LINKS = (HOST_IN, HOST_OUT)
+_NOT_SHOWN = frozenset({VMEM})
+"""Its time is that of the vector loads and stores."""
 
 
 class Device:
@@ -50,34 +38,24 @@ class Device:
         self.chip = chip
         self.warm = options.warm
         self.env = world.env
-        self.recorder = Recorder(progress)
-        # Advertised rates, so that shares of time can be held against the roofline.
-        self._peaks = {
-            "hbm": chip.hbm.bandwidth_bytes_per_second,
-            "cmem": chip.cmem.read_bytes_per_second,
-            "host_in": chip.host.bandwidth_bytes_per_second,
-            "host_out": chip.host.bandwidth_bytes_per_second,
-            "ici": max(1, chip.ici.links) * chip.ici.link_bytes_per_second,
-        }
+        self.recorder = Recorder(cohort.program, progress)
         # What overlaps shares the rate that transfers reach, so the efficiency stands here and not in each of them.
-        rates = {**memory_rates(chip), "vmem": chip.dma.vmem_bytes_per_second}
+        rates = {**memory_rates(chip), VMEM: peak_bytes_per_second(chip, UNITS[VMEM])}
         self.memories = {space: SharedMemory(self.env, rate) for space, rate in rates.items()}
         self.in_flight = 0
         self.host = HostQueues(self.env, self.number, seconds_to_ps(chip.host.latency_seconds))
         if cohort.program.uses_host or options.infeed is not None or options.outfeed is not None:
             self.memories |= {link: world.host_link(cohort, link) for link in HOST_LINKS}
         if options.infeed is not None:
-            self.host.feed(options.infeed, self.memories["host_in"], cohort.program.feeds)
+            self.host.feed(options.infeed, self.memories[HOST_IN], cohort.program.feeds)
         if options.outfeed is not None:
-            self.host.drain(options.outfeed, self.memories["host_out"])
+            self.host.drain(options.outfeed, self.memories[HOST_OUT])
 
-    def peak(self, space: str) -> float:
-        """Return the advertised bytes per second of a memory that reports show, 0 for others."""
-        return self._peaks.get(space, 0.0)
-
-    def hbm_units(self, n_bytes: float) -> dict[str, int]:
-        """Return how long bytes keep HBM busy at its peak, as records have it."""
-        return {"hbm": bytes_to_ps(n_bytes, self.peak("hbm"))} if n_bytes else {}
+    def busy_ps(self, n_bytes: Mapping[str, float]) -> dict[str, int]:
+        """Return how long bytes keep memories and links busy, those that records show."""
+        # At advertised rates, so that shares of time can be held against the roofline.
+        peaks = {unit: peak_bytes_per_second(self.chip, UNITS[unit]) for unit in n_bytes if unit not in _NOT_SHOWN}
+        return {unit: bytes_to_ps(n_bytes[unit], peak) for unit, peak in peaks.items() if peak and n_bytes[unit]}
 
     def launch(self, activity: Generator[simpy.Event, Any, Any]) -> simpy.Event:
         """Start something that runs beside the core; return the event of its end."""

@@ -11,13 +11,15 @@ from tpusim.timeline.records import Record, Repeat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tpusim.program.module import Program
     from tpusim.program.steps import AnyStep
 
 
 class Recorder:
     """Collects records; a loop that repeats is written once and counted."""
 
-    def __init__(self, progress: Callable[[Record], None] | None = None) -> None:
+    def __init__(self, program: Program, progress: Callable[[Record], None] | None = None) -> None:
+        self._numbers = program.step_numbers
         self.records: list[Record] = []
         self.repeats: list[Repeat] = []
         self._progress = progress
@@ -33,6 +35,7 @@ class Recorder:
             row=row,
             start_ps=start_ps,
             end_ps=end_ps,
+            step=self._numbers[id(step)],
             line=step.line,
             op_name=step.op_name,
             source=step.source,

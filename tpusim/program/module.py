@@ -7,6 +7,7 @@ from functools import cached_property
 
 import msgspec
 
+from tpusim.hardware.units import HOST
 from tpusim.program.buffers import Buffer
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import (
@@ -64,6 +65,11 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         return tuple(every_step(self.steps))
 
     @cached_property
+    def step_numbers(self) -> dict[int, int]:
+        """The place of each step in ``every_step``, by its identity."""
+        return {id(step): number for number, step in enumerate(self.every_step)}
+
+    @cached_property
     def collectives(self) -> tuple[Collective, ...]:
         """Steps in which groups of devices communicate."""
         return tuple(step for step in self.every_step if isinstance(step, Collective))
@@ -99,9 +105,9 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 def _uses_host(step: AnyStep) -> bool:
     """Return whether a step uses the link to the host."""
     if isinstance(step, Copy):
-        return "host" in (step.source_space, step.target_space)
+        return HOST in (step.source_space, step.target_space)
     return isinstance(step, HostTransfer) or (
-        isinstance(step, Kernel) and any(stream.space == "host" for stream in step.streams)
+        isinstance(step, Kernel) and any(stream.space == HOST for stream in step.streams)
     )
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from tpusim.hardware.units import MemorySpace
+from tpusim.hardware.units import HBM, VMEM, MemorySpace
 from tpusim.program.work import Stream, Work
 
 
@@ -65,21 +65,21 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     def vmem_bytes(self) -> float:
         """VMEM that its tiles need: what the compiler states, else the blocks that other memories send and get."""
         # Two of each block that changes from tile to tile, so that the next can come in while one is worked on.
-        blocks = (s.block_bytes * (2 if s.fetches > 1 else 1) for s in self.streams if s.space != "vmem")
+        blocks = (s.block_bytes * (2 if s.fetches > 1 else 1) for s in self.streams if s.space != VMEM)
         return self.scoped_vmem_bytes or sum(blocks)
 
     @property
     def hbm_bytes(self) -> float:
         """Bytes to and from HBM."""
-        return sum(s.total_bytes for s in self.streams if s.space == "hbm")
+        return sum(s.total_bytes for s in self.streams if s.space == HBM)
 
 
 class Copy(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """An asynchronous transfer between memories of one device, running beside the core until somebody needs it."""
 
     n_bytes: float = 0.0
-    source_space: MemorySpace = "hbm"
-    target_space: MemorySpace = "vmem"
+    source_space: MemorySpace = HBM
+    target_space: MemorySpace = VMEM
     # In bytes; 0 where runs are long enough not to matter.
     chunk_bytes: int = 0
     through: Literal["dma", "sparsecore"] = "dma"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from tpusim.hardware.units import HBM, ICI, UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,13 +22,20 @@ LATE = "waiting for devices"
 """What the part of a record is called in which others had not come yet, so that no byte could move."""
 
 
+ICI_LATENCY = f"{UNITS[ICI].bound} latency"
+"""What bounds communication that mostly waits for the first byte to arrive."""
+
+
 class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     """One execution of one step on one row of the time line.
 
     Times are in picoseconds from the start of the program. ``count`` is how often this stretch happened: the trips of a
     loop that repeat exactly are simulated once and counted. ``bound_by`` names what most of the step's time went to,
     ``parts`` a kernel's time by that, or that of communication to which others came late; ``units`` how long each
-    functional unit and memory was kept busy. Of a collective ``payload_bytes`` is the larger side of one device and
+    functional unit and memory was kept busy, and ``activity`` what it did: multiply-accumulates by type, operations,
+    bytes (``cost.activity`` says of what). ``step`` is the number of the step in its program, outer before inner and
+    branches not taken included, -1 where it is not known; what the record says of it itself can be read without the
+    program. Of a collective ``payload_bytes`` is the larger side of one device and
     ``group_size`` the devices of its group; of a send ``peer`` is the device that it goes to. A record that ``is_wait``
     is what a step lost before it could begin; the step itself is another one. The machine raises ``count`` of a record
     when it finds that a loop repeats; after the run records do not change.
@@ -37,13 +47,14 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     row: str
     start_ps: int
     end_ps: int
+    step: int = -1
     count: int = 1
     bound_by: str = ""
     is_kernel: bool = False
     flops: float = 0.0
     flops_type: str = "bf16"
-    hbm_bytes: float = 0.0
     units: dict[str, int] = {}
+    activity: dict[str, float] = {}
     parts: dict[str, int] = {}
     compiler_cycles: int = 0
     payload_bytes: float = 0.0
@@ -53,6 +64,11 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     line: int = 0
     op_name: str = ""
     source: str = ""
+
+    @property
+    def hbm_bytes(self) -> float:
+        """Bytes to and from HBM in one execution."""
+        return self.activity.get(HBM, 0.0)
 
     @property
     def duration_ps(self) -> int:
@@ -73,6 +89,24 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     def bounds_ps(self) -> dict[str, int]:
         """The time of one execution by what bound it: all of it by one thing, but for the wait for others."""
         return self.parts if LATE in self.parts else {self.bound_by: self.duration_ps}
+
+
+def busy_ps(records: Iterable[Record]) -> Counter[str]:
+    """Return how long all executions of some records kept each unit busy, in picoseconds."""
+    busy = Counter[str]()
+    for record in records:
+        for unit, unit_ps in record.units.items():
+            busy[unit] += unit_ps * record.count
+    return busy
+
+
+def activity_of(records: Iterable[Record]) -> dict[str, float]:
+    """Return what all executions of some records did, by unit."""
+    done: dict[str, float] = {}
+    for record in records:
+        for unit, count in record.activity.items():
+            done[unit] = done.get(unit, 0.0) + count * record.count
+    return done
 
 
 def executions(records: Iterable[Record]) -> int:

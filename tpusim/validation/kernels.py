@@ -21,6 +21,7 @@ from tpusim.ir.module import with_window
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, lower, run_program
+from tpusim.timeline.records import busy_ps
 from tpusim.units import ps_to_us
 
 if TYPE_CHECKING:
@@ -215,8 +216,4 @@ def _plain_roofline_us(records: Iterable[Record], chip: Chip) -> float:
 
 def _busiest(records: Iterable[Record], total_ps: int) -> dict[str, float]:
     """Return the three units that are busiest, with their share of the time."""
-    busy: dict[str, float] = {}
-    for record in records:
-        for unit, unit_ps in record.units.items():
-            busy[unit] = busy.get(unit, 0.0) + unit_ps * record.count / max(1, total_ps)
-    return dict(sorted(busy.items(), key=lambda item: -item[1])[:3])
+    return {unit: unit_ps / max(1, total_ps) for unit, unit_ps in busy_ps(records).most_common(3)}

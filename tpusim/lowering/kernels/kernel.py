@@ -6,7 +6,7 @@ from itertools import chain, repeat
 from math import inf
 from typing import TYPE_CHECKING
 
-from tpusim.hardware.units import LOAD, SCALAR, STORE
+from tpusim.hardware.units import LOAD, SCALAR, SMEM, STORE, VMEM
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
@@ -169,7 +169,7 @@ def _vector_tiles(scope: Scope, body: Body, touched: list[Access], window: Windo
     if window and window.output_window_bounds:
         return block_tiles(_iterated(body.values[-1]), window.output_window_bounds, scope.chip.vpu.register_shape)
     # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
-    return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in ("vmem", "smem")), scope.chip)
+    return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in (VMEM, SMEM)), scope.chip)
 
 
 def _iterated(item: Inner) -> ArrayShape:

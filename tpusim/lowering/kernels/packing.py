@@ -47,7 +47,7 @@ def conversion_work(
         uses = nest.tiles * nest.block_share[side] if nest and side in (LHS, RHS) else 1.0
         elements = access.n_bytes * 8 / access.shape.dtype.bits
         for cost in _costs(access, side, chip.vector_ops):
-            total += Work(ops=scaled(cost, uses * elements / (chip.vpu.sublanes * chip.vpu.lanes)))
+            total += Work(ops=scaled(cost, uses * elements / chip.vpu.register_elements))
     return total
 
 

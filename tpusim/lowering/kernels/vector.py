@@ -68,14 +68,14 @@ def vector_work(site: Site, instruction: Instruction) -> Work:
 
 def registers(shape: Shape, chip: Chip) -> float:
     """Return how many vector registers the physical array fills in the width that it is computed in."""
-    per_register = chip.vpu.sublanes * chip.vpu.lanes
+    per_register = chip.vpu.register_elements
     return sum(padded_element_count(leaf) * _words(leaf, chip) for leaf in leaves(shape)) / per_register
 
 
 def stored_registers(n_bytes: float, chip: Chip) -> float:
     """Return how many whole-register loads or stores move ``n_bytes`` of physical data."""
     # Packed words fill a register whatever the type: 4 bytes a lane, unlike while computing.
-    return n_bytes / (4 * chip.vpu.sublanes * chip.vpu.lanes)
+    return n_bytes / chip.vpu.register_bytes
 
 
 def computation_cost(module: Module, name: str, chip: Chip) -> Work:

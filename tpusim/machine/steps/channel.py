@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tpusim.hardware.units import HBM, ICI, UNITS
 from tpusim.machine.core import Core, at_once, runs
 from tpusim.machine.rendezvous import Completion, split_late
 from tpusim.program.steps import ChannelTransfer
@@ -64,10 +65,11 @@ def _exchange_outside(core: Core, step: ChannelTransfer) -> Activity:
     # One hop and one link, as for a neighbour: where the other program runs is not known.
     yield core.env.timeout(seconds_to_ps(ici.launch_seconds + ici.hop_latency_seconds))
     link_ps = bytes_to_ps(step.n_bytes, ici.link_bytes_per_second * ici.efficiency)
-    local = device.memories["hbm"].transfer(step.hbm_bytes)
+    local = device.memories[HBM].transfer(step.hbm_bytes)
     yield core.env.all_of([local, core.env.timeout(link_ps)])
-    units = _link_units(core, step) | device.hbm_units(step.hbm_bytes)
-    device.recorder.add(step, "ici", start_ps, core.now_ps, bound_by="ICI", units=units, hbm_bytes=step.hbm_bytes)
+    done = {ICI: step.n_bytes, HBM: step.hbm_bytes}
+    units = device.busy_ps(done)
+    device.recorder.add(step, ICI, start_ps, core.now_ps, bound_by=UNITS[ICI].bound, units=units, activity=done)
 
 
 def _send(core: Core, step: ChannelTransfer, slot: Slot) -> Activity:
@@ -75,24 +77,20 @@ def _send(core: Core, step: ChannelTransfer, slot: Slot) -> Activity:
     start_ps, device, ended = core.now_ps, core.device, core.env.event()
     plan = device.world.costs.message(device.number, slot.receiver)
     device.world.collectives.send(plan, step.n_bytes, ended.succeed)
-    yield core.env.all_of([ended, device.memories["hbm"].transfer(step.hbm_bytes)])
+    yield core.env.all_of([ended, device.memories[HBM].transfer(step.hbm_bytes)])
     slot.filled.succeed()
+    done = {ICI: step.n_bytes, HBM: step.hbm_bytes}
     device.recorder.add(
         step,
-        "ici",
+        ICI,
         start_ps,
         core.now_ps,
-        bound_by="ICI",
-        units=_link_units(core, step) | device.hbm_units(step.hbm_bytes),
-        hbm_bytes=step.hbm_bytes,
+        bound_by=UNITS[ICI].bound,
+        units=device.busy_ps(done),
+        activity=done,
         payload_bytes=step.n_bytes,
         peer=slot.receiver,
     )
-
-
-def _link_units(core: Core, step: ChannelTransfer) -> dict[str, int]:
-    """Return how long a message keeps the links of a chip busy at their peak."""
-    return {"ici": bytes_to_ps(step.n_bytes, core.device.peak("ici"))}
 
 
 def _receive(
@@ -102,16 +100,18 @@ def _receive(
     start_ps, device = core.now_ps, core.device
     with device.world.waits.noted(device.number, step, f"a send on channel {step.channel_id}", peers):
         yield slot.filled
-    yield device.memories["hbm"].transfer(step.hbm_bytes)
+    yield device.memories[HBM].transfer(step.hbm_bytes)
     completion = Completion(core.now_ps, slot.taken_ps)
+    # The links that the message came over are the sender's.
+    done = {HBM: step.hbm_bytes}
     device.recorder.add(
         step,
-        "ici",
+        ICI,
         start_ps,
         core.now_ps,
-        **split_late("ICI", core.now_ps - start_ps, completion.late_ps(start_ps)),
-        units=device.hbm_units(step.hbm_bytes),
-        hbm_bytes=step.hbm_bytes,
+        **split_late(UNITS[ICI].bound, core.now_ps - start_ps, completion.late_ps(start_ps)),
+        units=device.busy_ps(done),
+        activity=done,
         payload_bytes=step.n_bytes,
     )
     return {device.number: completion}

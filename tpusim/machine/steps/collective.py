@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tpusim.hardware.units import HBM, ICI, UNITS, VECTOR
 from tpusim.machine.core import Core, runs
 from tpusim.machine.rendezvous import Completion, split_late
 from tpusim.program.steps import Collective
-from tpusim.units import bytes_to_ps, cycles_to_ps
+from tpusim.timeline.records import ICI_LATENCY
+from tpusim.units import cycles_to_ps
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 def run_collective(core: Core, step: Collective) -> Activity | None:
     """Run a collective on the core, or start it beside the core."""
     if step.is_async:
-        core.start(step, _communicate(core, step, "ici"), "a collective")
+        core.start(step, _communicate(core, step, ICI), "a collective")
         return None
     return _run_on_core(core, step)
 
@@ -41,9 +43,10 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Even
     start_ps, device = core.now_ps, core.device
     plan = device.world.collectives.plan(device.cohort, step)
     ended = device.world.collectives.join(device.cohort, step)
-    hbm_bytes, vector_ps = _hbm_bytes(step, plan), _vector_ps(core, step)
+    done = _activity(core, step, plan)
+    vector_ps = _vector_ps(core, done)
     # What a collective reads and writes here slows the kernels beside it, so it takes its share of HBM.
-    local = device.memories["hbm"].transfer(hbm_bytes)
+    local = device.memories[HBM].transfer(done[HBM])
     yield core.env.all_of([ended, core.env.all_of([local, core.env.timeout(vector_ps)])])
     here_ps = max(local.value or 0, start_ps + vector_ps)
     completions: dict[int, Completion] = ended.value or {}
@@ -56,7 +59,6 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Even
         own.end_ps,
         **_figures(core, step, plan, own, start_ps),
         flops=step.flops,
-        hbm_bytes=hbm_bytes,
         payload_bytes=step.n_bytes,
         group_size=step.group_size,
     )
@@ -68,37 +70,37 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Even
     return found
 
 
-def _hbm_bytes(step: Collective, plan: CommunicationPlan) -> float:
-    """Return what a device reads and writes in HBM, what it passes on included."""
+def _activity(core: Core, step: Collective, plan: CommunicationPlan) -> dict[str, float]:
+    """Return what a device does: bytes over its links and through HBM, and the sums of what comes in."""
     # What is passed on was received into HBM, if the result lies there, and is read again.
-    return step.hbm_bytes + (plan.relayed * step.n_bytes if step.hbm_bytes else 0.0)
+    relayed_bytes = plan.relayed * step.n_bytes if step.hbm_bytes else 0.0
+    # Every element is added up but one device's own.
+    share = (step.group_size - 1) / max(1, step.group_size)
+    registers = step.flops * share / core.device.chip.vpu.register_elements
+    return {ICI: plan.carried * step.n_bytes, VECTOR: registers, HBM: step.hbm_bytes + relayed_bytes}
 
 
 def _figures(
     core: Core, step: Collective, plan: CommunicationPlan, completion: Completion, start_ps: int
 ) -> dict[str, Any]:
     """Return the fields of a record that say what bounds the collective of a device, and which units it keeps busy."""
-    latency_ps, vector_ps = core.device.world.costs.latency_ps(plan), _vector_ps(core, step)
+    latency_ps, done = core.device.world.costs.latency_ps(plan), _activity(core, step, plan)
     # Hops of collectives that run beside each other overlap; only those that the core waits for add up.
     waited_ps = 0 if step.is_async else latency_ps
-    links_ps = bytes_to_ps(plan.carried * step.n_bytes, core.device.peak("ici"))
     duration_ps, late_ps = completion.end_ps - start_ps, completion.late_ps(start_ps)
     if not len(plan.load.links):
         # Nobody else is in the group: what is left is the way through HBM, if it has one.
-        bound_by = "HBM" if step.hbm_bytes else "latency"
+        bound_by = UNITS[HBM].bound if step.hbm_bytes else "latency"
     else:
-        bound_by = "ICI latency" if 2 * latency_ps > duration_ps - late_ps else "ICI"
-    return {
-        **split_late(bound_by, duration_ps, late_ps),
-        "units": {"ici": links_ps + waited_ps}
-        | ({"vector": vector_ps} if vector_ps else {})
-        | core.device.hbm_units(_hbm_bytes(step, plan)),
-    }
+        bound_by = ICI_LATENCY if 2 * latency_ps > duration_ps - late_ps else UNITS[ICI].bound
+    units = core.device.busy_ps(done)
+    units[ICI] = units.get(ICI, 0) + waited_ps
+    if done[VECTOR]:
+        units[VECTOR] = _vector_ps(core, done)
+    return {**split_late(bound_by, duration_ps, late_ps), "units": units, "activity": done}
 
 
-def _vector_ps(core: Core, step: Collective) -> int:
-    """Return how long the vector unit adds up what comes in: every element but one device's own."""
+def _vector_ps(core: Core, done: dict[str, float]) -> int:
+    """Return how long the vector units of all cores add up what comes in."""
     chip = core.device.chip
-    per_cycle = chip.vpu.lanes * chip.vpu.sublanes * chip.vpu.alu_slots * chip.cores_per_device
-    share = (step.group_size - 1) / max(1, step.group_size)
-    return cycles_to_ps(step.flops * share / per_cycle, chip.clock_hz)
+    return cycles_to_ps(done[VECTOR] / (chip.vpu.alu_slots * chip.cores_per_device), chip.clock_hz)

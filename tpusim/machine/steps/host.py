@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS
 from tpusim.machine.core import Core, runs
-from tpusim.machine.waits import HOST
+from tpusim.machine.waits import HOST as HOST_END
 from tpusim.program.steps import HostTransfer
-from tpusim.units import bytes_to_ps, seconds_to_ps
+from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
     import simpy
@@ -34,20 +35,24 @@ def run_host(core: Core, step: HostTransfer) -> Activity | None:
 
 def _link(step: HostTransfer) -> str:
     """Return the link that a transfer goes over."""
-    return "host_out" if step.to_host else "host_in"
+    return HOST_OUT if step.to_host else HOST_IN
+
+
+def _done(step: HostTransfer) -> dict[str, float]:
+    """Return the bytes that a transfer moves, by memory and link."""
+    return {_link(step): step.n_bytes, HBM: step.hbm_bytes}
 
 
 def _queued(core: Core, step: HostTransfer, turn: simpy.Event, reason: str) -> Activity:
     """Wait for one's turn at a queue, and then for HBM; the wait is shown as what it is."""
     start_ps, device = core.now_ps, core.device
-    with device.world.waits.noted(device.number, step, f"the host ({reason})", (HOST,)):
+    with device.world.waits.noted(device.number, step, f"the host ({reason})", (HOST_END,)):
         yield turn
     if core.now_ps > start_ps:
         core.record(step, start_ps, bound_by=reason, is_wait=True)
         start_ps = core.now_ps
-    yield device.memories["hbm"].transfer(step.hbm_bytes)
-    units = {_link(step): bytes_to_ps(step.n_bytes, device.peak(_link(step)))} | device.hbm_units(step.hbm_bytes)
-    core.record(step, start_ps, bound_by="host", units=units, hbm_bytes=step.hbm_bytes)
+    yield device.memories[HBM].transfer(step.hbm_bytes)
+    core.record(step, start_ps, bound_by=UNITS[HOST].bound, units=device.busy_ps(_done(step)), activity=_done(step))
 
 
 def _transfer(core: Core, step: HostTransfer, row: str) -> Activity:
@@ -55,16 +60,10 @@ def _transfer(core: Core, step: HostTransfer, row: str) -> Activity:
     start_ps, device, link = core.now_ps, core.device, _link(step)
     latency_ps = seconds_to_ps(device.chip.host.latency_seconds)
     yield core.env.timeout(latency_ps)
-    local = device.memories["hbm"].transfer(step.hbm_bytes)
+    local = device.memories[HBM].transfer(step.hbm_bytes)
     yield core.env.all_of([local, device.memories[link].transfer(step.n_bytes)])
     # A transfer that the core waits for costs its latency too; others share theirs with what runs meanwhile.
-    waited_ps = 0 if step.is_async else latency_ps
-    device.recorder.add(
-        step,
-        row,
-        start_ps,
-        core.now_ps,
-        bound_by="host",
-        units={link: waited_ps + bytes_to_ps(step.n_bytes, device.peak(link))} | device.hbm_units(step.hbm_bytes),
-        hbm_bytes=step.hbm_bytes,
-    )
+    units = device.busy_ps(_done(step))
+    if not step.is_async:
+        units[link] = units.get(link, 0) + latency_ps
+    device.recorder.add(step, row, start_ps, core.now_ps, bound_by=UNITS[HOST].bound, units=units, activity=_done(step))

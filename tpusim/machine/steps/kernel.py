@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from tpusim.hardware.units import UNITS
 from tpusim.machine.core import Core, runs
 from tpusim.machine.costs import Execution
-from tpusim.machine.device import BOUND_NAMES, HOST_LINKS
+from tpusim.machine.device import HOST_LINKS
 from tpusim.machine.fluid import all_of
 from tpusim.program.steps import Kernel
-from tpusim.units import bytes_to_ps, seconds_to_ps
+from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -45,7 +46,6 @@ def run_kernel(core: Core, kernel: Kernel) -> Activity:
         is_kernel=not kernel.scalar,
         flops=kernel.flops,
         flops_type=kernel.flops_type,
-        hbm_bytes=kernel.hbm_bytes,
         compiler_cycles=kernel.compiler_cycles,
         **details,
     )
@@ -61,7 +61,9 @@ def _play(core: Core, kernel: Kernel) -> Generator[simpy.Event, Any, dict[str, A
     yield from _compute(core, time, parts)
     yield from _move(core, {t.space: t.last_bytes for t in time.traffic if t.last_bytes > 0}, parts)
     bound_by = max(parts, key=lambda part: parts[part])
-    return {"bound_by": bound_by, "units": time.unit_ps | _memory_ps(core, time), "parts": parts}
+    totals = {t.space: t.first_bytes + t.steady_bytes + t.last_bytes for t in time.traffic}
+    units = time.unit_ps | core.device.busy_ps(totals)
+    return {"bound_by": bound_by, "units": units, "activity": time.activity, "parts": parts}
 
 
 def _move(core: Core, moving: dict[str, float], parts: dict[str, int]) -> Activity:
@@ -74,7 +76,7 @@ def _move(core: Core, moving: dict[str, float], parts: dict[str, int]) -> Activi
     yield core.env.timeout(latency_ps)
     start_ps = core.now_ps
     yield all_of(core.env, [core.device.memories[space].transfer(n_bytes) for space, n_bytes in moving.items()])
-    memory = BOUND_NAMES[next(iter(moving))]
+    memory = UNITS[next(iter(moving))].bound
     parts[memory] = parts.get(memory, 0) + core.now_ps - start_ps
 
 
@@ -91,7 +93,8 @@ def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
         # A flow held back to the tiles' own speed ends a rounding error after them.
         if core.now_ps > before_ps + ROUNDING_PS:
             last = traffic.space
-    parts[BOUND_NAMES[last]] = parts.get(BOUND_NAMES[last], 0) + core.now_ps - start_ps
+    bound = UNITS[last].bound
+    parts[bound] = parts.get(bound, 0) + core.now_ps - start_ps
 
 
 def _begin_steady(core: Core, time: KernelTime, traffic: Traffic) -> simpy.Event:
@@ -99,10 +102,3 @@ def _begin_steady(core: Core, time: KernelTime, traffic: Traffic) -> simpy.Event
     # Double buffers hold one tile ahead: traffic faster than the tiles has nowhere to go.
     limit = traffic.steady_bytes / time.compute_ps if time.compute_ps else inf
     return core.device.memories[traffic.space].transfer(traffic.steady_bytes, limit)
-
-
-def _memory_ps(core: Core, time: KernelTime) -> dict[str, int]:
-    """Return how long the kernel's traffic would keep each memory busy at its full rate."""
-    totals = {t.space: t.first_bytes + t.steady_bytes + t.last_bytes for t in time.traffic}
-    peaks = {space: core.device.peak(space) for space in totals}
-    return {space: bytes_to_ps(totals[space], peak) for space, peak in peaks.items() if peak}

@@ -10,6 +10,7 @@ from matplotlib.ticker import NullFormatter
 from matplotlib.transforms import Bbox
 
 from tpusim.analysis.roof_points import Roof, RoofPoint, roof_points, roofs
+from tpusim.hardware.units import HBM, MATRIX, UNITS, VMEM
 from tpusim.report.plots.style import (
     GREY,
     INK,
@@ -75,7 +76,7 @@ def _main_type(run: Timeline) -> str:
     """Return the type of the operands that most of the products' work is done in."""
     work: dict[str, float] = {}
     for record in run.records:
-        if "matrix" in record.units:
+        if MATRIX in record.units:
             work[record.flops_type] = work.get(record.flops_type, 0.0) + record.flops * record.count
     return max(work, key=lambda name: work[name], default="bf16")
 
@@ -86,7 +87,7 @@ _Limits = tuple[float, float, float, float]
 def _limits(found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _Limits:
     """Return the least and the most intensity and rate of the picture: round powers of ten around dots and ridges."""
     peak = max(roof.per_second for roof in found if not roof.is_memory)
-    hbm = next(roof.per_second for roof in found if roof.name == "HBM")
+    hbm = next(roof.per_second for roof in found if roof.name == UNITS[HBM].label)
     # An op that fetches a few bytes of HBM has an intensity of millions: beyond the ridge it stands at the rim.
     across = [0.1, peak / hbm * 10, *(min(dot.intensity, peak / hbm * 100) for dot in dots)]
     up = [peak * 1e-3, *(dot.flops_per_second for dot in dots if dot.flops_per_second > peak * _LOWEST)]
@@ -143,7 +144,7 @@ def _draw_dots(ax: Axes, dots: Sequence[RoofPoint], total_ps: int, limits: _Limi
     """Draw a dot per op; those of one kind together, since thousands drawn one by one take seconds."""
     for kind in kind_order(kind_of(dot.bound_by) for dot in dots):
         for hollow in (False, True):
-            alike = [d for d in dots if kind_of(d.bound_by) == kind and (d.memory == "VMEM") == hollow]
+            alike = [d for d in dots if kind_of(d.bound_by) == kind and (d.memory == VMEM) == hollow]
             if alike:
                 _scatter(
                     ax, [_place(dot, limits) for dot in alike], [_area(d, total_ps) for d in alike], (kind, hollow)
@@ -251,4 +252,4 @@ def _draw_rest(ax: Axes, rest: Sequence[RoofPoint], total_ps: int, chip: Chip) -
 
 def _rest_place(point: RoofPoint) -> tuple[float, float]:
     """Return where an op that computes nothing is drawn."""
-    return (point.bytes_per_second / 1e9 if point.memory == "HBM" else 0.0), 0.0
+    return (point.bytes_per_second / 1e9 if point.memory == HBM else 0.0), 0.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import matplotlib as mpl
 from matplotlib.axes import Axes as Axes
@@ -21,6 +21,8 @@ from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 
 from tpusim.errors import ConfigError
+from tpusim.hardware.units import HOST, ICI, UNITS
+from tpusim.timeline.records import ICI_LATENCY
 
 if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
@@ -38,28 +40,25 @@ PADDING_HATCH: Final = "////"
 # Tints on which black figures can be read; lines between them show their borders in a grey print.
 TILE_TINTS: Final = ("#9FD3F2", "#F7D08A", "#A8DDC9", "#F0EBA0", "#EBC3DA", "#D9D9D9")
 
-# What a stretch of time went to: colour, hatch, marker. One table, so that all pictures agree.
-_KINDS: Final[dict[str, tuple[str, str, str]]] = {
-    "matrix": (BLUE, "", "s"),
-    "HBM": (ORANGE, "", "o"),
-    "vector": (GREEN, "\\\\\\\\", "^"),
-    "VMEM": (YELLOW, "||||", "v"),
-    "EUP": (VERMILION, "", "D"),
-    "XLU": (PURPLE, "++", "P"),
-    "ICI": (SKY, "////", "X"),
-    "latency": (PALE, "", "."),
-    "scalar": (GREY, "--", "."),
-    "host": (BLACK, "", "*"),
-    "waiting": ("#FFFFFF", "....", "."),
-    "other": (GREY, "xxx", "h"),
+
+class Look(NamedTuple):
+    """How a kind of time is drawn: it can be told from the others without colours, too."""
+
+    colour: str
+    hatch: str
+    marker: str
+
+
+# Beside what units and memories bound, which look as their table says.
+_OTHER_KINDS: Final[dict[str, Look]] = {
+    "latency": Look(PALE, "", "."),
+    "waiting": Look("#FFFFFF", "....", "."),
+    "other": Look(GREY, "xxx", "h"),
 }
 _ALIASES: Final = {
-    "ICI latency": "ICI",
-    "CMEM": "VMEM",
-    "load": "VMEM",
-    "store": "VMEM",
-    "infeed starved": "host",
-    "outfeed full": "host",
+    ICI_LATENCY: UNITS[ICI].bound,
+    "infeed starved": UNITS[HOST].bound,
+    "outfeed full": UNITS[HOST].bound,
 }
 
 _STYLE: Final[Any] = {
@@ -150,28 +149,34 @@ def kind_of(bound_by: str) -> str:
     if bound_by.startswith("waiting"):
         return "waiting"
     name = _ALIASES.get(bound_by, bound_by)
-    return name if name in _KINDS else "other"
+    return name if name in kinds() else "other"
+
+
+def kinds() -> dict[str, Look]:
+    """Return the kinds of time in the one order of all legends and stacks, so that all pictures agree."""
+    bounds = {unit.bound: Look(unit.colour, unit.hatch, unit.marker) for unit in UNITS.values() if unit.bound}
+    return bounds | _OTHER_KINDS
 
 
 def colour_of(kind: str) -> str:
     """Return the colour of a kind of time."""
-    return _KINDS[kind][0]
+    return kinds()[kind].colour
 
 
 def hatch_of(kind: str) -> str:
     """Return the hatch of a kind of time, empty for most."""
-    return _KINDS[kind][1]
+    return kinds()[kind].hatch
 
 
 def marker_of(kind: str) -> str:
     """Return the marker of a kind of time."""
-    return _KINDS[kind][2]
+    return kinds()[kind].marker
 
 
-def kind_order(kinds: Iterable[str]) -> list[str]:
-    """Return kinds of time in the one order of all legends and stacks."""
-    found = set(kinds)
-    return [kind for kind in _KINDS if kind in found]
+def kind_order(some: Iterable[str]) -> list[str]:
+    """Return kinds of time in their order."""
+    found = set(some)
+    return [kind for kind in kinds() if kind in found]
 
 
 def kind_patch(kind: str) -> Patch:

@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tpusim.analysis.activity import Values, activity
+from tpusim.analysis.busy import Values, busy_over_time
+from tpusim.hardware.units import ICI, UNITS
 from tpusim.report.plots.style import (
-    BLUE,
-    GREEN,
     GREY,
-    INK,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    YELLOW,
     axes_or_new,
     colour_of,
     figure_of,
@@ -33,7 +26,7 @@ from tpusim.report.plots.style import (
     time_unit,
 )
 from tpusim.report.tables import time_text
-from tpusim.timeline.records import CORE
+from tpusim.timeline.records import CORE, SPARSECORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,21 +36,7 @@ if TYPE_CHECKING:
 
     from tpusim.timeline.records import Record, Repeat, Timeline
 
-# Units by row, from the arithmetic to the memories: name, colour. Scalars take no time that could be seen.
-_UNITS = {
-    "matrix": ("MXU", BLUE),
-    "vector": ("vector ALU", GREEN),
-    "eup": ("EUP", VERMILION),
-    "xlu": ("XLU", PURPLE),
-    "load": ("vector load", GREY),
-    "store": ("vector store", GREY),
-    "cmem": ("CMEM", YELLOW),
-    "hbm": ("HBM", ORANGE),
-    "ici": ("ICI", SKY),
-    "host_in": ("from host", INK),
-    "host_out": ("to host", INK),
-}
-_BESIDE = {"dma": "copies", "ici": "collectives", "sparsecore": "sparse cores", "host": "host"}
+_BESIDE = {"dma": "copies", ICI: "collectives", SPARSECORE: "sparse cores"}
 _WIDTH = 7.4
 _PIXELS = 900
 # A row whose unit is less busy than this all over is empty to the eye.
@@ -132,9 +111,9 @@ def _window(run: Timeline, window_us: tuple[float, float] | None) -> tuple[int, 
 
 def _unit_rows(run: Timeline, first_ps: int, last_ps: int) -> list[tuple[str, str, Values]]:
     """Return name, colour and busy shares of each unit that did anything that can be seen."""
-    shares = activity(run, first_ps, last_ps, _PIXELS)
-    shown = [unit for unit in _UNITS if unit in shares and shares[unit].mean() >= _LEAST_SHARE]
-    return [(*_UNITS[unit], shares[unit]) for unit in shown]
+    shares = busy_over_time(run, first_ps, last_ps, _PIXELS)
+    shown = [u for u in UNITS.values() if u.key in shares and shares[u.key].mean() >= _LEAST_SHARE]
+    return [(unit.label, unit.colour, shares[unit.key]) for unit in shown]
 
 
 def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -> None:

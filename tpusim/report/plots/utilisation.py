@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from tpusim.analysis.layer_use import LayerUse, layer_use
+from tpusim.hardware.units import UNITS
 from tpusim.report.plots.style import (
     BLUE,
     HEAT,
@@ -42,17 +43,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 16
 _LETTERS = 34
-_UNITS = {
-    "matrix": "MXU",
-    "vector": "VALU",
-    "eup": "EUP",
-    "xlu": "XLU",
-    "load": "load",
-    "store": "store",
-    "cmem": "CMEM",
-    "hbm": "HBM",
-    "ici": "ICI",
-}
 
 
 @styled
@@ -121,7 +111,7 @@ def _by_kind(layer: LayerUse) -> dict[str, int]:
 
 def _draw_heat(ax: Axes, layers: Sequence[LayerUse]) -> None:
     """Draw how busy each unit was in each layer: a cell with its per cent."""
-    units = [unit for unit in _UNITS if any(layer.busy.get(unit, 0) >= 0.005 for layer in layers)]
+    units = [unit for unit in UNITS if any(layer.busy.get(unit, 0) >= 0.005 for layer in layers)]
     shares = np.array([[layer.busy.get(unit, 0.0) for unit in units] for layer in layers])
     shares = shares.reshape(len(layers), len(units))
     colours = mpl.colormaps[HEAT]
@@ -130,7 +120,7 @@ def _draw_heat(ax: Axes, layers: Sequence[LayerUse]) -> None:
     for row, column in np.ndindex(shares.shape):
         ink = ink_on(to_hex(colours(shares[row, column])))
         ax.text(column, row, f"{shares[row, column]:.0%}"[:-1], ha="center", va="center", fontsize=6, color=ink)
-    ax.set_xticks(range(len(units)), [_UNITS[unit] for unit in units])
+    ax.set_xticks(range(len(units)), [UNITS[unit].short or UNITS[unit].label for unit in units])
     ax.set_yticks([])
     ax.set_ylim(len(layers) - 0.4, -0.6)
     ax.tick_params(length=0)

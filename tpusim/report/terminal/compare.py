@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.tables import count_text, plain_table, size_text, us_text
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _table(title: str, changes: Sequence[Change]) -> Table:
         ("change", "right"),
         ("count", "right"),
         ("bound by", "left"),
-        ("HBM", "left"),
+        (UNITS[HBM].label, "left"),
     )
     for change in changes:
         one, other = change.before, change.after

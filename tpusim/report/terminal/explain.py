@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tpusim.hardware.units import UNITS
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
 
@@ -17,26 +18,6 @@ if TYPE_CHECKING:
 
     from tpusim.analysis.explanation import Explanation, Operand
 
-_NAMES = {
-    "matrix": "matrix unit",
-    "vector": "vector ALU",
-    "eup": "transcendental unit (EUP)",
-    "xlu": "cross-lane unit (XLU)",
-    "load": "vector loads",
-    "store": "vector stores",
-    "hbm": "HBM",
-    "cmem": "CMEM",
-}
-_LESS = {
-    "matrix": "fewer rows or weight tiles (padding, passes)",
-    "vector": "fewer vector operations (narrow types to convert, expansions)",
-    "eup": "fewer transcendentals",
-    "xlu": "fewer transposes and lane reductions",
-    "load": "fewer loads from VMEM",
-    "store": "fewer stores to VMEM",
-    "hbm": "fewer bytes to and from HBM",
-    "cmem": "fewer bytes from CMEM",
-}
 _SHOWN_OPERANDS = 8
 _FULL = 0.95
 _BAR = 30
@@ -94,9 +75,7 @@ def _cycle_table(found: Explanation) -> Table:
     table = plain_table(("per tile", "left"), ("cycles", "right"), ("share of the longest", "left"))
     longest = found.ranked[0][1] if found.ranked else 1.0
     for unit, cycles in found.ranked:
-        table.add_row(
-            _NAMES.get(unit, unit), f"{cycles:,.0f}", f"{cycles / longest:.0%} {'#' * round(30 * cycles / longest)}"
-        )
+        table.add_row(_name(unit), f"{cycles:,.0f}", f"{cycles / longest:.0%} {'#' * round(30 * cycles / longest)}")
     if found.tiles > 1:
         table.add_row("between tiles", f"{found.overhead_cycles:,.0f}", "")
     return table
@@ -110,7 +89,7 @@ def _operand_table(found: Explanation) -> Table:
         arrow = "out" if operand.is_output else "in"
         runs = size_text(operand.chunk_bytes) if operand.chunk_bytes else "-"
         moved = (size_text(operand.block_bytes), f"{operand.fetches:,}", size_text(operand.total_bytes))
-        table.add_row(f"{escape(operand.name)} ({arrow})", operand.space, *moved, runs, _padding(operand))
+        table.add_row(f"{escape(operand.name)} ({arrow})", UNITS[operand.space].label, *moved, runs, _padding(operand))
     return table
 
 
@@ -129,11 +108,16 @@ def _advice(found: Explanation) -> Iterator[str]:
     fixed = found.parts_ps.get("latency", 0) / max(1, found.alone_ps)
     if fixed > 0.5:
         yield f"Most of it is fixed cost ({fixed:.0%}): only fewer, larger kernels would help."
-    yield f"The {_NAMES.get(first, first)} is the longest of a tile: {_LESS.get(first, 'less work')} would shorten it,"
+    yield f"The {_name(first)} is the longest of a tile: {UNITS[first].less or 'less work'} would shorten it,"
     if rest:
         name, cycles = rest[0]
-        yield f"by a factor of {most / max(1e-9, cycles):.1f} at most; then the {_NAMES.get(name, name)} is next."
+        yield f"by a factor of {most / max(1e-9, cycles):.1f} at most; then the {_name(name)} is next."
     else:
         yield "with nothing else behind it."
     if 0 < found.array_share < _FULL:
         yield f"Padding and shapes leave {1 - found.array_share:.0%} of the arrays idle while rows stream."
+
+
+def _name(unit: str) -> str:
+    """Return what this page calls a unit."""
+    return UNITS[unit].name or UNITS[unit].label

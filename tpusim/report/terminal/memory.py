@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.out_of_memory import oom_text
 from tpusim.report.tables import plain_table, size_text
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 _SHOWN_PADDED = 10
-_LABELS = {"hbm": "HBM", "vmem": "VMEM", "cmem": "CMEM"}
 
 
 def render_memory(report: MemoryReport, console: Console) -> None:
@@ -51,10 +51,10 @@ def render_memory(report: MemoryReport, console: Console) -> None:
 
 def _space_line(space: SpaceUse) -> str:
     """Return one line about a memory space: its peak, its holes, what is left."""
-    label = f"{_LABELS[space.profile.space]:<9}"
+    label = f"{UNITS[space.profile.space].label:<9}"
     left = space.free_bytes
     room = f"{size_text(left)} free" if left >= 0 else f"[red]{size_text(-left)} too much[/red]"
-    holes = f", {size_text(space.profile.fragmentation_bytes)} in holes" if space.profile.space == "hbm" else ""
+    holes = f", {size_text(space.profile.fragmentation_bytes)} in holes" if space.profile.space == HBM else ""
     return f"{label} {size_text(space.needed_bytes)} of {size_text(space.capacity_bytes)}, {room}{holes}"
 
 
@@ -63,7 +63,7 @@ def _print_peak(profile: MemoryProfile, console: Console) -> None:
     alive = profile.alive_at(profile.peak_position)
     at = profile.peak_instruction
     where = f" while {escape(at)} runs" if at else ""
-    console.print(f"{_LABELS[profile.space]} at its peak{where}, {size_text(profile.peak_bytes)}")
+    console.print(f"{UNITS[profile.space].label} at its peak{where}, {size_text(profile.peak_bytes)}")
     table = plain_table(
         ("buffer", "left"),
         ("size", "right"),
@@ -104,7 +104,7 @@ def _print_padding(padded: Sequence[Buffer], console: Console) -> None:
     columns = (("wasted", "right"), ("expansion", "right"), ("memory", "left"), ("op", "left"), ("source", "left"))
     table = plain_table(("buffer", "left"), *columns, ("shape", "left"))  # type: ignore[arg-type]
     for buffer in padded[:_SHOWN_PADDED]:
-        figures = (size_text(buffer.padding_bytes), f"{buffer.expansion:.2f}x", _LABELS.get(buffer.space, buffer.space))
+        figures = (size_text(buffer.padding_bytes), f"{buffer.expansion:.2f}x", UNITS[buffer.space].label)
         words = (buffer.name, *figures, buffer.op_name or buffer.opcode, buffer.source, buffer.shape)
         table.add_row(*(escape(word) for word in words))
     console.print(table)

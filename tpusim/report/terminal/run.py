@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import count_text, plain_table, size_text, time_text, us_text
 from tpusim.report.terminal.provenance import provenance_text
@@ -24,20 +25,6 @@ if TYPE_CHECKING:
 SHOWN_OPS = 20
 # Below this many characters every column would leave the names too little room.
 _WIDE = 110
-# HBM is not here: its share is of the advertised rate, and comes from the roofline.
-_BUSY_UNITS = {
-    "matrix": "MXU",
-    "vector": "vector ALU",
-    "eup": "EUP",
-    "xlu": "XLU",
-    "load": "vector load",
-    "store": "vector store",
-    "cmem": "CMEM",
-    "scalar": "scalar core",
-    "ici": "ICI",
-    "host_in": "from host",
-    "host_out": "to host",
-}
 
 
 def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Console) -> None:
@@ -69,8 +56,9 @@ def _print_head(summary: Summary, console: Console) -> None:
     console.print(f"  time      [bold]{time_text(summary.total_ps)}[/bold]{compiler}")
     console.print(f"  bound by  {_bounds(busy)}")
     console.print(f"  roofline  {time_text(summary.roofline.bound_ps)} at least, by {_roof(summary)}")
-    units = (f"{label} {busy.busy[unit]:.1%}" for unit, label in _BUSY_UNITS.items() if unit in busy.busy)
-    console.print(f"  in use    {', '.join([*units, f'HBM {summary.hbm_utilisation:.1%}'])}")
+    # The share of HBM is of the advertised rate, and comes from the roofline.
+    shares = {key: busy.busy[key] for key in UNITS if key in busy.busy and key != HBM} | {HBM: summary.hbm_utilisation}
+    console.print(f"  in use    {', '.join(f'{UNITS[key].label} {share:.1%}' for key, share in shares.items())}")
     console.print(
         f"  work      {busy.kernels:,} kernels, {count_text(busy.flops)}FLOP,"
         f" {size_text(busy.hbm_bytes)} of HBM traffic"
@@ -93,8 +81,7 @@ def _bounds(busy: Utilisation) -> str:
 
 def _roof(summary: Summary) -> str:
     """Return which roof is the highest one."""
-    name = summary.roofline.bound_by
-    return _BUSY_UNITS.get(name, "HBM")
+    return UNITS[summary.roofline.bound_by].label
 
 
 def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int) -> Table:
@@ -106,7 +93,7 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int)
         ("count", "right"),
         ("bound by", "left"),
         ("FLOP", "right"),
-        ("HBM", "right"),
+        (UNITS[HBM].label, "right"),
         ("compiler", "right"),
         ("category", "left"),
     ]

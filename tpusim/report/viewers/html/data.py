@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tpusim.analysis.communication import classes, pod_use
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
+from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import compiler_us, pod_page, run_page
-from tpusim.report.viewers.perfetto.trace import UNIT_LABELS
 from tpusim.timeline.records import CORE
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
         "simulated": True,
         "summary": summary,
         "total_ps": result.pod.last.total_ps,
-        "capacity": {"hbm": result.summary.hbm_capacity_bytes, "vmem": result.summary.vmem_capacity_bytes},
+        "capacity": {HBM: result.summary.hbm_capacity_bytes, VMEM: result.summary.vmem_capacity_bytes},
         "chip": result.chip.description,
         "left_out": left_out,
-        "units": UNIT_LABELS,
+        "units": {unit.key: unit.label for unit in UNITS.values()},
         "devices": time_line,
         "ops": _op_columns(ops, result.summary.compiler_clock_hz, texts),
         "memory": [_memory(result, space, texts) for space in _spaces(result)],
@@ -133,7 +133,7 @@ def _row(label: str, records: list[Record], ops: _Ops) -> dict[str, Any]:
         "count": [record.count for record in records],
     }
     if label == CORE:
-        row["units"] = {unit: _shares(records, unit) for unit in UNIT_LABELS if any(unit in r.units for r in records)}
+        row["units"] = {unit: _shares(records, unit) for unit in UNITS if any(unit in r.units for r in records)}
     return row
 
 
@@ -172,7 +172,7 @@ def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
 def _spaces(result: ResultLike) -> list[MemorySpace]:
     """Return the memories that the program has buffers in, HBM first."""
     used = {buffer.space for buffer in result.program.buffers}
-    order: tuple[MemorySpace, ...] = ("hbm", "vmem", "cmem")
+    order: tuple[MemorySpace, ...] = (HBM, VMEM, CMEM)
     return [space for space in order if space in used]
 
 
@@ -200,7 +200,7 @@ def _memory(result: ResultLike, space: MemorySpace, texts: _Texts) -> dict[str, 
 
 def _roofs(chip: Chip) -> dict[str, float]:
     """Return the roofs of the device: FLOP per second of matrix and vector units, bytes per second of HBM."""
-    per_cycle = chip.vpu.sublanes * chip.vpu.lanes * chip.vpu.alu_slots
+    per_cycle = chip.vpu.register_elements * chip.vpu.alu_slots
     return {
         "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
         "vector_flops_per_second": per_cycle * chip.clock_hz * chip.cores_per_device,

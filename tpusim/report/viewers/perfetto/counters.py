@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from tpusim.analysis.memory import memory_profile
+from tpusim.hardware.units import HBM, UNITS, VMEM
 from tpusim.timeline.records import CORE
 from tpusim.units import PS_PER_US
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tpusim.program.module import Program
     from tpusim.timeline.records import Repeat, Timeline
 
-_SPACES: tuple[tuple[MemorySpace, str], ...] = (("hbm", "HBM in use"), ("vmem", "VMEM in use"))
+_SPACES: tuple[MemorySpace, ...] = (HBM, VMEM)
 # Bytes per picosecond are a thousand GB/s.
 _GB_PER_SECOND = 1e3
 
@@ -24,12 +25,12 @@ _GB_PER_SECOND = 1e3
 def counter_events(timeline: Timeline, program: Program | None) -> Iterator[dict[str, Any]]:
     """Yield the counters of a device; memory only if ``program`` is the one that it ran."""
     for at_ps, rate in _traffic(timeline):
-        yield _counter("HBM traffic", at_ps, {"GB/s": round(rate * _GB_PER_SECOND, 3)})
+        yield _counter(f"{UNITS[HBM].label} traffic", at_ps, {"GB/s": round(rate * _GB_PER_SECOND, 3)})
     if program is None or program.name != timeline.program:
         return
-    for space, name in _SPACES:
+    for space in _SPACES:
         for at_ps, n_bytes in _in_use(timeline, program, space):
-            yield _counter(name, at_ps, {"bytes": n_bytes})
+            yield _counter(f"{UNITS[space].label} in use", at_ps, {"bytes": n_bytes})
 
 
 def _counter(name: str, at_ps: int, values: dict[str, float]) -> dict[str, Any]:

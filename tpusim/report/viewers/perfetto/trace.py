@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpusim.analysis.communication import classes
+from tpusim.hardware.units import UNITS
 from tpusim.program.module import walk
 from tpusim.report.viewers.perfetto.counters import counter_events
 from tpusim.timeline.records import CORE
@@ -26,20 +27,6 @@ if TYPE_CHECKING:
 
 # One device is one process of the format, and its rows are the threads.
 _PROCESS = 1
-UNIT_LABELS = {
-    "matrix": "MXU",
-    "vector": "vector ALU",
-    "eup": "EUP",
-    "xlu": "XLU",
-    "load": "vector load",
-    "store": "vector store",
-    "scalar": "scalar",
-    "hbm": "HBM",
-    "cmem": "CMEM",
-    "ici": "ICI",
-    "host_in": "from host",
-    "host_out": "to host",
-}
 
 
 def write_trace(run: PodRun, path: str | Path, program: Program | None = None) -> None:
@@ -176,7 +163,7 @@ def _lane_label(row: str, lane: int) -> str:
 
 def _sort_index(label: str) -> int:
     """Return where a row stands: the core first, then its units, then what runs beside it."""
-    order = ("XLA ops", *UNIT_LABELS.values())
+    order = ("XLA ops", *(unit.label for unit in UNITS.values()))
     return order.index(label) if label in order else len(order)
 
 
@@ -190,7 +177,7 @@ def _events(record: Record, rows: _Rows) -> Iterator[dict[str, Any]]:
         for unit, busy_ps in record.units.items():
             # From the start of the step: how long a unit was busy in it is known, when is not.
             length_ps = min(busy_ps, record.duration_ps)
-            yield _slice(record.name, rows.number(UNIT_LABELS[unit]), record.start_ps, length_ps, {})
+            yield _slice(record.name, rows.number(UNITS[unit].label), record.start_ps, length_ps, {})
 
 
 def _slice(name: str, row: int, start_ps: int, duration_ps: int, details: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from tpusim.hardware.units import HOST, MEMORY_SPACES, SYNC
 from tpusim.program.buffers import heap_bytes, peak_bytes, stretches
 from tpusim.report.viewers.xprof import wire
 from tpusim.shapes.address import physical_bytes
@@ -31,7 +32,7 @@ _TYPES = {
 }
 """``PrimitiveType`` by name."""
 
-_COLOURS = {"hbm": 0, "vmem": 1, "cmem": 3, "smem": 6}
+_COLOURS = {space: number for number, space in MEMORY_SPACES.items() if space not in (SYNC, HOST)}
 """A buffer's colour is its memory space; sync flags and the host's memory have none that XProf shows."""
 
 _WHOLE = {"argument": wire.integer(5, 1), "constant": wire.integer(12, 1), "output": wire.integer(7, 1)}

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from tpusim.analysis.communication import classes
 from tpusim.errors import ConfigError
-from tpusim.report.viewers.perfetto.trace import UNIT_LABELS
+from tpusim.hardware.units import CMEM, HBM, LOAD, MATRIX, STORE, UNITS
 from tpusim.report.viewers.xprof import wire
 from tpusim.report.viewers.xprof.events import unrolled
 from tpusim.report.viewers.xprof.hlo import hlo_proto
@@ -35,7 +35,6 @@ _NOTES = ", backend_config="
 _HBM, _CMEM, _VMEM = 1, 2, 3
 _READ, _WRITE = 1, 2
 _GIGA, _TERA = 1e9, 1e12
-_PS_PER_SECOND = 1e12
 
 
 class Profile:
@@ -89,7 +88,7 @@ def _host_plane(profile: Profile) -> Plane:
     busy = profile.summary
     plane.add_stats(
         {
-            "matrix_unit_utilization_percent": 100 * busy.utilisation.busy.get("matrix", 0.0),
+            "matrix_unit_utilization_percent": 100 * busy.utilisation.busy.get(MATRIX, 0.0),
             "hbm_utilization_percent": 100 * busy.hbm_utilisation,
         }
     )
@@ -152,8 +151,7 @@ def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]
 
 def _vmem_rates(chip: Chip) -> tuple[float, float]:
     """Return the bytes per second that vector loads and stores reach, all slots of all cores together."""
-    register_bytes = chip.vpu.sublanes * chip.vpu.lanes * 4
-    per_slot = register_bytes * chip.clock_hz * chip.cores_per_device
+    per_slot = chip.vpu.register_bytes * chip.clock_hz * chip.cores_per_device
     return chip.vpu.load_slots * per_slot, chip.vpu.store_slots * per_slot
 
 
@@ -167,10 +165,10 @@ def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: 
     ops = [plane.event(kinds.of(e), e.start_ps, e.end_ps, _stalls(e)) for e in sorted([*core, *begun], key=_start_ps)]
     plane.add_line("XLA Ops", ops, total_ps)
     plane.add_line("Async XLA Ops", [plane.event(kinds.of(e), e.start_ps, e.end_ps, {}) for e in beside], total_ps)
-    for unit, label in UNIT_LABELS.items():
+    for unit in UNITS:
         busy = [_unit_event(plane, kinds.of(e), e, unit) for e in core if e.record.units.get(unit)]
         if busy:
-            plane.add_line(f"{label} (simulated)", busy, total_ps)
+            plane.add_line(f"{UNITS[unit].label} (simulated)", busy, total_ps)
 
 
 def _start_ps(event: Event) -> int:
@@ -188,7 +186,7 @@ def _stalls(event: Event) -> dict[str, Stat]:
     """Return for how long the core waited for data that was on its way."""
     record = event.record
     waited_ps = sum(part_ps for name, part_ps in record.bounds_ps.items() if name.startswith("waiting for "))
-    stall_ps = (record.parts.get("HBM", 0) or waited_ps) * event.executions
+    stall_ps = (record.parts.get(UNITS[HBM].bound, 0) or waited_ps) * event.executions
     return {"dma_stall_duration_ps": min(stall_ps, event.duration_ps)} if stall_ps else {}
 
 
@@ -231,13 +229,13 @@ class _Kinds:
 
 def _accesses(record: Record, chip: Chip, times: int) -> bytes:
     """Return the bytes that an op moves, by memory, as a ``MemoryAccessBreakdown``."""
-    reads, writes = _vmem_rates(chip)
-    # Units count their busy time at their peak rate, so that bytes follow from it. HBM's are not told apart.
+    done, register_bytes = record.activity, chip.vpu.register_bytes
+    # Reads and writes of HBM and CMEM are not told apart.
     moved = (
-        (_READ, _HBM, record.hbm_bytes),
-        (_READ, _CMEM, record.units.get("cmem", 0) / _PS_PER_SECOND * chip.cmem.read_bytes_per_second),
-        (_READ, _VMEM, record.units.get("load", 0) / _PS_PER_SECOND * reads),
-        (_WRITE, _VMEM, record.units.get("store", 0) / _PS_PER_SECOND * writes),
+        (_READ, _HBM, done.get(HBM, 0.0)),
+        (_READ, _CMEM, done.get(CMEM, 0.0)),
+        (_READ, _VMEM, done.get(LOAD, 0.0) * register_bytes),
+        (_WRITE, _VMEM, done.get(STORE, 0.0) * register_bytes),
     )
     return wire.join(
         wire.data(1, wire.integer(1, way) + wire.integer(2, space) + wire.integer(3, round(count * times)))

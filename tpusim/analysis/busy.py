@@ -17,7 +17,7 @@ Values = np.ndarray[Any, Any]
 _Segments = list[tuple[float, float, float]]
 
 
-def activity(timeline: Timeline, first_ps: int, last_ps: int, stretches: int) -> dict[str, Values]:
+def busy_over_time(timeline: Timeline, first_ps: int, last_ps: int, stretches: int) -> dict[str, Values]:
     """Return by unit the share, 0 to 1, of each of so many stretches from ``first_ps`` to ``last_ps`` that it was busy.
 
     What a loop repeats is as busy, on average, as the trip that it repeats.
