@@ -6,6 +6,7 @@ import pytest
 
 from tests.machine.collectives import collective, pod_of
 from tpusim.cost.collectives import NO_PLAN, plan_collective, plan_group
+from tpusim.cost.links import link_name
 
 POD = pod_of("v5e:1x16")
 NEAR, FAR = (0, 1), (4, 12)
@@ -30,3 +31,10 @@ def test_groups_at_once_carry_the_bytes_of_all():
 def test_a_device_in_no_group_has_no_plan():
     """Nothing moves and nothing is waited for."""
     assert plan_collective(collective("all-gather", 1.0), POD, ()) is NO_PLAN
+
+
+@pytest.mark.parametrize(("group", "way"), [((5, 6), (5, "+1")), ((6, 5), (6, "-1"))])
+def test_a_broadcast_goes_out_from_the_first(group, way):
+    """From one chip to its neighbour there is one link, and it begins at the first of the group."""
+    plan = plan_group("collective-broadcast", POD, group)
+    assert [link_name(POD, int(link)) for link in plan.load.links] == [way]

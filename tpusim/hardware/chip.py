@@ -78,6 +78,8 @@ class Vmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The vector memory of one core."""
 
     capacity_bytes: int
+    tile_share: float
+    """Share of it that the blocks of one tile may take, for tiles of our own choosing."""
 
 
 class Smem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -129,6 +131,8 @@ class Dma(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """What each contiguous run costs beyond its bytes, in bytes that could have moved in that time (fitted)."""
     vmem_bytes_per_second: float
     """Bandwidth of copies that stay inside the core."""
+    smallest_block_bytes: int
+    """Tiles of our own choosing move at least this at a time."""
 
 
 class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -106,6 +106,7 @@ _BY_ENDING = {
     "_bytes": _Range("B", 1, 2**60, "bytes, from 1"),
     "_hz": _Range("Hz", 1e6, 1e12, "hertz, 1e6 to 1e12 (1.5 GHz is 1.5e9)"),
     "efficiency": _Range("", _ABOVE_ZERO, 1, "a share above 0 and at most 1"),
+    "_share": _Range("", _ABOVE_ZERO, 1, "a share above 0 and at most 1"),
 }
 _COUNT = _Range("", 1, 2**30, "a whole number from 1")
 _UNIT_RANGES = {

@@ -75,7 +75,7 @@ def demand_of(body: Body, of: Parts | None = None) -> Demand:
 
 def needed_share(parts: Parts, shape: Shape) -> float:
     """Return the share of a value's physical bytes that its regions take: 1 for all of it."""
-    if all(region.is_whole for region in parts):
+    if parts is _ALL or all(region.is_whole for region in parts):
         return 1.0
     whole = physical_bytes(shape)
     pairs = zip(parts, leaves(shape), strict=True)
@@ -142,9 +142,15 @@ def _demand_of_all(body: Body) -> Demand:
     )
 
 
+_ALL, _NONE = (WHOLE,), (NOTHING,)
+
+
 def _alike(shape: Shape, region: Region) -> Parts:
-    """Return one region for all leaves of a shape."""
-    return (region,) if isinstance(shape, ArrayShape) else (region,) * len(leaves(shape))
+    """Return WHOLE or NOTHING for all leaves of a shape."""
+    if isinstance(shape, ArrayShape):
+        # Nearly all values are arrays of which all or nothing is needed.
+        return _ALL if region is WHOLE else _NONE
+    return (region,) * len(leaves(shape))
 
 
 class _Backwards:

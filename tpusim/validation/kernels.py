@@ -21,6 +21,7 @@ from tpusim.ir.module import with_window
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, lower, run_program
+from tpusim.semantics.products import PRODUCTS
 from tpusim.timeline.records import busy_ps
 from tpusim.units import ps_to_us
 
@@ -179,7 +180,7 @@ def family_of(module: Module) -> str:
 
 _ALSO = frozenset({"compare", "select", "convert", "clamp", "iota", "map"})
 _FAMILIES = {
-    "matmul": frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"}),
+    "matmul": frozenset(PRODUCTS),
     "sort": frozenset({"sort", "topk"}),
     "reduction": frozenset({"reduce", "reduce-window", "select-and-scatter"}),
     "gather and scatter": frozenset({"gather", "scatter", "dynamic-slice", "dynamic-update-slice"}),
