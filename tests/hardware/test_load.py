@@ -13,6 +13,7 @@ import pytest
 
 from tpusim.errors import ConfigError
 from tpusim.hardware import load
+from tpusim.hardware.fields import Fact
 from tpusim.hardware.load import chip_facts, chip_names, load_chip, parse_override, resolve_chip_name
 
 ALIASES = [
@@ -319,3 +320,25 @@ def test_loading_a_chip_imports_nothing_heavy() -> None:
     root = Path(load.__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('clock_hz = { same_as = "v9" }', "unknown chip 'v9'"),
+        ('clock_hz = { same_as = "v4", value = 1e9 }', "unknown key 'value'"),
+        ('mxu.rate_by_type.f8e3m4 = { same_as = "v4" }', "found v4, which does not"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_refused(tmp_path: Path, line: str, words: str) -> None:
+    """Not a traceback."""
+    with pytest.raises(ConfigError, match=words):
+        load_chip(write(tmp_path, f'base = "v5e"\n{line}\n'))
+
+
+def test_references_in_a_circle_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two chips says that it is as the other."""
+    first, second = (Fact("clock_hz", load._SameAs(name), "Hz", "", "", "") for name in ("v5e", "v4"))
+    monkeypatch.setattr(load, "_shipped_statements", {"v4": {"clock_hz": first}, "v5e": {"clock_hz": second}}.get)
+    with pytest.raises(ConfigError, match=r"v4: clock_hz: same_as: .* found a circle: v4 > v5e > v4"):
+        load._followed(first, ("v4",))

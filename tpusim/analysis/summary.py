@@ -84,7 +84,7 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
         compiler_cycles=sum(group.compiler_cycles for group in ops),
         provenance=program.provenance,
         is_as_shipped=shipped,
-        bands=error_bands(timeline, chip.name if claims else ""),
+        bands=error_bands(program, timeline, chip.name if claims else ""),
         unsupported=program.unsupported,
         warnings=(*program.warnings, *_capacity_warnings(use, chip)),
         device=timeline.device,

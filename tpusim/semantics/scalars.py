@@ -52,8 +52,8 @@ def literal_number(literal: Literal) -> Number | None:
     if text in ("true", "false"):
         return text == "true"
     try:
-        # Behind a NaN its payload may stand in parentheses.
-        return int(text) if text.lstrip("-").isdecimal() else float(text.partition("(")[0])
+        # Behind a NaN its payload may stand in parentheses; integers have no -0.
+        return int(text) if text.lstrip("-").isdecimal() and text != "-0" else float(text.partition("(")[0])
     except ValueError:
         return None
 

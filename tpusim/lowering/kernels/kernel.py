@@ -23,17 +23,17 @@ from tpusim.program.steps import Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand import accesses, demand_of, needed_share
 from tpusim.semantics.inlining import made_from
-from tpusim.semantics.products import BATCH, PRODUCTS, Product, canonical_product, product_sides
+from tpusim.semantics.products import BATCH, PRODUCTS, WINDOW, Product, canonical_product, product_sides
 from tpusim.shapes.shape import ArrayShape, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tpusim.hardware.chip import Chip
     from tpusim.ir.attributes import BackendConfig, WindowConfig
     from tpusim.ir.module import Computation, Instruction
     from tpusim.lowering.scope import Scope
-    from tpusim.program.steps import AnyStep
+    from tpusim.program.steps import AnyStep, Family
     from tpusim.semantics.demand import Access, Demand
     from tpusim.semantics.inlining import Body, Inner
 
@@ -80,7 +80,18 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         scoped_vmem_bytes=config.scoped_vmem_bytes,
         # The second core helps only where the compiler has split the loops, and one tile cannot be split.
         cores=scope.chip.cores_per_device if tiles > 1 and config.megacore_split_dim is not None else 1,
+        family=_family(body.values, [product for _, product in products]),
     )
+
+
+def _family(inner: Sequence[Inner], products: list[Product]) -> Family:
+    """Return what kind of kernel runs these instructions."""
+    opcodes = {item.instruction.opcode for item in inner}
+    if "custom-call" in opcodes:
+        return "custom call"
+    if products:
+        return "convolution" if any(WINDOW in product.kinds for product in products) else "product"
+    return "copy" if opcodes <= FLOPLESS else "vector"
 
 
 def is_scalar(scope: Scope, instruction: Instruction) -> bool:
