@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.attributes import Window
 from tpusim.ir.ops import OPERATIONS, Category
-from tpusim.semantics.regions import Box, Span, common_span, whole_box
-from tpusim.semantics.views import bitcast_groups, box_behind, reshape_groups
+from tpusim.semantics.demand.regions import Box, Span, common_span, whole_box
+from tpusim.semantics.demand.reshapes import bitcast_groups, box_behind, reshape_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.semantics.regions import Box, Span
+from tpusim.semantics.demand.regions import Box, Span
 from tpusim.shapes.address import positions
 
 if TYPE_CHECKING:
