@@ -125,3 +125,10 @@ def infers(*opcodes: str) -> Callable[[_Rule], _Rule]:
 def broken(label: str, found: object) -> ProgramError:
     """Return the error of a broken constraint: what ``LABELS`` says of it, what was found, and the label."""
     return ProgramError(f"expected {LABELS[label]}, found {found} [{label}]")
+
+
+def require(holds: object, label: str, *found: object) -> None:
+    """Raise the error of a constraint that does not hold; what was found is written in a row, shapes without layout."""
+    if not holds:
+        words = (plain(part) if isinstance(part, Shape) else str(part) for part in found)
+        raise broken(label, " ".join(words))
