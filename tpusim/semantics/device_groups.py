@@ -9,19 +9,15 @@ Source: XLA, ``CollectiveOpGroupMode`` and ``GetCollectiveOpGroupMode``.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
+from tpusim.ir.module import Instruction, Module
 from tpusim.semantics.infer.control import frontend_attributes
-from tpusim.semantics.infer.site import broken, require
+from tpusim.semantics.infer.site import Site, broken, require
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tpusim.ir.module import Instruction, Module
-    from tpusim.semantics.infer.site import Site
-
-    Groups = tuple[tuple[int, ...], ...]
-    Pairs = tuple[tuple[int, int], ...]
+Groups = tuple[tuple[int, ...], ...]
+Pairs = tuple[tuple[int, int], ...]
 
 CROSS_REPLICA: Final = "cross_replica"
 CROSS_PARTITION: Final = "cross_partition"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS, async_parts
-from tpusim.semantics.infer.site import RULES, Signature, Site, broken, infers, require
+from tpusim.semantics.infer.site import RULES, Rule, Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import TOKEN, U32, is_prefix, is_token, plain
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.semantics.infer.site import Rule
 
 
 def infer_short_form(opcode: str) -> Rule | None:

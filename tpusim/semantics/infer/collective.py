@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tpusim.semantics.device_groups import (
     check_groups,
@@ -15,9 +15,6 @@ from tpusim.semantics.infer.reduction import check_reducer
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import U32, is_array, make_array, one_or_tuple, parts, plain, resized, types_agree
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @infers("partition-id", "replica-id")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import dynamic_flags, is_array, is_scalar, make_array, plain, sizes_agree, wider
 from tpusim.semantics.products import PRODUCTS
+from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from tpusim.shapes.dtype import DType
 
 
 def result_type(site: Site, lhs: ArrayShape, rhs: ArrayShape) -> DType:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import PRED, dynamic_flags, plain
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # The parser keeps the attribute as text; the few who want a value of it decode it themselves.
 _FRONTEND = re.compile(r'([\w.\-]+|"(?:[^"\\]|\\.)*")\s*=\s*("(?:[^"\\]|\\.)*")')

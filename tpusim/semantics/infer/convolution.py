@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from tpusim.ir.attributes import Window
+from tpusim.ir.attributes import ConvolutionLabels, Window
 from tpusim.semantics.infer.contraction import result_type
 from tpusim.semantics.infer.reduction import window_result
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import dynamic_flags, is_array, make_array, plain
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, TupleShape
-
-if TYPE_CHECKING:
-    from tpusim.ir.attributes import ConvolutionLabels
 
 # The attribute is too rare to be more than text after parsing.
 _SPARSITY = re.compile(r"rhs=\{[^}]*sparsity=(\d+)x(\d+)")

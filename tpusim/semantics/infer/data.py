@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import (
@@ -26,9 +26,6 @@ from tpusim.semantics.infer.types import (
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # XLA counts the elements of a dimension in s32, whatever its bound.
 _MOST_INT32 = (1 << 31) - 1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from tpusim.semantics.infer.site import Site, broken, infers, require
+from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import (
     alike,
     dimensions_agree,
@@ -16,14 +16,8 @@ from tpusim.semantics.infer.types import (
     types_agree,
     wider,
 )
-from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.dtype import DTYPES, DType
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.semantics.infer.site import Signature
-    from tpusim.shapes.dtype import DType
 
 _COMPONENTS = {"c64": "f32", "c128": "f64"}
 _COMPLEX = {"f32": "c64", "f64": "c128"}

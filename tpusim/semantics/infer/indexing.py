@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from tpusim.semantics.infer.reduction import check_reducer
 from tpusim.semantics.infer.site import Site, broken, infers, require
@@ -17,9 +17,6 @@ from tpusim.semantics.infer.types import (
     types_agree,
 )
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @infers("dynamic-slice")

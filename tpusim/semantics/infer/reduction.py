@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tpusim.ir.attributes import Window
 from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
@@ -19,12 +19,8 @@ from tpusim.semantics.infer.types import (
     plain,
     positions,
 )
+from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.shapes.dtype import DType
 
 
 def check_reducer(signature: Signature, inits: Sequence[Shape], types: Sequence[DType]) -> None:

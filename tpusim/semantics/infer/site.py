@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tpusim.errors import ProgramError
+from tpusim.ir.module import Computation, Instruction
 from tpusim.semantics.infer.labels import LABELS
 from tpusim.semantics.infer.types import is_array, plain
 from tpusim.shapes.shape import ArrayShape, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tpusim.ir.module import Computation, Instruction
 
 # A bare Shape is of no kind, so that no rule can take it for an array or a tuple.
 UNKNOWN: Final = Shape()
