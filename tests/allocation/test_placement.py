@@ -67,6 +67,19 @@ def test_of_equal_outputs_the_last_of_the_order_is_tried_first():
         assert found["x"] == order[1]
 
 
+def test_an_output_stands_in_the_order_where_it_is_first_written():
+    """Made first and updated in place last, an output comes before one that is made between, which is tried first."""
+    lines = [cut("x", 2), cut("k", 1, "x"), cut("l", 1, "k"), cut("e", 2), cut("f", 2), "%i = s32[] constant(0)"]
+    lines.append(f"%u = {rows(2)} dynamic-update-slice(%e, %l, %i, %i)")
+    assert homes(lines, f"({rows(1)}, {rows(2)}, {rows(2)}) tuple(%l, %u, %f)")["x"] == "f"
+
+
+def test_scalars_of_the_scalar_core_count_as_no_temporaries():
+    """A number between two others is in no heap that statistics count."""
+    lines = "%i = s32[] parameter(0)\n%n = s32[] negate(%i)\nROOT %m = s32[] add(%n, %i)"
+    assert lower_text(lines).temp_bytes == 0
+
+
 def test_the_largest_temporary_chooses_first():
     """Two are alive at once, and the output has room for one: the larger gets it, whichever was made first."""
     for order in ((2, 3), (3, 2)):
