@@ -220,12 +220,7 @@ def _sides_shapes(item: Inner) -> dict[str, ArrayShape]:
 
 
 def _nest(
-    scope: Scope,
-    item: Inner,
-    size: Product,
-    touched: list[Access],
-    feeds: dict[str, str],
-    config: BackendConfig,
+    scope: Scope, item: Inner, size: Product, touched: list[Access], feeds: dict[str, str], config: BackendConfig
 ) -> Nest:
     """Return the loop nest of a kernel around a product; ``feeds`` says which of its sides operands feed."""
     window, split = config.window_config, config.megacore_split_dim

@@ -27,13 +27,7 @@ LHS, RHS, OUT = "lhs", "rhs", "out"
 TAPS = "taps"
 """Kernel positions that add up in one row: depth, whose parts are contracted one after another."""
 
-TOUCHES = {
-    BATCH: (LHS, RHS, OUT),
-    ROWS: (LHS, OUT),
-    COLUMNS: (RHS, OUT),
-    TAPS: (LHS, RHS),
-    DEPTH: (LHS, RHS),
-}
+TOUCHES = {BATCH: (LHS, RHS, OUT), ROWS: (LHS, OUT), COLUMNS: (RHS, OUT), TAPS: (LHS, RHS), DEPTH: (LHS, RHS)}
 """Which arrays a loop over each kind of dimension moves through."""
 
 _OUTPUT_ROLES = {BATCH: BATCH, ROWS: ROWS, COLUMNS: COLUMNS, DEPTH: ROWS, WINDOW: ROWS}
