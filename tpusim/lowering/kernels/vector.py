@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
 from tpusim.ir.attributes import Window
 from tpusim.program.work import Work, scaled, sum_work
-from tpusim.semantics.inlining import behind_views
+from tpusim.semantics.demand.inlining import behind_views
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.ir.attributes import SliceDimension, WindowDimension
     from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.semantics.inlining import Body, Inner
+    from tpusim.semantics.demand.inlining import Body, Inner
     from tpusim.shapes.shape import Shape
 
     WorkRule = Callable[["Site", Instruction], Work]
