@@ -8,7 +8,7 @@ from math import prod
 import pytest
 
 from tpusim.hardware.load import load_chip
-from tpusim.lowering.kernels.own_tiles import product_tiles, streaming_tiles
+from tpusim.lowering.kernels.tiles import product_tiles, streaming_tiles
 
 CHIP = load_chip("v5e")
 ROOM_BYTES = CHIP.vmem.capacity_bytes * CHIP.vmem.tile_share
