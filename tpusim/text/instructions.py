@@ -76,7 +76,7 @@ def take_right_side(lexer: Lexer, scope: ComputationScope, name: str, place: int
     A nested instruction has neither name nor attributes, since the comma after it belongs to the one around it.
     """
     # A shape may be left out where operands imply it; old texts do so.
-    shape = scope.take_shape(lexer) if shape_follows(lexer) else None
+    shape = lexer.take_shape() if shape_follows(lexer) else None
     opcode_place = lexer.start
     operation = _take_opcode(lexer)
     if shape is None and not can_infer(operation.name):
@@ -157,7 +157,7 @@ def _take_operands(lexer: Lexer, scope: ComputationScope) -> tuple[str, ...]:
 def _take_operand(lexer: Lexer, scope: ComputationScope) -> str:
     """Read ``[shape] name``, or an instruction in its place."""
     place = lexer.start
-    shape = scope.take_shape(lexer) if shape_follows(lexer) else None
+    shape = lexer.take_shape() if shape_follows(lexer) else None
     # add(f32[2], f32[2]): only a text that is one instruction has operands without names.
     if shape is not None and scope.makes_parameters and lexer.kind in (",", ")"):
         return scope.find_operand(lexer, "", shape, place)

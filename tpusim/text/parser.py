@@ -231,16 +231,15 @@ class _ModuleReader:
 
 def _take_signature(lexer: Lexer) -> tuple[Shape, int]:
     """Read ``(name: shape, ...) -> shape``; return the result's shape and its place."""
-    scope = ModuleScope(lexer.source)
 
     def take_parameter(lexer: Lexer) -> Shape:
         lexer.take_word("the name of a parameter")
-        return scope.take_shape(lexer)
+        return lexer.take_shape()
 
     take_list(lexer, take_parameter, "()")
     lexer.take("->", "'->' after the parameters")
     place = lexer.start
-    return scope.take_shape(lexer), place
+    return lexer.take_shape(), place
 
 
 def _has_part(shape: Shape, index: tuple[int, ...]) -> bool:

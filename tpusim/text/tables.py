@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tpusim.text.attributes.checked_text import take_fields, take_int32
+from tpusim.text.attributes.checked_text import fields as fields_of
+from tpusim.text.attributes.checked_text import take_int32
 from tpusim.text.strings import take_string
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _take_row(lexer: Lexer, fields: tuple[str, ...]) -> str:
         take_string(lexer)
         return f"{number} {lexer.text[start : lexer.previous_end]}"
     # XLA reads fields in any order and prints them in its own.
-    values = take_fields(lexer, dict.fromkeys(fields, take_int32), frozenset(fields))
+    values = fields_of(dict.fromkeys(fields, take_int32), all_required=True)(lexer)
     return f"{number} {{{' '.join(f'{field}={values[field]}' for field in fields)}}}"
 
 

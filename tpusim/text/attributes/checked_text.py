@@ -1,20 +1,23 @@
-"""Attributes that are checked and stay the text that they were: sharding, metadata, origin and their like.
+"""Attributes that are checked and stay the text that they were: sharding, metadata, origin and the like.
 
-Each function reads one value and says what is wrong with it; ``attributes.py`` keeps the text between.
+A production reads one value and fails where the value breaks the grammar; ``table.py`` keeps the text between. The
+functions at the top make productions of others, the tables at the end are the grammar.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tpusim.text.attributes.devices import Mesh, take_axes, take_axis, take_iota, take_mesh
-from tpusim.text.lists import take_bare_integers, take_boolean, take_integers, take_list
+from tpusim.text.lexer import Lexer
+from tpusim.text.lists import list_of, take_bare_integers, take_boolean, take_integers, take_list
 from tpusim.text.strings import take_string
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tpusim.text.lexer import Lexer
+Production: TypeAlias = "Callable[[Lexer], object]"
+"""Reads one value of an attribute, or fails with what is wrong and where."""
 
 # These end up in int32 fields of protocol buffers; XLA refuses what would be cut off there.
 _INT32 = 1 << 31
@@ -22,30 +25,86 @@ _INT32 = 1 << 31
 _DEEPEST_ORIGIN = 100
 _SHARDING_WORDS = ("maximal", "replicated", "manual", "unknown", "unreduced", "last_tile_dim_replicate")
 _WHOLE_SHARDINGS = ("replicated", "manual", "unknown", "unreduced")
-# Without unknown, which says something of a whole sharding only.
-_TILE_ROLES = ("maximal", "replicated", "manual", "unreduced")
-_REDUCTIONS = ("sum", "max", "min")
 
 
-def take_fields(
-    lexer: Lexer, readers: Mapping[str, Callable[[Lexer], object]], required: frozenset[str] = frozenset()
-) -> dict[str, object]:
-    """Read ``{key=value key=value}``, with commas between or without, each key at most once; return the values."""
-    start = lexer.start
-    lexer.take("{", "'{'")
-    values: dict[str, object] = {}
-    while lexer.kind != "}":
-        # Metadata is printed with blanks between its fields; old texts have commas.
-        lexer.accept(",")
+def fields(readers: Mapping[str, Production], *, all_required: bool = False) -> Callable[[Lexer], dict[str, object]]:
+    """Return the production of ``{key=value key=value}``, commas or none between, each key at most once."""
+
+    def read(lexer: Lexer) -> dict[str, object]:
+        start = lexer.start
+        lexer.take("{", "'{'")
+        values: dict[str, object] = {}
+        while lexer.kind != "}":
+            # Metadata is printed with blanks between its fields; old texts have commas.
+            lexer.accept(",")
+            place = lexer.start
+            key = lexer.take("attribute", "a field (name=value) or '}'")
+            if key not in readers or key in values:
+                lexer.fail(f"expected each of {', '.join(readers)} at most once, found {key!r}", place)
+            values[key] = readers[key](lexer)
+        missing = readers.keys() - values.keys()
+        if all_required and missing:
+            lexer.fail(f"field {min(missing)!r} is missing", start)
+        lexer.advance()
+        return values
+
+    return read
+
+
+def _field(readers: Mapping[str, Production]) -> Production:
+    """Return the production of one ``key=value``."""
+    *others, last = (f"{key}=" for key in readers)
+    what = f"{', '.join(others)} or {last}" if others else last
+
+    def read(lexer: Lexer) -> None:
         place = lexer.start
-        key = lexer.take("attribute", "a field (name=value) or '}'")
-        if key not in readers or key in values:
-            lexer.fail(f"expected each of {', '.join(readers)} at most once, found {key!r}", place)
-        values[key] = readers[key](lexer)
-    if required - values.keys():
-        lexer.fail(f"field {min(required - values.keys())!r} is missing", start)
-    lexer.take("}", "'}'")
-    return values
+        key = lexer.take("attribute", what)
+        if key not in readers:
+            lexer.fail(f"expected {what}, found {key!r}", place)
+        readers[key](lexer)
+
+    return read
+
+
+def _sequence(*parts: str | Production) -> Production:
+    """Return the production of marks and other productions, one after the other."""
+
+    def read(lexer: Lexer) -> None:
+        for part in parts:
+            if isinstance(part, str):
+                lexer.take(part, f"'{part}'")
+            else:
+                part(lexer)
+
+    return read
+
+
+def _if_next(kind: str, then: Production, otherwise: Production | None = None) -> Production:
+    """Return the production ``then`` where a token of this kind comes, and ``otherwise``, or nothing, where not."""
+
+    def read(lexer: Lexer) -> None:
+        if lexer.kind == kind:
+            then(lexer)
+        elif otherwise is not None:
+            otherwise(lexer)
+
+    return read
+
+
+def _one_or_list(item: Production) -> Production:
+    """Return the production of one item that is in braces itself, or of a list of such in braces; it may be empty."""
+    return lambda lexer: take_list(lexer, item) if lexer.peek() in ("{", "}") else item(lexer)
+
+
+def _word(*words: str) -> Production:
+    """Return the production of one of a few words."""
+
+    def read(lexer: Lexer) -> None:
+        if lexer.kind not in ("identifier", "keyword") or lexer.value not in words:
+            lexer.fail(f"expected {' or '.join(words)}, found {lexer.shown()}")
+        lexer.advance()
+
+    return read
 
 
 def take_int32(lexer: Lexer) -> int:
@@ -55,43 +114,6 @@ def take_int32(lexer: Lexer) -> int:
     if not -_INT32 <= value < _INT32:
         lexer.fail(f"{value} does not fit 32 bits", start)
     return value
-
-
-def take_metadata(lexer: Lexer) -> None:
-    """Read ``{op_type="..." op_name="..." ...}``."""
-    take_fields(lexer, _METADATA)
-
-
-def take_frontend_attributes(lexer: Lexer) -> None:
-    """Read ``{key="value",key={...}}``."""
-    lexer.take("{", "'{'")
-    if not lexer.accept("}"):
-        _frontend_attribute(lexer)
-        while lexer.accept(","):
-            _frontend_attribute(lexer)
-        lexer.take("}", "',' or '}'")
-
-
-def take_backend_config(lexer: Lexer) -> None:
-    """Read a string or a JSON object."""
-    if lexer.kind == "{":
-        lexer.take_json_object()
-    else:
-        take_string(lexer, "a string or a JSON object")
-
-
-def take_statistics(lexer: Lexer) -> None:
-    """Read ``{visualizing_index=0,name=1.5,...}``."""
-    lexer.take("{", "'{'")
-    if lexer.accept("}"):
-        return
-    # XLA takes any name in this place and reads the index behind it; so do we.
-    lexer.take("attribute", "visualizing_index=")
-    lexer.take_integer()
-    while lexer.accept(","):
-        lexer.take("attribute", "the name of a statistic")
-        take_number(lexer)
-    lexer.take("}", "',' or '}'")
 
 
 def take_number(lexer: Lexer) -> float:
@@ -107,215 +129,87 @@ def take_number(lexer: Lexer) -> float:
     return value
 
 
-def take_sharding(lexer: Lexer) -> None:
-    """Read the sharding of an array, or ``{...}`` around those of a tuple's leaves."""
-    # {} is the sharding of an empty tuple.
-    if lexer.peek() not in ("{", "}"):
-        _take_array_sharding(lexer)
-    else:
-        take_list(lexer, _take_array_sharding)
-
-
-def take_domain(lexer: Lexer) -> None:
-    """Read ``{kind="sharding", entry={...}, exit={...}}``."""
-    take_fields(lexer, _DOMAIN, frozenset(_DOMAIN))
-
-
-def take_sparsity(lexer: Lexer) -> None:
-    """Read ``{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}``."""
-    take_fields(lexer, {"lhs": _take_operand_sparsity, "rhs": _take_operand_sparsity})
-
-
-def take_accuracy(lexer: Lexer) -> None:
-    """Read ``{mode=highest}`` or ``{tolerance={atol=0.1,rtol=0.1,ulps=3}}``."""
-    lexer.take("{", "'{'")
-    place = lexer.start
-    key = lexer.take("attribute", "mode= or tolerance=")
-    if key == "mode":
-        _take_choice(lexer, ("default", "highest"))
-    elif key == "tolerance":
-        take_list(lexer, _take_tolerance)
-    else:
-        lexer.fail(f"expected mode= or tolerance=, found {key!r}", place)
-    lexer.take("}", "'}'")
-
-
-def take_origin(lexer: Lexer) -> None:
-    """Read ``{{"name" {0,1}}}``, a tuple tree ``{({"a"}, {"b"})}`` of them, or ``{[synthetic_call]}``."""
-    lexer.take("{", "'{'")
-    if lexer.accept("["):
-        _take_choice(lexer, ("synthetic_call",))
-        lexer.take("]", "']'")
-    else:
-        _take_origin_tree(lexer)
-    lexer.take("}", "'}'")
-
-
-def take_recovery_table(lexer: Lexer) -> None:
-    """Read ``{{"old"} : {"new"}, "module text" ...}``."""
-    lexer.take("{", "'{'")
-    # The recovery modules stay text: they say how to recompute a lost value, which nobody asks for here.
-    while lexer.kind != "}":
-        _take_original_array(lexer)
-        lexer.take(":", "':'")
-        _take_original_array(lexer)
-        if lexer.accept(","):
-            take_string(lexer, "the text of a module")
-    lexer.take("}", "'}'")
-
-
-def take_debug_attributes(lexer: Lexer) -> None:
-    """Read ``{{"name"}: {log_mode=default,op_id=1}, {"name"}: ({..}, {..})}``."""
-    take_list(lexer, _take_debug_entry)
-
-
-def _frontend_attribute(lexer: Lexer) -> None:
-    """Read one ``key="value"`` or ``key={...}``."""
-    lexer.take("attribute", "a front end's attribute (name=value)")
-    # A front end's value has the two forms of a backend_config.
-    take_backend_config(lexer)
-
-
-def _take_choice(lexer: Lexer, words: tuple[str, ...]) -> str:
-    """Read one of a few words."""
-    if lexer.kind not in ("identifier", "keyword") or lexer.value not in words:
-        lexer.fail(f"expected {' or '.join(words)}, found {lexer.shown()}")
-    word = lexer.value
-    lexer.advance()
-    return word
-
-
-def _take_metadata_list(lexer: Lexer) -> None:
-    """Read one ``{...}`` of metadata, or a list of them in braces."""
-    if lexer.peek() == "{":
-        take_list(lexer, take_metadata)
-    else:
-        take_metadata(lexer)
-
-
 def _take_array_sharding(lexer: Lexer) -> None:
     """Read ``{devices=[2,1]<=[2] last_tile_dims={manual}}``, ``{replicated}``, ``{mesh[...], [...]}`` or alike."""
     start = lexer.start
     lexer.take("{", "'{'")
-    if lexer.value in ("mesh", "maximal_mesh") and lexer.kind == "identifier":
+    if lexer.kind == "identifier" and lexer.value == "mesh":
         _take_mesh_sharding(lexer)
+        return
+    if lexer.kind == "identifier" and lexer.value == "maximal_mesh":
+        lexer.advance()
+        _MAXIMAL_MESH(lexer)
         return
     # XLA takes words and fields in any order, and judges them together at the end.
     words: set[str] = set()
     while lexer.kind != "}":
-        words |= _take_sharding_part(lexer)
-    lexer.take("}", "'}'")
+        words.add(_take_sharding_part(lexer))
+    lexer.advance()
     if words.isdisjoint(_WHOLE_SHARDINGS) and not words & {"devices", "maximal"}:
         lexer.fail("expected devices=, or one of replicated, maximal, manual, unknown, unreduced", start)
     if words & set(_WHOLE_SHARDINGS) and words & {"device", "devices"}:
         lexer.fail("a sharding that is not tiled lists no devices", start)
-    if "maximal" in words and words & {"device", "devices"} == set() and words.isdisjoint(_WHOLE_SHARDINGS):
+    if "maximal" in words and words.isdisjoint({"device", "devices", *_WHOLE_SHARDINGS}):
         lexer.fail("a maximal sharding names its device: {maximal device=0}", start)
 
 
-def _take_sharding_part(lexer: Lexer) -> set[str]:
+def _take_sharding_part(lexer: Lexer) -> str:
     """Read one word or field of a sharding; return its name."""
     word = lexer.value
     if lexer.kind == "keyword" and word in _SHARDING_WORDS:
         lexer.advance()
-        return {word}
+        return word
     if lexer.kind == "keyword" and word in ("shard_as", "shard_like"):
         lexer.advance()
         lexer.take_integer()
-        return {word}
+        return word
     place = lexer.start
     key = lexer.take("attribute", "a word or a field of a sharding")
     if key not in _SHARDING_FIELDS:
         lexer.fail(f"expected one of {', '.join(_SHARDING_FIELDS)}, found {key!r}", place)
     _SHARDING_FIELDS[key](lexer)
-    return {key}
+    return key
 
 
 def _take_tile_assignment(lexer: Lexer) -> None:
     """Read ``[2,1]0,1`` or ``[2,1]<=[2]``."""
     start = lexer.start
-    tiles = take_integers(lexer, "[]")
-    if not tiles:
+    if not take_integers(lexer, "[]"):
         lexer.fail("expected the number of tiles per dimension", start)
     if lexer.kind == "<=":
         take_iota(lexer)
-        return
     # One device alone is what maximal is for; XLA refuses it in this spelling.
-    if len(take_bare_integers(lexer)) < 2:
+    elif len(take_bare_integers(lexer)) < 2:
         lexer.fail("a tiled sharding must list more than one device", start)
 
 
-def _take_tile_roles(lexer: Lexer) -> None:
-    """Read ``{manual, replicated}``."""
-    take_list(lexer, lambda lexer: _take_choice(lexer, _TILE_ROLES))
-
-
 def _take_mesh_sharding(lexer: Lexer) -> None:
-    """Read ``mesh['a'=2], [{'a'}, {}], replicated={..}}`` up to its brace."""
-    if lexer.value == "maximal_mesh":
-        _take_maximal_mesh(lexer)
-        return
+    """Read ``mesh['a'=2], [{'a'}, {}], replicated={..}}`` up to and with its closing brace."""
     mesh = take_mesh(lexer, may_be_empty=True)
+
+    def axes(lexer: Lexer) -> None:
+        take_axes(lexer, mesh)
+
     lexer.accept(",")
     if lexer.kind == "[":
         take_list(lexer, lambda lexer: _take_dimension_sharding(lexer, mesh), "[]")
+        unreduced = _sequence(_if_next("identifier", _REDUCTION), axes)
+        field = _field({"replicated": axes, "unreduced": unreduced, "manual": axes, "metadata": _METADATA_LIST})
         while lexer.accept(","):
-            _take_mesh_field(lexer, mesh)
+            field(lexer)
     elif lexer.value == "unreduced":
-        _take_unreduced(lexer, mesh)
-        _take_trailing_metadata(lexer)
+        # The equals sign is part of the token, if there is one: unreduced=sum{'a'}.
+        is_field = lexer.kind == "attribute"
+        lexer.advance()
+        if is_field:
+            _REDUCTION(lexer)
+        if lexer.kind == "{":
+            axes(lexer)
+        _TRAILING_METADATA(lexer)
     else:
-        _take_choice(lexer, ("replicated", "manual") if mesh.axes else ("replicated",))
-        _take_trailing_metadata(lexer)
+        _word(*("replicated", "manual") if mesh.axes else ("replicated",))(lexer)
+        _TRAILING_METADATA(lexer)
     lexer.take("}", "',' or '}'")
-
-
-def _take_maximal_mesh(lexer: Lexer) -> None:
-    """Read ``maximal_mesh[device_id=3]}``."""
-    lexer.advance()
-    lexer.take("[", "'['")
-    place = lexer.start
-    if lexer.take("attribute", "device_id=") != "device_id":
-        lexer.fail("expected device_id=", place)
-    lexer.take_integer()
-    lexer.take("]", "']'")
-    _take_trailing_metadata(lexer)
-    lexer.take("}", "'}'")
-
-
-def _take_trailing_metadata(lexer: Lexer) -> None:
-    """Read ``, metadata={...}`` if it is there."""
-    if not lexer.accept(","):
-        return
-    place = lexer.start
-    if lexer.take("attribute", "metadata=") != "metadata":
-        lexer.fail("expected metadata=", place)
-    _take_metadata_list(lexer)
-
-
-def _take_mesh_field(lexer: Lexer, mesh: Mesh) -> None:
-    """Read ``replicated={..}``, ``unreduced=sum{..}``, ``manual={..}`` or ``metadata={..}``."""
-    place = lexer.start
-    key = lexer.take("attribute", "replicated=, unreduced=, manual= or metadata=")
-    if key not in ("replicated", "unreduced", "manual", "metadata"):
-        lexer.fail(f"expected replicated=, unreduced=, manual= or metadata=, found {key!r}", place)
-    if key == "metadata":
-        _take_metadata_list(lexer)
-        return
-    if key == "unreduced" and lexer.kind == "identifier":
-        _take_choice(lexer, _REDUCTIONS)
-    take_axes(lexer, mesh)
-
-
-def _take_unreduced(lexer: Lexer, mesh: Mesh) -> None:
-    """Read ``unreduced``, ``unreduced=sum`` or ``unreduced=sum{'a'}``."""
-    # The equals sign is part of the token, if there is one.
-    is_field = lexer.kind == "attribute"
-    lexer.advance()
-    if is_field:
-        _take_choice(lexer, _REDUCTIONS)
-    if lexer.kind == "{":
-        take_axes(lexer, mesh)
 
 
 def _take_dimension_sharding(lexer: Lexer, mesh: Mesh) -> None:
@@ -334,11 +228,6 @@ def _take_dimension_sharding(lexer: Lexer, mesh: Mesh) -> None:
     lexer.take("}", "',' or '}'")
 
 
-def _take_operand_sparsity(lexer: Lexer) -> None:
-    """Read ``{sparsity=2x4 dimension=1 stride=1}``."""
-    take_fields(lexer, _OPERAND_SPARSITY)
-
-
 def _take_ratio(lexer: Lexer) -> None:
     """Read ``2x4``."""
     start = lexer.start
@@ -346,19 +235,11 @@ def _take_ratio(lexer: Lexer) -> None:
         lexer.fail("expected a ratio such as 2x4", start)
 
 
-def _take_kind(lexer: Lexer) -> None:
+def _take_domain_kind(lexer: Lexer) -> None:
     """Read the only kind of domain that there is."""
     start = lexer.start
     if take_string(lexer) != "sharding":
         lexer.fail('expected "sharding"', start)
-
-
-def _take_tolerance(lexer: Lexer) -> None:
-    """Read ``atol=0.1``."""
-    place = lexer.start
-    if lexer.take("attribute", "atol=, rtol= or ulps=") not in ("atol", "rtol", "ulps"):
-        lexer.fail("expected atol=, rtol= or ulps=", place)
-    take_number(lexer)
 
 
 def _take_origin_tree(lexer: Lexer) -> None:
@@ -366,7 +247,7 @@ def _take_origin_tree(lexer: Lexer) -> None:
     depth = 0
     while lexer.kind != "}":
         if lexer.kind == "{":
-            _take_original_array(lexer)
+            _ORIGINAL_ARRAY(lexer)
             continue
         # Counted, not built: whether its leaves are those of the shape is the verifier's question.
         depth += {"(": 1, ")": -1}.get(lexer.kind, 0)
@@ -378,56 +259,88 @@ def _take_origin_tree(lexer: Lexer) -> None:
         lexer.fail("expected ')'")
 
 
-def _take_original_array(lexer: Lexer) -> None:
-    """Read ``{"name" {0,1}}``."""
+def take_recovery_table(lexer: Lexer) -> None:
+    """Read ``{{"old"} : {"new"}, "module text" ...}``."""
     lexer.take("{", "'{'")
-    # {} is a leaf whose origin is lost, by a rewrite that kept no track of it.
-    if lexer.kind == "string":
-        take_string(lexer)
-        if lexer.kind == "{":
-            take_integers(lexer)
-    lexer.take("}", "'}'")
+    # The recovery modules, which say how to recompute a lost value, stay text: no analysis here uses them.
+    while lexer.kind != "}":
+        _RECOVERY(lexer)
+        if lexer.accept(","):
+            take_string(lexer, "the text of a module")
+    lexer.advance()
 
 
-def _take_debug_entry(lexer: Lexer) -> None:
-    """Read ``{"name"}: {...}`` or ``{"name"}: ({...}, {...})``."""
-    _take_original_array(lexer)
-    lexer.take(":", "':'")
-    if lexer.kind == "(":
-        take_list(lexer, lambda lexer: take_fields(lexer, _DEBUG), "()")
-    else:
-        take_fields(lexer, _DEBUG)
+def take_statistics(lexer: Lexer) -> None:
+    """Read ``{visualizing_index=0,name=1.5,...}``."""
+    lexer.take("{", "'{'")
+    if lexer.accept("}"):
+        return
+    # XLA takes any name in this place and reads the index behind it; so do we.
+    lexer.take("attribute", "visualizing_index=")
+    lexer.take_integer()
+    while lexer.accept(","):
+        lexer.take("attribute", "the name of a statistic")
+        take_number(lexer)
+    lexer.take("}", "',' or '}'")
 
 
-_METADATA: dict[str, Callable[[Lexer], object]] = {
-    "op_type": take_string,
-    "op_name": take_string,
-    "source_file": take_string,
-    "source_line": take_int32,
-    "source_end_line": take_int32,
-    "source_column": take_int32,
-    "source_end_column": take_int32,
-    "stack_frame_id": take_int32,
-    "profile_type": take_integers,
-    "deduplicated_name": take_string,
-    "scheduling_name": take_string,
-    "metadata_payload": take_string,
-}
-_DOMAIN: dict[str, Callable[[Lexer], object]] = {"kind": _take_kind, "entry": take_sharding, "exit": take_sharding}
-_OPERAND_SPARSITY: dict[str, Callable[[Lexer], object]] = {
-    "sparsity": _take_ratio,
-    "dimension": lambda lexer: lexer.take_integer(),
-    "stride": lambda lexer: lexer.take_integer(),
-}
-_SHARDING_FIELDS: dict[str, Callable[[Lexer], object]] = {
-    "device": lambda lexer: lexer.take_integer(),
+METADATA: Final = fields(
+    dict.fromkeys(("op_type", "op_name", "source_file"), take_string)
+    | dict.fromkeys(
+        ("source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"), take_int32
+    )
+    | {"profile_type": take_integers}
+    | dict.fromkeys(("deduplicated_name", "scheduling_name", "metadata_payload"), take_string)
+)
+"""``{op_type="..." op_name="..." ...}``."""
+_METADATA_LIST = _one_or_list(METADATA)
+_TRAILING_METADATA = _if_next(",", _sequence(",", _field({"metadata": _METADATA_LIST})))
+
+BACKEND_CONFIG: Final = _if_next(
+    "{", Lexer.take_json_object, lambda lexer: take_string(lexer, "a string or a JSON object")
+)
+"""A string or a JSON object."""
+FRONTEND_ATTRIBUTES: Final = list_of(
+    _sequence(lambda lexer: lexer.take("attribute", "a front end's attribute (name=value)"), BACKEND_CONFIG)
+)
+"""``{key="value",key={...}}``; the values have the two forms of a ``backend_config``."""
+
+_REDUCTION = _word("sum", "max", "min")
+_MAXIMAL_MESH = _sequence("[", _field({"device_id": Lexer.take_integer}), "]", _TRAILING_METADATA, "}")
+_SHARDING_FIELDS: Mapping[str, Production] = {
+    "device": Lexer.take_integer,
     "devices": _take_tile_assignment,
-    "metadata": _take_metadata_list,
-    "last_tile_dims": _take_tile_roles,
+    "metadata": _METADATA_LIST,
+    # Without unknown, which says something of a whole sharding only.
+    "last_tile_dims": list_of(_word("maximal", "replicated", "manual", "unreduced")),
 }
-_DEBUG: dict[str, Callable[[Lexer], object]] = {
-    "log_mode": lambda lexer: lexer.take_word("default or fusion_debugger"),
-    "callback_id": lambda lexer: lexer.take_integer(),
-    "partitioned": take_boolean,
-    "op_id": lambda lexer: lexer.take_integer(),
-}
+SHARDING: Final = _one_or_list(_take_array_sharding)
+"""The sharding of an array, or ``{...}`` around those of a tuple's leaves."""
+DOMAIN: Final = fields({"kind": _take_domain_kind, "entry": SHARDING, "exit": SHARDING}, all_required=True)
+"""``{kind="sharding", entry={...}, exit={...}}``."""
+
+_OPERAND_SPARSITY = fields({"sparsity": _take_ratio, "dimension": Lexer.take_integer, "stride": Lexer.take_integer})
+SPARSITY: Final = fields({"lhs": _OPERAND_SPARSITY, "rhs": _OPERAND_SPARSITY})
+"""``{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}``."""
+
+_TOLERANCE = _field(dict.fromkeys(("atol", "rtol", "ulps"), take_number))
+ACCURACY: Final = _sequence("{", _field({"mode": _word("default", "highest"), "tolerance": list_of(_TOLERANCE)}), "}")
+"""``{mode=highest}`` or ``{tolerance={atol=0.1,rtol=0.1,ulps=3}}``."""
+
+# {} is a leaf whose origin is lost, by a rewrite that kept no track of it.
+_ORIGINAL_ARRAY = _sequence("{", _if_next("string", _sequence(take_string, _if_next("{", take_integers))), "}")
+_RECOVERY = _sequence(_ORIGINAL_ARRAY, ":", _ORIGINAL_ARRAY)
+_SYNTHETIC_CALL = _sequence("[", _word("synthetic_call"), "]")
+ORIGIN: Final = _sequence("{", _if_next("[", _SYNTHETIC_CALL, _take_origin_tree), "}")
+"""``{{"name" {0,1}}}``, a tuple tree ``{({"a"}, {"b"})}`` of them, or ``{[synthetic_call]}``."""
+
+_DEBUG = fields(
+    {
+        "log_mode": lambda lexer: lexer.take_word("default or fusion_debugger"),
+        "callback_id": Lexer.take_integer,
+        "partitioned": take_boolean,
+        "op_id": Lexer.take_integer,
+    }
+)
+DEBUG_ATTRIBUTES: Final = list_of(_sequence(_ORIGINAL_ARRAY, ":", _if_next("(", list_of(_DEBUG, "()"), _DEBUG)))
+"""``{{"name"}: {log_mode=default,op_id=1}, {"name"}: ({..}, {..})}``."""
