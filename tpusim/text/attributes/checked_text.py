@@ -6,6 +6,7 @@ functions at the top make productions of others, the tables at the end are the g
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tpusim.text.attributes.devices import Mesh, take_axes, take_axis, take_iota, take_mesh
@@ -186,10 +187,7 @@ def _take_tile_assignment(lexer: Lexer) -> None:
 def _take_mesh_sharding(lexer: Lexer) -> None:
     """Read ``mesh['a'=2], [{'a'}, {}], replicated={..}}`` up to and with its closing brace."""
     mesh = take_mesh(lexer, may_be_empty=True)
-
-    def axes(lexer: Lexer) -> None:
-        take_axes(lexer, mesh)
-
+    axes = partial(take_axes, mesh=mesh)
     lexer.accept(",")
     if lexer.kind == "[":
         take_list(lexer, lambda lexer: _take_dimension_sharding(lexer, mesh), "[]")
@@ -199,12 +197,8 @@ def _take_mesh_sharding(lexer: Lexer) -> None:
             field(lexer)
     elif lexer.value == "unreduced":
         # The equals sign is part of the token, if there is one: unreduced=sum{'a'}.
-        is_field = lexer.kind == "attribute"
-        lexer.advance()
-        if is_field:
-            _REDUCTION(lexer)
-        if lexer.kind == "{":
-            axes(lexer)
+        _if_next("attribute", _sequence(Lexer.advance, _REDUCTION), Lexer.advance)(lexer)
+        _if_next("{", axes)(lexer)
         _TRAILING_METADATA(lexer)
     else:
         _word(*("replicated", "manual") if mesh.axes else ("replicated",))(lexer)
