@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Literal
+from tpusim.shapes.dtype import MANTISSA_BITS, DType
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, shape_text
-from tpusim.text.literal_values import MANTISSA_BITS, array_values
+from tpusim.text.literal_values import array_values
 
 if TYPE_CHECKING:
-    from tpusim.shapes.dtype import DType
     from tpusim.text.lexer import Lexer
 
 ELIDED: Final = "{...}"
