@@ -8,26 +8,21 @@ Source: XLA, Operation Semantics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Sequence
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError
+from tpusim.ir.module import Instruction, Module
 from tpusim.numerics.ops.reduction import UFUNCS, kernel_of
 from tpusim.numerics.registry import computes, zeros
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type
-from tpusim.numerics.site import Device, Meet
+from tpusim.numerics.site import Device, Meet, Site
 from tpusim.semantics.device_groups import device_groups, device_pairs
-from tpusim.shapes.shape import TupleShape
+from tpusim.shapes.shape import Shape, TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from tpusim.ir.module import Instruction, Module
-    from tpusim.numerics.site import Site
-    from tpusim.shapes.shape import Shape
-
-    Meeting = Generator[Meet, dict[int, Any], Any]
+Meeting = Generator[Meet, dict[int, Any], Any]
 
 
 def device_number(module: Module, device: Device) -> int:

@@ -6,26 +6,22 @@ dropped after their last use, so that memory holds only what is alive.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, SimulationError, TpusimError, UnsupportedError
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import OPERATIONS, Category, async_parts
 from tpusim.numerics.ops.dynamic import fit_together
 from tpusim.numerics.registry import RULES
 from tpusim.numerics.site import Device, Meet, Run, Settings, Site
 from tpusim.numerics.values.relayout import numpy_dtype
-from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape, Shape
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.shapes.shape import Shape
-
-    Activity = Generator[Any, Any, Any]
+Activity = Generator[Any, Any, Any]
 
 
 def evaluate(module: Module, arguments: list[list[Any]], settings: Settings, devices: list[Device]) -> list[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +31,9 @@ from tpusim.numerics.ops import (
     sorting,
 )
 from tpusim.numerics.registry import RULES
+from tpusim.numerics.site import Settings
 from tpusim.numerics.values.f32_pairs import widen_module
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tpusim.numerics.site import Settings
-    from tpusim.semantics.verify.module import Verified
+from tpusim.semantics.verify.module import Verified
 
 __all__ = [
     "RULES",

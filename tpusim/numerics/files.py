@@ -8,8 +8,9 @@ their name.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
@@ -20,9 +21,6 @@ from tpusim.numerics.registry import TOKEN
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 # Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.
 _STORED_AS_THEY_ARE = frozenset("?bBhHiIlLqQefdFD")

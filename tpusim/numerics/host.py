@@ -12,27 +12,22 @@ Source: XLA, Operation Semantics (Infeed, Outfeed, Send, Recv, scheduling of cha
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, SimulationError
+from tpusim.ir.module import Instruction, Module
 from tpusim.numerics.collectives import device_number
 from tpusim.numerics.registry import TOKEN, computes, zeros
-from tpusim.numerics.site import Device
+from tpusim.numerics.site import Device, Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.device_groups import channel_pairs
-from tpusim.shapes.shape import TupleShape, shape_text
+from tpusim.shapes.shape import Shape, TupleShape, shape_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
-
-    from tpusim.ir.module import Instruction, Module
-    from tpusim.numerics.site import Site
-    from tpusim.shapes.shape import Shape
-
-    Waiting = Generator[Any, Any, Any]
+Waiting = Generator[Any, Any, Any]
 
 _REQUEST = np.zeros((), np.uint32)
 

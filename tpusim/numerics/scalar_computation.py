@@ -6,13 +6,15 @@ in one walk: it is *lifted*. The usual computations of two parameters are known 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpusim.errors import SimulationError
-from tpusim.ir.module import Computation
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.numerics.evaluate import rule_of, run_computation
 from tpusim.numerics.registry import element_type
 from tpusim.numerics.site import Run, Site
@@ -20,14 +22,7 @@ from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction, Module
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 REPLACE = "replace"
 """What ``binary_opcode`` calls a computation that returns its second parameter."""

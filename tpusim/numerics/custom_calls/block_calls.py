@@ -8,11 +8,12 @@ Source: XLA's expanders of Cholesky, QR, triangular solve and Eigh, for what the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError
+from tpusim.ir.module import Instruction
 from tpusim.numerics.custom_calls.table import target
 from tpusim.numerics.ops.linear_algebra import (
     adjoint,
@@ -26,16 +27,10 @@ from tpusim.numerics.ops.linear_algebra import (
     qr_factor,
     solvable,
 )
+from tpusim.numerics.registry import Array
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import TupleShape, leaves, shape_text
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
 
 
 @target("Cholesky")

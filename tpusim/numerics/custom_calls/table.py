@@ -7,25 +7,19 @@ Source: XLA, Custom calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, TpusimError, UnsupportedError, did_you_mean
 from tpusim.ir.custom_calls import REGISTERED
+from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.sorting import top_k
-from tpusim.numerics.registry import TOKEN, array_shape, computes, zeros
-from tpusim.numerics.site import Run
+from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, zeros
+from tpusim.numerics.site import Run, Site
 from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.registry import Rule
-    from tpusim.numerics.site import Site
-
 
 _BUILT_IN: dict[str, Rule] = {}
 

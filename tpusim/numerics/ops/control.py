@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import Any
 
 import msgspec
 
 from tpusim.errors import SimulationError
-from tpusim.ir.module import Literal
+from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import async_parts
 from tpusim.numerics.elided import guess_left_out
 from tpusim.numerics.registry import RULES, TOKEN, computes
-from tpusim.numerics.site import Run
+from tpusim.numerics.site import Run, Site
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Calls = Generator[Run, Any, Any]
+Calls = Generator[Run, Any, Any]
 
 
 @computes("constant")

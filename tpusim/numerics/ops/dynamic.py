@@ -8,21 +8,17 @@ Source: XLA, Operation Semantics (GetDimensionSize, SetDimensionSize).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, UnsupportedError
+from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import array_shape, computes, element_type
-from tpusim.shapes.shape import shape_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-    from tpusim.shapes.shape import ArrayShape
+from tpusim.numerics.site import Site
+from tpusim.shapes.shape import ArrayShape, shape_text
 
 
 @computes("get-dimension-size")

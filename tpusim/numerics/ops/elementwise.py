@@ -8,29 +8,24 @@ Source: XLA, Operation Semantics.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from tpusim.errors import UnsupportedError
+from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.convert import convert_values, flat, word_type
-from tpusim.numerics.registry import array_shape, computes, element_type
+from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type
+from tpusim.numerics.site import Site
 from tpusim.numerics.values import floats, integers
 from tpusim.numerics.values.blocks import compute
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.dtype import DTYPES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-Array = NDArray[Any]
 Type = np.dtype[Any]
 
 # Opcode, kinds of elements (b truth, i signed, u unsigned, f float, c complex), kernel.

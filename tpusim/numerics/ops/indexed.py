@@ -8,27 +8,22 @@ Source: XLA, Operation Semantics (Gather, Scatter).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from tpusim.numerics.registry import computes
+from tpusim.ir.module import Instruction
+from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, compute_type, lifted_list
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import put_at, take_at
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
-    Places = NDArray[np.int64]
+Places = NDArray[np.int64]
 
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 _CODES = {"add": 0, "multiply": 1, "maximum": 2, "minimum": 3}

@@ -7,19 +7,13 @@ Source: XLA, Operation Semantics, Cholesky and TriangularSolve; LAPACK Users' Gu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tpusim.numerics.registry import computes, element_type
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
+from tpusim.ir.module import Instruction
+from tpusim.numerics.registry import Array, computes, element_type
+from tpusim.numerics.site import Site
 
 _BLOCK = 32
 """Rows that are solved one by one before a matrix product carries them into all the others."""

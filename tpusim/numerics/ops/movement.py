@@ -7,27 +7,20 @@ Source: XLA, Operation Semantics.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.dynamic import reshaped_sizes
-from tpusim.numerics.registry import array_shape, computes
+from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
 from tpusim.shapes.address import element_bits, is_separable, physical_bytes, physical_order_sizes
 from tpusim.shapes.shape import ArrayShape
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
 
 
 @computes("reshape")

@@ -7,21 +7,15 @@ Source: XLA, Operation Semantics, BatchNormTraining, BatchNormInference, BatchNo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tpusim.numerics.registry import array_shape, computes
+from tpusim.ir.module import Instruction
+from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import Shape, TupleShape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
 
 
 @computes("batch-norm-training")

@@ -8,26 +8,22 @@ Source: XLA, Operation Semantics, RngBitGenerator; Salmon et al., Parallel Rando
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.convert import convert_values
-from tpusim.numerics.registry import array_shape, computes, element_type
+from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import compute_type
+from tpusim.numerics.site import Device, Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Device, Site
-
-Array = NDArray[Any]
 Words = NDArray[np.uint32]
 Produced = tuple[Array, Array]
 

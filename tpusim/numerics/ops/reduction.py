@@ -8,15 +8,18 @@ Source: XLA, Operation Semantics (Reduce, ReduceWindow, SelectAndScatter).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tpusim.ir.attributes import Window
+from tpusim.ir.attributes import Window, WindowDimension
+from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import padded
-from tpusim.numerics.registry import array_shape, computes
+from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.scalar_computation import (
     apply_lifted,
     binary_opcode,
@@ -24,24 +27,14 @@ from tpusim.numerics.scalar_computation import (
     lifted_list,
     select_values,
 )
-from tpusim.numerics.site import Run
+from tpusim.numerics.site import Run, Site
 from tpusim.numerics.values import floats
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.attributes import WindowDimension
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
-    Pieces = list[Array]
-    Combine = Callable[[Pieces, Pieces], Pieces]
+Pieces = list[Array]
+Combine = Callable[[Pieces, Pieces], Pieces]
 
 UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,

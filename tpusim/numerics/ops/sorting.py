@@ -8,26 +8,21 @@ Source: XLA, Operation Semantics (Sort); K. Batcher, Sorting networks and their 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tpusim.numerics.registry import array_shape, computes
+from tpusim.ir.module import Instruction
+from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type, lifted_part
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.comparators import order_of
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
-    Indices = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 _SIGNED = {2: np.int16, 4: np.int32, 8: np.int64}
 

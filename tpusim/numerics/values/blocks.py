@@ -6,9 +6,10 @@ narrow floats are widened and rounded there, once per instruction.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -16,9 +17,6 @@ from numpy.typing import NDArray
 
 from tpusim.numerics.ops.convert import FLOAT32, convert_values, from_float32, to_float32
 from tpusim.numerics.scalar_computation import compute_type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 Array = NDArray[Any]
 Type = np.dtype[Any]

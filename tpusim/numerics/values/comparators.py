@@ -7,12 +7,10 @@ into integers and break ties by position. All of these are found here; any other
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import COMMON_ATTRIBUTES
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Computation, Instruction
 
 # LE and GE are no strict orders; where elements are alike XLA leaves the result open.
 _ASCENDING = {"LT": True, "LE": True, "GT": False, "GE": False}

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.ir.module import Instruction
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Computation, Module
 
 # How JAX calls a conversion of the program; the compiler's own have no name, or that of the product they are for.
 _OWN_CONVERSION = "/convert_element_type"

@@ -6,27 +6,23 @@ exact in f32; their sums round in f32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
+from tpusim.ir.module import Instruction
+from tpusim.numerics.site import Settings
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.precision import product_passes
+from tpusim.shapes.dtype import DType
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Settings
-    from tpusim.shapes.dtype import DType
-
-    Array = NDArray[Any]
-    Contract = Callable[["Arithmetic", Array, Array], Array]
+Array = NDArray[Any]
+Contract = Callable[["Arithmetic", Array, Array], Array]
 
 _EXACT_BYTE_SUMS = 256
 """So many products of two bytes add up exactly in f32: 256 * 255 * 255 < 2**24."""
