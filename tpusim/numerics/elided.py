@@ -1,6 +1,6 @@
 """Constants that the compiler's text leaves out (``{...}``), where their place in the program says what they were.
 
-The TPU compiler makes two of its own for convolutions: a mask of what lies beyond an array's edge, which nobody reads,
+The TPU compiler makes two of its own for convolutions: a mask of what lies beyond an array's edge, which is not read,
 and the group of each output feature, with which it spreads the kernel of a depthwise convolution over all features.
 """
 

@@ -32,8 +32,7 @@ def computes(*opcodes: str) -> Callable[[Rule], Rule]:
     """Register the decorated function as the numeric rule of ``opcodes``."""
 
     def register(function: Rule) -> Rule:
-        for opcode in opcodes:
-            RULES[opcode] = function
+        RULES.update(dict.fromkeys(opcodes, function))
         return function
 
     return register

@@ -37,7 +37,7 @@ def set_dimension_size(site: Site, instruction: Instruction, operands: list[Any]
     _check_sizes(instruction, (wanted,), (array_shape(instruction.shape).dimensions[axis],))
     shape = array_shape(instruction.shape)
     if not (shape.dynamic and shape.dynamic[axis]):
-        # Stated as a static size: what lies beyond the elements is there, and nobody knows it.
+        # Stated as a static size: what lies beyond the elements is there, and is not known.
         wanted = shape.dimensions[axis]
     sizes = list(operands[0].shape)
     sizes[axis] = wanted

@@ -110,7 +110,7 @@ def _rounds(size: int) -> Iterator[tuple[Indices, Indices, NDArray[np.bool_]]]:
 
 
 def _comes_before(site: Site, name: str, rows: list[Array], one: Indices, two: Indices) -> NDArray[np.bool_]:
-    """Tell of numbered elements which of two comes first; where the comparator cannot tell, the lower number does."""
+    """Return which of two numbered elements comes first; where the comparator leaves it open, the lower number."""
     last = len(rows[0]) - 1
     ones = [np.take_along_axis(row, np.minimum(one, last), 0) for row in rows]
     twos = [np.take_along_axis(row, np.minimum(two, last), 0) for row in rows]

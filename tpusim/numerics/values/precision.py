@@ -116,16 +116,12 @@ def bf16_parts(array: Array, count: int) -> list[Array]:
     # A byte, or bf16 itself, has nothing to round.
     if array.dtype.itemsize == 1 or array.dtype == ml_dtypes.bfloat16:
         return [rest]
-    parts = [_rounded(rest)]
+    parts: list[Array] = []
     while len(parts) < count:
-        rest = np.where(np.isfinite(parts[-1]), rest - parts[-1], np.float32(0))
-        parts.append(_rounded(rest))
+        if parts:
+            rest = np.where(np.isfinite(parts[-1]), rest - parts[-1], np.float32(0))
+        parts.append(rest.astype(ml_dtypes.bfloat16).astype(np.float32))
     return parts
-
-
-def _rounded(array: Array) -> Array:
-    """Return f32 values rounded to the nearest bf16, ties to even."""
-    return array.astype(ml_dtypes.bfloat16).astype(np.float32)
 
 
 def _converted(array: Array, dtype: np.dtype[Any]) -> Array:
