@@ -205,8 +205,8 @@ def test_a_file_may_give_sources(tmp_path: Path) -> None:
     measured = '{ value = 0.8, confidence = "measured", source = "my run" }'
     path = write(tmp_path, f'base = "v5e"\nclock_hz = 2e9\n[hbm]\nefficiency = {measured}\n')
     facts = {fact.key: fact for fact in chip_facts(path)}
-    assert facts["hbm.efficiency"][1:5] == (0.8, "", "measured", "my run")
-    assert facts["clock_hz"][3:5] == ("user", path)
+    assert facts["hbm.efficiency"] == Fact("hbm.efficiency", 0.8, "", "measured", "my run", "")
+    assert (facts["clock_hz"].confidence, facts["clock_hz"].source) == ("user", path)
     assert facts["mxu.count"].confidence == "published"
 
 
@@ -289,12 +289,12 @@ def test_no_shipped_files_is_said_plainly(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", chip_names())
 def test_loading_a_chip_is_quick(name: str) -> None:
     """From the file in under three times what reading its TOML takes (3 ms in all on a quiet core), at the best of
-    five, taken in turn so that both meet the same machine; under 1 ms from then on.
+    five, taken in turn so that both meet the same machine; less than the reading from then on.
     """
     path = load._config_folder() / f"{name}.toml"
     loads, reads = zip(*((_seconds_to_load(path), _seconds_to_read(path)) for _ in range(5)), strict=True)
     assert min(loads) < 3 * min(reads)
-    assert min(_seconds_to_load(name) for _ in range(5)) < 1e-3
+    assert min(_seconds_to_load(name) for _ in range(5)) < min(reads)
 
 
 def _seconds_to_read(path: Path) -> float:

@@ -78,9 +78,9 @@ def _print_lowered(options: Namespace) -> None:
 def _simulate(options: Namespace) -> Result:
     """Run the program, with a line of progress on a terminal."""
     from tpusim.pipeline.stages import simulate
-    from tpusim.report.terminal.progress import ProgressLine
+    from tpusim.report.terminal.progress import RunLine
 
-    line = ProgressLine()
+    line = RunLine()
     try:
         return simulate(
             options.program,
@@ -92,7 +92,7 @@ def _simulate(options: Namespace) -> Result:
             beside=options.beside,
             infeed=_pace(options.infeed_pace, options.queue_depth),
             outfeed=_pace(options.outfeed_pace, options.queue_depth),
-            progress=None if options.quiet else line,
+            progress=None if options.quiet else line.record,
         )
     finally:
         # After an error as well: its message would else begin behind half a line of progress.

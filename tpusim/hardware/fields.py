@@ -48,7 +48,7 @@ _UNIT_RATE = re.compile(r"units\.(\w+)\.(slots|cycles_per_op|fill)")
 _ABOVE_ZERO = 1e-9
 
 
-class Fact(NamedTuple):
+class Fact(msgspec.Struct, frozen=True):
     """One quantity of a chip with its unit, how far it can be trusted, where it is from, and why it is so."""
 
     key: str

@@ -258,7 +258,7 @@ def _followed(fact: Fact, chips: tuple[str, ...]) -> Fact:
         raise ConfigError(f"{where}: expected a chip that states it, found {other}, which does not")
     found = _followed(statements[fact.key], (*chips, other))
     note = f"That of {other} ({found.confidence}). {fact.note}".strip()
-    return found._replace(confidence="estimated", note=note)
+    return msgspec.structs.replace(found, confidence="estimated", note=note)
 
 
 class _SameAs(NamedTuple):

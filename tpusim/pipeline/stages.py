@@ -215,10 +215,13 @@ def random_arrays(module: Module, seed: int, given: Mapping[str, Any]) -> dict[s
     return with_random(given, [parameter.shape for parameter in module.entry.parameters], seed)
 
 
-def check(program: Module | str | Path) -> list[str]:
-    """Return what is wrong with a module, one message each: shapes, arities, schedules, channels, aliases, groups."""
-    module = program if isinstance(program, Module) else load(program)
-    return [str(problem) for problem in problems(module)]
+def check(program: Module | Program | str | Path) -> list[str]:
+    """Return what is wrong with a program, one message each: shapes, arities, schedules, channels, aliases, groups.
+
+    What is wrong with the text itself, or with a file of a lowered program, is raised as ProgramError by reading it.
+    """
+    loaded = load_any(program)
+    return [str(problem) for problem in problems(loaded)] if isinstance(loaded, Module) else []
 
 
 def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = "fast") -> list[tuple[Layer, ArrayRun]]:

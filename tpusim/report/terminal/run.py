@@ -15,7 +15,7 @@ from tpusim.report.tables import count_text, plain_table, size_text, time_text, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import Console, JustifyMethod
+    from rich.console import Console
     from rich.table import Table
 
     from tpusim.analysis.bands import Band
@@ -87,17 +87,7 @@ def _roof(summary: Summary) -> str:
 
 def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int) -> Table:
     """Return the table of the longest groups; the last columns only where ``width`` characters leave them room."""
-    columns: list[tuple[str, JustifyMethod]] = [
-        (by, "left"),
-        ("time", "right"),
-        ("share", "right"),
-        ("count", "right"),
-        ("bound by", "left"),
-        ("FLOP", "right"),
-        (UNITS[HBM].label, "right"),
-        ("compiler", "right"),
-        ("category", "left"),
-    ]
+    columns = [by, ">time", ">share", ">count", "bound by", ">FLOP", f">{UNITS[HBM].label}", ">compiler", "category"]
     shown = columns if by == "op" else columns[:-1]
     if width < _WIDE:
         shown = columns[:-2]
@@ -122,9 +112,7 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int)
 
 def _category_table(summary: Summary) -> Table:
     """Return time by category; in parentheses what ran beside the core."""
-    table = plain_table(
-        ("category", "left"), ("time", "right"), ("share", "right"), ("beside", "right"), ("count", "right")
-    )
+    table = plain_table("category", ">time", ">share", ">beside", ">count")
     total = max(1, summary.total_ps)
     for group in summary.categories:
         beside = time_text(group.beside_ps) if group.beside_ps else ""
