@@ -233,13 +233,8 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     vector_ops: VectorOps = VectorOps()
 
     @property
-    def macs_per_second(self) -> float:
-        """Multiply-adds per second of the device for one bf16 pass on all matrix units."""
+    def peak_flops_per_second(self) -> float:
+        """Floating-point operations per second for bf16, two per multiply-add, on all matrix units of the device."""
         # 2 arrays x 256 x 256 x 2 rows at 1.75 GHz, times the two of a multiply-add, are the 918 TFLOP/s of v6e.
         per_cycle = self.mxu.count * self.mxu.rows * self.mxu.columns * self.mxu.lhs_rows_per_cycle
-        return per_cycle * self.clock_hz * self.cores_per_device
-
-    @property
-    def peak_flops_per_second(self) -> float:
-        """Floating-point operations per second for bf16: two per multiply-add."""
-        return 2 * self.macs_per_second
+        return 2 * per_cycle * self.clock_hz * self.cores_per_device

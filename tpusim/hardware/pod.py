@@ -63,7 +63,11 @@ class Place(NamedTuple):
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """Slices of one chip with their links; ``order`` lists the chips of a slice as its devices are numbered."""
+    """Slices of one chip with their links.
+
+    ``host_sizes`` are the chips along each axis that hang on one host; ``order`` lists the chips of a slice as its
+    devices are numbered.
+    """
 
     chip: str
     torus: Torus
@@ -142,13 +146,10 @@ def default_sizes(chips: int, chip: Chip) -> tuple[int, ...]:
     """
     axes = max(1, chip.ici.dimensions)
     best = min(_factorings(chips, axes), key=lambda sizes: (sum(sizes), sizes))
-    if 1 in best:
-        return tuple(size for size in best if size > 1) + (1,) * best.count(1)
-    return best
+    return tuple(size for size in best if size > 1) + (1,) * best.count(1)
 
 
 def _factorings(number: int, parts: int, least: int = 1) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to write a number as a product of ascending factors."""
     if parts == 1:
         yield (number,)
         return
@@ -170,21 +171,15 @@ def make_pod(topology: Topology, chip: Chip, *, along_ring: bool = False) -> Pod
         raise ConfigError(f"topology: a slice of {chip.name} has at most {chip.pod.chips} chips, found {topology}")
     sizes = topology.sizes + (1,) * (axes - len(topology.sizes))
     torus = Torus(sizes, wraps_of(sizes, chip.ici.wrap), _twist(topology, sizes, chip))
-    small = along_ring and prod(sizes) <= RING_CHIPS
+    order = tuple(range(prod(sizes)))
     return Pod(
         chip=chip.name,
         torus=torus,
         slices=topology.slices,
         devices_per_chip=chip.devices_per_chip,
-        host_sizes=_host_sizes(chip, axes),
-        order=torus.ring(tuple(range(prod(sizes)))) if small else tuple(range(prod(sizes))),
+        host_sizes=(*map(int, chip.pod.host.split("x")), *(1,) * axes)[:axes],
+        order=torus.ring(order) if along_ring and len(order) <= RING_CHIPS else order,
     )
-
-
-def _host_sizes(chip: Chip, axes: int) -> tuple[int, ...]:
-    """Return how many chips along each axis hang on one host."""
-    sizes = tuple(int(size) for size in chip.pod.host.split("x"))
-    return (*sizes, *(1,) * axes)[:axes]
 
 
 def wraps_of(sizes: tuple[int, ...], rule: str) -> tuple[bool, ...]:

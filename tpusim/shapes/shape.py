@@ -85,7 +85,7 @@ class BufferShape(Shape, frozen=True, cache_hash=True):
 
 def leaves(shape: Shape) -> tuple[ArrayShape, ...]:
     """Return the arrays (tokens and opaque values too) in a shape, depth first, left to right."""
-    # Nearly all shapes are arrays, and nearly everybody asks.
+    # Nearly all shapes are arrays, and nearly every module asks.
     if isinstance(shape, ArrayShape):
         return (shape,)
     found: list[ArrayShape] = []
@@ -118,15 +118,18 @@ def shape_text(shape: Shape, *, layout: bool = True) -> str:
     if isinstance(shape, ArrayShape):
         return _array_text(shape, layout)
     if isinstance(shape, TupleShape):
-        return _tuple_text(shape, layout)
+        texts = [shape_text(element, layout=layout) for element in shape.elements]
+        for number in range(_INDEX_COMMENT_INTERVAL, len(texts), _INDEX_COMMENT_INTERVAL):
+            texts[number] = f"/*index={number}*/{texts[number]}"
+        return f"({', '.join(texts)})"
     assert isinstance(shape, BufferShape)
     return f"b({shape_text(shape.element, layout=layout)})"
 
 
 def _array_text(shape: ArrayShape, layout: bool) -> str:
-    """Return the notation of an array."""
     # The common case of no dynamic dimension is kept as an empty tuple.
-    sizes = map(_size_text, shape.dimensions, shape.dynamic or (False,) * len(shape.dimensions))
+    bounds = ("<=" if dynamic else "" for dynamic in shape.dynamic or (False,) * len(shape.dimensions))
+    sizes = ("?" if n == UNBOUNDED else f"{bound}{n}" for n, bound in zip(shape.dimensions, bounds, strict=True))
     text = f"{shape.dtype.name}[{','.join(sizes)}]"
     if not layout or shape.layout is None:
         return text
@@ -135,23 +138,8 @@ def _array_text(shape: ArrayShape, layout: bool) -> str:
     return text if suffix == "{}" else text + suffix
 
 
-def _size_text(size: int, dynamic: bool) -> str:
-    """Return the notation of one dimension's size."""
-    if size == UNBOUNDED:
-        return "?"
-    return f"<={size}" if dynamic else str(size)
-
-
-def _tuple_text(shape: TupleShape, layout: bool) -> str:
-    """Return the notation of a tuple, every fifth element numbered."""
-    texts = [shape_text(element, layout=layout) for element in shape.elements]
-    for number in range(_INDEX_COMMENT_INTERVAL, len(texts), _INDEX_COMMENT_INTERVAL):
-        texts[number] = f"/*index={number}*/{texts[number]}"
-    return f"({', '.join(texts)})"
-
-
 def compatible(one: Shape, other: Shape) -> bool:
-    """Whether two shapes agree in everything but layout and in which dimensions are only bounds."""
+    """Return whether two shapes agree in everything but layout and in which dimensions are only bounds."""
     if one is other:
         return True
     if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
