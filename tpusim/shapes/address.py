@@ -147,7 +147,7 @@ def positions(shape: ArrayShape, index: Sequence[Any]) -> Any:
 
 
 def is_separable(shape: ArrayShape) -> bool:
-    """Return whether ``positions`` is a sum of one term per logical dimension, so that one table for each gives them all.
+    """Return whether ``positions`` is a sum of one term per logical dimension, so that a table for each gives them all.
 
     It is unless a tile combines dimensions: otherwise no digit of the position depends on two of them.
     """
