@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tpusim.analysis.utilisation import GROUPINGS
-from tpusim.timeline.records import CORE, busy_ps
+from tpusim.timeline.records import CORE, busy_ps, totals
 
 if TYPE_CHECKING:
     from tpusim.timeline.records import Record, Timeline
@@ -37,12 +37,8 @@ def layer_use(timeline: Timeline, by: str = "source") -> tuple[LayerUse, ...]:
 
 
 def _layer(name: str, records: list[Record]) -> LayerUse:
-    """Return the use of some records."""
-    parts = Counter[str]()
-    for record in records:
-        # Only kernels are taken apart; of all else the whole is known.
-        for part, part_ps in (record.parts or {record.bound_by: record.duration_ps}).items():
-            parts[part] += part_ps * record.count
+    # Only kernels are taken apart; of all else the whole is known.
+    parts = totals(records, lambda record: record.parts or {record.bound_by: record.duration_ps})
     time_ps = sum(record.total_ps for record in records)
     shares = {unit: min(1.0, unit_ps / time_ps) for unit, unit_ps in busy_ps(records).items()}
     return LayerUse(name=name, time_ps=time_ps, parts_ps=dict(parts), busy=shares)

@@ -28,7 +28,7 @@ class Roof(msgspec.Struct, frozen=True):
     is_memory: bool
 
 
-class RoofPoint(msgspec.Struct, frozen=True, kw_only=True):
+class RoofPoint(msgspec.Struct, frozen=True):
     """One op: its time on the core, FLOP, and bytes; ``memory`` tells whose bytes they are (HBM, VMEM or none)."""
 
     name: str
@@ -73,14 +73,6 @@ def roof_points(timeline: Timeline, chip: Chip) -> tuple[RoofPoint, ...]:
             continue
         by_registers = sum(group.activity.get(unit, 0.0) for unit in (LOAD, STORE)) * chip.vpu.register_bytes
         memory, n_bytes = (HBM, group.hbm_bytes) if group.hbm_bytes else (VMEM, by_registers)
-        found.append(
-            RoofPoint(
-                name=group.name,
-                bound_by=group.bound_by,
-                time_ps=group.time_ps,
-                flops=group.flops,
-                n_bytes=n_bytes,
-                memory=memory if n_bytes else "",
-            )
-        )
+        same = (group.name, group.bound_by, group.time_ps, group.flops)
+        found.append(RoofPoint(*same, n_bytes=n_bytes, memory=memory if n_bytes else ""))
     return tuple(found)

@@ -50,16 +50,12 @@ def roofline(timeline: Timeline, chip: Chip) -> Roofline:
         if record.is_kernel and MATRIX in record.units:
             flops[record.flops_type] += int(record.flops * record.count)
     # What the arrays do is padded; what they were asked to do is not.
-    busy[MATRIX] = sum(_flops_ps(chip, name, count) for name, count in flops.items())
+    rates = {name: peak_flops_per_second(chip, name) for name in flops}
+    busy[MATRIX] = sum(int(count / rates[name] * PS_PER_SECOND) for name, count in flops.items())
     # Advertised bandwidth: a roof must not move with what transfers are found to reach.
     hbm_bytes = sum(record.hbm_bytes * record.count for record in timeline.records)
     busy[HBM] = bytes_to_ps(hbm_bytes, chip.hbm.bandwidth_bytes_per_second)
     return Roofline(dict(busy))
-
-
-def _flops_ps(chip: Chip, operand_type: str, flops: int) -> int:
-    """Return the picoseconds of some floating-point operations at the peak of a type."""
-    return int(flops / peak_flops_per_second(chip, operand_type) * PS_PER_SECOND)
 
 
 def peak_flops_per_second(chip: Chip, operand_type: str) -> float:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import CORE, activity_of, busy_ps, executions
+from tpusim.timeline.records import CORE, activity_of, busy_ps, executions, totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tpusim.timeline.records import Record, Timeline
 
 GROUPINGS = ("op", "category", "source")
@@ -68,12 +66,8 @@ def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
 
 def utilisation(timeline: Timeline) -> Utilisation:
     """Return how busy the machine was and what the core's time went to."""
-    bound = Counter[str]()
-    for record in timeline.records:
-        # Only the rows of the core add up to the time of the run; others overlap it.
-        if record.row == CORE:
-            for name, part_ps in record.bounds_ps.items():
-                bound[name] += part_ps * record.count
+    # Only the rows of the core add up to the time of the run; others overlap it.
+    bound = totals((r for r in timeline.records if r.row == CORE), lambda record: record.bounds_ps)
     total_ps = max(1, timeline.total_ps)
     return Utilisation(
         total_ps=timeline.total_ps,
@@ -98,10 +92,12 @@ def _key(record: Record, by: str) -> tuple[str, str]:
 
 
 def _group(name: str, records: list[Record], by: str) -> Group:
-    """Return the sum of some records."""
     first = records[0]
     # The records of one op agree in these fields; those of a category or a source do not.
     single = by == "op"
+    # The 1 lets a group that took no time name what bounds it all the same.
+    bound = Counter(record.bound_by for record in records)
+    bound.update(totals(records, lambda record: record.bounds_ps))
     return Group(
         name=name,
         opcode=first.opcode if single else "",
@@ -109,7 +105,7 @@ def _group(name: str, records: list[Record], by: str) -> Group:
         count=executions(records),
         time_ps=sum(record.total_ps for record in records if record.row == CORE),
         beside_ps=sum(record.total_ps for record in records if record.row != CORE),
-        bound_by=_longest_bound(records),
+        bound_by=max(bound, key=lambda name: bound[name]),
         flops=sum(record.flops * record.count for record in records),
         hbm_bytes=sum(record.hbm_bytes * record.count for record in records),
         activity=activity_of(records),
@@ -118,14 +114,3 @@ def _group(name: str, records: list[Record], by: str) -> Group:
         op_name=first.op_name if single else "",
         source=first.source if by != "category" else "",
     )
-
-
-def _longest_bound(records: Iterable[Record]) -> str:
-    """Return what most of the records' time went to."""
-    bound = Counter[str]()
-    for record in records:
-        # The 1 lets a group that took no time name what bounds it all the same.
-        bound[record.bound_by] += 1
-        for name, part_ps in record.bounds_ps.items():
-            bound[name] += part_ps * record.count
-    return max(bound, key=lambda name: bound[name])

@@ -155,8 +155,7 @@ def memory(
     overrides: Mapping[str, Any] | None = None,
 ) -> MemoryReport:
     """Return what a program needs of a chip's memories, buffer by buffer; what does not fit is no error here."""
-    found = prepare(program, chip, topology, overrides)
-    return memory_report(found.program, found.chip)
+    return memory_report(*prepare(program, chip, topology, overrides)[:2])
 
 
 def execute(
@@ -183,7 +182,7 @@ def execute(
 
     Raises ProgramError for a module that the verifier refuses and for inputs that are not the parameters'.
     """
-    # NumPy, Numba and the kernels load for who computes values only.
+    # NumPy, Numba and the kernels load only where values are computed.
     from tpusim.numerics.execute import execute_module
     from tpusim.numerics.files import take_inputs
     from tpusim.numerics.site import Settings
@@ -232,7 +231,7 @@ def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = 
     found = load_layers(layers) if isinstance(layers, str | Path) else layers
     if model == "fast":
         return [(layer, run_gemm(layer, array)) for layer in found]
-    # Numba is for who counts cycles.
+    # Numba loads only where cycles are counted.
     from tpusim.systolic.count import count_layer
 
     return [(layer, count_layer(layer, array)) for layer in found]
