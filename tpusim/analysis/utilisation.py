@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,9 +56,9 @@ def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
     """Return the groups of a run by ``op``, ``category`` or ``source``, longest core time first, ties by first seen."""
     if by not in GROUPINGS:
         raise ValueError(f"expected by to be one of {', '.join(GROUPINGS)}, found {by!r}")
-    found: dict[tuple[str, str], list[Record]] = {}
+    found: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in timeline.records:
-        found.setdefault(_key(record, by), []).append(record)
+        found[_key(record, by)].append(record)
     groups = [_group(name, records, by) for (name, _), records in found.items()]
     # Sorting is stable, so ties keep the order of the run on every host.
     return tuple(sorted(groups, key=lambda group: (-group.time_ps, -group.beside_ps)))
@@ -114,3 +114,33 @@ def _group(name: str, records: list[Record], by: str) -> Group:
         op_name=first.op_name if single else "",
         source=first.source if by != "category" else "",
     )
+
+
+class LayerUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The core's records of one op, category or source: picoseconds by what they went to, and busy shares by unit."""
+
+    name: str
+    time_ps: int
+    parts_ps: dict[str, int]
+    busy: dict[str, float]
+
+
+def layer_use(timeline: Timeline, by: str = "source") -> tuple[LayerUse, ...]:
+    """Return the use of every layer, the longest first; ``by`` says what a layer is, as in ``group_records``."""
+    if by not in GROUPINGS:
+        raise ValueError(f"expected by to be one of {', '.join(GROUPINGS)}, found {by!r}")
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in timeline.records:
+        if record.row == CORE and record.duration_ps:
+            name = record.name if by == "op" else getattr(record, by)
+            found[name or "(none stated)"].append(record)
+    layers = [_layer(name, records) for name, records in found.items()]
+    return tuple(sorted(layers, key=lambda layer: -layer.time_ps))
+
+
+def _layer(name: str, records: list[Record]) -> LayerUse:
+    # Only kernels are taken apart; of all else the whole is known.
+    parts = totals(records, lambda record: record.parts or {record.bound_by: record.duration_ps})
+    time_ps = sum(record.total_ps for record in records)
+    shares = {unit: min(1.0, unit_ps / time_ps) for unit, unit_ps in busy_ps(records).items()}
+    return LayerUse(name=name, time_ps=time_ps, parts_ps=dict(parts), busy=shares)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import msgspec
 
-from tpusim.hardware.vector_ops import VectorOps
-
 
 class Mxu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The matrix units of one core: weight-stationary systolic arrays."""
@@ -198,6 +196,25 @@ class Pod(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     dcn_bytes_per_second: float
     """Per chip, each way, between slices."""
     dcn_latency_seconds: float
+
+
+OpCost = dict[str, float]
+"""Operations per vector register of the result, by unit; those of the scalar core per row or element."""
+
+
+class VectorOps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Costs of element-wise opcodes, of the moves that change where elements lie, and of changes of width.
+
+    ``unpack`` and ``pack`` are by element type and per 32-bit register of elements that come from, or go to, memory.
+    """
+
+    ops: dict[str, OpCost] = {}
+    moves: dict[str, OpCost] = {}
+    unpack: dict[str, OpCost] = {}
+    pack: dict[str, OpCost] = {}
+    # One word for the whole table, unlike the chips: no entry of it is published.
+    confidence: str = ""
+    source: str = ""
 
 
 class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

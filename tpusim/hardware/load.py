@@ -18,9 +18,8 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.chip import Chip
+from tpusim.hardware.chip import Chip, VectorOps
 from tpusim.hardware.fields import CONFIDENCE, FIELDS, OPERATIONS, TEXT_KEYS, Fact, Field, check_value, field_of
-from tpusim.hardware.vector_ops import VectorOps
 
 _PACKAGE = Path(__file__).parents[1]
 # A wheel carries the files inside the package; a checkout has them beside it.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from tpusim.analysis.compare import RunFigures, is_result, load_result, run_figures
+from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
@@ -129,6 +129,20 @@ def figures(program: Module | Program | str | Path, chip: Chip | str | None = No
             raise ConfigError(f"{program}: a saved result of {found.chip}, which cannot be run on another chip")
         return found
     return run_figures(simulate(program, chip).summary)
+
+
+def diff(
+    before: Module | Program | str | Path,
+    after: Module | Program | str | Path,
+    chip: Chip | str | None = None,
+    other_chip: Chip | str | None = None,
+) -> Comparison:
+    """Return what changes from one run to another, by op and by category: what ``tpusim diff`` prints.
+
+    Each is what ``simulate`` takes, or a path to a result that ``tpusim run --save`` wrote. ``other_chip`` is the
+    second one's, by default ``chip``.
+    """
+    return compare(figures(before, chip), figures(after, other_chip or chip))
 
 
 def run_program(

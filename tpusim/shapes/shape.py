@@ -1,15 +1,21 @@
-"""Shapes: arrays, tuples, tokens, opaque values and buffers, as XLA knows them."""
+"""Shapes: arrays, tuples, tokens, opaque values and buffers, as XLA knows them, and the numbering of their parts."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from html import escape
+from itertools import accumulate
 from math import prod
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tpusim.errors import ProgramError
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.layout import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 UNBOUNDED = -1
 """The size of a dimension written ``?``."""
@@ -159,3 +165,33 @@ def normalize_dimension(number: int, rank: int) -> int:
     if not -rank <= number < rank:
         raise ProgramError(f"expected a dimension number from {-rank} to {rank - 1} (rank {rank}), found {number}")
     return number % rank
+
+
+def nodes(shape: Shape) -> Iterator[Shape]:
+    """Yield the parts of a shape, each tuple before its elements."""
+    yield shape
+    for element in shape.elements if isinstance(shape, TupleShape) else ():
+        yield from nodes(element)
+
+
+def node_count(shape: Shape) -> int:
+    """Return how many parts a shape has."""
+    return sum(1 for _ in nodes(shape))
+
+
+@lru_cache(maxsize=1024)
+def element_begins(shape: TupleShape) -> tuple[int, ...]:
+    """Return the number of the part that each element of a tuple begins at, and one past the last part."""
+    # The tuple itself is part 0. Kept, since every element of a loop's state asks for it.
+    return tuple(accumulate((node_count(element) for element in shape.elements), initial=1))
+
+
+def node_number(shape: Shape, index: Sequence[int]) -> int | None:
+    """Return which part of a shape the way ``index`` through nested tuples leads to, None if to none."""
+    number = 0
+    for step in index:
+        if not isinstance(shape, TupleShape) or step >= len(shape.elements):
+            return None
+        number += element_begins(shape)[step]
+        shape = shape.elements[step]
+    return number

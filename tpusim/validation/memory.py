@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpusim.analysis.memory_accuracy import MemoryOutcome
+from tpusim.analysis.accuracy import MemoryOutcome
 from tpusim.errors import ConfigError
 from tpusim.pipeline.stages import memory
 from tpusim.validation.rows import Bytes, FileName, Row, read_rows
