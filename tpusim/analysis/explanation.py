@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tpusim.timeline.records import Record
 
 
+_SAME = ("name", "opcode", "source", "line", "tiles", "cores", "loops", "flops", "compiler_cycles")
+"""Fields of an explanation that are those of its kernel."""
+
+
 class Operand(msgspec.Struct, frozen=True, kw_only=True):
     """What one operand or result moves; ``unpadded_bytes`` is 0 where its shape is not known."""
 
@@ -85,14 +89,8 @@ def explanation(
     alone, in_run = records
     passed = sum(m.streamed_rows for m in kernel.work.matmuls) * kernel.tiles * chip.mxu.rows * chip.mxu.columns
     return Explanation(
-        name=kernel.name,
-        opcode=kernel.opcode,
+        **{name: getattr(kernel, name) for name in _SAME},
         chip=chip.name,
-        source=kernel.source,
-        line=kernel.line,
-        tiles=kernel.tiles,
-        cores=kernel.cores,
-        loops=kernel.loops,
         alone_ps=alone.duration_ps,
         in_run_ps=sum(record.total_ps for record in in_run),
         count=executions(in_run),
@@ -102,8 +100,6 @@ def explanation(
         operands=tuple(_operands(kernel, shapes)),
         # The multiply-adds that the program asked for, of those that streaming rows pass by.
         array_share=kernel.product_flops / 2 / passed if passed else 0.0,
-        flops=kernel.flops,
-        compiler_cycles=kernel.compiler_cycles,
         compiler_clock_hz=compiler_clock_hz(provenance, chip),
     )
 

@@ -156,12 +156,10 @@ def _whole(field: Field, value: Any) -> int | None:
 
 
 def _real(field: Field, value: Any) -> float | None:
-    """Accept a finite number."""
     return float(value) if isinstance(value, Real) and math.isfinite(value) else None
 
 
 def _truth(field: Field, value: Any) -> bool | None:
-    """Accept ``true`` and ``false`` only."""
     return value if isinstance(value, bool) else None
 
 
@@ -173,7 +171,6 @@ def _text(field: Field, value: Any) -> str | None:
 
 
 def _texts(field: Field, value: Any) -> tuple[str, ...] | None:
-    """Accept a list of texts."""
     is_list = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
     return tuple(value) if is_list else None
 

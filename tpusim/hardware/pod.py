@@ -116,9 +116,13 @@ def parse_topology(text: str) -> Topology:
 
     Raises ConfigError for anything else.
     """
-    numbered = _NUMBERED.fullmatch(text.strip())
-    if numbered is not None:
-        return _numbered(text, numbered["chip"], int(numbered["count"]), int(numbered["slices"] or 1))
+    if numbered := _NUMBERED.fullmatch(text.strip()):
+        name = numbered["chip"]
+        chip = load_chip(name)
+        chips, rest = divmod(int(numbered["count"]), chip.pod.counted_per_chip)
+        if not chips or rest:
+            raise ConfigError(f"topology: {name} counts {chip.pod.counted_per_chip} of each chip, found {text!r}")
+        return Topology(default_sizes(chips, chip), name, int(numbered["slices"] or 1))
     match = _NOTATION.fullmatch(text.strip())
     sizes = tuple(int(size) for size in match["sizes"].split("x")) if match else ()
     slices = int(match["slices"] or 1) if match else 1
@@ -128,15 +132,6 @@ def parse_topology(text: str) -> Topology:
             f"found {text!r}"
         )
     return Topology(sizes, match["chip"] or "", slices, (match["twist"] or "").lstrip("_"))
-
-
-def _numbered(text: str, name: str, count: int, slices: int) -> Topology:
-    """Return the slice that a name with a number means by default."""
-    chip = load_chip(name)
-    chips, rest = divmod(count, chip.pod.counted_per_chip)
-    if not chips or rest:
-        raise ConfigError(f"topology: {name} counts {chip.pod.counted_per_chip} of each chip, found {text!r}")
-    return Topology(default_sizes(chips, chip), name, slices)
 
 
 def default_sizes(chips: int, chip: Chip) -> tuple[int, ...]:

@@ -38,7 +38,11 @@ def explain(
     by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
     alone = run_program(by_itself, machine, slice_).records[0]
     in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
-    shapes = _array_bytes(module, op) if module else {}
+    shapes = {}
+    if module:
+        computation = next(c for c in module.computations if op in c.by_name)
+        arrays = (computation[op], *computation.operands_of(computation[op]))
+        shapes = {array.name: (physical_bytes(array.shape), logical_bytes(array.shape)) for array in arrays}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
     found = explanation(kernel, machine, *costs, (alone, in_run), shapes, provenance=lowered.provenance)
     return ExplainedKernel(**structs.asdict(found))
@@ -66,11 +70,3 @@ _OTHER_STEPS: dict[type, str] = {
     Call: "a call: name a kernel of what it calls",
 }
 """What a step is that has no tiles to explain."""
-
-
-def _array_bytes(module: Module, name: str) -> dict[str, tuple[int, int]]:
-    """Return the physical and the unpadded bytes of an instruction's operands and result, by name."""
-    computation = next(c for c in module.computations if name in c.by_name)
-    instruction = computation[name]
-    arrays = (instruction, *computation.operands_of(instruction))
-    return {array.name: (physical_bytes(array.shape), logical_bytes(array.shape)) for array in arrays}

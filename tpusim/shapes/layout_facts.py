@@ -24,7 +24,7 @@ from tpusim.shapes.layout import memory_space_name, tile_text
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 
 class TileFacts(msgspec.Struct, frozen=True):
@@ -146,21 +146,18 @@ def _array_facts(array: ArrayShape, at: Sequence[int] | None) -> ArrayFacts:
 def _element_facts(array: ArrayShape, index: Sequence[int]) -> ElementFacts:
     linear = positions(array, index)
     byte, bit = divmod(linear * element_bits(array), 8)
+    coordinates = [index[number] for number in reversed(array.actual_layout.minor_to_major)]
+    places = []
+    for step in tile_steps(array):
+        coordinates = through_tile(step, coordinates)
+        # Counts come first, in-tile coordinates last; what the tile did not touch belongs to the counts.
+        cut = len(coordinates) - len(step.sizes)
+        places.append(TilePlace(tile_text(step.tile), tuple(coordinates[:cut]), tuple(coordinates[cut:])))
     return ElementFacts(
         index=tuple(index),
         linear_index=linear,
         byte_offset=byte + array.actual_layout.metadata_prefix_bytes,
         bit_offset=bit,
         physical_coordinates=physical_coordinates(array, index),
-        tiles=tuple(_tile_places(array, index)),
+        tiles=tuple(places),
     )
-
-
-def _tile_places(array: ArrayShape, index: Sequence[int]) -> Iterator[TilePlace]:
-    """Yield, per tile of the layout, which tile the element is in and where inside it."""
-    coordinates = [index[number] for number in reversed(array.actual_layout.minor_to_major)]
-    for step in tile_steps(array):
-        coordinates = through_tile(step, coordinates)
-        # Counts come first, in-tile coordinates last; what the tile did not touch belongs to the counts.
-        cut = len(coordinates) - len(step.sizes)
-        yield TilePlace(tile_text(step.tile), tuple(coordinates[:cut]), tuple(coordinates[cut:]))

@@ -27,7 +27,7 @@ from tpusim.units import ps_to_us
 from tpusim.validation.rows import FileName, Number, Row, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from tpusim.hardware.chip import Chip
     from tpusim.ir.module import Computation, Module
@@ -198,11 +198,8 @@ _FAMILIES = {
 }
 
 
-def _plain_roofline_us(records: Iterable[Record], chip: Chip) -> float:
+def _plain_roofline_us(records: Sequence[Record], chip: Chip) -> float:
     """Return the time at the advertised peak of bf16 or of HBM, whichever is longer: what a spreadsheet would say."""
-    flops = hbm_bytes = 0.0
-    for record in records:
-        hbm_bytes += record.hbm_bytes * record.count
-        if record.is_kernel:
-            flops += record.flops * record.count
+    flops = sum(record.flops * record.count for record in records if record.is_kernel)
+    hbm_bytes = sum(record.hbm_bytes * record.count for record in records)
     return 1e6 * max(flops / chip.peak_flops_per_second, hbm_bytes / chip.hbm.bandwidth_bytes_per_second)
