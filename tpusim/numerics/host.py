@@ -67,18 +67,14 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
     """
     partitions = module.partition_count
     # Only these are shared: what the host exchanges with one device is that device's alone.
-    between = {channel: deque[Any]() for channel in _channels_between_devices(module)}
+    transfers = (i.attributes for each in module.computations for i in each if i.opcode in ("send", "recv"))
+    channels = {transfer.get("channel_id", 0) for transfer in transfers if not transfer.get("is_host_transfer")}
+    between = {channel: deque[Any]() for channel in channels}
     feeds = [*infeeds, *[None] * (replicas * partitions - len(infeeds))]
     return [
         Device(*divmod(number, partitions), infeed=None if feed is None else iter(feed), mailbox=dict(between))
         for number, feed in enumerate(feeds)
     ]
-
-
-def _channels_between_devices(module: Module) -> set[int]:
-    """Return the channels on which devices send to devices."""
-    transfers = (i for computation in module.computations for i in computation if i.opcode in ("send", "recv"))
-    return {i.attributes.get("channel_id", 0) for i in transfers if not i.attributes.get("is_host_transfer")}
 
 
 @computes("infeed")

@@ -7,6 +7,7 @@ in one walk: it is *lifted*. The usual computations of two parameters are known 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from types import GeneratorType
 from typing import Any
 
@@ -84,11 +85,13 @@ def lifted_part(site: Site, name: str, part: str, arrays: Sequence[Any]) -> Any:
     return _walk(Site(site.module, Computation(name, kept, part), site.settings, site.device), arrays)
 
 
+@cache
 def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type in which several steps on elements of ``dtype`` are computed before one rounding.
 
     Floats narrower than 32 bits take f32 and integers narrower than 8 bits a byte; all others are their own.
     """
+    # Kept, as it is asked several times per instruction.
     if dtype in _IN_BYTES:
         return _IN_BYTES[dtype]
     is_wide = dtype.kind in "biuc" or dtype.name in ("float32", "float64")

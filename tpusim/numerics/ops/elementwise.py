@@ -17,14 +17,14 @@ from numba import njit
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
-from tpusim.numerics.ops.convert import convert_values, flat, word_type
+from tpusim.numerics.ops.convert import convert_values, flat
 from tpusim.numerics.ops.sorting import as_ordered
 from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type
 from tpusim.numerics.site import Site
 from tpusim.numerics.values import floats, integers
 from tpusim.numerics.values.blocks import compute
-from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.numerics.values.relayout import numpy_dtype, word_type
 from tpusim.shapes.dtype import DTYPES
 
 Type = np.dtype[Any]
@@ -135,8 +135,8 @@ def on_bits(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 @computes("mulhi")
 def multiply_high(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the upper half of the product of integers."""
-    bits = array_shape(instruction.shape).dtype.bits
-    return compute(partial(integers.multiply_high, bits=bits), operands, element_type(instruction))
+    kernel = partial(integers.multiply_high, bits=array_shape(instruction.shape).dtype.bits)
+    return compute(kernel, operands, element_type(instruction))
 
 
 @computes("compare")

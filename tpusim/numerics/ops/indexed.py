@@ -20,12 +20,11 @@ from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, compute_type, lifted_list
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import put_at, take_at
+from tpusim.numerics.values.relayout import put_at, take_at, word_type
 from tpusim.shapes.shape import TupleShape
 
 Places = NDArray[np.int64]
 
-_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 _CODES = {"add": 0, "multiply": 1, "maximum": 2, "minimum": 3}
 # On the bytes 0 and 1.
 _CODES_OF_TRUTH_VALUES = {"or": 2, "and": 3}
@@ -125,7 +124,7 @@ def take_windows(flat: Array, bases: Places, offsets: Places) -> Array:
     if is_rows:
         return flat.reshape(-1, width)[bases // width]
     result = np.empty((bases.size, width), flat.dtype)
-    word = _WORDS[flat.dtype.itemsize]
+    word = word_type(flat.dtype)
     take_at(flat.view(word), result.view(word), bases, offsets)
     return result
 
@@ -181,7 +180,7 @@ def combine_at(
     target, update = targets[0], updates[0]
     if opcode == REPLACE:
         # Bits move as words, so that one compiled kernel serves all types of a width.
-        word = _WORDS[target.dtype.itemsize]
+        word = word_type(target.dtype)
         put_at(target.view(word), np.ascontiguousarray(update).view(word), bases, offsets)
         return [target]
     is_truth = target.dtype.kind == "b"

@@ -27,11 +27,12 @@ computes("reverse")(lambda site, instruction, operands: np.flip(operands[0], ins
 computes("concatenate")(
     lambda site, instruction, operands: np.concatenate(operands, instruction.attributes["dimensions"][0])
 )
-computes("slice")(
-    lambda site, instruction, operands: operands[0][
-        tuple(slice(d.start, d.limit, d.stride) for d in instruction.attributes["slice"])
-    ]
-)
+
+
+@computes("slice")
+def static_slice(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return ``[start:limit:stride]`` of every dimension, as a view."""
+    return operands[0][tuple(slice(d.start, d.limit, d.stride) for d in instruction.attributes["slice"])]
 
 
 @computes("reshape")

@@ -26,8 +26,6 @@ from tpusim.shapes.shape import TupleShape
 
 Indices = NDArray[np.int64]
 
-_SIGNED = {2: np.int16, 4: np.int32, 8: np.int64}
-
 
 @computes("sort")
 def sort(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
@@ -80,7 +78,7 @@ def as_ordered(array: Array, *, is_total: bool) -> Array:
     if wide.dtype.kind in "iu":
         return wide
     plain = wide if is_total else np.where(wide == 0, np.zeros((), wide.dtype), wide)
-    bits = np.ascontiguousarray(plain).view(_SIGNED[plain.dtype.itemsize])
+    bits = np.ascontiguousarray(plain).view(f"i{plain.dtype.itemsize}")
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
