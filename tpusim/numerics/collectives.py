@@ -39,7 +39,6 @@ def group_of(site: Site, instruction: Instruction) -> tuple[int, ...]:
 
 
 def _existing(site: Site, instruction: Instruction, numbers: Sequence[int]) -> tuple[int, ...]:
-    """Return numbers of devices that the run must have."""
     count = site.module.device_count
     absent = [number for number in numbers if not 0 <= number < count]
     if absent:

@@ -77,7 +77,6 @@ def _check_names(arrays: Mapping[str, Any], names: list[tuple[str, str]], wanted
 
 
 def _parameters(wanted: Sequence[ArrayShape]) -> str:
-    """Return the list of the parameters for an error."""
     listed = ", ".join(f"in{i}: {shape_text(leaf, layout=False)}" for i, leaf in enumerate(wanted))
     return f"the parameters are {listed or 'none'}"
 
@@ -223,7 +222,6 @@ def _typed(name: str, value: Any, shape: ArrayShape, array: Any) -> Any:
 
 
 def _random(generator: np.random.Generator, shape: ArrayShape) -> Any:
-    """Return random values of one array."""
     if not shape.dtype.is_array_type:
         return TOKEN
     wanted = numpy_dtype(shape.dtype)
@@ -243,5 +241,4 @@ def _random(generator: np.random.Generator, shape: ArrayShape) -> Any:
 
 
 def _is_stored_as_it_is(dtype: np.dtype[Any]) -> bool:
-    """Return whether NumPy's files know a type."""
     return dtype.char in _STORED_AS_THEY_ARE and dtype.isbuiltin == 1

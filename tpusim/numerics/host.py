@@ -168,11 +168,7 @@ def as_value(value: Any, shape: Shape) -> Any:
 
 
 def _until(
-    site: Site,
-    instruction: Instruction,
-    start: Instruction,
-    holds: Callable[[], bool],
-    peers: tuple[int, ...] | None,
+    site: Site, instruction: Instruction, start: Instruction, holds: Callable[[], bool], peers: tuple[int, ...] | None
 ) -> Waiting:
     """Wait for something that another device has to do; a device that is alone would wait for ever."""
     own = site.device_number
@@ -188,17 +184,14 @@ def _until(
 
 
 def _is_host_transfer(instruction: Instruction) -> bool:
-    """Return whether the other side is the host."""
     return bool(instruction.attributes.get("is_host_transfer"))
 
 
 def _named(instruction: Instruction) -> str:
-    """Return how errors call the channel."""
     return f"channel {instruction.attributes.get('channel_id', 0)}"
 
 
 def _channel(site: Site, instruction: Instruction) -> deque[Any]:
-    """Return what lies on the channel."""
     return site.device.mailbox.setdefault(instruction.attributes.get("channel_id", 0), deque())
 
 

@@ -102,7 +102,6 @@ _IN_BYTES = {numpy_dtype(DTYPES[f"{sign}{bits}"]): np.dtype(byte) for bits in (1
 
 
 def _walk(site: Site, arguments: Sequence[Any]) -> Any:
-    """Compute a computation of scalars on arrays."""
     values: dict[str, Any] = {}
     for instruction in site.computation:
         if instruction.opcode == "parameter":
@@ -133,7 +132,6 @@ def _finish(site: Site, activity: Any) -> Any:
 
 
 def _bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the same bits as another type."""
     return np.ascontiguousarray(operands[0]).view(element_type(instruction)).reshape(np.shape(operands[0]))
 
 
@@ -188,7 +186,6 @@ def select_values(mask: Any, chosen: Any, other: Any) -> Any:
 
 
 def _one_by_one(site: Site, arrays: Sequence[Any]) -> Any:
-    """Compute every element on its own."""
     # A table that the computation looks up, say, keeps it from taking whole arrays for its scalars. Such computations
     # are rare and their arrays small.
     wide = np.broadcast_arrays(*arrays)

@@ -17,7 +17,7 @@ import numpy as np
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
-from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul
 from tpusim.semantics.products import PRODUCTS
@@ -38,7 +38,7 @@ def dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
 
     A scaled dot multiplies each element by the scale of its block first.
     """
-    arithmetic, roles = _arithmetic(site, instruction), PRODUCTS[instruction.opcode]
+    arithmetic, roles = choose_arithmetic(site, instruction), PRODUCTS[instruction.opcode]
     lhs, rhs = operands[roles.lhs], operands[roles.rhs]
     if instruction.opcode == "scaled-dot":
         lhs, rhs = _scaled(lhs, operands[roles.lhs_scale]), _scaled(rhs, operands[roles.rhs_scale])
@@ -56,7 +56,7 @@ def ragged_dot(site: Site, instruction: Instruction, operands: list[Any]) -> Arr
     ragged = instruction.attributes.get("lhs_ragged_dims", ())
     if len(ragged) != 1:
         raise UnsupportedError(f"{instruction.name}: expected one entry in lhs_ragged_dims, found {ragged!r}")
-    arithmetic = _arithmetic(site, instruction)
+    arithmetic = choose_arithmetic(site, instruction)
     if ragged[0] in dimensions.lhs_batch:
         bound = operands[0].shape[ragged[0]]
         ends = np.minimum(np.sum(operands[2], -1, dtype=np.int64), bound)
@@ -90,15 +90,7 @@ def general_dot(arithmetic: Arithmetic, lhs: Array, rhs: Array, dimensions: DotD
     return matmul(arithmetic, left, right).reshape(batch_sizes + rows + columns)
 
 
-def _arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
-    """Return how an instruction multiplies its two sides."""
-    roles = PRODUCTS[instruction.opcode]
-    shapes = [array_shape(site.operand(instruction, position).shape) for position in (roles.lhs, roles.rhs)]
-    return choose_arithmetic(site.settings, instruction, shapes[0].dtype, shapes[1].dtype)
-
-
 def _others(rank: int, taken: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the dimensions that are not taken, in order."""
     return tuple(d for d in range(rank) if d not in taken)
 
 

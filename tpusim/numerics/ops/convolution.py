@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
-from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, sums_type
 from tpusim.semantics.windows import Pairing, Phase, find_pairing, find_phases, output_size
@@ -56,8 +56,7 @@ def convolution(site: Site, instruction: Instruction, operands: list[Any]) -> Ar
     if "sparsity=" in instruction.attributes.get("sparsity_config", ""):
         # Which of each block it is, no text says.
         raise UnsupportedError(f"{instruction.name}: expected a dense kernel, found one that stores one of each block")
-    shapes = [array_shape(site.operand(instruction, position).shape) for position in (0, 1)]
-    arithmetic = choose_arithmetic(site.settings, instruction, shapes[0].dtype, shapes[1].dtype)
+    arithmetic = choose_arithmetic(site, instruction)
     return in_passes(arithmetic, operands[0], operands[1], partial(convolve, instruction=instruction))
 
 

@@ -50,20 +50,18 @@ class Windows(NamedTuple):
         ]
         return np.ravel(sum(np.ix_(*axes), np.zeros((), np.int64)))
 
-    def limit(self, dimension: int) -> int:
-        """Return the last start in one dimension with which the whole window lies inside."""
-        return self.dimensions[dimension] - self.sizes[dimension]
-
     def bases(self, *, is_clamped: bool) -> Places:
         """Flat positions where windows begin, moved to lie inside if ``is_clamped``; else of no use if they do not."""
-        strides, total = element_strides(self.dimensions), np.zeros(self.outer, np.int64)
+        strides, limits = element_strides(self.dimensions), np.subtract(self.dimensions, self.sizes)
+        total = np.zeros(self.outer, np.int64)
         for d, start in self.starts.items():
-            total = total + (np.clip(start, 0, self.limit(d)) if is_clamped else start) * strides[d]
+            total = total + (np.clip(start, 0, limits[d]) if is_clamped else start) * strides[d]
         return np.ravel(total)
 
     def inside(self) -> NDArray[np.bool_]:
         """Return of each window whether all of it lies inside the operand."""
-        parts = [(start >= 0) & (start <= self.limit(d)) for d, start in self.starts.items()]
+        limits = np.subtract(self.dimensions, self.sizes)
+        parts = [(start >= 0) & (start <= limits[d]) for d, start in self.starts.items()]
         return np.ravel(np.logical_and.reduce([np.ones(self.outer, np.bool_), *parts]))
 
 
@@ -147,7 +145,6 @@ def scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 
 
 def _scatter_windows(attributes: dict[str, Any], dimensions: Any, indices: Array, update: Sequence[int]) -> Windows:
-    """Return where the updates of a scatter go."""
     own = attributes.get("input_batching_dims", ())
     batching = dict(zip(own, attributes.get("scatter_indices_batching_dims", ()), strict=True))
     indexed = attributes["scatter_dims_to_operand_dims"]

@@ -139,7 +139,6 @@ def lu_factor(matrices: Array) -> tuple[Array, Array, Array]:
 
 
 def _exchange(rows: Array, batch: Array, k: int, pivot: Array) -> None:
-    """Exchange row k with row ``pivot`` in each of the batch."""
     kept = rows[batch, k].copy()
     rows[batch, k] = rows[batch, pivot]
     rows[batch, pivot] = kept

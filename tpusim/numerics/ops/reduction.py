@@ -20,13 +20,7 @@ from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import padded
 from tpusim.numerics.registry import Array, array_shape, computes
-from tpusim.numerics.scalar_computation import (
-    apply_lifted,
-    binary_opcode,
-    compute_type,
-    lifted_list,
-    select_values,
-)
+from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type, lifted_list, select_values
 from tpusim.numerics.site import Run, Site
 from tpusim.numerics.values import floats
 from tpusim.numerics.values.relayout import numpy_dtype
@@ -55,18 +49,17 @@ _OF_ZEROS: dict[np.ufunc, Callable[..., Any]] = {np.maximum: floats.maximum, np.
 @computes("reduce")
 def reduce(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return operands reduced over some dimensions by a computation, each beginning with its initial value."""
-    count = len(operands) // 2
-    axes = tuple(instruction.attributes["dimensions"])
-    name = instruction.attributes["to_apply"]
-    results = reduce_arrays(site, name, operands[:count], operands[count:], axes)
+    axes, name = tuple(instruction.attributes["dimensions"]), instruction.attributes["to_apply"]
+    arrays, inits = operands[: len(operands) // 2], operands[len(operands) // 2 :]
+    opcode = binary_opcode(site.module, name) if len(arrays) == 1 else None
+    if opcode in UFUNCS:
+        results = [_reduced(site, UFUNCS[opcode], arrays[0], inits[0], axes)]
+    else:
+        results = _reduced_by_any(site, name, arrays, inits, axes)
     return tuple(results) if isinstance(instruction.shape, TupleShape) else results[0]
 
 
-def reduce_arrays(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tuple[int, ...]) -> Pieces:
-    """Return arrays, which have the same dimensions, reduced together over ``axes`` by the computation ``name``."""
-    opcode = binary_opcode(site.module, name) if len(arrays) == 1 else None
-    if opcode in UFUNCS:
-        return [_reduced(site, UFUNCS[opcode], arrays[0], inits[0], axes)]
+def _reduced_by_any(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tuple[int, ...]) -> Pieces:
     # With the reduced dimensions first, rows are what the computation combines, and the rest goes along.
     rest = [size for axis, size in enumerate(arrays[0].shape) if axis not in axes]
     count = prod(arrays[0].shape[axis] for axis in axes)
@@ -202,8 +195,7 @@ def _any_windows(site: Site, name: str, arrays: Pieces, inits: Pieces, window: S
     pieces = [*arrays, np.ones(arrays[0].shape, np.bool_)]
     for axis in reversed(range(arrays[0].ndim)):
         pieces = _slide(pieces, [*inits, False], axis, window[axis], combine)
-    present = np.ones((), np.bool_)
-    return combine([*inits, present], pieces)[:-1]
+    return combine([*inits, np.ones((), np.bool_)], pieces)[:-1]
 
 
 def _windows_in_order(

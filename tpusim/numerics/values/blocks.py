@@ -40,7 +40,6 @@ def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, 
 
 
 def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, flush: bool) -> Array:
-    """Run the kernel on one block after the other."""
     dimensions = np.broadcast_shapes(*(operand.shape for operand in operands))
     result = np.empty(dimensions, dtype)
     shape, parts = _spread(operands, dimensions)
@@ -48,7 +47,12 @@ def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Typ
     for index in _cuts(shape):
         block = [widened(part if part.size == 1 else part[index]) for part in parts]
         value = kernel(*block)
-        _store(_flushed(value) if flush and value.dtype == FLOAT32 else value, rows[index])
+        if flush and value.dtype == FLOAT32:
+            value = _flushed(value)
+        if value.dtype == FLOAT32 != dtype and compute_type(dtype) == FLOAT32:
+            from_float32(value, dtype, rows[index])
+        else:
+            rows[index] = convert_values(value, dtype)
     return result
 
 
@@ -75,16 +79,6 @@ def _cuts(shape: tuple[int, ...]) -> Iterator[Index]:
     for leading in np.ndindex(shape[:axis]):
         for start in range(0, shape[axis], step):
             yield (*leading, slice(start, start + step))
-
-
-def _store(value: Array, target: Array) -> None:
-    """Put a block's values where they belong, rounded or cut to their type."""
-    if value.dtype == FLOAT32 and target.dtype != FLOAT32 and compute_type(target.dtype) == FLOAT32:
-        from_float32(value, target.dtype, target)
-    elif value.dtype == target.dtype:
-        target[...] = value
-    else:
-        target[...] = convert_values(value, target.dtype)
 
 
 def _flushed(value: Any) -> Array:

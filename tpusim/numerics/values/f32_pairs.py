@@ -39,7 +39,6 @@ def widen_module(module: Module) -> Module:
 
 
 def _wide_computation(computation: Computation) -> Computation:
-    """Return a computation with wide shapes."""
     taken = {instruction.name for instruction in computation.instructions}
     wide = (each for i in computation.instructions for each in _wide_instructions(computation, i, taken))
     return replace(computation, instructions=tuple(wide))

@@ -13,15 +13,15 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from tpusim.ir.module import Instruction
-from tpusim.numerics.site import Settings
+from tpusim.numerics.registry import Array, array_shape
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.precision import product_passes
+from tpusim.semantics.products import PRODUCTS
 from tpusim.shapes.dtype import DType
 
-Array = NDArray[Any]
 Contract = Callable[["Arithmetic", Array, Array], Array]
 
 _EXACT_BYTE_SUMS = 256
@@ -45,10 +45,12 @@ class Arithmetic:
     passes: tuple[tuple[int, int], ...] = ()
 
 
-def choose_arithmetic(settings: Settings, instruction: Instruction, lhs: DType, rhs: DType) -> Arithmetic:
-    """Return how ``instruction``, whose shape is an array's, multiplies operands of the given element types."""
-    result_type: DType = instruction.shape.dtype  # type: ignore[attr-defined]
-    result, types = numpy_dtype(result_type), (lhs, rhs, result_type)
+def choose_arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
+    """Return how an instruction multiplies its two sides."""
+    settings, roles = site.settings, PRODUCTS[instruction.opcode]
+    operands = [site.operand(instruction, position) for position in (roles.lhs, roles.rhs)]
+    types = lhs, rhs, result_type = [array_shape(each.shape).dtype for each in (*operands, instruction)]
+    result = numpy_dtype(result_type)
     # Integers never go through bf16: the matrix unit has paths of their own for them.
     if not any(t.is_float or t.is_complex for t in types):
         return _integer_arithmetic(lhs, rhs, result)
@@ -125,7 +127,6 @@ def bf16_parts(array: Array, count: int) -> list[Array]:
 
 
 def _converted(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Return the array in another type, itself if it has it."""
     return np.asarray(array).astype(dtype, copy=False)
 
 

@@ -96,7 +96,7 @@ def unpack(buffer: Bytes, shape: ArrayShape) -> Array:
     else:
         # A slice of someone's larger buffer may begin at any byte; kernels want aligned words.
         take_at(np.require(data.view(word_type(wanted)), requirements=["A"]), values, outer, inner)
-    array = values.reshape(_stored_sizes(shape)).view(wanted)
+    array = values.reshape(shape.actual_layout.padded_dimensions or shape.dimensions).view(wanted)
     return np.ascontiguousarray(array[tuple(map(slice, shape.dimensions))]).reshape(shape.dimensions)
 
 
@@ -109,11 +109,6 @@ def _stored_bits(shape: ArrayShape) -> int:
     if not is_known or shape.actual_layout.physical_shape is not None:
         raise UnsupportedError(f"expected elements stored whole or packed into 1, 2 or 4 bits, found {shape}")
     return bits
-
-
-def _stored_sizes(shape: ArrayShape) -> tuple[int, ...]:
-    """Return the sizes, in the order of dimension numbers, that ``padded_dimensions`` widen."""
-    return shape.actual_layout.padded_dimensions or shape.dimensions
 
 
 def _padded(array: Array, shape: ArrayShape) -> Array:
@@ -130,7 +125,7 @@ def _padded(array: Array, shape: ArrayShape) -> Array:
 @lru_cache(maxsize=16)
 def _position_tables(shape: ArrayShape) -> tuple[Table, Table]:
     """Return tables, of the leading and of the trailing dimensions, whose entries add up to the elements' positions."""
-    sizes = _stored_sizes(shape)
+    sizes = shape.actual_layout.padded_dimensions or shape.dimensions
     index = np.ix_(*map(np.arange, sizes))
     # A digit that depends on two dimensions has no table of its own: one table of everything.
     if not is_separable(shape):
