@@ -62,7 +62,6 @@ def take_inputs(arrays: Mapping[str, Any], shapes: Sequence[Shape]) -> list[Any]
 
 
 def _check_names(arrays: Mapping[str, Any], names: list[tuple[str, str]], wanted: list[ArrayShape]) -> None:
-    """Refuse arrays that are missing, twice there, or no parameter's."""
     known = {name for pair in names for name in pair}
     counts = [sum(name in arrays for name in pair) for pair in names]
     problems = {

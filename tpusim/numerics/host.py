@@ -104,7 +104,7 @@ def recv(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Lay out a slot for the value that will come; return the context of the receive."""
     # XLA leaves the value of a receive that no pair sends to undefined; zeros are what a permute would give.
     waiting = zeros(instruction.shape.elements[0])  # type: ignore[attr-defined]
-    if not _is_host_transfer(instruction) and _peer(site, instruction, to=True) != ():
+    if not instruction.attributes.get("is_host_transfer") and _peer(site, instruction, to=True) != ():
         _channel(site, instruction).append(Slot(site.device_number, []))
     return (waiting, _REQUEST, TOKEN)
 
@@ -117,7 +117,7 @@ def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Wait
     operand = site.operand(instruction, 0)
     start = operand if operand.opcode in ("send", "recv") else instruction
     channel, own = _channel(site, start), site.device_number
-    if _is_host_transfer(start):
+    if start.attributes.get("is_host_transfer"):
         if not channel:
             raise SimulationError(f"{instruction.name!r} waits for the host, which put nothing into {_named(start)}")
         return (as_value(channel.popleft(), wanted), TOKEN)
@@ -136,7 +136,7 @@ def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
     """Put the value where a receive of the channel waits for it; return the context of the send."""
     context = (operands[0], _REQUEST, TOKEN)
     channel, peers = _channel(site, instruction), _peer(site, instruction, to=False)
-    if _is_host_transfer(instruction):
+    if instruction.attributes.get("is_host_transfer"):
         channel.append(operands[0])
         return context
     if peers == ():
@@ -181,10 +181,6 @@ def _until(
     if not others or own in others:
         raise SimulationError(f"{key} waits for a device that comes later: itself")
     yield Wait(key, holds, others)
-
-
-def _is_host_transfer(instruction: Instruction) -> bool:
-    return bool(instruction.attributes.get("is_host_transfer"))
 
 
 def _named(instruction: Instruction) -> str:

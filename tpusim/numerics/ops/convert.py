@@ -28,8 +28,6 @@ BFLOAT16: Type = np.dtype(ml_dtypes.bfloat16)
 FLOAT4: Type = np.dtype(ml_dtypes.float4_e2m1fn)
 FLOAT32: Type = np.dtype(np.float32)
 
-FLOAT32_MANTISSA_BITS = 23
-
 _MANTISSA_BITS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 
 
@@ -222,7 +220,7 @@ def _stochastic_integer(values: Array, random: Array, dtype: Type) -> Array:
 
 def _stochastic_float(values: Array, random: Array, dtype: Type) -> Array:
     """Round f32 to a narrow float by chance, up or down from the mantissa bits that the type has."""
-    cut = FLOAT32_MANTISSA_BITS - int(ml_dtypes.finfo(dtype).nmant)
+    cut = _MANTISSA_BITS["float32"] - int(ml_dtypes.finfo(dtype).nmant)
     bits = values.view(np.uint32)
     below = bits >> cut << cut
     up = np.ldexp(random.astype(np.float64), cut - 8 * random.dtype.itemsize) < bits - below

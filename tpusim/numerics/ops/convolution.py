@@ -80,7 +80,6 @@ def convolve(arithmetic: Arithmetic, lhs: Array, rhs: Array, instruction: Instru
 
 
 def _ordered(array: Array, labels: str, wanted: list[str]) -> Array:
-    """Return a view with the labelled dimensions in the wanted order."""
     return array.transpose([labels.index(label) for label in wanted])
 
 

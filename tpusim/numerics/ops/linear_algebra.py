@@ -62,7 +62,7 @@ def solvable(array: Array) -> Array:
 
 def complex_of(real: Array, imaginary: Array) -> Array:
     """Return complex numbers of their real and imaginary parts."""
-    result = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
+    result = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), np.result_type(real.dtype, np.complex64))
     # Part by part: a product with the imaginary unit would make NaN of infinities.
     result.real, result.imag = real, imaginary
     return result

@@ -179,7 +179,6 @@ def _four_rounds(one: np.uint32, two: np.uint32, is_odd: bool) -> tuple[np.uint3
 
 @njit(cache=True)
 def _add(one: np.uint32, two: np.uint32, number: int) -> np.uint32:
-    """Return the sum of two words and a small number."""
     return np.uint32(np.uint32(one + two) + np.uint32(number))
 
 

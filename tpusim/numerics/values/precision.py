@@ -20,7 +20,6 @@ from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.precision import product_passes
 from tpusim.semantics.products import PRODUCTS
-from tpusim.shapes.dtype import DType
 
 Contract = Callable[["Arithmetic", Array, Array], Array]
 
@@ -46,14 +45,17 @@ class Arithmetic:
 
 
 def choose_arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
-    """Return how an instruction multiplies its two sides."""
+    """Return how an instruction multiplies its two sides: integers wrap, predicates take ``or`` of ``and``."""
     settings, roles = site.settings, PRODUCTS[instruction.opcode]
     operands = [site.operand(instruction, position) for position in (roles.lhs, roles.rhs)]
     types = lhs, rhs, result_type = [array_shape(each.shape).dtype for each in (*operands, instruction)]
     result = numpy_dtype(result_type)
     # Integers never go through bf16: the matrix unit has paths of their own for them.
     if not any(t.is_float or t.is_complex for t in types):
-        return _integer_arithmetic(lhs, rhs, result)
+        if lhs.is_pred or max(lhs.bits, rhs.bits) > 8:
+            return Arithmetic(result, result, result)
+        # BLAS knows no integers, but f32 holds short sums of byte products without any error.
+        return Arithmetic(_F32, np.dtype(np.int64 if result.itemsize == 8 else np.int32), result, _EXACT_BYTE_SUMS)
     is_double = any(t.name in ("f64", "c128") for t in types)
     is_complex = any(t.is_complex for t in types)
     working = np.result_type(np.float64 if is_double else np.float32, np.complex64 if is_complex else np.float32)
@@ -61,15 +63,6 @@ def choose_arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
         return Arithmetic(working, working, result)
     passes = product_passes(instruction, lhs, rhs)
     return Arithmetic(working, working, result, settings.array_depth, passes)
-
-
-def _integer_arithmetic(lhs: DType, rhs: DType, result: np.dtype[Any]) -> Arithmetic:
-    """Return the arithmetic of integers, which wrap around, and of predicates, for which it is ``or`` of ``and``."""
-    if lhs.is_pred or max(lhs.bits, rhs.bits) > 8:
-        return Arithmetic(result, result, result)
-    # BLAS knows no integers, but f32 holds short sums of byte products without any error.
-    wide = np.dtype(np.int64 if result.itemsize == 8 else np.int32)
-    return Arithmetic(_F32, wide, result, _EXACT_BYTE_SUMS)
 
 
 def in_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract) -> Array:
