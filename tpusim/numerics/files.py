@@ -201,15 +201,12 @@ def _as_array(name: str, value: Any, shape: ArrayShape) -> Any:
 
 
 def _typed(name: str, value: Any, shape: ArrayShape, array: Any) -> Any:
-    """Return an array in the type of its parameter, which its own must be, or float32 where files lack the type.
-
-    A plain ``value``, a number or a list, has no type of its own: it must fit.
-    """
+    """Return an array in the type of its parameter, which its own must be, or float32 where files lack the type."""
     if array is TOKEN:
         return TOKEN
     wanted, stated = numpy_dtype(shape.dtype), shape_text(shape, layout=False)
     is_stored = array.dtype == np.float32 and not _is_stored_as_it_is(wanted)
-    # Of what came without a type NumPy has chosen the widest one.
+    # A plain value, a number or a list, has no type of its own: NumPy has chosen the widest one, and it must fit.
     is_plain = not hasattr(value, "dtype") and _KINDS.get(array.dtype.kind, 9) <= _KINDS.get(wanted.kind, 2)
     if array.dtype != wanted and not is_stored and not is_plain:
         advice = f"convert it, for instance with .astype({wanted.name!r})"

@@ -61,10 +61,8 @@ def _eigh(matrices: Array) -> tuple[Array, Array]:
 
 
 def _eigh_quadrants(*quadrants: Array) -> tuple[Array, ...]:
-    """Return eigenvalues in two halves and the adjoint of the eigenvectors in four quadrants, row by row.
-
-    The quadrants given are those of a Hermitian matrix. Order and signs are free; the caller sorts.
-    """
+    """Return a Hermitian matrix's eigenvalues in halves and its eigenvectors' adjoint in quadrants, row by row."""
+    # Order and signs are free; the caller sorts.
     values, vectors = linear_algebra.eigen_decomposition(np.block([list(quadrants[:2]), list(quadrants[2:])]))
     half = values.shape[-1] // 2
     rows = adjoint(vectors)

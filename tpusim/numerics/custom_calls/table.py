@@ -134,11 +134,9 @@ target("AsyncCollectiveDone")(lambda site, instruction, operands: operands[1])
 
 @target("AsyncCollectiveStart")
 def _async_collective(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return what the collective took, what it gave, and handles: beside the core it is done when it starts.
-
-    The operand is the collective, which stands in the same computation and takes a parameter of it.
-    """
+    """Return what the collective took, what it gave, and handles: beside the core it is done when it starts."""
     assert isinstance(instruction.shape, TupleShape)
+    # The operand is the collective, which stands in the same computation and takes a parameter of it.
     taken = site.operand(site.operand(instruction, 0), 0)
     if taken.opcode != "parameter":
         raise UnsupportedError(

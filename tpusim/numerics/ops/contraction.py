@@ -135,11 +135,8 @@ def _ragged_contraction(arithmetic: Arithmetic, operands: list[Any], dimensions:
     lhs, rhs, sizes = operands
     rhs_ragged = dimensions.rhs_contracting[dimensions.lhs_contracting.index(ragged)]
     contract = partial(general_dot, dimensions=dimensions)
-    parts = [
-        in_passes(arithmetic, part.of(lhs, ragged), part.of_plain(rhs, rhs_ragged), contract)
-        for part in _groups(lhs, sizes, ragged)
-    ]
-    return np.stack(parts)
+    pairs = [(group.of(lhs, ragged), group.of_plain(rhs, rhs_ragged)) for group in _groups(lhs, sizes, ragged)]
+    return np.stack([in_passes(arithmetic, left, right, contract) for left, right in pairs])
 
 
 class _Group(NamedTuple):

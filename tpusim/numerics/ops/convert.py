@@ -158,10 +158,8 @@ def _cast(wide: Array, dtype: Type) -> Array:
 
 
 def _rounded_to_odd(wide: Array) -> Array:
-    """Return f64 numbers as f32, with the last bit set where anything was lost.
-
-    Rounding that once more to a few bits gives what rounding the double would: nothing beside a tie becomes the tie.
-    """
+    """Return f64 numbers as f32, with the last bit set where anything was lost."""
+    # Rounding that once more to a few bits gives what rounding the double would: nothing beside a tie becomes the tie.
     rounded = wide.astype(FLOAT32)
     # What is nothing stays nothing: a type of powers of two makes NaN of zero alone.
     bits, is_lost = flat(rounded).view(np.uint32), flat((rounded != wide) & (rounded != 0) & ~np.isnan(wide))

@@ -84,10 +84,8 @@ _SELECTING = frozenset(
 
 
 def _only_selects(site: Site, name: str) -> bool:
-    """Return whether a computation returns some of its arguments, so that neighbours may be combined in any grouping.
-
-    Any other, such as ``x + y * y``, takes what has been reduced so far on its left and one element on its right.
-    """
+    """Return whether a computation returns some of its arguments, so that neighbours may be grouped in any way."""
+    # Any other, such as x + y * y, takes what has been reduced so far on its left and one element on its right.
     return all(instruction.opcode in _SELECTING for instruction in site.module[name].instructions)
 
 
