@@ -124,7 +124,7 @@ def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Wait
     peers = _peer(site, start, to=True)
     if peers == ():
         return (operands[0][0], TOKEN)
-    # The first of our own: receives of one channel end in the order in which they began.
+    # The device's first: receives of one channel end in the order in which they began.
     slot = next(slot for slot in channel if slot.receiver == own)
     yield from _until(site, instruction, start, lambda: bool(slot.values), peers)
     channel.remove(slot)
