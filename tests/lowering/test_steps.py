@@ -197,20 +197,18 @@ def test_an_outfeed_sends_its_operand_and_an_infeed_takes_its_result():
     ]
 
 
-def test_a_loop_weighs_as_often_as_it_turns():
-    """Of two branches the one that computes half as much three times is the longer."""
-    half = "f32[512,1024]{1,0:T(8,128)}"
-    loop = f"""%body {{
-  %s = (s32[], {half}) parameter(0)
+HALF = "f32[512,1024]{1,0:T(8,128)}"
+LONG_WAY = f"""%body {{
+  %s = (s32[], {HALF}) parameter(0)
   %i = s32[] get-tuple-element(%s), index=0
-  %v = {half} get-tuple-element(%s), index=1
+  %v = {HALF} get-tuple-element(%s), index=1
   %one = s32[] constant(1)
   %next = s32[] add(%i, %one)
-  %w = {half} negate(%v)
-  ROOT %u = (s32[], {half}) tuple(%next, %w)
+  %w = {HALF} negate(%v)
+  ROOT %u = (s32[], {HALF}) tuple(%next, %w)
 }}
 %condition {{
-  %q = (s32[], {half}) parameter(0)
+  %q = (s32[], {HALF}) parameter(0)
   %j = s32[] get-tuple-element(%q), index=0
   %end = s32[] constant(3)
   ROOT %less = pred[] compare(%j, %end), direction=LT
@@ -218,21 +216,25 @@ def test_a_loop_weighs_as_often_as_it_turns():
 %once {{
   %p = {BIG} parameter(0)
   %n = {BIG} negate(%p)
-  ROOT %c = {half} slice(%n), slice={{[0:512], [0:1024]}}
+  ROOT %c = {HALF} slice(%n), slice={{[0:512], [0:1024]}}
 }}
 %thrice {{
   %p2 = {BIG} parameter(0)
-  %h = {half} slice(%p2), slice={{[0:512], [0:1024]}}
+  %h = {HALF} slice(%p2), slice={{[0:512], [0:1024]}}
   %zero = s32[] constant(0)
-  %t = (s32[], {half}) tuple(%zero, %h)
-  %l = (s32[], {half}) while(%t), condition=%condition, body=%body
-  ROOT %g = {half} get-tuple-element(%l), index=1
+  %t = (s32[], {HALF}) tuple(%zero, %h)
+  %l = (s32[], {HALF}) while(%t), condition=%condition, body=%body
+  ROOT %g = {HALF} get-tuple-element(%l), index=1
 }}
 """
+
+
+def test_a_loop_weighs_as_often_as_it_turns():
+    """Of two branches the one that computes half as much three times is the longer."""
     text = f"""%x = {BIG} parameter(0)
       %k = s32[] parameter(1)
-      ROOT %z = {half} conditional(%k, %x, %x), branch_computations={{%once, %thrice}}"""
-    assert lower_text(text, loop).steps[0].taken == 1
+      ROOT %z = {HALF} conditional(%k, %x, %x), branch_computations={{%once, %thrice}}"""
+    assert lower_text(text, LONG_WAY).steps[0].taken == 1
 
 
 def test_a_tuple_that_is_returned_needs_a_table():
