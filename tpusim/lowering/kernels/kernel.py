@@ -21,8 +21,8 @@ from tpusim.lowering.kernels.vector import FREE, Site, stored_registers, vector_
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
-from tpusim.semantics.demand import accesses, demand_of, needed_share
-from tpusim.semantics.inlining import made_from
+from tpusim.semantics.demand.inlining import made_from
+from tpusim.semantics.demand.needs import accesses, demand_of, needed_share
 from tpusim.semantics.products import BATCH, PRODUCTS, WINDOW, Product, canonical_product, product_sides
 from tpusim.shapes.shape import ArrayShape, leaves
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Computation, Instruction
     from tpusim.lowering.scope import Scope
     from tpusim.program.steps import AnyStep, Family
-    from tpusim.semantics.demand import Access, Demand
-    from tpusim.semantics.inlining import Body, Inner
+    from tpusim.semantics.demand.inlining import Body, Inner
+    from tpusim.semantics.demand.needs import Access, Demand
 
 FLOPLESS = frozenset(
     "parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast copy transpose reshape slice pad"

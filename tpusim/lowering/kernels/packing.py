@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.vector_ops import OpCost, VectorOps
     from tpusim.lowering.kernels.stated_tiles import Nest
-    from tpusim.semantics.demand import Access
+    from tpusim.semantics.demand.needs import Access
 
 _NEVER_PACKED = frozenset(
     {"f16", "f8e5m2", "f8e4m3fn", "f8e4m3", "f8e3m4", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz"}

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from tpusim.hardware.units import LOAD, STORE
 from tpusim.lowering.kernels.vector import FREE, registers
 from tpusim.program.work import Work
-from tpusim.semantics.inlining import behind_views
+from tpusim.semantics.demand.inlining import behind_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tpusim.hardware.chip import Chip
-    from tpusim.semantics.inlining import Body, Inner
+    from tpusim.semantics.demand.inlining import Body, Inner
 
 _UNHELD = frozenset({*FREE, "broadcast"})
 """Names, views and broadcasts, which take no register of their own."""
