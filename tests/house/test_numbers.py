@@ -14,7 +14,7 @@ PLAIN = {0, 1, 2, 8, 0.5}
 ROOMS = ("lowering", "cost", "machine")
 
 ALLOWED: dict[str, str] = {
-    "tpusim/cost/collectives.py": "kinds of links, most routes, tolerances of a linear programme, quarters of a ring of both ways",
+    "tpusim/cost/collectives.py": "kinds of links, most routes, tolerances, quarters of a ring of both ways",
     "tpusim/lowering/collectives.py": "the position of an operand of XLA's ragged-all-to-all",
     "tpusim/lowering/kernels/tiles.py": "how many cuts of each of three loops are tried, and remembered",
     "tpusim/lowering/kernels/vector.py": "the bits of bf16",
