@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tpusim.analysis.memory import MemoryProfile, MemoryReport
-    from tpusim.program.buffers import Buffer
+from tpusim.analysis.memory import MemoryProfile, MemoryReport
+from tpusim.program.buffers import Buffer
 
 # As many as XLA lists.
 _SHOWN_ALLOCATIONS = 20

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from tpusim.report.plots.style import GREY, INK, PADDING_HATCH, TILE_TINTS, VERMILION
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Shown = Sequence[int | None]
 """The numbers along one axis that are drawn, ``None`` for a gap that stands for all between its neighbours."""

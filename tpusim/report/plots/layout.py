@@ -7,8 +7,9 @@ number in a cell is the linear index of the element, and what pads is white (her
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
@@ -30,12 +31,7 @@ from tpusim.report.plots.style import GREY, INK, PADDING_HATCH, VERMILION, figur
 from tpusim.report.tables import size_text
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.layout import COMBINE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import Shape
 
 _WIDTH = 7.4
 _LANES = 128

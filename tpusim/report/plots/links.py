@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, prod
-from typing import TYPE_CHECKING
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 
 from tpusim.report.plots.style import GREY, HEAT, INK, figure_of, new_figure, styled
 from tpusim.report.tables import time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.timeline.records import LinkUse, PodRun
+from tpusim.timeline.records import LinkUse, PodRun
 
 # Both ways of a link lie beside each other, so far from the line between the chips.
 _APART = 0.1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
 
+from tpusim.analysis.memory import MemoryProfile
+from tpusim.program.buffers import Buffer
 from tpusim.report.plots.style import (
     BLUE,
     GREY,
@@ -22,15 +26,6 @@ from tpusim.report.plots.style import (
     styled,
 )
 from tpusim.report.tables import size_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.analysis.memory import MemoryProfile
-    from tpusim.program.buffers import Buffer
 
 _NAMED = 8
 _NAME_LETTERS = 34

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tpusim.errors import ProgramError
 from tpusim.report.plots.cells import tint_of
 from tpusim.report.plots.layout import draw_array, shown_rows
@@ -12,10 +10,7 @@ from tpusim.report.plots.strip import draw_strip, strip_lines
 from tpusim.report.plots.style import Figure, new_figure, styled
 from tpusim.report.tables import size_text
 from tpusim.shapes.address import linear_index, multi_index, physical_bytes
-from tpusim.shapes.shape import shape_text
-
-if TYPE_CHECKING:
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import Shape, shape_text
 
 _WIDTH = 7.4
 _ROW_INCHES = 0.235

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 from matplotlib.transforms import Bbox
 
 from tpusim.analysis.roof_points import Roof, RoofPoint, roof_points, roofs
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, MATRIX, UNITS, VMEM
 from tpusim.report.plots.style import (
     GREY,
@@ -26,15 +29,7 @@ from tpusim.report.plots.style import (
     styled,
 )
 from tpusim.report.tables import time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.timeline.records import Timeline
+from tpusim.timeline.records import Timeline
 
 _LABELS = 8
 # Areas in square points: what takes all the time, and what can still be seen.

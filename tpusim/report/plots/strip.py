@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from tpusim.report.plots.cells import Cell, bare, draw_cell, draw_padding, shown_of, tint_of
+from tpusim.report.plots.plane import Plane
 from tpusim.report.plots.style import GREY, INK
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from tpusim.report.plots.plane import Plane
 
 Tint = Callable[["Plane", int], str]
 """Gives the colour of what is at a position of a plane's buffer."""

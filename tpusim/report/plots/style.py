@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import matplotlib as mpl
 from matplotlib.axes import Axes as Axes
@@ -19,13 +19,11 @@ from matplotlib.figure import Figure as Figure
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from tpusim.errors import ConfigError
 from tpusim.hardware.units import HOST, ICI, UNITS
 from tpusim.timeline.records import ICI_LATENCY
-
-if TYPE_CHECKING:
-    from matplotlib.transforms import Bbox
 
 FORMATS: Final = ("png", "svg", "pdf")
 """Endings of files that a picture is written to."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite
-from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from tpusim.errors import ConfigError
 from tpusim.report.plots.style import (
@@ -20,10 +22,6 @@ from tpusim.report.plots.style import (
     shortened,
     styled,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _NAMED = 12
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 from math import ceil
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.animation import FFMpegWriter, PillowWriter
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tpusim.errors import ConfigError
+from tpusim.hardware.array import Array
+from tpusim.program.layers import Layer
 from tpusim.report.plots.cells import Cell, draw_cell
 from tpusim.report.plots.style import (
     BLUE,
@@ -29,13 +33,6 @@ from tpusim.report.plots.style import (
     new_figure,
     styled,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.hardware.array import Array
-    from tpusim.program.layers import Layer
 
 _CHARACTERS_PER_INCH = 11
 """Of a title, with room to spare for wide letters."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from tpusim.analysis.busy import Values, busy_over_time
 from tpusim.hardware.units import ICI, UNITS
@@ -26,15 +29,7 @@ from tpusim.report.plots.style import (
     time_unit,
 )
 from tpusim.report.tables import time_text
-from tpusim.timeline.records import CORE, SPARSECORE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.timeline.records import Record, Repeat, Timeline
+from tpusim.timeline.records import CORE, SPARSECORE, Record, Repeat, Timeline
 
 _BESIDE = {"dma": "copies", ICI: "collectives", SPARSECORE: "sparse cores"}
 _WIDTH = 7.4

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from tpusim.analysis.layer_use import LayerUse, layer_use
 from tpusim.hardware.units import UNITS
+from tpusim.program.layers import Layer
 from tpusim.report.plots.style import (
     BLUE,
     HEAT,
@@ -30,16 +33,8 @@ from tpusim.report.plots.style import (
     time_unit,
 )
 from tpusim.report.tables import time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.program.layers import Layer
-    from tpusim.timeline.folds import ArrayRun
-    from tpusim.timeline.records import Timeline
+from tpusim.timeline.folds import ArrayRun
+from tpusim.timeline.records import Timeline
 
 _SHOWN = 16
 _LETTERS = 34

@@ -8,22 +8,19 @@ framework (``op_name``) are its layers.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tpusim.analysis.utilisation import Group
 from tpusim.errors import ConfigError
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.program.module import children
+from tpusim.program.steps import AnyStep
+from tpusim.report.result import ResultLike
 from tpusim.report.tables import count_text, size_text, time_text
 from tpusim.shapes.shape import shape_text
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tpusim.analysis.utilisation import Group
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.program.steps import AnyStep
-    from tpusim.report.result import ResultLike
 
 _RUNS_OTHERS = ("while", "call", "conditional", "async-start")
 """Opcodes whose computations take time by themselves; what a fusion calls is part of one kernel."""

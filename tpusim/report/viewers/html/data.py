@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.analysis.communication import classes, pod_use
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
-from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM
+from tpusim.analysis.utilisation import Group
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import compiler_us, pod_page, run_page
 from tpusim.report.provenance import provenance_text
-from tpusim.timeline.records import CORE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tpusim.analysis.utilisation import Group
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.units import MemorySpace
-    from tpusim.report.result import ResultLike
-    from tpusim.timeline.records import Record, Timeline
+from tpusim.report.result import ResultLike
+from tpusim.timeline.records import CORE, Record, Timeline
 
 MOST_RECORDS = 200_000
 """The time line shows so many; devices beyond are left out, and the page says so."""

@@ -8,12 +8,9 @@ import json
 import re
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tpusim.report.result import ResultLike
 from tpusim.report.viewers.html.data import report_data
-
-if TYPE_CHECKING:
-    from tpusim.report.result import ResultLike
 
 _FOLDER = Path(__file__).parent
 SCRIPTS = ("format", "store", "chart", "table", "timeline", "memory", "roofline", "summary", "main")

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from tpusim.analysis.memory import memory_profile
-from tpusim.hardware.units import HBM, UNITS, VMEM
-from tpusim.timeline.records import CORE
+from tpusim.hardware.units import HBM, UNITS, VMEM, MemorySpace
+from tpusim.program.module import Program
+from tpusim.timeline.records import CORE, Repeat, Timeline
 from tpusim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.hardware.units import MemorySpace
-    from tpusim.program.module import Program
-    from tpusim.timeline.records import Repeat, Timeline
 
 _SPACES: tuple[MemorySpace, ...] = (HBM, VMEM)
 # Bytes per picosecond are a thousand GB/s.

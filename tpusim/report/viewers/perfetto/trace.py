@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.analysis.communication import classes
 from tpusim.hardware.units import UNITS
-from tpusim.program.module import walk
+from tpusim.program.module import Program, walk
 from tpusim.report.viewers.perfetto.counters import counter_events
-from tpusim.timeline.records import CORE
+from tpusim.timeline.records import CORE, PodRun, Record, Timeline
 from tpusim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.program.module import Program
-    from tpusim.timeline.records import PodRun, Record, Timeline
 
 # One device is one process of the format, and its rows are the threads.
 _PROCESS = 1

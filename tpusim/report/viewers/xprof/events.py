@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from tpusim.timeline.records import CORE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.timeline.records import Record, Repeat, Timeline
+from tpusim.timeline.records import CORE, Record, Repeat, Timeline
 
 MOST_EVENTS = 200_000
 """XProf shows so many within seconds; loops that would make more are drawn as one long trip."""

@@ -7,21 +7,16 @@ written (name, opcode, shape, operands, origin): enough for memory, too little t
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from tpusim.hardware.units import HOST, MEMORY_SPACES, SYNC
-from tpusim.program.buffers import heap_bytes, peak_bytes, stretches
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.program.buffers import Buffer, heap_bytes, peak_bytes, stretches
 from tpusim.report.viewers.xprof import wire
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.program.buffers import Buffer
-    from tpusim.shapes.layout import Layout
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.layout import Layout
+from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape
 
 _TYPES = {
     name: number

@@ -5,12 +5,10 @@ Fields as in openxla/xla, tsl/profiler/protobuf/xplane.proto.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tpusim.report.viewers.xprof import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Stat = int | float | str | bytes
 """A figure; its type in Python is its type in the profile."""

@@ -6,27 +6,20 @@ planes, lines and figures are those of xplane_schema.cc there; units that profil
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 from tpusim.analysis.communication import classes
 from tpusim.errors import ConfigError
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, LOAD, MATRIX, STORE, UNITS
+from tpusim.report.result import ResultLike
 from tpusim.report.viewers.xprof import wire
-from tpusim.report.viewers.xprof.events import unrolled
+from tpusim.report.viewers.xprof.events import Event, unrolled
 from tpusim.report.viewers.xprof.hlo import hlo_proto
-from tpusim.report.viewers.xprof.plane import Plane
-from tpusim.timeline.records import CORE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.report.result import ResultLike
-    from tpusim.report.viewers.xprof.events import Event
-    from tpusim.report.viewers.xprof.plane import Stat
-    from tpusim.timeline.records import Record, Timeline
+from tpusim.report.viewers.xprof.plane import Plane, Stat
+from tpusim.timeline.records import CORE, Record, Timeline
 
 MOST_DEVICES = 64
 """Devices that differ, up to so many, have a plane each."""

@@ -8,10 +8,7 @@ generated file long.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _SEVEN_BITS = 0x7F
