@@ -25,9 +25,10 @@ from tpusim.report.plots.cells import (
     shown_of,
     tint_of,
 )
+from tpusim.report.plots.colours import GREY, INK, PADDING_HATCH, VERMILION
 from tpusim.report.plots.plane import Plane, plane_of
 from tpusim.report.plots.strip import draw_strip, strip_lines
-from tpusim.report.plots.style import GREY, INK, PADDING_HATCH, VERMILION, figure_of, new_figure, styled
+from tpusim.report.plots.style import figure_of, new_figure, styled
 from tpusim.report.tables import size_text
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.layout import COMBINE

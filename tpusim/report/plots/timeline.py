@@ -12,22 +12,8 @@ from matplotlib.figure import Figure
 
 from tpusim.analysis.busy import Values, busy_over_time
 from tpusim.hardware.units import ICI, UNITS
-from tpusim.report.plots.style import (
-    GREY,
-    axes_or_new,
-    colour_of,
-    figure_of,
-    hatch_of,
-    ink_on,
-    kind_of,
-    kind_order,
-    kind_patch,
-    place_labels,
-    settle,
-    shortened,
-    styled,
-    time_unit,
-)
+from tpusim.report.plots.colours import GREY, ink_on, kind_of, kind_order, kind_patch, look_of
+from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled, time_unit
 from tpusim.report.tables import time_text
 from tpusim.timeline.records import CORE, SPARSECORE, Record, Repeat, Timeline
 
@@ -91,7 +77,7 @@ def timeline(run: Timeline, ax: Axes | None = None, window_us: tuple[float, floa
     ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), borderaxespad=0.2)
     longest = sorted(unnamed, key=lambda block: block.start_ps - block.end_ps)[:_CALLOUTS]
     points = [((block.start_ps + block.end_ps) / 2 / per_unit, 0.0) for block in longest]
-    settle(figure_of(ax))
+    figure_of(ax).draw_without_rendering()
     place_labels(ax, points, [shortened(block.name, 28) for block in longest], only_above=True)
     return figure_of(ax)
 
@@ -132,7 +118,7 @@ def _draw_core(ax: Axes, run: Timeline, window: tuple[int, int], per_unit: float
             unnamed.append(block)
     for kind, spans in by_kind.items():
         ax.broken_barh(
-            spans, (0, 1), facecolor=colour_of(kind), hatch=hatch_of(kind), edgecolor="white", linewidth=0.15
+            spans, (0, 1), facecolor=look_of(kind).colour, hatch=look_of(kind).hatch, edgecolor="white", linewidth=0.15
         )
     kinds = set(by_kind)
     for repeat in run.repeats:
@@ -155,7 +141,7 @@ def _draw_trip(ax: Axes, run: Timeline, repeat: Repeat, per_unit: float) -> list
     for kind in kinds:
         high = spent[kind] / sum(spent.values())
         span = (repeat.start_ps / per_unit, (repeat.end_ps - repeat.start_ps) / per_unit)
-        ax.broken_barh([span], (foot, high), facecolor=colour_of(kind), hatch=hatch_of(kind), linewidth=0)
+        ax.broken_barh([span], (foot, high), facecolor=look_of(kind).colour, hatch=look_of(kind).hatch, linewidth=0)
         foot += high
     return kinds
 
@@ -192,9 +178,9 @@ def _name_block(ax: Axes, block: _Block, window: tuple[int, int], scale: tuple[f
     if letters < min(len(block.name), 10) or not block.name:
         return False
     middle = (start_ps + end_ps) / 2 / scale[1]
-    ink = ink_on(colour_of(block.kind))
+    ink = ink_on(look_of(block.kind).colour)
     text = ax.text(middle, 0.5, shortened(block.name, letters), ha="center", va="center", fontsize=_FONT, color=ink)
-    if hatch_of(block.kind):
+    if look_of(block.kind).hatch:
         text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     return True
 
@@ -249,7 +235,7 @@ def _draw_beside(ax: Axes, y: float, row: tuple[list[int], list[Record]], per_un
     for lane, record in zip(lanes, records, strict=True):
         by_kind[lane, kind_of(record.bound_by)].append((record.start_ps / per_unit, record.duration_ps / per_unit))
     for (lane, kind), spans in by_kind.items():
-        ax.broken_barh(spans, (y + 0.4 * lane, 0.36), facecolor=colour_of(kind), edgecolor="white", linewidth=0.15)
+        ax.broken_barh(spans, (y + 0.4 * lane, 0.36), facecolor=look_of(kind).colour, edgecolor="white", linewidth=0.15)
     return max(0.6, 0.4 * count)
 
 
@@ -262,7 +248,7 @@ def _draw_count(ax: Axes, y: float, records: list[Record], per_unit: float) -> N
     times = sorted(changes)
     under_way = np.cumsum([changes[time] for time in times])[:-1]
     edges = np.array(times) / per_unit
-    colour = colour_of(kind_of(records[0].bound_by))
+    colour = look_of(kind_of(records[0].bound_by)).colour
     heights = y + 1.2 * (1 - under_way / under_way.max())
     ax.stairs(heights, edges, baseline=y + 1.2, fill=True, color=colour, linewidth=0)
     ax.axhline(y + 1.2, color=GREY, linewidth=0.4)
