@@ -26,7 +26,7 @@ from tpusim.report.plots.cells import (
     tint_of,
 )
 from tpusim.report.plots.colours import GREY, INK, PADDING_HATCH, VERMILION
-from tpusim.report.plots.plane import Plane, plane_of
+from tpusim.report.plots.plane import LANES, Plane, plane_of
 from tpusim.report.plots.strip import draw_strip, strip_lines
 from tpusim.report.plots.style import figure_of, new_figure, styled
 from tpusim.report.tables import size_text
@@ -35,7 +35,6 @@ from tpusim.shapes.layout import COMBINE
 from tpusim.shapes.shape import Shape
 
 _WIDTH = 7.4
-_LANES = 128
 _ROW_INCHES = 0.235
 # Two shades of the first tile's tint: the parts of a word are all of it.
 _PARTS = (tint_of(0, 0), "#D3EBF9")
@@ -100,14 +99,10 @@ def _legend(plane: Plane) -> list[Patch | Line2D]:
         handles.append(Patch(facecolor="white", edgecolor=GREY, hatch=PADDING_HATCH, label="padding"))
     if plane.sub_tile:
         rows, columns = plane.sub_tile
-        words = f"a tile within it, {rows} x {columns}" + (" = one 32-bit word" if _is_word(plane) else "")
+        word = " = one 32-bit word" if rows * columns * plane.bits == 32 else ""
+        words = f"a tile within it, {rows} x {columns}{word}"
         handles.append(Patch(facecolor="none", edgecolor=VERMILION, linewidth=1.1, label=words))
     return handles
-
-
-def _is_word(plane: Plane) -> bool:
-    """Whether a sub-tile is what one 32-bit word holds."""
-    return plane.sub_tile is not None and plane.sub_tile[0] * plane.sub_tile[1] * plane.bits == 32
 
 
 def _array_shown(plane: Plane) -> tuple[Shown, Shown]:
@@ -130,27 +125,22 @@ def draw_array(ax: Axes, plane: Plane) -> None:
         ax.set_title("array: the number in a cell is its position in memory")
     else:
         _draw_tiles(ax, plane, *_array_shown(plane))
-        ax.set_title(f"array, by tile: numbers count tiles in memory, {_tile_words(plane)} each")
-
-
-def _tile_words(plane: Plane) -> str:
-    """Return size and bytes of a tile."""
-    return f"{' x '.join(map(str, plane.tile))} elements = {size_text(plane.tile_elements * plane.bits / 8)}"
+        tile = f"{' x '.join(map(str, plane.tile))} elements = {size_text(plane.tile_elements * plane.bits / 8)}"
+        ax.set_title(f"array, by tile: numbers count tiles in memory, {tile} each")
 
 
 def _draw_cells(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
     """Draw every element with its linear index, and the borders of tiles within tiles."""
-    draw_grid(ax, rows, columns, lambda row, column: _element(plane, row, column))
+
+    def element(row: int, column: int) -> Cell:
+        padded = plane.index(row, column) is None
+        return Cell(f"{plane.position(row, column)}", tint_of(*plane.tile_of(row, column)), float(padded))
+
+    draw_grid(ax, rows, columns, element)
     if plane.sub_tile:
         draw_borders(ax, rows, columns, plane.sub_tile)
     finish_grid(ax, rows, columns, least_columns=16)
     _name_axes(ax, plane)
-
-
-def _element(plane: Plane, row: int, column: int) -> Cell:
-    """Return the cell of one element or of one of padding."""
-    padded = plane.index(row, column) is None
-    return Cell(f"{plane.position(row, column)}", tint_of(*plane.tile_of(row, column)), float(padded))
 
 
 def _draw_tiles(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
@@ -163,10 +153,9 @@ def _draw_tiles(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
                 _number_tile(ax, plane, (x, y), (row, column))
     finish_grid(ax, rows, columns, least_columns=5)
     # The borders of tiles carry the index of the first element behind them.
-    ax.set_xticks([x for x, n in enumerate(columns) if n is not None])
-    ax.set_xticklabels([str(n * plane.tile_columns) for n in columns if n is not None])
-    ax.set_yticks([y for y, n in enumerate(rows) if n is not None])
-    ax.set_yticklabels([str(n * plane.tile_rows) for n in rows if n is not None])
+    for axis, shown, size in ((ax.xaxis, columns, plane.tile_columns), (ax.yaxis, rows, plane.tile_rows)):
+        numbered = [(place, str(n * size)) for place, n in enumerate(shown) if n is not None]
+        axis.set_ticks(*zip(*numbered, strict=True))
     _name_axes(ax, plane)
 
 
@@ -207,7 +196,7 @@ def _draw_tile(ax: Axes, plane: Plane) -> None:
 
 def _words_per_line(plane: Plane) -> int:
     """Return how many words stand beside each other: the lanes of a register, or fewer."""
-    return min(_LANES, plane.tile_elements // plane.per_word)
+    return min(LANES, plane.tile_elements // plane.per_word)
 
 
 def _word_shown(plane: Plane) -> tuple[Shown, Shown]:
@@ -239,8 +228,8 @@ def _draw_word(ax: Axes, plane: Plane, corner: tuple[int, int], word: int) -> No
         position = word * plane.per_word + part
         cell = Cell(plane.name_at(position), _PARTS[part % 2], float(plane.is_padding(position)))
         draw_cell(ax, (corner[0] + 0.03, corner[1] + 0.04 + part * height), (0.94, height), cell, 6.0)
-    frame = Rectangle((corner[0] + 0.03, corner[1] + 0.04), 0.94, 0.92, fill=False, edgecolor=VERMILION, linewidth=1.1)
-    ax.add_patch(frame)
+    first = corner[0] + 0.03, corner[1] + 0.04
+    ax.add_patch(Rectangle(first, 0.94, 0.92, fill=False, edgecolor=VERMILION, linewidth=1.1))
 
 
 def _name_axes(ax: Axes, plane: Plane) -> None:

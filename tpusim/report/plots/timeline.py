@@ -48,17 +48,19 @@ def timeline(run: Timeline, ax: Axes | None = None, window_us: tuple[float, floa
     below them what ran beside the core. Hatched is what a loop repeats.
     """
     first_ps, last_ps = _window(run, window_us)
-    rows = _unit_rows(run, first_ps, last_ps)
+    shares = busy_over_time(run, first_ps, last_ps, _PIXELS)
+    units = [u for u in UNITS.values() if u.key in shares and shares[u.key].mean() >= _LEAST_SHARE]
     beside = _beside_rows(run, first_ps, last_ps)
-    height = 1.35 + 0.26 * len(rows) + 0.2 * sum(min(_LANES, max(lanes, default=0) + 1) for lanes, _ in beside.values())
+    height = 1.35 + 0.26 * len(units) + 0.2 * sum(min(_LANES, max(lanes) + 1) for lanes, _ in beside.values())
     ax = axes_or_new(ax, _WIDTH, max(2.2, height))
-    per_unit, unit = time_unit(last_ps - first_ps)
+    per_unit, unit_name = time_unit(last_ps - first_ps)
     kinds, unnamed = _draw_core(ax, run, (first_ps, last_ps), per_unit)
     labels = [(0.5, "core")]
     y = 1.25
-    for name, colour, shares in rows:
-        _draw_unit(ax, y, np.linspace(first_ps, last_ps, len(shares) + 1) / per_unit, shares, colour)
-        labels.append((y + 0.4, name))
+    for unit in units:
+        edges = np.linspace(first_ps, last_ps, len(shares[unit.key]) + 1) / per_unit
+        _draw_unit(ax, y, edges, shares[unit.key], unit.colour)
+        labels.append((y + 0.4, unit.label))
         y += 0.95
     for row, (lanes, records) in beside.items():
         high = _draw_beside(ax, y, (lanes, records), per_unit)
@@ -66,12 +68,10 @@ def timeline(run: Timeline, ax: Axes | None = None, window_us: tuple[float, floa
         many = f"\n(up to {max(lanes) + 1} at once)" if max(lanes) >= _LANES else ""
         labels.append((y + high / 2, _BESIDE.get(row, row) + many))
         y += high + 0.2
-    ax.set_xlim(first_ps / per_unit, last_ps / per_unit)
-    ax.set_ylim(y + 0.1, -1.3 if unnamed else -0.15)
+    ax.set(xlim=(first_ps / per_unit, last_ps / per_unit), ylim=(y + 0.1, -1.3 if unnamed else -0.15))
     ax.set_yticks([place for place, _ in labels], [name for _, name in labels])
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel(f"time ({unit})")
-    ax.set_ylabel("unit (height: busy)")
+    ax.set(xlabel=f"time ({unit_name})", ylabel="unit (height: busy)")
     ax.set_title(f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}", pad=18)
     handles = [kind_patch(kind) for kind in kind_order(kinds)]
     ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), borderaxespad=0.2)
@@ -88,13 +88,6 @@ def _window(run: Timeline, window_us: tuple[float, float] | None) -> tuple[int, 
         return 0, max(1, run.total_ps)
     first_ps = max(0, round(window_us[0] * 1e6))
     return first_ps, max(first_ps + 1, min(run.total_ps, round(window_us[1] * 1e6)))
-
-
-def _unit_rows(run: Timeline, first_ps: int, last_ps: int) -> list[tuple[str, str, Values]]:
-    """Return name, colour and busy shares of each unit that did anything that can be seen."""
-    shares = busy_over_time(run, first_ps, last_ps, _PIXELS)
-    shown = [u for u in UNITS.values() if u.key in shares and shares[u.key].mean() >= _LEAST_SHARE]
-    return [(unit.label, unit.colour, shares[unit.key]) for unit in shown]
 
 
 def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -> None:
