@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tpusim.analysis.memory import MemoryProfile, MemoryReport
+from tpusim.analysis.memory import MemoryProfile, MemoryReport, SpaceUse
 from tpusim.analysis.memory_accuracy import MemoryAccuracy, MemoryOutcome, memory_accuracy
 from tpusim.program.buffers import Buffer
 from tpusim.report.json.page import document, fill, page, rows
 from tpusim.report.out_of_memory import oom_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tpusim.analysis.memory import SpaceUse
 
 _Buffer = page("Buffer", Buffer, expansion=float, padding_bytes=int)
 _Space = page(

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log
-from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
+from tpusim.analysis.accuracy import Accuracy, Fit, Outcome, Validation
 from tpusim.report.tables import plain_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from tpusim.analysis.accuracy import Accuracy, Fit, Outcome, Validation
 
 _WORST = 10
 

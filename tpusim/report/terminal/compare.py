@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
+from tpusim.analysis.compare import Change, Comparison, OpFigures
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.tables import count_text, plain_table, size_text, us_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from tpusim.analysis.compare import Change, Comparison, OpFigures
 
 _SHOWN = 20
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
+from tpusim.analysis.explanation import Explanation, Operand
 from tpusim.hardware.units import UNITS
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from tpusim.analysis.explanation import Explanation, Operand
 
 _SHOWN_OPERANDS = 8
 _FULL = 0.95

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from tpusim.shapes.layout_facts import ArrayFacts, ElementFacts, LayoutFacts, TileFacts
+from tpusim.shapes.layout_facts import ArrayFacts, ElementFacts, LayoutFacts, TileFacts
 
 
 def render_layout(facts: LayoutFacts, console: Console) -> None:

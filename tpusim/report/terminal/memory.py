@@ -4,21 +4,16 @@ compiler would say if it did not fit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from rich.console import Console
 from rich.markup import escape
 
+from tpusim.analysis.memory import MemoryProfile, MemoryReport, SpaceUse
 from tpusim.hardware.units import HBM, UNITS
+from tpusim.program.buffers import Buffer
 from tpusim.report.out_of_memory import oom_text
 from tpusim.report.tables import plain_table, size_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rich.console import Console
-
-    from tpusim.analysis.memory import MemoryProfile, MemoryReport, SpaceUse
-    from tpusim.program.buffers import Buffer
 
 _SHOWN = 20
 _SHOWN_PADDED = 10

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from tpusim.analysis.explanation import Explanation
+from tpusim.report.result import ResultLike
 from tpusim.report.terminal.explain import render_explanation
 from tpusim.report.terminal.pod import render_pod
 from tpusim.report.terminal.run import render_run
-
-if TYPE_CHECKING:
-    from tpusim.analysis.explanation import Explanation
-    from tpusim.report.result import ResultLike
 
 # The width at which no column of the widest table is left out.
 _COLUMNS = 150

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
+from rich.console import Console
 from rich.markup import escape
 
+from tpusim.ir.ops import Operation
 from tpusim.report.tables import plain_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rich.console import Console
-
-    from tpusim.ir.ops import Operation
 
 
 def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]], console: Console) -> None:

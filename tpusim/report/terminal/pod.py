@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
+from tpusim.analysis.communication import PodUse
 from tpusim.report.tables import plain_table
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from tpusim.analysis.communication import PodUse
 
 _SHOWN = 8
 _ORDERS = {"ring": "numbered along a ring of neighbours", "listed": "numbered in listed order"}

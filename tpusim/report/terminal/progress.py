@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 from time import monotonic
-from typing import TYPE_CHECKING
 
+from tpusim.timeline.records import Record
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from tpusim.timeline.records import Record
 
 # Most runs are over before anybody wonders.
 _FIRST_SECONDS = 1.0

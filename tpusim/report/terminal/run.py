@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
-from tpusim.analysis.bands import OTHER
+from tpusim.analysis.bands import OTHER, Band
+from tpusim.analysis.summary import Summary
+from tpusim.analysis.utilisation import Group, Utilisation
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.json.run import compiler_us
 from tpusim.report.provenance import provenance_text
 from tpusim.report.tables import count_text, plain_table, size_text, time_text, us_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from tpusim.analysis.bands import Band
-    from tpusim.analysis.summary import Summary
-    from tpusim.analysis.utilisation import Group, Utilisation
 
 # With head, categories and memory this fills a screen and no more.
 SHOWN_OPS = 20

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from tpusim.timeline.folds import add_runs
+from rich.console import Console
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
-    from tpusim.hardware.array import Array
-    from tpusim.program.layers import Layer
-    from tpusim.timeline.folds import ArrayRun
+from tpusim.hardware.array import Array
+from tpusim.program.layers import Layer
+from tpusim.timeline.folds import ArrayRun, add_runs
 
 _DATAFLOWS = {"ws": "weight-stationary", "os": "output-stationary", "is": "input-stationary"}
 _MODELS = {"fast": "closed form", "cycle": "counted cycle by cycle"}

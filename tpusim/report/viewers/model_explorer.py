@@ -14,7 +14,7 @@ from typing import Any
 
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ConfigError
-from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.module import Instruction
 from tpusim.program.module import children
 from tpusim.program.steps import AnyStep
 from tpusim.report.result import ResultLike
@@ -45,10 +45,12 @@ def write_model_explorer(result: ResultLike, path: str | Path) -> Path:
 def graphs_json(result: ResultLike) -> dict[str, Any]:
     """Return the collection of graphs: of the module's computations, or of the steps if there is no text."""
     groups = {group.name: group for group in result.summary.ops}
-    if result.module is None:
+    module = result.module
+    if module is None:
         graphs = list(_step_graphs(result.program.name, result.program.steps, groups))
     else:
-        graphs = [_graph(computation, groups) for computation in _entry_first(result.module)]
+        entry_first = sorted(module.computations, key=lambda one: one.name != module.entry_name)
+        graphs = [{"id": one.name, "nodes": [_node(each, groups) for each in one]} for one in entry_first]
     about = {
         "program": result.program.name,
         "chip": result.chip.name,
@@ -87,18 +89,7 @@ def _times_ps(result: ResultLike) -> dict[str, int]:
     return times
 
 
-def _entry_first(module: Module) -> list[Computation]:
-    """Return the computations, the one that a run begins with first."""
-    return sorted(module.computations, key=lambda computation: computation.name != module.entry_name)
-
-
-def _graph(computation: Computation, groups: Mapping[str, Group]) -> dict[str, Any]:
-    """Return a computation as a graph."""
-    return {"id": computation.name, "nodes": [_node(instruction, groups) for instruction in computation]}
-
-
 def _node(instruction: Instruction, groups: Mapping[str, Group]) -> dict[str, Any]:
-    """Return an instruction as a node."""
     shape = shape_text(instruction.shape)
     facts = {"opcode": instruction.opcode, "shape": shape, **_figures(groups.get(instruction.name))}
     origin = instruction.metadata

@@ -10,7 +10,6 @@ from tpusim.analysis.communication import classes, pod_use
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.analysis.utilisation import Group
-from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import compiler_us, pod_page, run_page
@@ -21,37 +20,31 @@ from tpusim.timeline.records import CORE, Record, Timeline
 MOST_RECORDS = 200_000
 """The time line shows so many; devices beyond are left out, and the page says so."""
 
+_SPACES: tuple[MemorySpace, ...] = (HBM, VMEM, CMEM)
 _PER_MILLE = 1000
 _LINKS = 200
 
 
 class _Texts:
-    """Every text once; columns hold their numbers."""
+    """Every text once, in the order of their numbers; columns hold the numbers."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        """Return the number of a text."""
-        return self._numbers.setdefault(text, len(self._numbers))
+        self.numbers: dict[str, int] = {}
 
     def column(self, texts: Iterable[str]) -> list[int]:
         """Return the numbers of texts."""
-        return [self.number(text) for text in texts]
-
-    def all(self) -> list[str]:
-        """Return the texts in the order of their numbers."""
-        return list(self._numbers)
+        return [self.numbers.setdefault(text, len(self.numbers)) for text in texts]
 
 
 def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
     """Return everything that the page shows as plain data: times in picoseconds, sizes in bytes."""
-    texts = _Texts()
+    texts, chip = _Texts(), result.chip
+    vector_per_cycle = chip.vpu.register_elements * chip.vpu.alu_slots
+    used = {buffer.space for buffer in result.program.buffers}
     devices, left_out = _shown(result)
     ops = _Ops(result.summary.ops)
-    numbers = plain(run_page(result.summary))
     # Ops have columns of their own.
-    summary = {name: value for name, value in numbers.items() if name != "ops"}
+    summary = {name: value for name, value in plain(run_page(result.summary)).items() if name != "ops"}
     time_line = [_device(timeline, _device_name(result, numbers), ops) for timeline, numbers in devices]
     return {
         "version": version,
@@ -60,15 +53,19 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
         "compiled": provenance_text(result.summary.provenance, result.summary.chip),
         "total_ps": result.pod.last.total_ps,
         "capacity": {HBM: result.summary.hbm_capacity_bytes, VMEM: result.summary.vmem_capacity_bytes},
-        "chip": result.chip.description,
+        "chip": chip.description,
         "left_out": left_out,
         "units": {unit.key: unit.label for unit in UNITS.values()},
         "devices": time_line,
         "ops": _op_columns(ops, result.summary.compiler_clock_hz, texts),
-        "memory": [_memory(result, space, texts) for space in _spaces(result)],
-        "roofs": _roofs(result.chip),
+        "memory": [_memory(result, space, texts) for space in _SPACES if space in used],
+        "roofs": {
+            "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
+            "vector_flops_per_second": vector_per_cycle * chip.clock_hz * chip.cores_per_device,
+            "hbm_bytes_per_second": chip.hbm.bandwidth_bytes_per_second,
+        },
         "pod": _pod(result),
-        "texts": texts.all(),
+        "texts": list(texts.numbers),
     }
 
 
@@ -114,9 +111,12 @@ def _device(timeline: Timeline, name: str, ops: _Ops) -> dict[str, Any]:
     by_row: dict[str, list[Record]] = {CORE: []}
     for record in timeline.records:
         by_row.setdefault(record.row, []).append(record)
-    repeats = [[repeat.name, repeat.start_ps, repeat.end_ps, repeat.trips] for repeat in timeline.repeats]
-    rows = [_row(label, records, ops) for label, records in by_row.items()]
-    return {"name": name, "total_ps": timeline.total_ps, "rows": rows, "repeats": repeats}
+    return {
+        "name": name,
+        "total_ps": timeline.total_ps,
+        "rows": [_row(label, records, ops) for label, records in by_row.items()],
+        "repeats": [[repeat.name, repeat.start_ps, repeat.end_ps, repeat.trips] for repeat in timeline.repeats],
+    }
 
 
 def _row(label: str, records: list[Record], ops: _Ops) -> dict[str, Any]:
@@ -150,13 +150,12 @@ def _differences(numbers: Sequence[int]) -> list[int]:
 def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
     """Return the ops: those of the table, then the others, whose figures are 0."""
     rows: list[Group | Record] = [*ops.groups, *ops.others]
-    tabled = len(ops.groups)
     estimates = [compiler_us(group.compiler_cycles, clock_hz) for group in ops.groups]
     named = ("name", "opcode", "category", "bound_by", "op_name", "source")
     return {
         **{name: texts.column(getattr(row, name) for row in rows) for name in named},
         "line": [row.line for row in rows],
-        "tabled": tabled,
+        "tabled": len(ops.groups),
         "count": [group.count for group in ops.groups],
         "time": [group.time_ps for group in ops.groups],
         "beside": [group.beside_ps for group in ops.groups],
@@ -164,13 +163,6 @@ def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
         "hbm_bytes": [round(group.hbm_bytes) for group in ops.groups],
         "compiler": [None if us is None else round(us, 3) for us in estimates],
     }
-
-
-def _spaces(result: ResultLike) -> list[MemorySpace]:
-    """Return the memories that the program has buffers in, HBM first."""
-    used = {buffer.space for buffer in result.program.buffers}
-    order: tuple[MemorySpace, ...] = (HBM, VMEM, CMEM)
-    return [space for space in order if space in used]
 
 
 def _memory(result: ResultLike, space: MemorySpace, texts: _Texts) -> dict[str, Any]:
@@ -192,16 +184,6 @@ def _memory(result: ResultLike, space: MemorySpace, texts: _Texts) -> dict[str, 
             "first": [buffer.first for buffer in buffers],
             "length": [buffer.last - buffer.first for buffer in buffers],
         },
-    }
-
-
-def _roofs(chip: Chip) -> dict[str, float]:
-    """Return the roofs of the device: FLOP per second of matrix and vector units, bytes per second of HBM."""
-    per_cycle = chip.vpu.register_elements * chip.vpu.alu_slots
-    return {
-        "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
-        "vector_flops_per_second": per_cycle * chip.clock_hz * chip.cores_per_device,
-        "hbm_bytes_per_second": chip.hbm.bandwidth_bytes_per_second,
     }
 
 

@@ -54,15 +54,11 @@ def _trip(repeat: Repeat, events: Sequence[Event], done: Counter[int]) -> list[E
         if begin_ps <= e.end_ps <= repeat.start_ps and not e.record.count % (done[id(e.record)] * times)
     ]
     inside = [event for event in due if event.end_ps > begin_ps]
-    # What ended on the very edge belongs to the trip if it happened as often as what is in it for sure.
+    # What ended on the very edge belongs to the trip if it happened as often as what is in it for sure, unless it is
+    # the core's work before the trip.
     often = min((event.record.count for event in inside), default=times)
-    edge = [e for e in due if e.end_ps == begin_ps and not e.record.count % often and not _ran_before(e)]
-    return edge + inside
-
-
-def _ran_before(event: Event) -> bool:
-    """Tell whether an event that ended where a trip begins was the core's work before it."""
-    return event.record.row == CORE and event.duration_ps > 0
+    edge = [e for e in due if e.end_ps == begin_ps and not e.record.count % often]
+    return [e for e in edge if e.record.row != CORE or not e.duration_ps] + inside
 
 
 def _again(repeat: Repeat, trip: Sequence[Event]) -> list[Event]:

@@ -71,29 +71,20 @@ def xspace(result: ResultLike, version: str = "") -> bytes:
     planes = [_device_plane(profile, *one) for one in enumerate(devices[:MOST_DEVICES])]
     planes.append(_host_plane(profile))
     if profile.module is not None:
-        planes.append(_metadata_plane(profile))
+        # The program with its buffers.
+        plane = Plane(MOST_DEVICES + 2, "/host:metadata")
+        proto = hlo_proto(profile.module, profile.program.buffers)
+        plane.add_metadata(profile.module_name, "", {"Hlo Proto": proto}, number=profile.program_id)
+        planes.append(plane)
     return wire.join((wire.data(1, plane.encode()) for plane in planes), wire.text(4, "simulated"))
 
 
 def _host_plane(profile: Profile) -> Plane:
     """Return the plane of the host, on which XProf looks for how busy the device was."""
     plane = Plane(MOST_DEVICES + 1, "/host:CPU")
-    busy = profile.summary
-    plane.add_stats(
-        {
-            "matrix_unit_utilization_percent": 100 * busy.utilisation.busy.get(MATRIX, 0.0),
-            "hbm_utilization_percent": 100 * busy.hbm_utilisation,
-        }
-    )
-    return plane
-
-
-def _metadata_plane(profile: Profile) -> Plane:
-    """Return the plane that holds the program with its buffers."""
-    assert profile.module is not None
-    plane = Plane(MOST_DEVICES + 2, "/host:metadata")
-    proto = hlo_proto(profile.module, profile.program.buffers)
-    plane.add_metadata(profile.module_name, "", {"Hlo Proto": proto}, number=profile.program_id)
+    matrix = profile.summary.utilisation.busy.get(MATRIX, 0.0)
+    plane.add_stats({"matrix_unit_utilization_percent": 100 * matrix})
+    plane.add_stats({"hbm_utilization_percent": 100 * profile.summary.hbm_utilisation})
     return plane
 
 
@@ -117,14 +108,11 @@ def _device_plane(profile: Profile, number: int, alike: tuple[Timeline, tuple[in
 def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]:
     """Return the device's capabilities: rates in decimal units, as XProf takes them."""
     chip, device = profile.chip, devices[0]
-    reads, writes = _vmem_rates(chip)
-    core = wire.join(
-        wire.text(1, "simulated"),
-        wire.integer(2, device),
-        wire.integer(4, device // chip.devices_per_chip),
-        wire.integer(5, device // chip.devices_per_chip),
-        wire.integer(6, device),
-    )
+    # All slots of all cores together.
+    vmem_bytes_per_second = chip.vpu.register_bytes * chip.clock_hz * chip.cores_per_device
+    number = device // chip.devices_per_chip
+    numbers = {2: device, 4: number, 5: number, 6: device}
+    core = wire.join(wire.text(1, "simulated"), (wire.integer(*field) for field in numbers.items()))
     return {
         "device_type_string": f"{chip.description} (simulated)",
         "simulated_by": f"tpusim {profile.version}".strip(),
@@ -133,19 +121,13 @@ def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]
         "peak_hbm_bw_gigabytes_per_second": chip.hbm.bandwidth_bytes_per_second / _GIGA,
         "peak_cmem_rd_bw_gigabytes_per_second": chip.cmem.read_bytes_per_second / _GIGA,
         "peak_cmem_wr_bw_gigabytes_per_second": chip.cmem.write_bytes_per_second / _GIGA,
-        "peak_vmem_rd_bw_gigabytes_per_second": reads / _GIGA,
-        "peak_vmem_wr_bw_gigabytes_per_second": writes / _GIGA,
+        "peak_vmem_rd_bw_gigabytes_per_second": chip.vpu.load_slots * vmem_bytes_per_second / _GIGA,
+        "peak_vmem_wr_bw_gigabytes_per_second": chip.vpu.store_slots * vmem_bytes_per_second / _GIGA,
         "has_megacore": int(chip.cores_per_device > 1),
         "has_merged_vmem": 0,
-        "global_chip_id": device // chip.devices_per_chip,
+        "global_chip_id": number,
         "core_details": core,
     }
-
-
-def _vmem_rates(chip: Chip) -> tuple[float, float]:
-    """Return the bytes per second that vector loads and stores reach, all slots of all cores together."""
-    per_slot = chip.vpu.register_bytes * chip.clock_hz * chip.cores_per_device
-    return chip.vpu.load_slots * per_slot, chip.vpu.store_slots * per_slot
 
 
 def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: int) -> None:
@@ -155,18 +137,14 @@ def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: 
     beside = [event for event in events if event.record.row != CORE]
     # What runs beside the core costs it no time, but its bytes belong to the tables: it begins there, and ends at once.
     begun = [e._replace(end_ps=e.start_ps) for e in beside]
-    ops = [plane.event(kinds.of(e), e.start_ps, e.end_ps, _stalls(e)) for e in sorted([*core, *begun], key=_start_ps)]
+    starts = sorted([*core, *begun], key=lambda event: event.start_ps)
+    ops = [plane.event(kinds.of(e), e.start_ps, e.end_ps, _stalls(e)) for e in starts]
     plane.add_line("XLA Ops", ops, total_ps)
     plane.add_line("Async XLA Ops", [plane.event(kinds.of(e), e.start_ps, e.end_ps, {}) for e in beside], total_ps)
     for unit in UNITS:
         busy = [_unit_event(plane, kinds.of(e), e, unit) for e in core if e.record.units.get(unit)]
         if busy:
             plane.add_line(f"{UNITS[unit].label} (simulated)", busy, total_ps)
-
-
-def _start_ps(event: Event) -> int:
-    """Return where an event begins."""
-    return event.start_ps
 
 
 def _unit_event(plane: Plane, kind: int, event: Event, unit: str) -> bytes:
