@@ -44,13 +44,11 @@ def memory_page(report: MemoryReport) -> Any:
 
 
 def _space_page(space: SpaceUse) -> Any:
-    """Return one memory."""
     alive = space.profile.alive_at(space.profile.peak_position)
     return fill(_Space, space, space.profile, alive_at_peak=_rows(alive))
 
 
 def _rows(buffers: Iterable[Buffer]) -> tuple[Any, ...]:
-    """Return buffers."""
     return tuple(fill(_Buffer, buffer, expansion=round(buffer.expansion, 4)) for buffer in buffers)
 
 

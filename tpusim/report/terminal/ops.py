@@ -23,7 +23,6 @@ def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[st
 
 
 def _count(row: Operation) -> str:
-    """Return an operand count or range in words."""
     if row.fewest_operands == row.most_operands:
         return str(row.fewest_operands)
     return f"{row.fewest_operands}.." if row.most_operands is None else f"{row.fewest_operands}..{row.most_operands}"
