@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from tpusim.ir.attributes import OperandAlias
+from tpusim.ir.module import Computation, Instruction
 from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.types import is_array, plain
@@ -12,12 +14,6 @@ from tpusim.semantics.verify.async_ops import phase_of
 from tpusim.semantics.verify.layouts import laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks, users_of
 from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.ir.attributes import OperandAlias
-    from tpusim.ir.module import Computation, Instruction
 
 # These can hand a buffer on as it is; any other operation would have to read it as a value.
 _CARRIERS = frozenset({"custom-call", "dynamic-update-slice", "get-tuple-element", "tuple", "while"})

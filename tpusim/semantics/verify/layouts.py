@@ -8,17 +8,13 @@ Source: XLA, ShapeVerifier and InstructionVerifier with a layout-sensitive ``Hlo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from tpusim.ir.module import Computation, Instruction
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.layout import HOST_SPACE
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.ir.module import Computation, Instruction
 
 
 def check_order(call: Call, operands: Sequence[Shape]) -> Iterator[Finding]:

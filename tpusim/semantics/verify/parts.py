@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from tpusim.ir.attributes import ComputationLayout
+from tpusim.ir.attributes import ComputationLayout, OperandAlias, ParameterAlias
+from tpusim.ir.module import Computation, Module
 from tpusim.ir.ops import async_parts
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import broken
@@ -13,12 +14,6 @@ from tpusim.semantics.verify.layouts import laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.ir.attributes import OperandAlias, ParameterAlias
-    from tpusim.ir.module import Computation, Module
 
 # Without async-start: to go to another thread is what that is for.
 _SAME_THREAD = frozenset({"conditional", "fusion", "while"})

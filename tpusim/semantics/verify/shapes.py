@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from tpusim.errors import ProgramError
 from tpusim.ir.ops import KEEPS_LAYOUT, OPERATIONS, PASSES_ON
@@ -13,9 +13,6 @@ from tpusim.semantics.verify.layouts import check_order, laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.layout import validate_layout
 from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _MIXING = frozenset(
     "add-dependency after-all all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start"

@@ -1,7 +1,7 @@
 """What a kernel needs: which region of each operand and of each value inside it its results are made of.
 
 One pass from the results backwards. Element-wise operations, views, copies, transposes, broadcasts, slices, pads,
-joins, reductions, windows, gathers, products and fusions inside fusions are followed (``semantics.preimages``);
+joins, reductions, windows, gathers, products and fusions inside fusions are followed (``preimages``);
 of what an unknown operation takes all is needed. Bytes that move, vector work and room for inner values come from it.
 
     demand = demand_of(inline(module, computation, instruction))
@@ -14,28 +14,22 @@ place is a box whose spans have no start.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.units import MemorySpace
+from tpusim.ir.module import Instruction
 from tpusim.semantics.aliasing import IN_PLACE
-from tpusim.semantics.inlining import behind_views, made_from
+from tpusim.semantics.demand.inlining import Body, Inner, behind_views, made_from
+from tpusim.semantics.demand.preimages import NARROWING, boxes_behind
+from tpusim.semantics.demand.regions import NOTHING, WHOLE, Region, boxes_of, region_bytes, region_of, run_of, union
 from tpusim.semantics.memory_spaces import space_of
-from tpusim.semantics.preimages import NARROWING, boxes_behind
-from tpusim.semantics.regions import NOTHING, WHOLE, Region, boxes_of, region_bytes, region_of, run_of, union
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.hardware.units import MemorySpace
-    from tpusim.ir.module import Instruction
-    from tpusim.semantics.inlining import Body, Inner
-    from tpusim.shapes.shape import Shape
-
-    Parts = tuple[Region, ...]
+Parts = tuple[Region, ...]
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):
