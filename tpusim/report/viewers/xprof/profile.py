@@ -76,7 +76,7 @@ def xspace(result: ResultLike, version: str = "") -> bytes:
         proto = hlo_proto(profile.module, profile.program.buffers)
         plane.add_metadata(profile.module_name, "", {"Hlo Proto": proto}, number=profile.program_id)
         planes.append(plane)
-    return wire.join((wire.data(1, plane.encode()) for plane in planes), wire.text(4, "simulated"))
+    return wire.message({1: [plane.encode() for plane in planes], 4: "simulated"})
 
 
 def _host_plane(profile: Profile) -> Plane:
@@ -111,8 +111,7 @@ def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]
     # All slots of all cores together.
     vmem_bytes_per_second = chip.vpu.register_bytes * chip.clock_hz * chip.cores_per_device
     number = device // chip.devices_per_chip
-    numbers = {2: device, 4: number, 5: number, 6: device}
-    core = wire.join(wire.text(1, "simulated"), (wire.integer(*field) for field in numbers.items()))
+    core = wire.message({1: "simulated", 2: device, 4: number, 5: number, 6: device})
     return {
         "device_type_string": f"{chip.description} (simulated)",
         "simulated_by": f"tpusim {profile.version}".strip(),
@@ -208,8 +207,5 @@ def _accesses(record: Record, chip: Chip, times: int) -> bytes:
         (_READ, _VMEM, done.get(LOAD, 0.0) * register_bytes),
         (_WRITE, _VMEM, done.get(STORE, 0.0) * register_bytes),
     )
-    return wire.join(
-        wire.data(1, wire.integer(1, way) + wire.integer(2, space) + wire.integer(3, round(count * times)))
-        for way, space, count in moved
-        if count
-    )
+    found = [wire.message({1: way, 2: space, 3: round(count * times)}) for way, space, count in moved if count]
+    return wire.message({1: found})
