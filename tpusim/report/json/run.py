@@ -31,10 +31,7 @@ _Group = page(
     source=str | UnsetType,
 )
 _Links = page(
-    "Links",
-    PodUse,
-    "links busiest_link busiest_share mean_share",
-    {"links": "used", "busiest_link": "busiest"},
+    "Links", PodUse, "links busiest_link busiest_share mean_share", {"links": "used", "busiest_link": "busiest"}
 )
 _Pod = page(
     "Pod",
@@ -64,12 +61,7 @@ RunPage = document(
     groups=rows(_Group) | UnsetType,
 )
 _Change = page(
-    "Change",
-    Change,
-    None,
-    {"beside_change_us": "overlapped_change_us"},
-    change_us=float,
-    beside_change_us=float,
+    "Change", Change, None, {"beside_change_us": "overlapped_change_us"}, change_us=float, beside_change_us=float
 )
 _Totals = page("Totals", RunFigures, "program chip time_us bound_by roofline_us flops hbm_bytes memory")
 ComparisonPage = document(
