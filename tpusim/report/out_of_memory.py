@@ -62,7 +62,6 @@ def _requirement(profile: MemoryProfile) -> Iterator[str]:
 
 
 def _allocations(buffers: Iterable[Buffer], kind: str) -> Iterator[str]:
-    """Yield XLA's paragraphs about buffers."""
     for number, buffer in enumerate(buffers, start=1):
         yield ""
         yield f"  {number}. Size: {xla_size(buffer.n_bytes)}"

@@ -48,7 +48,6 @@ def chip_page(chip: Chip, facts: Iterable[Fact]) -> Any:
 
 
 def _chip(kind: Any, chip: Chip, **more: Any) -> Any:
-    """Return what is said of a chip."""
     return fill(
         kind,
         chip,

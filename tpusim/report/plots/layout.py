@@ -93,7 +93,6 @@ def _exact(n_bytes: int) -> str:
 
 
 def _legend(plane: Plane) -> list[Patch | Line2D]:
-    """Return what colours and borders mean in this picture."""
     handles: list[Patch | Line2D] = [Patch(facecolor=tint_of(0, 0), edgecolor=INK, linewidth=0.4, label="a tile")]
     if plane.count > plane.shape.element_count:
         handles.append(Patch(facecolor="white", edgecolor=GREY, hatch=PADDING_HATCH, label="padding"))
@@ -160,7 +159,6 @@ def _draw_tiles(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
 
 
 def _number_tile(ax: Axes, plane: Plane, corner: tuple[int, int], tile: tuple[int, int]) -> None:
-    """Write a tile's number in memory."""
     first = plane.position(tile[0] * plane.tile_rows, tile[1] * plane.tile_columns)
     number = f"{first // plane.tile_elements:,}"
     words = ax.text(corner[0] + 0.5, corner[1] + 0.5, number, ha="center", va="center", fontsize=7.5)
@@ -189,7 +187,6 @@ def _tile_shown(plane: Plane) -> tuple[Shown, Shown]:
 
 
 def _draw_tile(ax: Axes, plane: Plane) -> None:
-    """Draw the first tile element by element."""
     _draw_cells(ax, plane, *_tile_shown(plane))
     ax.set_title("tile 0: the number in a cell is its position in memory")
 

@@ -64,7 +64,6 @@ def _planes(run: PodRun) -> tuple[int, int, int]:
 
 
 def _plane(run: PodRun, chip: int) -> int:
-    """Return the plane that a chip is in."""
     width, height, _ = _planes(run)
     return chip // (width * height)
 

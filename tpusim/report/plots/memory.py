@@ -74,7 +74,6 @@ def _space_title(profile: MemoryProfile, capacity: int) -> str:
 
 
 def _draw_blocks(ax: Axes, profile: MemoryProfile, held: float, per_unit: float) -> None:
-    """Draw every buffer that has a place of its own."""
     placed = [buffer for buffer in profile.buffers if buffer.offset_bytes is not None]
     corners, tints = [], []
     for number, buffer in enumerate(sorted(placed, key=lambda b: (b.first, b.name))):

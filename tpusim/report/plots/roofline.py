@@ -111,7 +111,6 @@ def _turn_slopes(ax: Axes) -> None:
 
 
 def _rate(per_second: float) -> str:
-    """Return a rate with its decimal prefix."""
     for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G")):
         if per_second >= limit:
             return f"{per_second / limit:.3g} {prefix}"
@@ -119,7 +118,6 @@ def _rate(per_second: float) -> str:
 
 
 def _area(point: RoofPoint, total_ps: int) -> float:
-    """Return the area of a dot."""
     return max(_SMALLEST, _LARGEST * point.time_ps / total_ps)
 
 

@@ -171,7 +171,6 @@ def _draw_array(ax: Axes, fold: Fold, cycle: int) -> None:
 
 
 def _element(fold: Fold, cycle: int, row: int, column: int) -> Cell:
-    """Return what one element shows."""
     if row >= fold.height or column >= fold.width:
         return Cell("", "#FFFFFF", 1.0)
     step = fold.step(cycle, row, column)

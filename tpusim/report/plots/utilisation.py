@@ -57,7 +57,6 @@ def _together(layers: Sequence[LayerUse]) -> LayerUse:
 
 
 def _draw_stacks(ax: Axes, layers: Sequence[LayerUse]) -> None:
-    """Draw a bar per layer, stacked by kind of time."""
     per_unit, unit = time_unit(max((layer.time_ps for layer in layers), default=1))
     stacks = [_by_kind(layer) for layer in layers]
     kinds = kind_order(kind for stack in stacks for kind in stack)

@@ -15,8 +15,6 @@ from tpusim.report.tables import plain_table, size_text, time_text
 
 _SHOWN_OPERANDS = 8
 _FULL = 0.95
-_BAR = 30
-"""Characters of the longest bar."""
 
 
 def render_explanation(found: Explanation, console: Console) -> None:

@@ -29,7 +29,6 @@ def counter_events(timeline: Timeline, program: Program | None) -> Iterator[dict
 
 
 def _counter(name: str, at_ps: int, values: dict[str, float]) -> dict[str, Any]:
-    """Return the event that sets a counter."""
     return {"ph": "C", "pid": 1, "name": name, "ts": at_ps / PS_PER_US, "args": values}
 
 

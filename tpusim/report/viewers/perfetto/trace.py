@@ -163,13 +163,11 @@ def _events(record: Record, rows: _Rows) -> Iterator[dict[str, Any]]:
 
 
 def _slice(name: str, row: int, start_ps: int, duration_ps: int, details: dict[str, Any]) -> dict[str, Any]:
-    """Return a complete event."""
     event = {"ph": "X", "pid": _PROCESS, "tid": row, "name": name, "ts": start_ps / PS_PER_US}
     return {**event, "dur": duration_ps / PS_PER_US, **({"args": details} if details else {})}
 
 
 def _details(record: Record) -> dict[str, Any]:
-    """Return what a click on an event shows."""
     shown = {
         "opcode": record.opcode,
         "category": record.category,
@@ -192,5 +190,4 @@ def _repeat_event(repeat: Repeat, rows: _Rows) -> dict[str, Any]:
 
 
 def _meta(kind: str, row: int, details: dict[str, Any]) -> dict[str, Any]:
-    """Return an event that names or orders something."""
     return {"ph": "M", "pid": _PROCESS, "tid": row, "name": kind, "args": details}
