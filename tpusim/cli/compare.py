@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from argparse import Namespace
 
 from tpusim.cli.options import command, json_option, option
 from tpusim.cli.output import answer
 from tpusim.errors import ConfigError
-
-if TYPE_CHECKING:
-    from argparse import Namespace
 
 _DESCRIPTION = """\
 What changes from one run to another: time, memory and traffic, by op and category, the largest change first.

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tpusim.cli.options import CHIP, MACHINE, TOPOLOGY, TRIPS, command, json_option, machine, number, option
 from tpusim.cli.output import answer, console
 from tpusim.errors import ConfigError
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from tpusim.report.terminal.progress import CountLine
 
 _INDEX = "measured programs: traces/*/index.csv; with --memory also programs, or folders of them"
 
@@ -72,32 +67,24 @@ def explain(options: Namespace) -> None:
 )
 def validate(options: Namespace) -> None:
     """Compare predictions with measured times, or memory with the compiler's."""
+    from tpusim.report.json.memory import memory_accuracy_page
+    from tpusim.report.json.model import accuracy_page
+    from tpusim.report.terminal.accuracy import render_accuracy
+    from tpusim.report.terminal.memory_accuracy import render_memory_accuracy
     from tpusim.report.terminal.progress import CountLine
+    from tpusim.validation.memory import validate_memory
+    from tpusim.validation.times import validate
 
     line = CountLine("comparing" if options.memory else "predicting")
     try:
-        (_validate_memory if options.memory else _validate_times)(options, line)
+        if options.memory:
+            found = validate_memory(options.index, options.chip, line)
+            answer(options, memory_accuracy_page, render_memory_accuracy, found)
+        else:
+            times = validate(options.index, options.chip, collectives=options.collectives, progress=line)
+            answer(options, accuracy_page, render_accuracy, times)
     finally:
         line.close()
-
-
-def _validate_times(options: Namespace, line: CountLine) -> None:
-    """Compare times."""
-    from tpusim.report.json.model import accuracy_page
-    from tpusim.report.terminal.accuracy import render_accuracy
-    from tpusim.validation.times import validate
-
-    found = validate(options.index, options.chip, collectives=options.collectives, progress=line)
-    answer(options, accuracy_page, render_accuracy, found)
-
-
-def _validate_memory(options: Namespace, line: CountLine) -> None:
-    """Compare HBM temporaries."""
-    from tpusim.report.json.memory import memory_accuracy_page
-    from tpusim.report.terminal.memory_accuracy import render_memory_accuracy
-    from tpusim.validation.memory import validate_memory
-
-    answer(options, memory_accuracy_page, render_memory_accuracy, validate_memory(options.index, options.chip, line))
 
 
 @command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import RUN, TRIPS, WARM, command, group, json_option, machine, number, option, positive
@@ -9,8 +10,6 @@ from tpusim.cli.output import console, write, write_json
 from tpusim.cli.show import fmt
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from tpusim.pipeline.result import Result
 
 _EXPORTS = {"trace": "perfetto", "html": "html", "xprof": "xprof", "model_explorer": "model_explorer"}
@@ -53,7 +52,11 @@ def run(options: Namespace) -> None:
         fmt.run(options)
         return
     if options.stop_after == "lowering":
-        _print_lowered(options)
+        from tpusim.pipeline.stages import lower
+        from tpusim.program.stored import encode_program
+
+        trips = options.default_trip_count
+        write(encode_program(lower(options.program, options.chip, default_trip_count=trips, **machine(options))))
         return
     result = _simulate(options)
     # Before anything is printed: a pipe that closes early must not cost a file.
@@ -66,17 +69,7 @@ def run(options: Namespace) -> None:
     _report(result, options)
 
 
-def _print_lowered(options: Namespace) -> None:
-    """Print the lowered program in its text form."""
-    from tpusim.pipeline.stages import lower
-    from tpusim.program.stored import encode_program
-
-    trips = options.default_trip_count
-    write(encode_program(lower(options.program, options.chip, default_trip_count=trips, **machine(options))))
-
-
 def _simulate(options: Namespace) -> Result:
-    """Run the program, with a line of progress on a terminal."""
     from tpusim.pipeline.stages import simulate
     from tpusim.report.terminal.progress import RunLine
 
@@ -100,32 +93,28 @@ def _simulate(options: Namespace) -> Result:
 
 
 def _pace(text: str | None, depth: int) -> Any:
-    """Return the host's pace at a queue, None if it was not stated."""
     from tpusim.program.feed import parse_feed
 
     return parse_feed(text, depth) if text is not None else None
 
 
 def _write_files(result: Result, options: Namespace) -> None:
-    """Write every file that was asked for."""
     wanted = {name: getattr(options, option) for option, name in _EXPORTS.items() if getattr(options, option)}
     if wanted:
         from tpusim import export
 
         for name, target in wanted.items():
             getattr(export, name)(result, target)
-    if options.save:
-        from tpusim.report.json.run import save_result
+    if options.save or options.links:
+        from tpusim.report.json.run import save_links, save_result
 
-        save_result(result.summary, options.save)
-    if options.links:
-        from tpusim.report.json.run import save_links
-
-        save_links(result.pod, options.links)
+        if options.save:
+            save_result(result.summary, options.save)
+        if options.links:
+            save_links(result.pod, options.links)
 
 
 def _report(result: Result, options: Namespace) -> None:
-    """Print a run's numbers as JSON or as tables."""
     groups = result.groups(options.by)
     pod = result.communication if result.pod.device_count > 1 else None
     if options.json:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from argparse import Namespace
 
 from tpusim.cli.options import DATAFLOW, array_sides, command, json_option, option
 from tpusim.cli.output import answer
 from tpusim.errors import ConfigError
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from tpusim.program.layers import Layer
 
 # Written out, so that --help need not load the rooms; a test holds them against those of hardware/array.py.
 MODES = ("overlap", "scale-sim")
@@ -56,6 +51,7 @@ def systolic(options: Namespace) -> None:
     """Price the layers and print them."""
     from tpusim.hardware.array import Array
     from tpusim.pipeline.stages import run_layers
+    from tpusim.program.layers import Layer
     from tpusim.report.json.model import systolic_page
     from tpusim.report.terminal.systolic import print_systolic
 
@@ -70,18 +66,16 @@ def systolic(options: Namespace) -> None:
     )
     if options.layers and {options.m, options.n, options.k} != {None}:
         raise ConfigError("--m, --n and --k are of one product, --layers of many: give either")
-    rows = run_layers(options.layers or [_layer(options)], array, options.model)
+    layers = options.layers or [Layer(name="product", **_sizes(options))]
+    rows = run_layers(layers, array, options.model)
     answer(options, systolic_page, print_systolic, rows, array, options.model)
 
 
-def _layer(options: Namespace) -> Layer:
-    """Return the one product that the options give."""
-    from tpusim.program.layers import Layer
-
+def _sizes(options: Namespace) -> dict[str, int]:
     sizes = {name: getattr(options, name) for name in "mnk"}
     for name, size in sizes.items():
         if size is None:
             raise ConfigError(f"--{name}: expected --m, --n and --k, or --layers FILE, found no --{name}")
         if size < 1:
             raise ConfigError(f"--{name}: expected a whole number from 1, found {size}")
-    return Layer(name="product", **sizes)
+    return sizes
