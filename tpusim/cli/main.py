@@ -8,12 +8,10 @@ import sys
 from collections.abc import Sequence
 
 from tpusim import __version__
-from tpusim.cli.compare import diff
-from tpusim.cli.model import calibrate, explain, lower, validate
+from tpusim.cli.model import calibrate, explain, lower, systolic, validate
 from tpusim.cli.plot import plot
-from tpusim.cli.run import execute, run
+from tpusim.cli.run import diff, execute, run
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
-from tpusim.cli.systolic import systolic
 from tpusim.errors import TpusimError
 
 EXIT_REFUSED = 1

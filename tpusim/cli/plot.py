@@ -64,7 +64,6 @@ def _of_run(name: str) -> Draw:
 
 
 def _timeline(plot: Any, options: Namespace) -> Any:
-    """Draw a run over time, or a part of it."""
     result = _simulated(options)
     begin, end = options.begin, result.time_us if options.end is None else options.end
     if not 0 <= begin < min(end, result.time_us):
@@ -81,7 +80,6 @@ def _array(options: Namespace) -> Array:
 
 
 def _systolic(plot: Any, options: Namespace) -> Any:
-    """Draw one cycle of a product, or film all of them."""
     from tpusim.program.layers import Layer
 
     for name in _SIZES:
@@ -179,7 +177,6 @@ _KINDS = (
 
 
 def _add_kinds(parser: Any) -> None:
-    """Add the kinds of pictures to the parser of the command."""
     kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
     for kind in _KINDS:
         kind.add_to(kinds)

@@ -1,4 +1,4 @@
-"""The commands that run a program: ``tpusim run`` for its time, ``tpusim exec`` for its values."""
+"""The commands that run programs: ``run`` for the time, ``exec`` for the values, ``diff`` for what changes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import RUN, TRIPS, WARM, command, group, json_option, machine, number, option, positive
-from tpusim.cli.output import console, write, write_json
+from tpusim.cli.output import answer, console, write, write_json
 from tpusim.cli.show import fmt
+from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
     from tpusim.pipeline.result import Result
@@ -23,6 +24,17 @@ _VIEWERS = (
     option("--xprof", metavar="DIR", help="a profile in DIR, for xprof --logdir DIR and TensorBoard"),
     option("--model-explorer", metavar="FILE.json", help=_GRAPH),
 )
+
+_DIFF = """\
+What changes from one run to another: time, memory and traffic, by op and category, the largest change first.
+A and B may each be a program (HLO text or lowered) or a result that `tpusim run --save` wrote. With two --chip, the
+first is A's and the second B's; B may then be left out, and A runs on both."""
+
+_DIFF_EXAMPLES = """\
+examples:
+  tpusim diff before.v5e.hlo.txt after.v5e.hlo.txt
+  tpusim diff step.v5e.hlo.txt --chip v5e --chip v6e
+  tpusim run step.v5e.hlo.txt --save monday.json && tpusim diff monday.json step.v5e.hlo.txt"""
 
 
 @command(
@@ -173,3 +185,29 @@ def execute(options: Namespace) -> None:
         write_arrays(options.outputs, outputs)
     else:
         write(describe(outputs))
+
+
+@command(
+    "diff",
+    "compare two programs, two chips or two saved results, by op and category",
+    option("before", metavar="A", help="a program, or a saved result"),
+    option("after", metavar="B", nargs="?", help="another (default: A on the second chip)"),
+    option(
+        "--chip", metavar="C", action="append", default=[], help="a chip's name or TOML file; twice: of A, then of B"
+    ),
+    json_option("print one JSON object with every op"),
+    description=_DIFF,
+    epilog=_DIFF_EXAMPLES,
+)
+def diff(options: Namespace) -> None:
+    """Compare two runs."""
+    from tpusim.pipeline.compare import diff
+    from tpusim.report.json.run import comparison_page
+    from tpusim.report.terminal.compare import render_comparison
+
+    chips = options.chip
+    if len(chips) > 2:
+        raise ConfigError(f"--chip: expected at most two, A's and B's, found {len(chips)}")
+    if options.after is None and len(chips) != 2:
+        raise ConfigError("expected two programs or results, or one program and two --chip; found one and no second")
+    answer(options, comparison_page, render_comparison, diff(options.before, options.after or options.before, *chips))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from types import GenericAlias
 from typing import Any
 
-from tpusim.analysis.memory import MemoryProfile, MemoryReport, SpaceUse
+from tpusim.analysis.memory import MemoryProfile, MemoryReport
 from tpusim.analysis.memory_accuracy import MemoryAccuracy, MemoryOutcome, memory_accuracy
 from tpusim.program.buffers import Buffer
 from tpusim.report.json.page import document, fill, page, rows
@@ -39,13 +39,11 @@ MemoryAccuracyPage = document("MemoryAccuracy", MemoryOutcome, "", rows=rows(_Ou
 
 def memory_page(report: MemoryReport) -> Any:
     """Return a memory report."""
-    spaces = {space.profile.space: _space_page(space) for space in report.spaces}
+    spaces = {}
+    for space in report.spaces:
+        alive = space.profile.alive_at(space.profile.peak_position)
+        spaces[space.profile.space] = fill(_Space, space, space.profile, alive_at_peak=_rows(alive))
     return fill(MemoryPage, report, spaces=spaces, padding=_rows(report.padded), compiler_message=oom_text(report))
-
-
-def _space_page(space: SpaceUse) -> Any:
-    alive = space.profile.alive_at(space.profile.peak_position)
-    return fill(_Space, space, space.profile, alive_at_peak=_rows(alive))
 
 
 def _rows(buffers: Iterable[Buffer]) -> tuple[Any, ...]:

@@ -78,7 +78,6 @@ def _panels(plane: Plane) -> list[tuple[Callable[[Axes, Plane], None], float]]:
 
 
 def _caption(plane: Plane) -> str:
-    """Return the bytes of the array, and what is drawn of it."""
     logical, physical = logical_bytes(plane.shape), physical_bytes(plane.shape)
     wasted = max(0.0, 1 - logical / physical) if physical else 0.0
     parts = [f"{_exact(logical)} of data in {_exact(physical)}, {wasted:.1%} padding"]
@@ -219,7 +218,6 @@ def _draw_words(ax: Axes, plane: Plane) -> None:
 
 
 def _draw_word(ax: Axes, plane: Plane, corner: tuple[int, int], word: int) -> None:
-    """Draw one word, the elements in it from low bits to high."""
     height = 0.92 / plane.per_word
     for part in range(plane.per_word):
         position = word * plane.per_word + part

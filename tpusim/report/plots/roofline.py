@@ -81,7 +81,6 @@ def _limits(found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _Limits:
 
 
 def _draw_roofs(ax: Axes, found: Sequence[Roof], limits: _Limits) -> None:
-    """Draw the roofs with their rates written along them."""
     left, right, low, _ = limits
     peak = max(roof.per_second for roof in found if not roof.is_memory)
     for number, roof in enumerate(found):
@@ -133,7 +132,6 @@ def _draw_dots(ax: Axes, dots: Sequence[RoofPoint], total_ps: int, limits: _Limi
 def _scatter(
     ax: Axes, places: Sequence[tuple[float, float]], areas: Sequence[float], kind: str, hollow: bool = False
 ) -> None:
-    """Draw dots of one kind, filled or hollow."""
     across, up = zip(*places, strict=True)
     colour = look_of(kind).colour
     face, edge = ("none", INK if kind == "latency" else colour) if hollow else (colour, INK)
@@ -209,5 +207,4 @@ def _draw_rest(ax: Axes, rest: Sequence[RoofPoint], total_ps: int, chip: Chip) -
 
 
 def _rest_place(point: RoofPoint) -> tuple[float, float]:
-    """Return where an op that computes nothing is drawn."""
     return (point.bytes_per_second / 1e9 if point.memory == HBM else 0.0), 0.0

@@ -42,7 +42,6 @@ def _own_tint(plane: Plane, position: int) -> str:
 
 
 def _draw_elements(ax: Axes, plane: Plane, tint: Tint) -> None:
-    """Draw positions in lines; each shows the row and column of its element."""
     lines = strip_lines(plane)
     drawn = min(plane.count, lines * _PER_LINE)
     for position in range(drawn):

@@ -116,7 +116,6 @@ def animate_systolic(layer: Layer, array: Array, path: str | Path) -> None:
 
 
 def _writer(path: Path) -> PillowWriter | FFMpegWriter:
-    """Return what writes films of an ending."""
     if path.suffix.lower() == ".gif":
         return PillowWriter(fps=_FRAMES_PER_SECOND)
     if path.suffix.lower() != ".mp4":
@@ -127,7 +126,6 @@ def _writer(path: Path) -> PillowWriter | FFMpegWriter:
 
 
 def _empty(fold: Fold) -> Figure:
-    """Return a figure of the right size for an array."""
     rows, columns = min(fold.rows, _MOST_DRAWN), min(fold.columns, _MOST_DRAWN)
     across = max(4.8, min(7.4, 0.42 * (columns + _WAITING + 1) + 0.8))
     cell = min(0.42, (across - 0.8) / (columns + _WAITING + 1))
@@ -143,7 +141,6 @@ def _draw_frame(figure: Figure, fold: Fold, cycle: int) -> None:
 
 
 def _draw_array(ax: Axes, fold: Fold, cycle: int) -> None:
-    """Draw the elements, what enters and what leaves."""
     rows, columns = min(fold.rows, _MOST_DRAWN), min(fold.columns, _MOST_DRAWN)
     for row, column in np.ndindex(rows, columns):
         draw_cell(ax, (column, row), (1, 1), _element(fold, cycle, row, column), 6.0)

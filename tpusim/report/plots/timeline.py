@@ -91,7 +91,6 @@ def _window(run: Timeline, window_us: tuple[float, float] | None) -> tuple[int, 
 
 
 def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -> None:
-    """Draw a unit's row: its ground line, and its share above it."""
     ax.axhspan(y, y + 0.8, facecolor="#F6F6F6", linewidth=0)
     ax.stairs(y + 0.8 * (1 - shares), edges, baseline=y + 0.8, fill=True, color=colour, linewidth=0)
     ax.axhline(y + 0.8, color=GREY, linewidth=0.4)
@@ -196,7 +195,6 @@ def _draw_repeat(ax: Axes, repeat: Repeat, window: tuple[int, int], scale: tuple
 
 
 def _repeat_words(repeat: Repeat) -> tuple[str, ...]:
-    """Return what to say about a repeated loop, the longest first."""
     count = f"{repeat.trips:,} more equal trip{'s' if repeat.trips > 1 else ''}"
     return f"{repeat.name}: {count}", count, f"x {repeat.trips:,}"
 

@@ -85,7 +85,6 @@ def _by_kind(layer: LayerUse) -> dict[str, int]:
 
 
 def _draw_heat(ax: Axes, layers: Sequence[LayerUse]) -> None:
-    """Draw how busy each unit was in each layer: a cell with its per cent."""
     units = [unit for unit in UNITS if any(layer.busy.get(unit, 0) >= 0.005 for layer in layers)]
     shares = np.array([[layer.busy.get(unit, 0.0) for unit in units] for layer in layers])
     shares = shares.reshape(len(layers), len(units))

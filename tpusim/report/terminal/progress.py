@@ -27,7 +27,6 @@ class CountLine:
         self._show(f"{done:,} of {total:,}")
 
     def _show(self, text: str) -> None:
-        """Write the line anew if it is time to."""
         if monotonic() < self._next_seconds or not sys.stderr.isatty():
             return
         self._next_seconds = monotonic() + _EVERY_SECONDS

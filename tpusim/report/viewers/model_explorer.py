@@ -108,7 +108,6 @@ def _node(instruction: Instruction, groups: Mapping[str, Group]) -> dict[str, An
 
 
 def _figures(group: Group | None) -> dict[str, str]:
-    """Return what the simulation found of an op, as text."""
     if group is None:
         return {}
     return {

@@ -32,7 +32,6 @@ class _Texts:
         self.numbers: dict[str, int] = {}
 
     def column(self, texts: Iterable[str]) -> list[int]:
-        """Return the numbers of texts."""
         return [self.numbers.setdefault(text, len(self.numbers)) for text in texts]
 
 
@@ -45,7 +44,11 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
     ops = _Ops(result.summary.ops)
     # Ops have columns of their own.
     summary = {name: value for name, value in plain(run_page(result.summary)).items() if name != "ops"}
-    time_line = [_device(timeline, _device_name(result, numbers), ops) for timeline, numbers in devices]
+    time_line = []
+    for timeline, numbers in devices:
+        alike = f" (and {len(numbers) - 1} alike)" if len(numbers) > 1 else ""
+        name = f"device {numbers[0]}{alike}" if result.pod.device_count > 1 else ""
+        time_line.append(_device(timeline, name, ops))
     return {
         "version": version,
         "simulated": True,
@@ -82,13 +85,6 @@ def _shown(result: ResultLike) -> tuple[list[tuple[Timeline, tuple[int, ...]]], 
     return shown, len(alike) - len(shown)
 
 
-def _device_name(result: ResultLike, numbers: tuple[int, ...]) -> str:
-    """Return the name of a device and of how many are like it; nothing where there is only one."""
-    if result.pod.device_count == 1:
-        return ""
-    return f"device {numbers[0]}" + (f" (and {len(numbers) - 1} alike)" if len(numbers) > 1 else "")
-
-
 class _Ops:
     """The ops by name and line; those that only other devices run stand behind the rows of the table."""
 
@@ -98,7 +94,6 @@ class _Ops:
         self._numbers = {(group.name, group.line): number for number, group in enumerate(groups)}
 
     def number(self, record: Record) -> int:
-        """Return the number of a record's op."""
         key = (record.name, record.line)
         if key not in self._numbers:
             self._numbers[key] = len(self._numbers)
@@ -166,7 +161,6 @@ def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
 
 
 def _memory(result: ResultLike, space: MemorySpace, texts: _Texts) -> dict[str, Any]:
-    """Return one memory over the schedule, and its buffers as columns."""
     profile = memory_profile(result.program, space)
     buffers = sorted(profile.buffers, key=lambda buffer: -buffer.n_bytes)
     named = ("name", "kind", "shape", "op_name", "source", "within")

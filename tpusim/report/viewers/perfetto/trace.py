@@ -18,7 +18,7 @@ from tpusim.analysis.communication import classes
 from tpusim.hardware.units import UNITS
 from tpusim.program.module import Program, walk
 from tpusim.report.viewers.perfetto.counters import counter_events
-from tpusim.timeline.records import CORE, PodRun, Record, Repeat, Timeline
+from tpusim.timeline.records import CORE, PodRun, Record, Timeline
 from tpusim.units import PS_PER_US
 
 # One device is one process of the format, and its rows are the threads.
@@ -112,9 +112,12 @@ def trace_json(timeline: Timeline, shown: str = "", program: Program | None = No
 def _process_events(timeline: Timeline, shown: str, rows: _Rows, program: Program | None) -> list[dict[str, Any]]:
     """Return the events of one process: its names first."""
     events = [event for record in timeline.records for event in _events(record, rows)]
-    repeats = [_repeat_event(repeat, rows) for repeat in timeline.repeats]
+    for repeat in timeline.repeats:
+        # The trips of a loop that equal the one drawn before them.
+        name = f"{repeat.name}: {repeat.trips:,} more equal trips"
+        events.append(_slice(name, rows.number("XLA ops"), repeat.start_ps, repeat.end_ps - repeat.start_ps, {}))
     more = [*counter_events(timeline, program), *_fetches(timeline, program, rows)]
-    return [*rows.names(f"{timeline.chip}{shown} (simulated): {timeline.program}"), *events, *repeats, *more]
+    return [*rows.names(f"{timeline.chip}{shown} (simulated): {timeline.program}"), *events, *more]
 
 
 class _Rows:
@@ -127,7 +130,6 @@ class _Rows:
         self.of: dict[int, int] = {}
 
     def number(self, label: str) -> int:
-        """Return the number of a row."""
         # From 1: number 0 is the thread that the name of the process hangs on.
         return self._numbers.setdefault(label, len(self._numbers) + 1)
 
@@ -139,7 +141,6 @@ class _Rows:
         return self.number(label)
 
     def names(self, process: str) -> Iterator[dict[str, Any]]:
-        """Yield the events that name the process and its rows."""
         yield _meta("process_name", 0, {"name": process})
         # The core stands first, then its units, then what runs beside it.
         order = ("XLA ops", *(unit.label for unit in UNITS.values()))
@@ -181,12 +182,6 @@ def _details(record: Record) -> dict[str, Any]:
     }
     # Perfetto would show a row for each empty field.
     return {key: value for key, value in shown.items() if value}
-
-
-def _repeat_event(repeat: Repeat, rows: _Rows) -> dict[str, Any]:
-    """Return the event that stands for the trips of a loop that equal the one drawn before it."""
-    name = f"{repeat.name}: {repeat.trips:,} more equal trips"
-    return _slice(name, rows.number("XLA ops"), repeat.start_ps, repeat.end_ps - repeat.start_ps, {})
 
 
 def _meta(kind: str, row: int, details: dict[str, Any]) -> dict[str, Any]:

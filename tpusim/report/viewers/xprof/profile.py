@@ -141,15 +141,13 @@ def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: 
     plane.add_line("XLA Ops", ops, total_ps)
     plane.add_line("Async XLA Ops", [plane.event(kinds.of(e), e.start_ps, e.end_ps, {}) for e in beside], total_ps)
     for unit in UNITS:
-        busy = [_unit_event(plane, kinds.of(e), e, unit) for e in core if e.record.units.get(unit)]
+        busy = []
+        for event in (event for event in core if event.record.units.get(unit)):
+            # From the start of the event: how long a unit was busy in it is known, when is not.
+            busy_ps = min(event.record.units[unit] * event.executions, event.duration_ps)
+            busy.append(plane.event(kinds.of(event), event.start_ps, event.start_ps + busy_ps, {}))
         if busy:
             plane.add_line(f"{UNITS[unit].label} (simulated)", busy, total_ps)
-
-
-def _unit_event(plane: Plane, kind: int, event: Event, unit: str) -> bytes:
-    """Return how long a unit was busy in an event, drawn from its start, as when it was is not known."""
-    busy_ps = min(event.record.units[unit] * event.executions, event.duration_ps)
-    return plane.event(kind, event.start_ps, event.start_ps + busy_ps, {})
 
 
 def _stalls(event: Event) -> dict[str, Stat]:
