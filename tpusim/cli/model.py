@@ -6,18 +6,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from tpusim.cli.options import (
-    DATAFLOW,
-    MACHINE,
-    PLACE,
-    TRIPS,
-    array_sides,
-    command,
-    json_option,
-    machine,
-    number,
-    option,
-)
+from tpusim.cli.options import DATAFLOW, LOWERING, MACHINE, array_sides, command, json_option, machine, number, option
 from tpusim.cli.output import answer, console
 from tpusim.errors import ConfigError
 
@@ -50,8 +39,7 @@ _COUNTS = {
     "write a program as the machine's steps, to read, edit and run",
     option("program", metavar="PROGRAM", help="HLO text"),
     option("-o", "--output", metavar="FILE", help="a .json file (default: standard output)"),
-    *PLACE,
-    TRIPS,
+    *LOWERING,
 )
 def lower(options: Namespace) -> None:
     """Write the lowered program."""

@@ -201,7 +201,7 @@ def execute(options: Namespace) -> None:
 )
 def diff(options: Namespace) -> None:
     """Compare two runs."""
-    from tpusim.pipeline.compare import diff
+    from tpusim.pipeline.stages import diff
     from tpusim.report.json.run import comparison_page
     from tpusim.report.terminal.compare import render_comparison
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from tpusim.analysis.layer_use import LayerUse, layer_use
+from tpusim.analysis.utilisation import LayerUse, layer_use
 from tpusim.hardware.units import UNITS
 from tpusim.program.layers import Layer
 from tpusim.report.plots.colours import BLUE, HEAT, INK, ORANGE, PALE, ink_on, kind_of, kind_order, kind_patch, look_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from tpusim.analysis.memory_accuracy import LEAST_BYTES, MemoryOutcome, memory_accuracy
+from tpusim.analysis.accuracy import LEAST_BYTES, MemoryOutcome, memory_accuracy
 from tpusim.report.tables import plain_table, size_text
 
 
