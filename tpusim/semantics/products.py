@@ -119,7 +119,6 @@ class _Spatial(NamedTuple):
 
 
 def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> Product:
-    """Return the canonical form of a ``convolution``."""
     labels: ConvolutionLabels = instruction.attributes["dim_labels"]
     windows: tuple[WindowDimension, ...] = instruction.attributes.get("window", Window()).dimensions
     output: ArrayShape = instruction.shape  # type: ignore[assignment]

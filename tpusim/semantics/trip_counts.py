@@ -129,7 +129,6 @@ class _Lines:
         return self._found[name]
 
     def _made_line(self, made: Instruction) -> _Line | None:
-        """Return a value as a line, whatever its type can hold."""
         if made.opcode == "parameter":
             return self._arguments.get(int(made.immediate))  # type: ignore[arg-type]
         if made.opcode == "get-tuple-element":
@@ -196,7 +195,6 @@ class _Run:
         return trips if trips is not None and trips <= min(left.last, right.last) else None
 
     def _course(self, lines: _Lines, name: str) -> _Course | None:
-        """Return the course of one side of the comparison."""
         number, line = lines.scalars.get(name), lines.line(name)
         if isinstance(number, int):
             return _Course(number, 0)

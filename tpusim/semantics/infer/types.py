@@ -152,13 +152,3 @@ def subshape(shape: Shape, index: Sequence[int]) -> Shape | None:
             return None
         shape = shape.elements[number]
     return shape
-
-
-def dilated(size: int, factor: int) -> int:
-    """Return the size of ``size`` elements with ``factor - 1`` holes between neighbours; none stays none."""
-    return 0 if size == 0 else (size - 1) * factor + 1
-
-
-def positions(size: int, window: int, stride: int) -> int:
-    """Return how many places a window of ``window`` elements has in ``size`` of them."""
-    return 0 if size == 0 or window > size else (size - window) // stride + 1

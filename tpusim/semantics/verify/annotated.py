@@ -51,7 +51,6 @@ def _check_sharding(call: Call) -> Iterator[Finding]:
 
 
 def _check_origin(call: Call) -> Iterator[Finding]:
-    """Check that the tree of original values has the leaves of the shape."""
     text = call.instruction.attributes["origin"]
     # What stands in quotes is a name, whatever characters it has.
     leaves = list(_origin_leaves(_QUOTED.sub('""', text[1:-1])))

@@ -84,7 +84,6 @@ def _check_chains(view: View) -> Iterator[Finding]:
 
 
 def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
-    """Check one start, update or done of a chain."""
     instruction = call.instruction
     if phase != "done":
         users = _real_users(call)

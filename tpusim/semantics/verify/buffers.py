@@ -43,7 +43,6 @@ def _has_buffer(shape: Shape) -> bool:
 
 
 def _check_use(view: View, call: Call) -> Iterator[Finding]:
-    """Check one instruction that takes or gives a buffer."""
     instruction, computation = call.instruction, call.computation
     if phase_of(instruction):
         state = find_async_state(instruction.shape)
@@ -66,7 +65,6 @@ def _check_use(view: View, call: Call) -> Iterator[Finding]:
 
 
 def _check_update(call: Call) -> Iterator[Finding]:
-    """Check an update in place: the buffer is the first operand, and the result is it."""
     shapes = [operand.shape for operand in call.computation.operands_of(call.instruction)]
     if any(map(_has_buffer, shapes[1:])):
         yield at(call, "buffer_c1", ", ".join(map(plain, shapes)))
@@ -110,7 +108,6 @@ def _is_turned(target: str, shapes: tuple[Shape, ...], result: Shape) -> bool:
 
 
 def _buffer_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    """Yield the index of every buffer in a shape."""
     if isinstance(shape, BufferShape):
         yield index
     if isinstance(shape, TupleShape):

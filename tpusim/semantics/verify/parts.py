@@ -29,7 +29,6 @@ _SIDE_EFFECTS = frozenset(
 
 @checks
 def _check_device_counts(view: View) -> Iterator[Finding]:
-    """Check that there is a device to run on, and no more of them than any machine has."""
     module = view.module
     counts = {"replica_count": module.replica_count, "num_partitions": module.partition_count}
     for name, count in counts.items():
@@ -98,7 +97,6 @@ def entry_layout(module: Module) -> ComputationLayout:
 
 @checks
 def _check_module_aliases(view: View) -> Iterator[Finding]:
-    """Check ``input_output_alias`` and ``buffer_donor``."""
     layout, taken = entry_layout(view.module), set()
     for alias in view.module.attributes.get("input_output_alias", ()):
         place = (alias.parameter, alias.parameter_index)
@@ -138,7 +136,6 @@ def _check_alias(alias: ParameterAlias, layout: ComputationLayout) -> Iterator[F
 
 @checks
 def _check_operand_aliases(view: View) -> Iterator[Finding]:
-    """Check ``output_to_operand_aliasing``."""
     for call in view.calling():
         aliases: tuple[OperandAlias, ...] = call.instruction.attributes.get("output_to_operand_aliasing", ())
         if not aliases:

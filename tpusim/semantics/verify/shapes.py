@@ -70,7 +70,6 @@ def _check_instruction(view: View, call: Call, operands: Sequence[Shape]) -> Ite
 
 
 def _check_stated(view: View, call: Call, inferred: Shape) -> Iterator[Finding]:
-    """Compare the stated shape with what operands and attributes imply."""
     stated, passes_on = call.instruction.shape, call.instruction.opcode in PASSES_ON
     # Where floats of several precisions may meet, what only hands a value on still converts nothing.
     if not (alike if view.mixed_precision and not passes_on else compatible)(stated, inferred):
