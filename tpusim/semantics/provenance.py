@@ -37,13 +37,13 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_provenance(module: Module, stated: str = "", version: str = "") -> Provenance:
     """Return what made a module; ``stated`` is the chip that its name or the facts beside it say, if any."""
+    if not module.is_scheduled:
+        return Provenance(compiler="none", stated=stated, version=version)
     instructions = [instruction for computation in module.computations for instruction in computation]
     # Shapes repeat thousands of times, and know their hash.
     shapes = {instruction.shape for instruction in instructions}
     layouts = {leaf.layout for shape in shapes for leaf in leaves(shape) if leaf.layout is not None}
     configs = {str(i.attributes["backend_config"]) for i in instructions if "backend_config" in i.attributes}
-    if not module.is_scheduled:
-        return Provenance(compiler="none", stated=stated, version=version)
     if not any(layout.tiles for layout in layouts):
         targets = {str(i.attributes.get("custom_call_target", "")) for i in instructions}
         notes = configs | targets

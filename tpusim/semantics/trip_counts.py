@@ -221,14 +221,13 @@ def _last_within(first: int, step: int, line: _Line) -> int:
 
 def _trips(difference: int, step: int, direction: str) -> int | None:
     """Return how often ``difference + i * step`` compares with 0 before it first does not."""
-    signed = {"LT": (1, 0), "LE": (1, 1), "GT": (-1, 0), "GE": (-1, 1)}
     if direction == "NE":
         # NE must meet 0 exactly; one that steps over it ends when the counter wraps, if ever.
         reaches = difference == 0 or (step != 0 and difference % step == 0 and difference * step < 0)
         return abs(difference // step) if reaches and difference else 0 if reaches else None
-    if direction not in signed:
+    if direction == "EQ":
         return None
-    sign, inclusive = signed[direction]
+    sign, inclusive = 1 if direction in ("LT", "LE") else -1, direction in ("LE", "GE")
     room = -sign * difference + inclusive
     if room <= 0:
         return 0

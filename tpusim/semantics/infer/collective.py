@@ -142,7 +142,7 @@ def _ragged_all_to_all(site: Site) -> ArrayShape:
 
 @infers("collective-broadcast")
 def _collective_broadcast(site: Site) -> Shape:
-    """Give the shapes of what is sent; with a dynamic root, the last operand says who sends."""
+    """Give the shapes of what is sent; with a dynamic root, the last operand names the sender."""
     group_mode(site.opcode, site.attributes)
     # Devices in no group get zeros, so that not all ids must be there.
     ids = [number for group in stated_groups(site.attributes) for number in group]

@@ -10,7 +10,7 @@ from tpusim.semantics.infer.types import PRED, dynamic_flags, plain
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
 
-# The parser keeps the attribute as text; the few who want a value of it decode it themselves.
+# The parser keeps the attribute as text: its values are rarely needed.
 _FRONTEND = re.compile(r'([\w.\-]+|"(?:[^"\\]|\\.)*")\s*=\s*("(?:[^"\\]|\\.)*")')
 
 

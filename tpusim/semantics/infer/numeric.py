@@ -83,7 +83,7 @@ def _rng(site: Site) -> ArrayShape:
 def _rng_bit_generator(site: Site) -> Shape:
     """Give the stated shape: the new state, like the old one, and the bits; or the bits alone."""
     result = site.stated()
-    # TPU compilers emit this form, whose state nobody reads again.
+    # TPU compilers emit this form, whose state is not read again.
     if not isinstance(result, TupleShape):
         return result
     require(len(result.elements) == 2, "rng_bit_generator_c1", result)

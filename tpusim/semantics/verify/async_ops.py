@@ -50,7 +50,7 @@ def _real_users(call: Call) -> list[Instruction]:
 
 
 def _is_wrapped_root(view: View, call: Call) -> bool:
-    """Whether a transfer is what an asynchronous start wraps, so that the start's done waits for it."""
+    """Return whether a transfer is what an asynchronous start wraps, so that the start's done waits for it."""
     if call.instruction.opcode not in _TRANSFERS or call.computation.root_name != call.instruction.name:
         return False
     callers = view.callers.get(call.computation.name, ())
@@ -133,7 +133,7 @@ def _check_wrapped(view: View, call: Call) -> Iterator[Finding]:
 
 
 def _may_be_wrapped(call: Call, wrapped: Computation) -> bool:
-    """Whether a computation is one operation, one that passes values on, transfers alone, or a marked group."""
+    """Return whether a computation is one operation, one that passes values on, transfers alone, or a marked group."""
     others = {i.opcode for i in wrapped.instructions if i.name != wrapped.root_name}
     return (
         others <= {"parameter", "get-tuple-element"}

@@ -96,7 +96,7 @@ def _check_custom_call(call: Call, result: Shape) -> Iterator[Finding]:
 
 
 def _is_turned(target: str, shapes: tuple[Shape, ...], result: Shape) -> bool:
-    """Whether an array becomes a buffer of its shape, a buffer an array, or a buffer comes from nothing."""
+    """Return whether an array becomes a buffer of its shape, a buffer an array, or a buffer comes from nothing."""
     if target == "CreateBuffer":
         return not shapes and isinstance(result, BufferShape)
     if len(shapes) != 1:

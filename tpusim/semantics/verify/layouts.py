@@ -53,7 +53,7 @@ def _check_host_copies(view: View) -> Iterator[Finding]:
 
 
 def laid_out_alike(one: Shape, other: Shape, *, only_order: bool = False) -> bool:
-    """Whether two shapes have the same layouts, or ``only_order``; no layout yet may become any."""
+    """Return whether two shapes have the same layouts, or ``only_order``; no layout yet may become any."""
     if one is other or one == other:
         return True
     # Shapes that are not of one structure another check refuses.
