@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import async_parts
 from tpusim.semantics.aliasing import IN_PLACE
-from tpusim.shapes.shape import TupleShape
-from tpusim.shapes.tree import element_begins, node_count, nodes
+from tpusim.shapes.shape import TupleShape, element_begins, node_count, nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

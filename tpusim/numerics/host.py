@@ -12,29 +12,26 @@ Source: XLA, Operation Semantics (Infeed, Outfeed, Send, Recv, scheduling of cha
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, SimulationError
-from tpusim.numerics.collectives import device_number
+from tpusim.ir.module import Instruction, Module
 from tpusim.numerics.registry import TOKEN, computes, zeros
-from tpusim.numerics.site import Device
+from tpusim.numerics.site import Device, Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.device_groups import channel_pairs
-from tpusim.shapes.shape import TupleShape, shape_text
+from tpusim.shapes.shape import Shape, TupleShape, shape_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
-
-    from tpusim.ir.module import Instruction, Module
-    from tpusim.numerics.site import Site
-    from tpusim.shapes.shape import Shape
-
-    Waiting = Generator[Any, Any, Any]
+Waiting = Generator[Any, Any, Any]
 
 _REQUEST = np.zeros((), np.uint32)
+
+# The value went where it should when the send found its slot.
+computes("send-done")(lambda site, instruction, operands: TOKEN)
 
 
 @dataclass(eq=False)
@@ -47,7 +44,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Wait:
-    """A wish like ``Meet`` that is granted once something holds; until then it has ``peers`` whom it waits for.
+    """A wish like ``Meet`` that is granted once something holds; until then it waits for ``peers``.
 
     ``key`` is no other device's, so that the peers cannot meet it; errors show it.
     """
@@ -59,7 +56,7 @@ class Wait:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Nobody, once there is nothing more to wait for."""
+        """No device, once there is nothing more to wait for."""
         return () if self.holds() else self.peers
 
 
@@ -69,19 +66,15 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
     Each has an infeed of its own, in the order of device numbers; all share the channels between devices.
     """
     partitions = module.partition_count
-    # Only these are shared: what the host exchanges with one device is nobody else's.
-    between = {channel: deque[Any]() for channel in _channels_between_devices(module)}
+    # Only these are shared: what the host exchanges with one device is that device's alone.
+    transfers = (i.attributes for each in module.computations for i in each if i.opcode in ("send", "recv"))
+    channels = {transfer.get("channel_id", 0) for transfer in transfers if not transfer.get("is_host_transfer")}
+    between = {channel: deque[Any]() for channel in channels}
     feeds = [*infeeds, *[None] * (replicas * partitions - len(infeeds))]
     return [
         Device(*divmod(number, partitions), infeed=None if feed is None else iter(feed), mailbox=dict(between))
         for number, feed in enumerate(feeds)
     ]
-
-
-def _channels_between_devices(module: Module) -> set[int]:
-    """Return the channels on which devices send to devices."""
-    transfers = (i for computation in module.computations for i in computation if i.opcode in ("send", "recv"))
-    return {i.attributes.get("channel_id", 0) for i in transfers if not i.attributes.get("is_host_transfer")}
 
 
 @computes("infeed")
@@ -111,25 +104,27 @@ def recv(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Lay out a slot for the value that will come; return the context of the receive."""
     # XLA leaves the value of a receive that no pair sends to undefined; zeros are what a permute would give.
     waiting = zeros(instruction.shape.elements[0])  # type: ignore[attr-defined]
-    if not _is_host_transfer(instruction) and _peer(site, instruction, to=True) != ():
-        _channel(site, instruction).append(Slot(_own(site), []))
+    if not instruction.attributes.get("is_host_transfer") and _peer(site, instruction, to=True) != ():
+        _channel(site, instruction).append(Slot(site.device_number, []))
     return (waiting, _REQUEST, TOKEN)
 
 
 @computes("recv-done")
 def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
-    """Return the value that came, and a token; zeros if the pairs of the channel send us nothing."""
+    """Return the value that came, and a token; zeros if no pair of the channel has this device as its target."""
     wanted = instruction.shape.elements[0]  # type: ignore[attr-defined]
-    start = _start_of(site, instruction)
-    channel, own = _channel(site, start), _own(site)
-    if _is_host_transfer(start):
+    # The start states channel and pairs, unless it lies outside of this computation.
+    operand = site.operand(instruction, 0)
+    start = operand if operand.opcode in ("send", "recv") else instruction
+    channel, own = _channel(site, start), site.device_number
+    if start.attributes.get("is_host_transfer"):
         if not channel:
             raise SimulationError(f"{instruction.name!r} waits for the host, which put nothing into {_named(start)}")
         return (as_value(channel.popleft(), wanted), TOKEN)
     peers = _peer(site, start, to=True)
     if peers == ():
         return (operands[0][0], TOKEN)
-    # The first of our own: receives of one channel end in the order in which they began.
+    # The device's first: receives of one channel end in the order in which they began.
     slot = next(slot for slot in channel if slot.receiver == own)
     yield from _until(site, instruction, start, lambda: bool(slot.values), peers)
     channel.remove(slot)
@@ -141,7 +136,7 @@ def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
     """Put the value where a receive of the channel waits for it; return the context of the send."""
     context = (operands[0], _REQUEST, TOKEN)
     channel, peers = _channel(site, instruction), _peer(site, instruction, to=False)
-    if _is_host_transfer(instruction):
+    if instruction.attributes.get("is_host_transfer"):
         channel.append(operands[0])
         return context
     if peers == ():
@@ -154,12 +149,6 @@ def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
     yield from _until(site, instruction, instruction, lambda: bool(open_slots()), peers)
     open_slots()[0].values.append(operands[0])
     return context
-
-
-@computes("send-done")
-def send_done(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return a token: the value went where it should when the send found its slot."""
-    return TOKEN
 
 
 def as_value(value: Any, shape: Shape) -> Any:
@@ -179,15 +168,11 @@ def as_value(value: Any, shape: Shape) -> Any:
 
 
 def _until(
-    site: Site,
-    instruction: Instruction,
-    start: Instruction,
-    holds: Callable[[], bool],
-    peers: tuple[int, ...] | None,
+    site: Site, instruction: Instruction, start: Instruction, holds: Callable[[], bool], peers: tuple[int, ...] | None
 ) -> Waiting:
     """Wait for something that another device has to do; a device that is alone would wait for ever."""
-    own = _own(site)
-    # The number of the device keeps peers at the same instruction from looking as if they had met us.
+    own = site.device_number
+    # The number of the device keeps peers at the same instruction from looking as if they had met it.
     key = f"{instruction.opcode} {instruction.name!r} on {_named(start)} (device {own})"
     others = tuple(number for number in range(site.module.device_count) if number != own) if peers is None else peers
     if holds():
@@ -198,39 +183,21 @@ def _until(
     yield Wait(key, holds, others)
 
 
-def _is_host_transfer(instruction: Instruction) -> bool:
-    """Whether the other side is the host."""
-    return bool(instruction.attributes.get("is_host_transfer"))
-
-
 def _named(instruction: Instruction) -> str:
-    """Return how errors call the channel."""
     return f"channel {instruction.attributes.get('channel_id', 0)}"
 
 
 def _channel(site: Site, instruction: Instruction) -> deque[Any]:
-    """Return what lies on the channel."""
     return site.device.mailbox.setdefault(instruction.attributes.get("channel_id", 0), deque())
 
 
-def _start_of(site: Site, instruction: Instruction) -> Instruction:
-    """Return the instruction that states channel and pairs: the start, unless it lies outside of this computation."""
-    start = site.operand(instruction, 0)
-    return start if start.opcode in ("send", "recv") else instruction
-
-
-def _own(site: Site) -> int:
-    """Return the number of this device."""
-    return device_number(site.module, site.device)
-
-
 def _peer(site: Site, instruction: Instruction, to: bool) -> tuple[int, ...] | None:
-    """Return the device at the other end, as the frontend's pairs say: whence to us, or whither from us.
+    """Return the devices at the other end, as the frontend's pairs say: the sources (``to`` this one), or the targets.
 
-    None if there are no pairs, so that it may be anyone; ``()`` if no pair has us at this end.
+    None if there are no pairs, so that it may be any device; ``()`` if no pair has this one at its end.
     """
     pairs = channel_pairs(site.module, instruction)
     if pairs is None:
         return None
     here, there = (1, 0) if to else (0, 1)
-    return tuple(pair[there] for pair in pairs if pair[here] == _own(site))
+    return tuple(pair[there] for pair in pairs if pair[here] == site.device_number)

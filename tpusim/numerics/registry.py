@@ -7,21 +7,19 @@ devices, is a generator: it yields what ``numerics.evaluate`` knows how to answe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tpusim.ir.module import Instruction
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
-from tpusim.shapes.shape import ArrayShape, TupleShape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-    from tpusim.shapes.shape import Shape
-
-    Rule = Callable[[Site, Instruction, list[Any]], Any]
+Array = NDArray[Any]
+Rule = Callable[[Site, Instruction, list[Any]], Any]
 
 TOKEN = "token"
 """The value of every token: only that it exists says anything."""
@@ -30,15 +28,21 @@ RULES: dict[str, Rule] = {}
 """The numeric rule of every opcode that has one."""
 
 
-def computes(*opcodes: str) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the numeric rule of ``opcodes``."""
+def registrar(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
+    """Return a decorator that enters a rule into ``table`` under the names that it is given."""
 
-    def register(function: Rule) -> Rule:
-        for opcode in opcodes:
-            RULES[opcode] = function
-        return function
+    def enters(*names: str) -> Callable[[Rule], Rule]:
+        def register(function: Rule) -> Rule:
+            table.update(dict.fromkeys(names, function))
+            return function
 
-    return register
+        return register
+
+    return enters
+
+
+computes = registrar(RULES)
+"""Enters the decorated function as the numeric rule of the opcodes that it is given."""
 
 
 def element_type(instruction: Instruction) -> np.dtype[Any]:

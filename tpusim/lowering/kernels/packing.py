@@ -10,15 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.hardware.units import WORD_BITS
-from tpusim.lowering.kernels.stated_tiles import LHS, RHS
+from tpusim.lowering.kernels.tiles import LHS, RHS
 from tpusim.program.work import Work, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.vector_ops import OpCost, VectorOps
-    from tpusim.lowering.kernels.stated_tiles import Nest
+    from tpusim.hardware.chip import Chip, OpCost, VectorOps
+    from tpusim.lowering.kernels.tiles import Nest
     from tpusim.semantics.demand.needs import Access
 
 _NEVER_PACKED = frozenset(

@@ -7,44 +7,38 @@ Source: XLA, Custom calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, TpusimError, UnsupportedError, did_you_mean
 from tpusim.ir.custom_calls import REGISTERED
+from tpusim.ir.module import Instruction
+from tpusim.numerics.ops.control import call
+from tpusim.numerics.ops.linear_algebra import complex_of
 from tpusim.numerics.ops.sorting import top_k
-from tpusim.numerics.registry import TOKEN, array_shape, computes, zeros
-from tpusim.numerics.site import Run
+from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, registrar, zeros
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.registry import Rule
-    from tpusim.numerics.site import Site
-
-
 _BUILT_IN: dict[str, Rule] = {}
+target = registrar(_BUILT_IN)
+"""Enters the decorated function as what custom calls with the targets that it is given compute."""
 
-
-def target(*names: str) -> Callable[[Rule], Rule]:
-    """Register the decorated function as what custom calls with these targets compute."""
-
-    def register(function: Rule) -> Rule:
-        _BUILT_IN.update(dict.fromkeys(names, function))
-        return function
-
-    return register
+# Each promises something of its operand, or marks where it is.
+_MARKS = (
+    "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked LayoutConstraint MoveToDevice MoveToHost Sharding"
+    " SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement xla.sdy.FuncResultSharding"
+)
 
 
 @computes("custom-call")
 def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return what the target computes.
 
-    Raises UnsupportedError for a target of which nobody said what it computes, ProgramError for a registered function
+    Raises UnsupportedError for a target of which nothing says what it computes, ProgramError for a registered function
     that returned something else than the instruction's shape.
     """
     name = instruction.attributes.get("custom_call_target", "")
@@ -52,15 +46,16 @@ def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> An
     registered = REGISTERED.get(name)
     if registered is not None and registered.numerics is not None:
         return _checked(_user_value(registered.numerics, instruction, operands), instruction.shape, name)
-    if name not in _BUILT_IN and _is_wrapper(site, instruction):
-        return _offloaded(instruction, operands)
-    if name not in _BUILT_IN:
+    if name in _BUILT_IN:
+        return _BUILT_IN[name](site, instruction, operands)
+    if not _is_wrapper(site, instruction):
         raise UnsupportedError(
             f"{instruction.name}: nothing says what the custom call {name!r} computes"
             f"{did_you_mean(name, _BUILT_IN)}; register it with"
             f" tpusim.register_custom_call({name!r}, numerics=lambda instruction, *operands: ...)"
         )
-    return _BUILT_IN[name](site, instruction, operands)
+    # Such as one that hands its computation to the sparse cores.
+    return call(site, instruction, operands)
 
 
 def _user_value(function: Callable[..., Any], instruction: Instruction, operands: list[Any]) -> Any:
@@ -88,7 +83,7 @@ def _read_only(value: Any) -> Any:
 
 
 def _is_wrapper(site: Site, instruction: Instruction) -> bool:
-    """Tell whether a custom call only hands a computation on: the computation takes and returns what the call does."""
+    """Return whether a custom call only hands on a computation, which takes and returns what the call does."""
     called = instruction.called_computations
     if len(called) != 1:
         return False
@@ -99,11 +94,6 @@ def _is_wrapper(site: Site, instruction: Instruction) -> bool:
     return plain == [shape_text(shape, layout=False) for shape in (*operands, instruction.shape)]
 
 
-def _offloaded(instruction: Instruction, operands: list[Any]) -> Any:
-    """Run the computation that a wrapper hands to the sparse cores."""
-    return (yield Run(instruction.called_computations[0], operands))
-
-
 def _checked(value: Any, shape: Shape, name: str) -> Any:
     """Return what a registered function returned, if it has the shape that the program says."""
     if isinstance(shape, TupleShape) and isinstance(value, (tuple, list)) and len(value) == len(shape.elements):
@@ -111,34 +101,19 @@ def _checked(value: Any, shape: Shape, name: str) -> Any:
     # Whatever a function returns for a token, that it returned is all that counts.
     if isinstance(shape, ArrayShape) and not shape.dtype.is_array_type:
         return TOKEN
-    if isinstance(value, (tuple, list)) or not isinstance(shape, ArrayShape):
-        raise _wrong_value(name, shape, f"a {type(value).__name__}")
-    array = np.asarray(value)
-    if array.dtype != numpy_dtype(shape.dtype) or array.shape != shape.dimensions:
-        raise _wrong_value(name, shape, f"{array.dtype}{list(array.shape)}")
-    return array
-
-
-def _wrong_value(name: str, shape: Shape, found: str) -> ProgramError:
-    """Return the error about a registered function that returned something else than the shape asks for."""
+    found = f"a {type(value).__name__}"
+    if not isinstance(value, (tuple, list)) and isinstance(shape, ArrayShape):
+        array = np.asarray(value)
+        if array.dtype == numpy_dtype(shape.dtype) and array.shape == shape.dimensions:
+            return array
+        found = f"{array.dtype}{list(array.shape)}"
     wanted = shape_text(shape, layout=False)
-    return ProgramError(f"expected the function registered for {name!r} to return {wanted}, found {found}")
+    raise ProgramError(f"expected the function registered for {name!r} to return {wanted}, found {found}")
 
 
-@target(
-    "AssumeGatherIndicesInBound",
-    "GatherScatterIndicesBitpacked",
-    "LayoutConstraint",
-    "MoveToDevice",
-    "MoveToHost",
-    "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-    "annotate_device_placement",
-    "xla.sdy.FuncResultSharding",
-)
+@target(*_MARKS.split())
 def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the operand: the target promises something of it, or marks where it is."""
+    """Return the operand."""
     # Layout and memory space may differ: that is what some of these calls are for.
     wanted = [leaf.dimensions for leaf in leaves(instruction.shape)]
     if wanted != [leaf.dimensions for leaf in leaves(site.operand(instruction, 0).shape)]:
@@ -150,26 +125,18 @@ def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     return operands[0]
 
 
-@target("AllocateBuffer", "PrepareAsyncCallStart")
-def _unwritten(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return zeros: nobody reads a buffer, or a handle, before it is written."""
-    # Zeros rather than whatever memory holds: a run must give the same values every time.
-    return zeros(instruction.shape)
-
-
-@target("PrepareAsyncCallDone")
-def _token(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return a token."""
-    return TOKEN
+# No buffer or handle is read before it is written; zeros, so that a run gives the same values every time.
+target("AllocateBuffer", "PrepareAsyncCallStart")(lambda site, instruction, operands: zeros(instruction.shape))
+target("PrepareAsyncCallDone")(lambda site, instruction, operands: TOKEN)
+# What the collective gave stands second among what the start returned.
+target("AsyncCollectiveDone")(lambda site, instruction, operands: operands[1])
 
 
 @target("AsyncCollectiveStart")
 def _async_collective(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return what the collective took, what it gave, and handles: beside the core it is done when it starts.
-
-    The operand is the collective, which stands in the same computation and takes a parameter of it.
-    """
+    """Return what the collective took, what it gave, and handles: beside the core it is done when it starts."""
     assert isinstance(instruction.shape, TupleShape)
+    # The operand is the collective, which stands in the same computation and takes a parameter of it.
     taken = site.operand(site.operand(instruction, 0), 0)
     if taken.opcode != "parameter":
         raise UnsupportedError(
@@ -177,12 +144,6 @@ def _async_collective(site: Site, instruction: Instruction, operands: list[Any])
         )
     source = site.arguments[taken.immediate]  # type: ignore[index]
     return (source, operands[0], *map(zeros, instruction.shape.elements[2:]))
-
-
-@target("AsyncCollectiveDone")
-def _async_collective_done(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return what the collective gave; operands are those that the start returned, with the collective among them."""
-    return operands[1]
 
 
 @target("ConcatBitcast")
@@ -240,22 +201,7 @@ def _rounded(doubles: Any) -> Any:
         return doubles.astype(np.float32)
 
 
-@target("X128Combine")
-def _combine_complex(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return complex numbers of two doubles from their real and imaginary parts."""
-    # Not by arithmetic: i times infinity has a real part that is no number.
-    joined = np.empty(operands[0].shape, np.complex128)
-    joined.real, joined.imag = operands
-    return joined
-
-
-@target("X128SplitHigh")
-def _imaginary(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the imaginary parts of complex numbers of two doubles."""
-    return operands[0].imag
-
-
-@target("X128SplitLow")
-def _real(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the real parts of complex numbers of two doubles."""
-    return operands[0].real
+# Of complex numbers of two doubles.
+target("X128Combine")(lambda site, instruction, operands: complex_of(*operands))
+target("X128SplitHigh")(lambda site, instruction, operands: operands[0].imag)
+target("X128SplitLow")(lambda site, instruction, operands: operands[0].real)

@@ -8,29 +8,23 @@ Source: XLA, Operation Semantics (Gather, Scatter).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from tpusim.numerics.registry import computes
+from tpusim.ir.module import Instruction
+from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, compute_type, lifted_list
-from tpusim.numerics.values.relayout import put_at, take_at
+from tpusim.numerics.site import Site
+from tpusim.numerics.values.relayout import put_at, take_at, word_type
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Places = NDArray[np.int64]
 
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
-    Places = NDArray[np.int64]
-
-_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 _CODES = {"add": 0, "multiply": 1, "maximum": 2, "minimum": 3}
 # On the bytes 0 and 1.
 _CODES_OF_TRUTH_VALUES = {"or": 2, "and": 3}
@@ -56,26 +50,19 @@ class Windows(NamedTuple):
         ]
         return np.ravel(sum(np.ix_(*axes), np.zeros((), np.int64)))
 
-    def limit(self, dimension: int) -> int:
-        """Return the last start in one dimension with which the whole window lies inside."""
-        return self.dimensions[dimension] - self.sizes[dimension]
-
-    def clamped_bases(self) -> Places:
-        """Flat positions where windows begin, all moved to lie inside."""
-        return self._bases({d: np.clip(start, 0, self.limit(d)) for d, start in self.starts.items()})
-
-    def bases(self) -> Places:
-        """Flat positions where windows begin; of no use where a window does not lie inside."""
-        return self._bases(self.starts)
+    def bases(self, *, is_clamped: bool) -> Places:
+        """Flat positions where windows begin, moved to lie inside if ``is_clamped``; else of no use if they do not."""
+        strides, limits = element_strides(self.dimensions), np.subtract(self.dimensions, self.sizes)
+        total = np.zeros(self.outer, np.int64)
+        for d, start in self.starts.items():
+            total = total + (np.clip(start, 0, limits[d]) if is_clamped else start) * strides[d]
+        return np.ravel(total)
 
     def inside(self) -> NDArray[np.bool_]:
-        """Tell of each window whether all of it lies inside the operand."""
-        parts = [(start >= 0) & (start <= self.limit(d)) for d, start in self.starts.items()]
+        """Return of each window whether all of it lies inside the operand."""
+        limits = np.subtract(self.dimensions, self.sizes)
+        parts = [(start >= 0) & (start <= limits[d]) for d, start in self.starts.items()]
         return np.ravel(np.logical_and.reduce([np.ones(self.outer, np.bool_), *parts]))
-
-    def _bases(self, starts: dict[int, Places]) -> Places:
-        strides = element_strides(self.dimensions)
-        return np.ravel(sum((start * strides[d] for d, start in starts.items()), np.zeros(self.outer, np.int64)))
 
 
 def _without(sizes: tuple[int, ...], dimension: int) -> tuple[int, ...]:
@@ -119,7 +106,7 @@ def gather(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     sizes = tuple(map(min, attributes["slice_sizes"], operand.shape))
     outer = _without(indices.shape, attributes["index_vector_dim"])
     windows = Windows(operand.shape, sizes, starts, outer)
-    values = take_windows(np.ravel(operand), windows.clamped_bases(), windows.offsets)
+    values = take_windows(np.ravel(operand), windows.bases(is_clamped=True), windows.offsets)
     # Collapsed and batching dimensions have size 1 in a window and no dimension in the result.
     dropped = {*attributes["collapsed_slice_dims"], *own}
     kept = [size for dimension, size in enumerate(sizes) if dimension not in dropped]
@@ -135,7 +122,7 @@ def take_windows(flat: Array, bases: Places, offsets: Places) -> Array:
     if is_rows:
         return flat.reshape(-1, width)[bases // width]
     result = np.empty((bases.size, width), flat.dtype)
-    word = _WORDS[flat.dtype.itemsize]
+    word = word_type(flat.dtype)
     take_at(flat.view(word), result.view(word), bases, offsets)
     return result
 
@@ -146,7 +133,7 @@ def scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     attributes, count = instruction.attributes, len(operands) // 2
     targets, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     windows = _scatter_windows(attributes, targets[0].shape, indices, updates[0].shape)
-    inside, bases = windows.inside(), windows.bases()
+    inside, bases = windows.inside(), windows.bases(is_clamped=False)
     in_rows = [_update_rows(update, attributes["update_window_dims"]) for update in updates]
     if not inside.all():
         bases, in_rows = bases[inside], [rows[inside] for rows in in_rows]
@@ -158,7 +145,6 @@ def scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 
 
 def _scatter_windows(attributes: dict[str, Any], dimensions: Any, indices: Array, update: Sequence[int]) -> Windows:
-    """Return where the updates of a scatter go."""
     own = attributes.get("input_batching_dims", ())
     batching = dict(zip(own, attributes.get("scatter_indices_batching_dims", ()), strict=True))
     indexed = attributes["scatter_dims_to_operand_dims"]
@@ -191,7 +177,7 @@ def combine_at(
     target, update = targets[0], updates[0]
     if opcode == REPLACE:
         # Bits move as words, so that one compiled kernel serves all types of a width.
-        word = _WORDS[target.dtype.itemsize]
+        word = word_type(target.dtype)
         put_at(target.view(word), np.ascontiguousarray(update).view(word), bases, offsets)
         return [target]
     is_truth = target.dtype.kind == "b"

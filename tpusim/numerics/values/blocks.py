@@ -6,30 +6,21 @@ narrow floats are widened and rounded there, once per instruction.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from tpusim.numerics.ops.convert import FLOAT32, convert_values, from_float32, to_float32
+from tpusim.numerics.ops.convert import FLOAT32, Type, convert_values, from_float32, widened
+from tpusim.numerics.registry import Array
 from tpusim.numerics.scalar_computation import compute_type
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-Array = NDArray[Any]
-Type = np.dtype[Any]
 Index = tuple[int | slice, ...]
 
 BLOCK_ELEMENTS = 1 << 16
 """Elements per block: a few temporaries of this many f32 fit the second level of cache of current processors."""
-
-
-# Asked several times per instruction, and slow to tell by names.
-_wide_type = cache(compute_type)
 
 
 def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, *, flush: bool = False) -> Array:
@@ -39,7 +30,8 @@ def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, 
     for what is the same everywhere. With ``flush``, f32 results too small to be normal become zeros of their sign.
     """
     with np.errstate(all="ignore"):
-        if not _is_one_call(kernel, operands, dtype):
+        types = (dtype, *(operand.dtype for operand in operands))
+        if not isinstance(kernel, np.ufunc) or any(compute_type(each) != each for each in types):
             return _in_blocks(kernel, operands, dtype, flush)
         if not flush or dtype != FLOAT32:
             return np.asarray(kernel(*operands)).astype(dtype, copy=False)
@@ -47,47 +39,34 @@ def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, 
         return _flushed(kernel(*operands)) if is_one_block else _in_blocks(kernel, operands, dtype, flush)
 
 
-def _is_one_call(kernel: Any, operands: Sequence[Array], dtype: Type) -> bool:
-    """Tell whether NumPy does all of it in one pass."""
-    types = [dtype, *(operand.dtype for operand in operands)]
-    return isinstance(kernel, np.ufunc) and all(_wide_type(each) == each for each in types)
-
-
 def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, flush: bool) -> Array:
-    """Run the kernel on one block after the other."""
     dimensions = np.broadcast_shapes(*(operand.shape for operand in operands))
     result = np.empty(dimensions, dtype)
     shape, parts = _spread(operands, dimensions)
     rows = result.reshape(shape)
     for index in _cuts(shape):
-        block = [_wide(part if part.size == 1 else part[index]) for part in parts]
+        block = [widened(part if part.size == 1 else part[index]) for part in parts]
         value = kernel(*block)
-        _store(_flushed(value) if flush and value.dtype == FLOAT32 else value, rows[index])
+        if flush and value.dtype == FLOAT32:
+            value = _flushed(value)
+        if value.dtype == FLOAT32 != dtype and compute_type(dtype) == FLOAT32:
+            from_float32(value, dtype, rows[index])
+        else:
+            rows[index] = convert_values(value, dtype)
     return result
 
 
 def _spread(operands: Sequence[Array], dimensions: tuple[int, ...]) -> tuple[tuple[int, ...], list[Array]]:
     """Return the dimensions to walk and the operands broadcast to them, those of one value with sizes of 1."""
-    # What is the same everywhere is widened once, and needs no place in the cache.
-    parts = [_single(operand) if _is_uniform(operand) else operand for operand in operands]
+    parts = []
+    for operand in operands:
+        # All elements at one address, as those of a broadcast scalar: widened once, they need no place in the cache.
+        is_uniform = all(n == 1 or not step for n, step in zip(operand.shape, operand.strides, strict=True))
+        parts.append(operand[(slice(0, 1),) * operand.ndim].reshape(1) if is_uniform and operand.size else operand)
     is_flat = all(p.size == 1 or (p.shape == dimensions and p.flags.c_contiguous) for p in parts)
-    shape = (prod(dimensions),) if is_flat else dimensions
-    return shape, [part if part.size == 1 else _viewed(part, shape) for part in parts]
-
-
-def _is_uniform(operand: Array) -> bool:
-    """Tell whether all elements lie at one address, as those of a broadcast scalar do."""
-    return operand.size > 0 and all(n == 1 or not step for n, step in zip(operand.shape, operand.strides, strict=True))
-
-
-def _single(operand: Array) -> Array:
-    """Return the one value of a uniform array, as an array of one element."""
-    return operand[(slice(0, 1),) * operand.ndim].reshape(1)
-
-
-def _viewed(part: Array, shape: tuple[int, ...]) -> Array:
-    """Return an operand in the dimensions of the walk, without a copy."""
-    return part.reshape(shape) if part.size == prod(shape) and len(shape) == 1 else np.broadcast_to(part, shape)
+    if is_flat:
+        return (prod(dimensions),), [part if part.size == 1 else part.reshape(-1) for part in parts]
+    return dimensions, [part if part.size == 1 else np.broadcast_to(part, dimensions) for part in parts]
 
 
 def _cuts(shape: tuple[int, ...]) -> Iterator[Index]:
@@ -102,24 +81,8 @@ def _cuts(shape: tuple[int, ...]) -> Iterator[Index]:
             yield (*leading, slice(start, start + step))
 
 
-def _wide(block: Array) -> Array:
-    """Return a block in the type in which its elements are computed."""
-    wanted = _wide_type(block.dtype)
-    return to_float32(block) if wanted == FLOAT32 else block.astype(wanted, copy=False)
-
-
-def _store(value: Array, target: Array) -> None:
-    """Put a block's values where they belong, rounded or cut to their type."""
-    if value.dtype == FLOAT32 and target.dtype != FLOAT32 and _wide_type(target.dtype) == FLOAT32:
-        from_float32(value, target.dtype, target)
-    elif value.dtype == target.dtype:
-        target[...] = value
-    else:
-        target[...] = convert_values(value, target.dtype)
-
-
 def _flushed(value: Any) -> Array:
-    """Return an f32 result, which nobody else has, without numbers too small to be normal."""
+    """Return an f32 result, which is written to, without numbers too small to be normal."""
     # NumPy's result lies in memory like its operands do; the row to flush must not be a copy of it.
     result = np.asarray(value, order="C")
     _flush(result.reshape(-1).view(np.uint32))

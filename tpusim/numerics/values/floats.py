@@ -28,15 +28,12 @@ _Q += tuple(map(np.float32, (1.4070470171167667e-2, 1.1098505178285362e-1, 4.974
 def power(base: Array, exponent: Array) -> Array:
     """Return the power of floats; that to one half is the root, but for -inf and -0, whose powers are positive."""
     # NumPy takes the root as well, and forgets these two, but only of an exponent that lies in memory once.
-    result, half = np.power(base, exponent), exponent == _HALF
+    result, half = np.power(base, exponent), exponent == np.float32(0.5)
     if half.any():
         # Adding +0 makes -0 one, too.
         roots = np.where(np.isneginf(base), -base, np.sqrt(base + np.zeros((), base.dtype)))
         np.copyto(result, roots, where=half)
     return result
-
-
-_HALF = np.float32(0.5)
 
 
 def complex_power(base: Array, exponent: Array) -> Array:
@@ -123,7 +120,6 @@ def erf(value: Array) -> Array:
 # Python's check for division by zero would keep the loop out of the vector registers.
 @njit(cache=True, error_model="numpy")
 def _erf32(values: Array, results: Array) -> None:
-    """Fill in the error function of f32 numbers."""
     for i in range(values.size):
         x = values[i]
         # Comparisons written so that NaN passes through.
@@ -137,6 +133,5 @@ def _erf32(values: Array, results: Array) -> None:
 
 @njit(cache=True)
 def _erf64(values: Array, results: Array) -> None:
-    """Fill in the error function of f64 numbers."""
     for i in range(values.size):
         results[i] = math.erf(values[i])
