@@ -51,8 +51,8 @@ class Product(msgspec.Struct, frozen=True, gc=False):
 
     With windows each row is the sum over ``reach`` kernel positions, each with ``depth`` features of its own, and
     belongs to one of ``phases`` kernels: those of the holes of a dilated input, or of the groups of a ragged dot.
-    ``kinds`` are those of a convolution's spatial dimensions. ``operand_type`` is that of more bits: the unit works at its
-    rate. ``flops`` are two per multiply-add that the program asks for, padding and holes left out.
+    ``kinds`` are those of a convolution's spatial dimensions. ``operand_type`` is the one of more bits, at
+    whose rate the unit works. ``flops`` are two per multiply-add that the program asks for, padding and holes left out.
     """
 
     batch: int
