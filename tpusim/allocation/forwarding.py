@@ -5,19 +5,17 @@ A rule returns, per part of an instruction's result, the values that hold it, or
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import async_parts
 from tpusim.semantics.aliasing import IN_PLACE
-from tpusim.shapes.shape import TupleShape
+from tpusim.shapes.shape import Shape, TupleShape
 from tpusim.shapes.tree import element_begins, node_count, nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tpusim.allocation.liveness import Frame, Node, Nodes
-    from tpusim.ir.module import Instruction
-    from tpusim.shapes.shape import Shape
 
     Make = Callable[[Frame, Instruction], Nodes | None]
 

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 Interval = tuple[int, int]
 """First and last position, inclusive."""

@@ -7,30 +7,24 @@ those that a loop carries, are joined to one buffer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tpusim.allocation.forwarding import FORWARDING, MAKE
 from tpusim.allocation.heap import aligned
-from tpusim.hardware.units import VMEM
+from tpusim.hardware.units import VMEM, MemorySpace
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import async_parts
 from tpusim.semantics.aliasing import in_place_operands, stated_operands
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import TupleShape
+from tpusim.shapes.shape import Shape, TupleShape
 from tpusim.shapes.tree import node_number, nodes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tpusim.hardware.units import MemorySpace
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.shapes.shape import Shape
-
-    Node = tuple[int, ...]
-    """The values that hold one part of a shape: none for a flag, several where operands lie side by side."""
-    Nodes = list[Node]
-    """The same for all parts of a shape: each tuple, of which a table of addresses is kept, before its elements."""
+Node = tuple[int, ...]
+"""The values that hold one part of a shape: none for a flag, several where operands lie side by side."""
+Nodes = list[Node]
+"""The same for all parts of a shape: each tuple, of which a table of addresses is kept, before its elements."""
 
 # Opcodes that move a value as it is; the short forms of asynchronous operations do so too.
 _MOVES = ("copy", "copy-start")

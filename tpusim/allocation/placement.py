@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tpusim.allocation.heap import Block, Interval, aligned, place_in_order, place_largest_first
-from tpusim.hardware.units import HBM
-from tpusim.program.buffers import peak_bytes
+from tpusim.allocation.liveness import Liveness, Value
+from tpusim.hardware.units import HBM, MemorySpace
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.program.buffers import BufferKind, peak_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tpusim.allocation.liveness import Liveness, Value
-    from tpusim.hardware.units import MemorySpace
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.program.buffers import BufferKind
 
 # Offsets in the compiler's buffer assignments of every chip are multiples of it.
 HBM_ALIGNMENT_BYTES = 16384

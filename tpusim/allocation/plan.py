@@ -7,7 +7,7 @@ remains is placed in one heap per memory space.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
@@ -22,14 +22,10 @@ from tpusim.allocation.placement import (
     reuse_output_memory,
 )
 from tpusim.hardware.units import HBM
+from tpusim.ir.frames import SourceFrames
+from tpusim.ir.module import Module
 from tpusim.program.buffers import Buffer
 from tpusim.shapes.address import logical_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.ir.frames import SourceFrames
-    from tpusim.ir.module import Module
 
 TABLES = "tuple tables"
 """The buffer of all tables of addresses that the program's tuples need."""

@@ -15,8 +15,7 @@ from tpusim.timeline.records import CORE
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
-    from tpusim.program.module import Program
-    from tpusim.program.provenance import Provenance
+    from tpusim.program.module import Program, Provenance
     from tpusim.timeline.records import Timeline
 
 OTHER = "other"

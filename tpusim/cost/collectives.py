@@ -12,18 +12,16 @@ Communication Operations in MPICH, 2005 (a large broadcast is a scatter and an a
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, pairwise, permutations, product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from tpusim.hardware.pod import Pod
-    from tpusim.hardware.torus import Torus
-    from tpusim.program.steps import Algorithm, Collective
+from tpusim.hardware.pod import Pod
+from tpusim.hardware.torus import Torus
+from tpusim.program.steps import Algorithm, Collective
 
 _MOST_ROUTED = 512
 """Groups that form no block are routed pair by pair up to this size; beyond it an all-to-all goes round their ring."""

@@ -6,16 +6,12 @@ others move while tiles compute. A block that does not change from one tile to t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS, Unit, chip_value, peak_bytes_per_second
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.program.steps import Copy, Kernel
-    from tpusim.program.work import Stream
+from tpusim.program.steps import Copy, Kernel
+from tpusim.program.work import Stream
 
 
 class Traffic(msgspec.Struct, frozen=True, gc=False):

@@ -7,14 +7,11 @@ loads under the current one, so that a tile costs the longer of the two; the cor
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.chip import Chip, Mxu
 from tpusim.program.work import Matmul
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip, Mxu
 
 
 class TileProduct(msgspec.Struct, frozen=True, gc=False):

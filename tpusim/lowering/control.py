@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from tpusim.allocation.forwarding import branch_names
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import async_parts
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
 from tpusim.lowering.scope import RULES, Scope, rule
 from tpusim.program.module import walk
-from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Kernel, Loop
+from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Call, Choice, Kernel, Loop
 from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
 from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
 from tpusim.shapes.shape import TupleShape
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Instruction
-    from tpusim.program.steps import AnyStep, Choice
 
 
 def lower_computation(scope: Scope) -> tuple[AnyStep, ...]:

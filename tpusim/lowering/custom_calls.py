@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tpusim.errors import ProgramError
 from tpusim.ir.custom_calls import REGISTERED
+from tpusim.ir.module import Instruction
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels.kernel import make_kernel, scalar_kernel
 from tpusim.lowering.kernels.vector import CUSTOM_WORK
-from tpusim.lowering.scope import rule
-from tpusim.program.steps import Call
+from tpusim.lowering.scope import Scope, rule
+from tpusim.program.steps import AnyStep, Call
 from tpusim.program.work import unit_fault
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Instruction
-    from tpusim.lowering.scope import Scope
-    from tpusim.program.steps import AnyStep
 
 # Left behind by the partitioner, the allocator and the scheduler; no code is made of them.
 FREE_TARGETS = frozenset(

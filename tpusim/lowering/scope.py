@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tpusim.hardware.chip import Chip
 from tpusim.ir.frames import SourceFrames
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.program.module import Estimate
+from tpusim.program.steps import AnyStep
 from tpusim.semantics.contexts import Context
 from tpusim.semantics.demand.inlining import Body, inline
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.program.steps import AnyStep
-
-    Rule = Callable[["Scope", Instruction], tuple[AnyStep, ...]]
+Rule = Callable[["Scope", Instruction], tuple[AnyStep, ...]]
 
 
 @dataclass

@@ -9,17 +9,13 @@ these in cohorts of their own. So the result is that of a run of every device.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from tpusim.machine.costs import Costs
+from tpusim.machine.placement import Assignment, DeviceSet, RunOptions
+from tpusim.program.module import Program
 from tpusim.program.steps import Collective
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tpusim.machine.costs import Costs
-    from tpusim.machine.placement import Assignment, DeviceSet, RunOptions
-    from tpusim.program.module import Program
-
 
 Cohorts = list[tuple[int, ...]]
 """Devices that are simulated together, of each the first; the others are those of its tuple."""

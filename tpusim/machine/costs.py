@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
-from tpusim.cost.tile import kernel_time
+from tpusim.cost.tile import KernelTime, kernel_time
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Pod
+from tpusim.machine.placement import DeviceSet, Groups
 from tpusim.program.module import every_step
-from tpusim.program.steps import Branch, ChannelTransfer, Collective, HostTransfer, Loop
+from tpusim.program.steps import Branch, ChannelTransfer, Collective, HostTransfer, Kernel, Loop
 from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tpusim.cost.collectives import CommunicationPlan
-    from tpusim.cost.tile import KernelTime
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.pod import Pod
-    from tpusim.machine.placement import DeviceSet, Groups
-    from tpusim.program.steps import Kernel
 
 S = TypeVar("S")
 P = ParamSpec("P")

@@ -7,17 +7,15 @@ rounded up to whole picoseconds before they reach the clock.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from math import ceil, inf
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from simpy import Environment, Event
 
 from tpusim.units import PS_PER_SECOND
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from simpy import Environment, Event
-
-    OnEnd = Callable[[int], object]
+OnEnd = Callable[[int], object]
 
 _ROUNDING = 1e-3
 """A flow with less than this left has ended: what remains is rounding, not payload."""

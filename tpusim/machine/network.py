@@ -7,24 +7,18 @@ Where transfers meet, each gets the same share of its own full speed, as far as 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+from simpy import Environment
 
 from tpusim.cost.collectives import Load, link_name
-from tpusim.machine.fluid import Flow, Fluid, call_after
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Pod
+from tpusim.machine.fluid import Flow, Fluid, OnEnd, call_after
 from tpusim.timeline.records import LinkUse
 from tpusim.units import PS_PER_SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from simpy import Environment
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.pod import Pod
-    from tpusim.machine.fluid import OnEnd
 
 _FULL = 1 - 1e-12
 """A link used beyond this share has no room left."""

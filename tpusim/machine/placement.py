@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tpusim.errors import ConfigError
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.program.feed import Feed
-    from tpusim.program.module import Program
-    from tpusim.program.steps import AnyStep, Branch, Collective, Loop
+from tpusim.program.feed import Feed
+from tpusim.program.module import Program
+from tpusim.program.steps import AnyStep, Branch, Collective, Loop
 
 Groups = tuple[tuple[int, ...], ...]
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from simpy import Environment, Event
+
 from tpusim.errors import SimulationError
+from tpusim.machine.costs import Costs, GroupShare
 from tpusim.machine.fluid import call_after
+from tpusim.machine.placement import Cohort, DeviceSet
+from tpusim.machine.waits import Blocked, Waits
+from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.timeline.records import LATE
 
+"""Begins to move bytes over links; what it is given is called with the time at which they have arrived."""
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from simpy import Environment, Event
-
     from tpusim.cost.collectives import CommunicationPlan, Load
-    from tpusim.machine.costs import Costs, GroupShare
-    from tpusim.machine.placement import Cohort, DeviceSet
-    from tpusim.machine.waits import Blocked, Waits
-    from tpusim.program.steps import ChannelTransfer, Collective
 
     Move = Callable[[Load, float, Callable[[int], object]], None]
-    """Begins to move bytes over links; what it is given is called with the time at which they have arrived."""
 
 
 class Completion(NamedTuple):

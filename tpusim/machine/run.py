@@ -6,29 +6,32 @@ program on a chip always gives the same time line.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
 from tpusim.errors import SimulationError
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Pod, Topology
 from tpusim.machine import steps  # noqa: F401 (fills the table of handlers)
-from tpusim.machine.cohorts import MOST_SIMPLE_SPLITS, ONE_FOR_ALL, Split, cohorts_of, collapsed, may_collapse, refined
+from tpusim.machine.cohorts import (
+    MOST_SIMPLE_SPLITS,
+    ONE_FOR_ALL,
+    Cohorts,
+    Split,
+    cohorts_of,
+    collapsed,
+    may_collapse,
+    refined,
+)
 from tpusim.machine.core import Core
 from tpusim.machine.costs import Costs
 from tpusim.machine.device import Device
-from tpusim.machine.placement import Cohort, RunOptions, assign, devices_needed, pod_of
+from tpusim.machine.placement import Assignment, Cohort, RunOptions, assign, devices_needed, pod_of
 from tpusim.machine.waits import Standing, deadlock_message, whereabouts
 from tpusim.machine.world import World
+from tpusim.program.module import Program
 from tpusim.timeline.records import CORE, PodRun, Record, Timeline
 from tpusim.units import PS_PER_US, seconds_to_ps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.pod import Pod, Topology
-    from tpusim.machine.cohorts import Cohorts
-    from tpusim.machine.placement import Assignment
-    from tpusim.program.module import Program
 
 __all__ = ["DEFAULT_OPTIONS", "RunOptions", "simulate_pod", "simulate_program"]
 

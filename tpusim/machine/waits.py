@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from tpusim.program.steps import HostTransfer
+from tpusim.machine.placement import Cohort
+from tpusim.program.steps import AnyStep, HostTransfer
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from tpusim.machine.placement import Cohort
-    from tpusim.program.steps import AnyStep
 
 HOST = -1
 """The host's number where devices have theirs."""

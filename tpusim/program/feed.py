@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tpusim.errors import ConfigError
 from tpusim.units import seconds_to_ps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DEFAULT_DEPTH = 2
 """Items that may wait in a queue: one on its way while another is in use."""

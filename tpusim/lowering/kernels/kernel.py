@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from math import inf
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, SCALAR, SMEM, STORE, VMEM
+from tpusim.ir.attributes import BackendConfig, WindowConfig
+from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import OPERATIONS, Category
-from tpusim.lowering.collectives import inner_collective
-from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
-from tpusim.lowering.kernels.packing import conversion_work
-from tpusim.lowering.kernels.products import product_work
+from tpusim.lowering.collectives import collective_part, inner_collective, is_fed, other_part
+from tpusim.lowering.kernels.products import conversion_work, product_work
 from tpusim.lowering.kernels.tiles import (
     LHS,
     OUT,
@@ -27,24 +28,13 @@ from tpusim.lowering.kernels.tiles import (
     streaming_tiles,
 )
 from tpusim.lowering.kernels.vector import FREE, Site, spill_work, stored_registers, vector_work
-from tpusim.lowering.scope import rule
-from tpusim.program.steps import Kernel, TileLoop
+from tpusim.lowering.scope import Scope, rule
+from tpusim.program.steps import AnyStep, Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
-from tpusim.semantics.demand.inlining import made_from
-from tpusim.semantics.demand.needs import accesses, demand_of, needed_share
+from tpusim.semantics.demand.inlining import Body, Inner, made_from
+from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
 from tpusim.semantics.products import BATCH, PRODUCTS, WINDOW, Product, canonical_product, product_sides
 from tpusim.shapes.shape import ArrayShape, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.attributes import BackendConfig, WindowConfig
-    from tpusim.ir.module import Computation, Instruction
-    from tpusim.lowering.scope import Scope
-    from tpusim.program.steps import AnyStep, Family
-    from tpusim.semantics.demand.inlining import Body, Inner
-    from tpusim.semantics.demand.needs import Access, Demand
 
 FLOPLESS = frozenset(
     "parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast copy transpose reshape slice pad"

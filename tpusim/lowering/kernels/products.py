@@ -1,23 +1,24 @@
-"""The work of dots and convolutions: what each tile of their loop nest gives the matrix units and the vector unit."""
+"""The work of dots and convolutions: what each tile of their loop nest gives the matrix units and the vector unit.
+
+And what narrow element types cost where they enter and leave a kernel.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tpusim.cost.mxu import TileProduct, matmul_cycles, packed_depth_tiles, tile_matmul
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
-from tpusim.lowering.kernels.tiles import TAPS
-from tpusim.program.work import Work
-from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS
+from tpusim.hardware.vector_ops import OpCost, VectorOps
+from tpusim.lowering.kernels.tiles import LHS, RHS, TAPS, Nest
+from tpusim.program.work import Work, scaled
+from tpusim.semantics.demand.needs import Access
+from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, Product
 from tpusim.shapes.dtype import DTYPES
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.lowering.kernels.tiles import Nest
-    from tpusim.semantics.products import Product
 
 
 def product_work(product: Product, output_elements: int, nest: Nest, chip: Chip) -> Work:
@@ -91,3 +92,51 @@ def _stated(tile: TileProduct, product: Product, extents: dict[str, int]) -> Til
 def operands_per_lane(operand_type: str) -> int:
     """Return how many operands of a type share a lane."""
     return max(1, WORD_BITS // DTYPES[operand_type].bits)
+
+
+_NEVER_PACKED = frozenset(
+    {"f16", "f8e5m2", "f8e4m3fn", "f8e4m3", "f8e3m4", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz"}
+)
+"""Types that no register holds as they are: even a copy widens and packs them (a copy of f16 is measured to cost what a
+maximum costs)."""
+
+
+def conversion_work(
+    touched: list[Access], sides: dict[str, str], nest: Nest | None, chip: Chip, *, computes: bool
+) -> Work:
+    """Return the work of widening and packing all that a kernel touches; ``sides`` says what feeds its product.
+
+    The vector unit computes in 32 bits (and in bf16 where the generation has it); memory holds narrower elements packed
+    (JAX documentation, Pallas TPU details). Inside a kernel values stay wide, so that the price is paid once for each
+    element that is loaded or stored. A kernel that ``computes`` nothing moves packed elements as they are.
+    """
+    total = Work()
+    for access in touched:
+        side = "" if access.is_output else sides.get(access.name, "")
+        is_moved = not computes and access.shape.dtype.name not in _NEVER_PACKED
+        if is_moved or not _is_converted(access, side, chip):
+            continue
+        # A tile of a product's operand is widened each time that it is used, fetched anew or not.
+        uses = nest.tiles * nest.block_share[side] if nest and side in (LHS, RHS) else 1.0
+        elements = access.n_bytes * 8 / access.shape.dtype.bits
+        for cost in _costs(access, side, chip.vector_ops):
+            total += Work(ops=scaled(cost, uses * elements / chip.vpu.register_elements))
+    return total
+
+
+def _costs(access: Access, side: str, ops: VectorOps) -> Iterator[OpCost]:
+    """Yield what one register of elements costs on its way in or out."""
+    name = access.shape.dtype.name
+    yield (ops.pack if access.is_output else ops.unpack).get(name, {})
+    if side in (LHS, RHS):
+        # The matrix unit wants bf16 of what it cannot take as it is.
+        yield ops.pack.get("bf16", {})
+
+
+def _is_converted(access: Access, side: str, chip: Chip) -> bool:
+    """Tell whether the elements of an operand or result have another width in registers than in memory."""
+    dtype = access.shape.dtype
+    if dtype.bits >= WORD_BITS or (dtype.name == "bf16" and chip.vpu.native_bf16):
+        return False
+    # What the matrix unit takes as it is goes past the vector unit.
+    return not (side and dtype.name in chip.mxu.rate_by_type)

@@ -14,18 +14,14 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import product
 from math import ceil, inf, prod
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.ir.attributes import Window
+from tpusim.hardware.chip import Chip
+from tpusim.ir.attributes import ConvolutionLabels, Window, WindowConfig
+from tpusim.ir.module import Instruction
 from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, WINDOW
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.attributes import ConvolutionLabels, WindowConfig
-    from tpusim.ir.module import Instruction
-    from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape
 
 LHS, RHS, OUT = "lhs", "rhs", "out"
 

@@ -6,27 +6,20 @@ costs per register come from the chip's table of operations.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, log2, prod
-from typing import TYPE_CHECKING
 
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
-from tpusim.ir.attributes import Window
+from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.program.work import Work, scaled, sum_work
-from tpusim.semantics.demand.inlining import behind_views
+from tpusim.semantics.demand.inlining import Body, Inner, behind_views
 from tpusim.shapes.address import padded_element_count
-from tpusim.shapes.shape import ArrayShape, leaves
+from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.attributes import SliceDimension, WindowDimension
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.semantics.demand.inlining import Body, Inner
-    from tpusim.shapes.shape import Shape
-
-    WorkRule = Callable[["Site", Instruction], Work]
+WorkRule = Callable[["Site", Instruction], Work]
 
 
 @dataclass(frozen=True)

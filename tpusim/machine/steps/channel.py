@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import Any
+
+import simpy
 
 from tpusim.hardware.units import HBM, ICI, UNITS
-from tpusim.machine.core import Core, at_once, runs
-from tpusim.machine.rendezvous import Completion, split_late
+from tpusim.machine.core import Activity, Core, at_once, runs
+from tpusim.machine.rendezvous import Completion, Slot, split_late
 from tpusim.program.steps import ChannelTransfer
 from tpusim.timeline.records import LATE
 from tpusim.units import bytes_to_ps, seconds_to_ps
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    import simpy
-
-    from tpusim.machine.core import Activity
-    from tpusim.machine.rendezvous import Slot
 
 _WHAT = "a channel"
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+import simpy
+
 from tpusim.hardware.units import HBM, ICI, UNITS, VECTOR
-from tpusim.machine.core import Core, runs
+from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.rendezvous import Completion, split_late
 from tpusim.program.steps import Collective
 from tpusim.timeline.records import ICI_LATENCY
 from tpusim.units import cycles_to_ps
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    import simpy
-
     from tpusim.cost.collectives import CommunicationPlan
-    from tpusim.machine.core import Activity
 
 
 @runs(Collective)

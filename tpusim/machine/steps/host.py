@@ -5,18 +5,13 @@ Without a stated pace the host is always ready, and a transfer takes the link's 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import simpy
 
 from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS
-from tpusim.machine.core import Core, runs
+from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.waits import HOST as HOST_END
 from tpusim.program.steps import HostTransfer
 from tpusim.units import seconds_to_ps
-
-if TYPE_CHECKING:
-    import simpy
-
-    from tpusim.machine.core import Activity
 
 
 @runs(HostTransfer)

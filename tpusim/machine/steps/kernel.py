@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import simpy
+
+from tpusim.cost.dma import Traffic
+from tpusim.cost.tile import KernelTime
 from tpusim.hardware.units import UNITS
-from tpusim.machine.core import Core, runs
+from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.costs import Execution
 from tpusim.machine.device import HOST_LINKS
 from tpusim.machine.fluid import all_of
 from tpusim.program.steps import Kernel
 from tpusim.units import seconds_to_ps
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    import simpy
-
-    from tpusim.cost.dma import Traffic
-    from tpusim.cost.tile import KernelTime
-    from tpusim.machine.core import Activity
 
 ROUNDING_PS = 1000
 """A nanosecond: below it, whether traffic or tiles end last is chance."""
