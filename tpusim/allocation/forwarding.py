@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def _same(frame: Frame, instruction: Instruction) -> Nodes:
-    """Return the operand's own values."""
     return frame.values[instruction.operands[0]]
 
 
@@ -111,7 +110,6 @@ def _custom_call(frame: Frame, instruction: Instruction) -> Nodes | None:
 
 
 def _call(frame: Frame, instruction: Instruction) -> Nodes:
-    """Return what the called computation returns."""
     arguments = [frame.values[name] for name in instruction.operands]
     return frame.liveness.run(frame.module[instruction.attributes["to_apply"]], arguments)
 

@@ -61,7 +61,7 @@ def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[i
     """Return the offset of every block if the largest choose first, each the smallest hole during its whole life."""
     order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, blocks[i].first - blocks[i].last, i))
     offsets = [0] * len(blocks)
-    # By stretches of the schedule who is placed there, so that nobody looks at all the others.
+    # What is placed there, by stretches of the schedule: a block is compared with its neighbours alone.
     placed: dict[int, list[int]] = defaultdict(list)
     for number in order:
         block = blocks[number]

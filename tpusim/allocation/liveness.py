@@ -197,13 +197,6 @@ class Frame:
             self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, VMEM, now, now, instruction))
         self.liveness.schedule.append(instruction.name)
 
-    def _note_sharing(self, source: Node, result: Node, is_update: bool) -> None:
-        """Note why a result lies over an operand: it updates it in place, or the compiler chose so."""
-        if is_update:
-            self.liveness.values[result[0]].is_update = True
-        else:
-            self.liveness.take_over(source, result)
-
     def _name_origin(self, instruction: Instruction, known: int) -> None:
         """Give the values from number ``known`` on, which a copy made, the origin of what it copies."""
         copied = [number for name in instruction.operands[:1] for part in self.values[name] for number in part]
@@ -221,7 +214,11 @@ class Frame:
             sources = _arrays(self.values[name], self.computation[name].shape)
             if leaf < len(sources) and index < len(results):
                 self.liveness.join(sources[leaf], results[index])
-                self._note_sharing(sources[leaf], results[index], index in updated)
+                # It updates the operand in place, or the compiler chose to write it there.
+                if index in updated:
+                    self.liveness.values[results[index][0]].is_update = True
+                else:
+                    self.liveness.take_over(sources[leaf], results[index])
         return made
 
 

@@ -61,16 +61,10 @@ def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
     """Return the place that values share, as large as the largest of them."""
     intervals = united((value.first, value.last) for value in values)
     size = max(value.n_bytes for value in values)
-    return Place(values, kind or _kind(values), size, values[0].space, intervals)
-
-
-def _kind(values: Sequence[Value]) -> BufferKind:
-    """Return what a place is for."""
     # A parameter of a called computation is its caller's value, so that one here is the program's.
-    kind = _KINDS.get(values[0].instruction.opcode)
-    if kind:
-        return kind
-    return "output" if any(value.is_result for value in values) else "temporary"
+    made: BufferKind = "output" if any(value.is_result for value in values) else "temporary"
+    kind = kind or _KINDS.get(values[0].instruction.opcode, made)
+    return Place(values, kind, size, values[0].space, intervals)
 
 
 def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -90,7 +84,11 @@ def reuse_output_memory(places: Iterable[Place], order: Mapping[int, int]) -> No
     As in XLA the largest come first, outputs first among equals, and then in the ``order`` of instructions (by ``id``);
     each takes the smallest that has room.
     """
-    ordered = sorted(places, key=lambda place: (-place.n_bytes, not _is_reusable(place), _rank(place, order)))
+
+    def rank(place: Place) -> tuple[int, bool, int]:
+        return -place.n_bytes, not _is_reusable(place), min(order[id(value.instruction)] for value in place.values)
+
+    ordered = sorted(places, key=rank)
     reusable: dict[MemorySpace, list[Place]] = defaultdict(list)
     for place in filter(_is_reusable, reversed(ordered)):
         place.taken = list(place.intervals)
@@ -101,11 +99,6 @@ def reuse_output_memory(places: Iterable[Place], order: Mapping[int, int]) -> No
             place.within = home.values[-1].instruction.name
             for interval in place.intervals:
                 insort(home.taken, interval)
-
-
-def _rank(place: Place, order: Mapping[int, int]) -> int:
-    """Return where the first instruction that writes a place stands."""
-    return min(order[id(value.instruction)] for value in place.values)
 
 
 def _is_reusable(place: Place) -> bool:

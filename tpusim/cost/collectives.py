@@ -158,7 +158,6 @@ def _messages(pod: Pod, sent: Iterable[tuple[int, int, float]]) -> Communication
 
 
 def _message(pod: Pod, source: int, target: int) -> CommunicationPlan:
-    """Return the plan of one message between chips."""
     if source == target:
         return CommunicationPlan(Load(np.array([extra_link(pod, source, LOCAL)]), np.ones(1)), 0)
     per_slice = pod.torus.chip_count
@@ -218,7 +217,6 @@ def _gather(group: _Group) -> CommunicationPlan:
 
 
 def _gather_inside(group: _Group, chips: tuple[int, ...]) -> tuple[Load, int]:
-    """Return the load and the hops of an all-gather of one byte within a slice."""
     torus = group.pod.torus
     lines = _lines(torus, chips)
     if group.one_ring or not lines:
@@ -277,13 +275,11 @@ def _broadcast(group: _Group) -> CommunicationPlan:
 
 
 def _local(group: _Group, n_bytes: float) -> Load:
-    """Return bytes between the devices of every chip of a group."""
     links = [extra_link(group.pod, chip, LOCAL) for chip in group.chips] if n_bytes > 0 else []
     return Load(np.array(links, np.int64), np.full(len(links), n_bytes))
 
 
 def _far(group: _Group, n_bytes: float) -> Load:
-    """Return bytes out of every chip of a group to other slices, and as many in."""
     links = [extra_link(group.pod, chip, which) for chip in group.chips for which in (OUT, IN)]
     return Load(np.array(links, np.int64), np.full(len(links), n_bytes))
 

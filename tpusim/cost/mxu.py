@@ -83,5 +83,4 @@ def packed_depth_tiles(depth: int, taps: float, chip: Chip) -> float:
 
 
 def _round_up(value: int, multiple: int) -> int:
-    """Return the next multiple."""
     return -(-value // multiple) * multiple

@@ -12,9 +12,9 @@ import msgspec
 from tpusim.cost.dma import Traffic, link_of, memory_rates, traffic_of
 from tpusim.cost.mxu import matmul_cycles
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, STORE, UNITS, VMEM, Unit, chip_value, mac_key
+from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, STORE, UNITS, VMEM, chip_value, mac_key
 from tpusim.program.steps import Kernel
-from tpusim.program.work import Work, scaled
+from tpusim.program.work import scaled
 from tpusim.units import cycles_to_ps, seconds_to_ps
 
 
@@ -78,8 +78,14 @@ def between_tiles_cycles(kernel: Kernel, chip: Chip) -> float:
 
 def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
     """Return the cycles that one tile keeps each functional unit of one core busy, at the unit's peak rate."""
-    matrix = sum(matmul_cycles(matmul, chip.mxu) for matmul in kernel.work.matmuls)
-    return {MATRIX: matrix, **vector_cycles(kernel.work, chip)}
+    cycles = {MATRIX: sum(matmul_cycles(matmul, chip.mxu) for matmul in kernel.work.matmuls)}
+    for unit in UNITS.values():
+        if unit.slots:
+            # A chip need not have a unit that nothing is asked of.
+            count = kernel.work.ops.get(unit.key, 0.0)
+            per_op = chip_value(chip, unit.op_cycles) if count and unit.op_cycles else 1.0
+            cycles[unit.key] = count * per_op / chip_value(chip, unit.slots) if count else 0.0
+    return cycles
 
 
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
@@ -109,14 +115,3 @@ def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:
         macs = matmul.streamed_rows * matmul.passes * kernel.tiles * chip.mxu.rows * chip.mxu.columns
         done[mac_key(matmul.operand_type)] = done.get(mac_key(matmul.operand_type), 0.0) + macs
     return done
-
-
-def vector_cycles(work: Work, chip: Chip) -> dict[str, float]:
-    """Return the cycles that each unit with slots is busy, at its peak."""
-    return {unit.key: _cycles(unit, work.ops.get(unit.key, 0.0), chip) for unit in UNITS.values() if unit.slots}
-
-
-def _cycles(unit: Unit, count: float, chip: Chip) -> float:
-    """Return the cycles of some operations; a chip need not have a unit that nothing is asked of."""
-    per_op = chip_value(chip, unit.op_cycles) if count and unit.op_cycles else 1.0
-    return count * per_op / chip_value(chip, unit.slots) if count else 0.0

@@ -54,7 +54,10 @@ def collective_step(
 ) -> Collective:
     """Return the step of ``collective``, which stands in ``computation``, under the name of ``label_of``."""
     kind = kind or collective.opcode.removesuffix("-start")
-    operands = _sent(computation, collective)
+    operands = computation.operands_of(collective)
+    if collective.opcode == "ragged-all-to-all":
+        # It sends the first: behind it stand the buffer that it updates, and offsets and sizes.
+        operands = operands[:1]
     operand_bytes = sum(physical_bytes(operand.shape) for operand in operands)
     # What a start returns holds its operands, results and flags; the results of these kinds follow from the operands.
     groups = device_groups(scope.module, collective)
@@ -64,7 +67,7 @@ def collective_step(
     gathered = operand_bytes * group_size if kind == "all-gather" else operand_bytes
     elements = sum(leaf.element_count for op in operands for leaf in leaves(op.shape))
     shares = _shares(scope, computation, collective, group_size)
-    # Rows that a ragged exchange sends to nobody are not touched.
+    # Rows that a ragged exchange does not send are not touched.
     touched = min(1.0, sum(shares)) if shares else 1.0
     return Collective(
         **scope.label(label_of, kind),
@@ -81,15 +84,6 @@ def collective_step(
         algorithm=algorithm_of(collective),
         shares=shares,
     )
-
-
-def _sent(computation: Computation, collective: Instruction) -> tuple[Instruction, ...]:
-    """Return the operands that a collective sends.
-
-    Of a ragged all-to-all that is the first: behind it stand the buffer that it updates, and offsets and sizes.
-    """
-    operands = computation.operands_of(collective)
-    return operands[:1] if collective.opcode == "ragged-all-to-all" else operands
 
 
 def _shares(scope: Scope, computation: Computation, collective: Instruction, group_size: int) -> tuple[float, ...]:
@@ -139,14 +133,14 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
 
 
 def is_collective(instruction: Instruction) -> bool:
-    """Tell whether an instruction is a collective, or starts one."""
+    """Return whether an instruction is a collective, or starts one."""
     return instruction.opcode.removesuffix("-start") in COLLECTIVE_KINDS
 
 
 def algorithm_of(collective: Instruction) -> Algorithm | None:
     """Return how the compiler carries a collective out, None where it does not say.
 
-    Nobody documents the names; read here: ``1D`` and plain ``Ring`` strategies go round one ring, ``ND`` ones along
+    The names are not documented; read here: ``1D`` and plain ``Ring`` strategies go round one ring, ``ND`` ones along
     every axis; a colour is a ring that works in both directions, or in one where the name says ``UniDirection``.
     """
     config = collective.backend_config.fields.get("collective_algorithm_config")
@@ -176,15 +170,22 @@ def _steps(scope: Scope, fusion: Instruction, computation: Computation, collecti
     """Return what a fusion does with one collective, which stands in ``computation``."""
     called = scope.module[fusion.attributes["calls"]]
     if _calls(called, START):
-        return (collective_step(scope, fusion, computation, _with_result_of(fusion, collective), is_async=True),)
+        # (operands, results, flags): inside the fusion nothing says in which memory the result will be.
+        elements = fusion.shape.elements if isinstance(fusion.shape, TupleShape) else ()
+        count = len(collective.operands)
+        placed = replace(collective, shape=TupleShape(elements[count : 2 * count])) if elements else collective
+        return (collective_step(scope, fusion, computation, placed, is_async=True),)
     started = _start_of(scope, fusion, collective)
     if not started:
-        return (collective_step(scope, fusion, computation, collective, kind=_kind(computation, collective)),)
+        # An all-reduce of which each device keeps its slice is a reduce-scatter.
+        scatters = collective.opcode == "all-reduce" and computation.root.opcode == "dynamic-slice"
+        kind = "reduce-scatter" if scatters else collective.opcode
+        return (collective_step(scope, fusion, computation, collective, kind=kind),)
     return (Wait(**scope.label(fusion, "wait"), needs=(started,)),) if _calls(called, DONE) else ()
 
 
 def is_fed(scope: Scope, fusion: Instruction) -> bool:
-    """Tell whether the collective in a fusion takes what the fusion makes, and so comes behind it."""
+    """Return whether the collective in a fusion takes what the fusion makes, and so comes behind it."""
     computation, collectives = _held(scope, fusion)
     return not all(_takes_parameters(computation, collective) for collective in collectives)
 
@@ -196,10 +197,18 @@ def other_part(scope: Scope, fusion: Instruction) -> tuple[Scope, Instruction]:
     takes what the collective gives it reads what that took.
     """
     holder, _ = _held(scope, fusion)
-    module = _with_computation(scope.module, _without_collectives(holder))
+    free = {"opcode": "custom-call", "attributes": {}}
+    costless = tuple(replace(i, **free) if is_collective(i) else i for i in holder)
+    module = _with_computation(scope.module, dataclasses.replace(holder, instructions=costless))
     called = module[fusion.attributes["calls"]]
     whole = scope.module[called.name]
-    kept = {value.name: shape for value, shape in _results(whole, fusion) if not _is_handed_on(whole, value)}
+    kept = {}
+    for value, shape in _results(whole, fusion):
+        source = behind_views(whole, value)
+        # What the core does not make is only handed on: an operand, or a collective of operands.
+        collects = is_collective(source) and _takes_parameters(whole, source)
+        if not (source.opcode == "parameter" or collects):
+            kept[value.name] = shape
     if len(kept) == 1:
         ((name, shape),) = kept.items()
         rest = _needed(called, called[name])
@@ -217,25 +226,10 @@ def _held(scope: Scope, fusion: Instruction) -> tuple[Computation, list[Instruct
     return found[0], [instruction for instruction in found[0] if is_collective(instruction)]
 
 
-def _kind(computation: Computation, collective: Instruction) -> str:
-    """Return what a fused collective is: an all-reduce of which each device keeps its slice is a reduce-scatter."""
-    scatters = collective.opcode == "all-reduce" and computation.root.opcode == "dynamic-slice"
-    return "reduce-scatter" if scatters else collective.opcode
-
-
 def _calls(computation: Computation, target: str) -> bool:
-    """Tell whether a computation has a custom call to ``target``."""
     if "custom-call" not in computation.opcodes:
         return False
     return any(instruction.attributes.get("custom_call_target") == target for instruction in computation)
-
-
-def _with_result_of(fusion: Instruction, collective: Instruction) -> Instruction:
-    """Return a collective whose result lies where the fusion that starts it says."""
-    # (operands, results, flags): inside the fusion nothing says in which memory the result will be.
-    elements = fusion.shape.elements if isinstance(fusion.shape, TupleShape) else ()
-    count = len(collective.operands)
-    return replace(collective, shape=TupleShape(elements[count : 2 * count])) if elements else collective
 
 
 def _start_of(scope: Scope, fusion: Instruction, collective: Instruction) -> str:
@@ -260,7 +254,6 @@ def _starts(scope: Scope, instructions: tuple[Instruction, ...], channel: int) -
 
 
 def _is_start(scope: Scope, instruction: Instruction) -> bool:
-    """Tell whether an instruction is a fusion that starts a collective."""
     return instruction.opcode == "fusion" and _calls(scope.module[instruction.attributes["calls"]], START)
 
 
@@ -314,23 +307,8 @@ def _results(called: Computation, fusion: Instruction) -> list[tuple[Instruction
     return list(zip(called.operands_of(root), elements, strict=True)) if root.opcode == "tuple" else [(root, shape)]
 
 
-def _is_handed_on(computation: Computation, value: Instruction) -> bool:
-    """Tell whether a fusion returns a value that its core does not make: an operand, or a collective of operands."""
-    source = behind_views(computation, value)
-    collects = is_collective(source) and _takes_parameters(computation, source)
-    return source.opcode == "parameter" or collects
-
-
 def _takes_parameters(computation: Computation, collective: Instruction) -> bool:
-    """Tell whether a collective takes nothing but parameters of its computation."""
     return all(behind_views(computation, i).opcode == "parameter" for i in computation.operands_of(collective))
-
-
-def _without_collectives(computation: Computation) -> Computation:
-    """Return a computation in which collectives cost nothing."""
-    free = {"opcode": "custom-call", "attributes": {}}
-    kept = tuple(replace(i, **free) if is_collective(i) else i for i in computation)
-    return dataclasses.replace(computation, instructions=kept)
 
 
 def _needed(computation: Computation, root: Instruction) -> Computation:

@@ -72,7 +72,6 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
 
 
 def _differ(choices: tuple[Choice, ...]) -> bool:
-    """Tell whether more than one thing is chosen."""
     return len({value for choice in choices for value in choice.values}) > 1
 
 

@@ -107,5 +107,5 @@ def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]
 
 
 def is_host_transfer(instruction: Instruction) -> bool:
-    """Tell whether the other end of a send or receive is the host."""
+    """Return whether the other end of a send or receive is the host."""
     return instruction.attributes.get("is_host_transfer") is True

@@ -14,26 +14,15 @@ from tpusim.program.work import unit_fault
 
 # Left behind by the partitioner, the allocator and the scheduler; no code is made of them.
 FREE_TARGETS = frozenset(
-    (
-        "AllocateBuffer",
-        "AssumeGatherIndicesInBound",
-        "ConcatBitcast",
-        "LayoutConstraint",
-        "PrepareAsyncCallDone",
-        "PrepareAsyncCallStart",
-        "SPMDFullToShardShape",
-        "SPMDShardToFullShape",
-        "Sharding",
-        "annotate_device_placement",
-        "xla.sdy.FuncResultSharding",
-    )
+    "AllocateBuffer AssumeGatherIndicesInBound ConcatBitcast LayoutConstraint PrepareAsyncCallDone"
+    " PrepareAsyncCallStart SPMDFullToShardShape SPMDShardToFullShape Sharding annotate_device_placement xla.sdy.FuncResultSharding".split()
 )
 """Targets that name memory, promise something or mark a place, and take no time."""
 
 
 @rule("custom-call")
 def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Lower a custom call by its target; of one that nobody knows only the operands and results are costed."""
+    """Lower a custom call by its target; of an unknown one only the operands and results are costed."""
     target = instruction.attributes.get("custom_call_target", "")
     registered = REGISTERED.get(target)
     if registered is not None and registered.cost is not None:

@@ -53,13 +53,6 @@ class GroupShare(NamedTuple):
     size: int
 
 
-class Execution(NamedTuple):
-    """How a kernel ran that nothing disturbed: how long, and the details of its record."""
-
-    duration_ps: int
-    details: dict[str, Any]
-
-
 class LoopTraits(NamedTuple):
     """What of a loop may keep one trip from standing for the others.
 
@@ -88,13 +81,13 @@ def loop_traits(loop: Loop) -> LoopTraits:
 class Costs:
     """Tables that fill as the steps of a run come up.
 
-    ``undisturbed`` has kernels that ran with nothing beside them, by identity.
+    ``undisturbed`` has kernels that nothing disturbed, by identity: their time and the details of their record.
     """
 
     def __init__(self, chip: Chip, pod: Pod) -> None:
         self.chip = chip
         self.pod = pod
-        self.undisturbed: dict[int, Execution] = {}
+        self.undisturbed: dict[int, tuple[int, dict[str, Any]]] = {}
         self.kernel: ByIdentity[Kernel, [], KernelTime] = ByIdentity(lambda kernel: kernel_time(kernel, chip))
         self.loop = ByIdentity(loop_traits)
         self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
@@ -110,7 +103,6 @@ class Costs:
         return self._places(step, devices).get(number, [])
 
     def _places_of(self, step: Collective, devices: DeviceSet) -> dict[int, list[int]]:
-        """Return for every device which of a collective's groups it is in."""
         found: dict[int, list[int]] = {}
         for place, group in enumerate(self.groups(step, devices)):
             for member in dict.fromkeys(group):
@@ -118,7 +110,6 @@ class Costs:
         return found
 
     def _shares(self, step: Collective, devices: DeviceSet, members: tuple[int, ...]) -> tuple[GroupShare, ...]:
-        """Return the groups that the members of a cohort are in."""
         own: dict[int, list[int]] = {}
         for number in members:
             for place in self.places(step, devices, number):
@@ -134,7 +125,6 @@ class Costs:
         return self._plan_groups(step, tuple(groups[place] for place in places) if places else groups)
 
     def _plan_groups(self, step: Collective, groups: Groups) -> CommunicationPlan:
-        """Return the plan of some groups of a collective."""
         # The planner loads NumPy: only programs that communicate need it.
         from tpusim.cost.collectives import plan_collective
 
@@ -146,7 +136,6 @@ class Costs:
         return max(plans, key=lambda plan: (plan.far_hops, plan.hops)) if plans else self._plan_groups(step, ())
 
     def _message(self, source: int, target: int) -> CommunicationPlan:
-        """Return the plan of a message between devices."""
         from tpusim.cost.collectives import plan_pairs
 
         return plan_pairs(self.pod, [(source, target)])

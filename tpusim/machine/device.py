@@ -66,7 +66,6 @@ class HostQueues:
         self.ended.add(False)
 
     def _consume(self, pace: Feed, link: SharedMemory, queue: simpy.Store) -> Activity:
-        """Take one item after the other, each in its time."""
         for interval_ps in intervals_ps(pace, self._number):
             size = yield queue.get()
             yield self._env.timeout(self._latency_ps)
@@ -113,7 +112,6 @@ class Device:
         return self.env.process(self._landed(activity))
 
     def _landed(self, activity: Activity) -> Activity:
-        """Run ``activity``, count it out when it ends, and return what it does."""
         value = yield from activity
         self.in_flight -= 1
         return value

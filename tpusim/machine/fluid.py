@@ -67,7 +67,6 @@ class Fluid(ABC, Generic[F]):
         """Set the rates of all flows, of which there is at least one."""
 
     def _begin(self, flow: F) -> None:
-        """Add a flow."""
         self._flows.append(flow)
         self._changed()
 

@@ -105,14 +105,12 @@ def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -
     count = needed if topology is None else topology.chip_count * chip.devices_per_chip
     if count < needed:
         raise ConfigError(f"topology: groups and pairs of the program name {needed} devices, this slice has {count}")
-    topology = topology or _usual_shape(-(-needed // chip.devices_per_chip), chip)
+    if topology is None:
+        # The usual shape of so many chips, of as few slices as they fit on.
+        chips = -(-needed // chip.devices_per_chip)
+        slices = -(-chips // chip.pod.chips)
+        topology = Topology(default_sizes(-(-chips // slices), chip), slices=slices)
     return make_pod(topology, chip, along_ring=len(programs) == 1 and _has_one_axis(programs[0], count))
-
-
-def _usual_shape(chips: int, chip: Chip) -> Topology:
-    """Return the usual shape of so many chips: of as few slices as they fit on."""
-    slices = -(-chips // chip.pod.chips)
-    return Topology(default_sizes(-(-chips // slices), chip), slices=slices)
 
 
 def devices_needed(programs: Sequence[Program]) -> int:

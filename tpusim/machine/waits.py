@@ -127,20 +127,14 @@ def _described(standing: Standing, notes: Sequence[Blocked], wanted: int | None,
         return f"device {number} waits for ever at {standing.place}"
     blocked = next((note for note in notes if wanted in note.absent), notes[0])
     absent = sorted(blocked.absent, key=lambda peer: peer != wanted)
-    sources = ", ".join(_peer(peer, ended) for peer in absent[:_MOST_NAMED]) or "itself"
+    named = {HOST: "the host"} | {peer: f"device {peer}, which has ended" for peer in ended}
+    sources = ", ".join(named.get(peer, f"device {peer}") for peer in absent[:_MOST_NAMED]) or "itself"
     if isinstance(blocked.step, HostTransfer) and blocked.step.to_host in standing.ended_feeds:
         sources += ", whose recorded feed has ended"
     place = standing.cohort.place_of(blocked.step)
     # The core may stand further down, at the end of what was started before.
     also = f" (and stands at {standing.place})" if blocked.step is not standing.step else ""
     return f"device {number} waits at {place} for {blocked.what} from {sources}{also}"
-
-
-def _peer(number: int, ended: AbstractSet[int]) -> str:
-    """Return how a message names a device that is waited for."""
-    if number == HOST:
-        return "the host"
-    return f"device {number}, which has ended" if number in ended else f"device {number}"
 
 
 def find_cycle(needed: Mapping[int, Sequence[int]]) -> list[int]:

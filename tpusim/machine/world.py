@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from tpusim.program.steps import Collective
 from tpusim.timeline.records import LinkUse
 
 if TYPE_CHECKING:
-    from tpusim.cost.collectives import Load
     from tpusim.machine.network import Network
 
 
@@ -86,7 +85,9 @@ class World:
         self.loop_watches: dict[tuple[int, int], LoopWatch] = {}
         self.waits = Waits()
         self.channels = Channels(self.env, cohorts)
-        self.collectives = Collectives(self.env, costs, self.waits, self._move, cohorts, for_all=for_all)
+        self.collectives = Collectives(
+            self.env, costs, self.waits, lambda *moved: self._network.begin(*moved), cohorts, for_all=for_all
+        )
         self.split: Split | None = None
         self._device_count = device_count
         self._host_links: dict[tuple[int, str], SharedMemory] = {}
@@ -97,10 +98,6 @@ class World:
         from tpusim.machine.network import Network
 
         return Network(self.env, self.pod, self.chip)
-
-    def _move(self, load: Load, n_bytes: float, on_end: Callable[[int], object]) -> None:
-        """Begin to move bytes over the links."""
-        self._network.begin(load, n_bytes, on_end)
 
     @property
     def now_ps(self) -> int:
@@ -114,7 +111,7 @@ class World:
         if self.split is None:
             # What else happens at this moment may show further splits; what comes later would be wrong.
             self.split = Split(step, {})
-            self.env.timeout(0).callbacks.append(_stop)
+            self.env.timeout(0).callbacks.append(StopSimulation.callback)
         if self.split.step is step:
             self.split.ends_ps.update(ends_ps)
 
@@ -144,8 +141,3 @@ class World:
     def links(self) -> tuple[LinkUse, ...]:
         """Return what every link carried that carried anything."""
         return self._network.uses() if "_network" in self.__dict__ else ()
-
-
-def _stop(_: simpy.Event) -> None:
-    """End a run: cohorts have to be split before it makes sense."""
-    raise StopSimulation(None)

@@ -67,7 +67,6 @@ def _seconds(text: str) -> float | None:
 
 
 def _times(path: str) -> tuple[float, ...]:
-    """Return the times of a file, in seconds."""
     try:
         lines = Path(path).read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:

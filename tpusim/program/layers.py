@@ -128,7 +128,6 @@ def _numbers(row: list[_Cell], columns: tuple[str, ...]) -> list[int]:
 
 
 def _number(cell: _Cell, column: str) -> int:
-    """Return a whole number from 1."""
     # Longer ones are no sizes, and Python refuses to read numbers of thousands of digits.
     if not (cell.text.isascii() and cell.text.isdecimal() and len(cell.text) < 16 and int(cell.text)):
         raise ProgramError(f"{column}: expected a whole number from 1, found {cell.text!r}", cell.span)
@@ -136,9 +135,7 @@ def _number(cell: _Cell, column: str) -> int:
 
 
 def _gemm(name: _Cell, numbers: list[int]) -> list[Layer]:
-    """Return the layer of a row of M, N, K."""
-    m, n, k = numbers
-    return [Layer(name=name.text, m=m, n=n, k=k)]
+    return [Layer(name=name.text, **dict(zip("mnk", numbers, strict=True)))]
 
 
 def _convolution(name: _Cell, numbers: list[int]) -> list[Layer]:

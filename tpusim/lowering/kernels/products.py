@@ -5,7 +5,6 @@ And what narrow element types cost where they enter and leave a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import ceil
 
 import msgspec
@@ -13,7 +12,6 @@ import msgspec
 from tpusim.cost.mxu import TileProduct, matmul_cycles, packed_depth_tiles, tile_matmul
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
-from tpusim.hardware.vector_ops import OpCost, VectorOps
 from tpusim.lowering.kernels.tiles import LHS, RHS, TAPS, Nest
 from tpusim.program.work import Work, scaled
 from tpusim.semantics.demand.needs import Access
@@ -51,7 +49,7 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
     # The first result of a sum is popped, each further one popped and added.
     sums = 0.0 if mxu.accumulates_in_array else out * max(0.0, depth_tiles - 1)
     # Rows wait in VMEM as packed words: a register holds twice as many of bf16 as of f32.
-    packed = register_elements * operands_per_lane(product.operand_type)
+    packed = register_elements * max(1, WORD_BITS // DTYPES[product.operand_type].bits)
     loads = matmul.streamed_rows * mxu.rows / packed * nest.tiles
     # Between two parts of a sum the tile of the result waits in VMEM as f32.
     parked = out * (cuts - 1)
@@ -62,36 +60,18 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
 
 def _tile_of(product: Product, nest: Nest) -> TileProduct:
     """Return the product of one tile of a nest: as the compiler states it, or else the mean of all tiles."""
-    # Kernels that never meet in one row are separate products, each with its share of the rows.
-    separate = product.batch * product.groups * product.phases
-    tile = TileProduct(
-        rows=product.rows / product.phases / nest.trips(ROWS),
-        columns=product.columns / nest.trips(COLUMNS),
-        taps=max(1.0, product.reach / nest.trips(TAPS)),
-        depth=ceil(product.depth / nest.trips(DEPTH)),
-        separate=max(1.0, separate / nest.trips(BATCH)),
-        operand_type=product.operand_type,
-        passes=product.passes,
-    )
+    extents, columns = nest.extents, product.columns / nest.trips(COLUMNS)
     # A group has only a part of what the bounds of its tile say.
-    return _stated(tile, product, nest.extents) if nest.extents and product.groups == 1 else tile
-
-
-def _stated(tile: TileProduct, product: Product, extents: dict[str, int]) -> TileProduct:
-    """Return the product of one full tile: the last one of a dimension computes as much as the others."""
-    return msgspec.structs.replace(
-        tile,
-        rows=extents[ROWS] / product.phases,
-        columns=extents[COLUMNS],
-        taps=max(1.0, extents[TAPS] / product.phases),
-        depth=extents[DEPTH],
-        separate=extents[BATCH] * product.phases,
-    )
-
-
-def operands_per_lane(operand_type: str) -> int:
-    """Return how many operands of a type share a lane."""
-    return max(1, WORD_BITS // DTYPES[operand_type].bits)
+    if extents and product.groups == 1:
+        # A full one: the last one of a dimension computes as much as the others.
+        rows, columns, depth = extents[ROWS] / product.phases, extents[COLUMNS], extents[DEPTH]
+        taps, separate = extents[TAPS] / product.phases, extents[BATCH] * product.phases
+    else:
+        rows, depth = product.rows / product.phases / nest.trips(ROWS), ceil(product.depth / nest.trips(DEPTH))
+        taps = product.reach / nest.trips(TAPS)
+        # Kernels that never meet in one row are separate products, each with its share of the rows.
+        separate = max(1.0, product.batch * product.groups * product.phases / nest.trips(BATCH))
+    return TileProduct(rows, columns, max(1.0, taps), depth, separate, product.operand_type, product.passes)
 
 
 _NEVER_PACKED = frozenset(
@@ -119,22 +99,16 @@ def conversion_work(
         # A tile of a product's operand is widened each time that it is used, fetched anew or not.
         uses = nest.tiles * nest.block_share[side] if nest and side in (LHS, RHS) else 1.0
         elements = access.n_bytes * 8 / access.shape.dtype.bits
-        for cost in _costs(access, side, chip.vector_ops):
+        table = chip.vector_ops.pack if access.is_output else chip.vector_ops.unpack
+        # The matrix unit wants bf16 of what it cannot take as it is.
+        also = [chip.vector_ops.pack.get("bf16", {})] if side in (LHS, RHS) else []
+        for cost in (table.get(access.shape.dtype.name, {}), *also):
             total += Work(ops=scaled(cost, uses * elements / chip.vpu.register_elements))
     return total
 
 
-def _costs(access: Access, side: str, ops: VectorOps) -> Iterator[OpCost]:
-    """Yield what one register of elements costs on its way in or out."""
-    name = access.shape.dtype.name
-    yield (ops.pack if access.is_output else ops.unpack).get(name, {})
-    if side in (LHS, RHS):
-        # The matrix unit wants bf16 of what it cannot take as it is.
-        yield ops.pack.get("bf16", {})
-
-
 def _is_converted(access: Access, side: str, chip: Chip) -> bool:
-    """Tell whether the elements of an operand or result have another width in registers than in memory."""
+    """Return whether the elements of an operand or result have another width in registers than in memory."""
     dtype = access.shape.dtype
     if dtype.bits >= WORD_BITS or (dtype.name == "bf16" and chip.vpu.native_bf16):
         return False

@@ -12,6 +12,7 @@ from math import ceil, log2, prod
 
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
+from tpusim.hardware.vector_ops import OpCost
 from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.program.work import Work, scaled, sum_work
@@ -58,7 +59,11 @@ FREE = frozenset("parameter constant tuple get-tuple-element bitcast bitcast-con
 def vector_work(site: Site, instruction: Instruction) -> Work:
     """Return the vector work of one instruction, its operands' loads and its result's stores not included."""
     found = WORK_RULES.get(instruction.opcode)
-    return found(site, instruction) if found else _elementwise(site, instruction)
+    if found:
+        return found(site, instruction)
+    # What treats each element alone costs that of its opcode for each register of the result.
+    cost = site.chip.vector_ops.ops.get(instruction.opcode)
+    return Work(ops=scaled(cost, registers(instruction.shape, site.chip))) if cost else Work()
 
 
 def registers(shape: Shape, chip: Chip) -> float:
@@ -85,18 +90,6 @@ def _words(shape: ArrayShape, chip: Chip) -> float:
         return 0.5
     # Narrow types are widened to 32 bits before arithmetic (JAX, Pallas TPU details).
     return max(1.0, shape.dtype.bits / WORD_BITS)
-
-
-def _elementwise(site: Site, instruction: Instruction) -> Work:
-    """Work of an opcode that treats each element alone: its cost times the registers of its result."""
-    cost = site.chip.vector_ops.ops.get(instruction.opcode)
-    return Work(ops=scaled(cost, registers(instruction.shape, site.chip))) if cost else Work()
-
-
-@work_rule(*FREE)
-def _free(site: Site, instruction: Instruction) -> Work:
-    """Return no work."""
-    return Work()
 
 
 @work_rule("broadcast")
@@ -211,10 +204,11 @@ def _relayout(site: Site, instruction: Instruction) -> Work:
 
 def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...]) -> str:
     """Return which move of the table takes ``source`` to ``target``, or an empty string for none."""
+    same_tiles = (source.layout.tiles if source.layout else ()) == (target.layout.tiles if target.layout else ())
     if opcode in ("reshape", "dynamic-reshape"):
         # With equal minor dimensions only major ones are renamed, and no element leaves its register.
         same = source.dimensions[-2:] == target.dimensions[-2:]
-        return "" if same and _tiles(source) == _tiles(target) else "retile"
+        return "" if same and same_tiles else "retile"
     before = minor_to_major(source)[:2]
     after = tuple(permutation[d] for d in minor_to_major(target)[:2])
     # Between lanes only the cross-lane unit can move anything.
@@ -222,12 +216,7 @@ def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation:
         return "transpose"
     if before != after:
         return "sublane_swap"
-    return "" if _tiles(source) == _tiles(target) else "retile"
-
-
-def _tiles(shape: ArrayShape) -> tuple[tuple[int, ...], ...]:
-    """Return the tiles of a shape's layout."""
-    return shape.layout.tiles if shape.layout else ()
+    return "" if same_tiles else "retile"
 
 
 @work_rule("slice", "dynamic-slice", "dynamic-update-slice", "pad", "concatenate")
@@ -345,31 +334,25 @@ def _solver(site: Site, instruction: Instruction) -> Work:
     return Work(ops=table.ops["triangular-solve"]) * count + Work(ops=table.moves["pivot"]) * order
 
 
-@work_rule("rng-bit-generator", "rng")
-def _random(site: Site, instruction: Instruction) -> Work:
-    """Generate every register of the bits."""
-    cost = site.chip.vector_ops.ops[instruction.opcode]
-    return Work(ops=scaled(cost, registers(instruction.shape, site.chip)))
+def _by_register_of_operand(cost: OpCost, site: Site, instruction: Instruction) -> Work:
+    return Work(ops=scaled(cost, registers(site.operand_shape(instruction, 0), site.chip)))
 
 
 @work_rule("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
 def _batch_norm(site: Site, instruction: Instruction) -> Work:
     """Take moments, normalise, scale and offset every register of the input."""
-    cost = site.chip.vector_ops.ops[instruction.opcode]
-    return Work(ops=scaled(cost, registers(site.operand_shape(instruction, 0), site.chip)))
-
-
-@work_rule("map")
-def _map(site: Site, instruction: Instruction) -> Work:
-    """Apply the scalar computation to every register."""
-    cost = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
-    return cost * registers(instruction.shape, site.chip)
+    return _by_register_of_operand(site.chip.vector_ops.ops[instruction.opcode], site, instruction)
 
 
 def _repack(site: Site, instruction: Instruction) -> Work:
     """Split, join or pack the words of every register of the operand."""
-    cost = site.chip.vector_ops.moves["repack"]
-    return Work(ops=scaled(cost, registers(site.operand_shape(instruction, 0), site.chip)))
+    return _by_register_of_operand(site.chip.vector_ops.moves["repack"], site, instruction)
+
+
+@work_rule("map")
+def _map(site: Site, instruction: Instruction) -> Work:
+    cost = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
+    return cost * registers(instruction.shape, site.chip)
 
 
 CUSTOM_WORK: dict[str, WorkRule] = {

@@ -19,16 +19,11 @@ if TYPE_CHECKING:
 
 
 @runs(Collective)
-def run_collective(core: Core, step: Collective) -> Activity | None:
+def run_collective(core: Core, step: Collective) -> Activity:
     """Run a collective on the core, or start it beside the core."""
     if step.is_async:
         core.start(step, _communicate(core, step, ICI), "a collective")
-        return None
-    return _run_on_core(core, step)
-
-
-def _run_on_core(core: Core, step: Collective) -> Activity:
-    """Run a collective that the core waits for."""
+        return
     completions = yield from _communicate(core, step, core.row)
     core.device.world.compare(step, {number: one.end_ps for number, one in completions.items()})
 
@@ -87,7 +82,7 @@ def _figures(
     waited_ps = 0 if step.is_async else latency_ps
     duration_ps, late_ps = completion.end_ps - start_ps, completion.late_ps(start_ps)
     if not len(plan.load.links):
-        # Nobody else is in the group: what is left is the way through HBM, if it has one.
+        # No other device is in the group: what is left is the way through HBM, if it has one.
         bound_by = UNITS[HBM].bound if step.hbm_bytes else "latency"
     else:
         bound_by = ICI_LATENCY if 2 * latency_ps > duration_ps - late_ps else UNITS[ICI].bound

@@ -30,7 +30,9 @@ def run_loop(core: Core, loop: Loop) -> Activity:
         carried = world.carried()
         if watch:
             watch.begin(device.number, done + 1)
-        yield from _run_trip(core, loop)
+        yield from core.run(loop.condition)
+        yield from _jump(core, loop)
+        yield from core.run(loop.body)
         done += 1
         left, trip_ps = trips - done, core.now_ps - begin_ps
         if watch:
@@ -44,13 +46,6 @@ def run_loop(core: Core, loop: Loop) -> Activity:
             yield core.env.timeout(left * trip_ps)
             done = trips
     yield from core.run(loop.condition)
-
-
-def _run_trip(core: Core, loop: Loop) -> Activity:
-    """Evaluate the condition, branch, and run the body once."""
-    yield from core.run(loop.condition)
-    yield from _jump(core, loop)
-    yield from core.run(loop.body)
 
 
 def _jump(core: Core, step: AnyStep) -> Activity:
