@@ -14,8 +14,9 @@ from tpusim.program.work import unit_fault
 
 # Left behind by the partitioner, the allocator and the scheduler; no code is made of them.
 FREE_TARGETS = frozenset(
-    "AllocateBuffer AssumeGatherIndicesInBound ConcatBitcast LayoutConstraint PrepareAsyncCallDone"
-    " PrepareAsyncCallStart SPMDFullToShardShape SPMDShardToFullShape Sharding annotate_device_placement xla.sdy.FuncResultSharding".split()
+    "AllocateBuffer AssumeGatherIndicesInBound ConcatBitcast LayoutConstraint"
+    " PrepareAsyncCallDone PrepareAsyncCallStart SPMDFullToShardShape SPMDShardToFullShape Sharding"
+    " annotate_device_placement xla.sdy.FuncResultSharding".split()
 )
 """Targets that name memory, promise something or mark a place, and take no time."""
 

@@ -131,9 +131,13 @@ class Costs:
         return plan_collective(step, self.pod, groups)
 
     def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:
-        """Return the plan with the most hops among those of a device's own groups."""
+        """Return the plan with the most hops among those of a device's own groups, with what all of them carry."""
         plans = [self.plan(step, devices, place) for place in self.places(step, devices, number)]
-        return max(plans, key=lambda plan: (plan.far_hops, plan.hops)) if plans else self._plan_groups(step, ())
+        if not plans:
+            return self._plan_groups(step, ())
+        # A device of a permute may send and receive, in two pairs.
+        longest = max(plans, key=lambda plan: (plan.far_hops, plan.hops))
+        return longest._replace(carried=sum(plan.carried for plan in plans))
 
     def _message(self, source: int, target: int) -> CommunicationPlan:
         from tpusim.cost.collectives import plan_pairs

@@ -57,7 +57,7 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Even
     )
     for number in device.cohort.members[1:]:
         other = device.world.costs.longest_plan(step, device.cohort.devices, number)
-        if (found[number], other.hops, other.far_hops) != (own, plan.hops, plan.far_hops):
+        if (found[number], other[1:]) != (own, plan[1:]):
             figures = _figures(core, step, other, found[number], start_ps)
             device.recorder.vary(number, record, {"end_ps": found[number].end_ps, **figures})
     return found
