@@ -143,26 +143,19 @@ def fill_heaps(places: Sequence[Place]) -> int:
 def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
     """Return a program's HBM temporaries as XLA's memory statistics count them.
 
-    That is the heap plus the part unused at its fullest; tuple tables are in use throughout. Scalars, which
-    the scalar core keeps, and tables of values that lie elsewhere count as nothing.
+    That is the heap plus the part unused at its fullest; tuple tables are in use throughout. Scalars, which the scalar
+    core keeps, and tables of values that lie elsewhere count as nothing. Each new value is in use while it, or a value
+    that took its memory over, is alive; updates in place and values that stand for others are not counted again. (Found
+    by comparing the compiler's heaps and live ranges with its statistics.)
     """
     if all(place.is_scalar or place.is_table for place in places if place.needs_heap and place.space == HBM):
         return 0
     tables = sum(place.n_bytes for place in places if place.is_table and place.kind == "temporary")
-    return 2 * heap_bytes - used_bytes(places, liveness) - tables
-
-
-def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
-    """Return the most bytes of HBM temporaries that XLA's memory statistics count as in use at once.
-
-    They count each new value while it, or a value that took its memory over, is alive; updates in place and values that
-    stand for others are not counted again. (Found by comparing the compiler's heaps and live
-    ranges with its statistics.)
-    """
     until = {id(value): last for value, last in zip(liveness.values, liveness.memory_ends(), strict=True)}
     in_heap = (place for place in places if place.needs_heap and place.space == HBM and not place.is_table)
     made = (value for place in in_heap for value in place.values if not (value.is_phi or value.is_update))
-    return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.takes_over is None)
+    used = peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.takes_over is None)
+    return 2 * heap_bytes - used - tables
 
 
 def module_order(module: Module) -> dict[int, int]:
@@ -195,7 +188,7 @@ def _callees(instruction: Instruction) -> Iterator[str]:
 
 
 def post_order(computation: Computation) -> Iterator[Instruction]:
-    """Yield a computation's instructions with operands before their users, depth first, from each that nobody uses."""
+    """Yield a computation's instructions with operands before their users, depth first, from each that has no users."""
     seen: set[str] = set()
     for end in computation.instructions:
         waiting = [end] if end.name not in computation.users else []

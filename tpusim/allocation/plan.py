@@ -33,9 +33,7 @@ TABLES = "tuple tables"
 
 
 class BufferPlan(msgspec.Struct, frozen=True):
-    """The buffers of a program, the instruction at each position that they count in, and its HBM temporaries in bytes,
-    as XLA's memory statistics count them.
-    """
+    """A program's buffers, the instruction at each position, and HBM temporaries as XLA's statistics count them."""
 
     schedule: tuple[str, ...]
     buffers: tuple[Buffer, ...]

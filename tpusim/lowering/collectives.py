@@ -30,17 +30,13 @@ _CALLERS = ("fusion", "call", "async-start")
 _MAY_HOLD = frozenset((*COLLECTIVE_KINDS, *(f"{kind}-start" for kind in COLLECTIVE_KINDS), *_CALLERS))
 
 
-@rule(*COLLECTIVE_KINDS)
-def lower_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Lower a collective that holds the core until it is done."""
-    return (collective_step(scope, instruction, scope.computation, instruction),)
-
-
 # Only these have a start of their own; all others come wrapped in async-start (XLA, HLO text).
 @rule("all-gather-start", "all-reduce-start", "collective-permute-start")
-def lower_collective_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Lower the start of a collective that runs beside the core."""
-    return (collective_step(scope, instruction, scope.computation, instruction, is_async=True),)
+@rule(*COLLECTIVE_KINDS)
+def lower_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a collective that holds the core until it is done, or the start of one that runs beside the core."""
+    is_async = instruction.opcode.endswith("-start")
+    return (collective_step(scope, instruction, scope.computation, instruction, is_async=is_async),)
 
 
 def collective_step(
@@ -87,7 +83,7 @@ def collective_step(
 
 
 def _shares(scope: Scope, computation: Computation, collective: Instruction, group_size: int) -> tuple[float, ...]:
-    """Return which parts of its rows a ragged all-to-all sends to whom, nothing (with a warning) if values tell.
+    """Return which parts of its rows a ragged all-to-all sends to each member, nothing (with a warning) if values tell.
 
     Its fourth operand are the rows for each member of the group (XLA, RaggedAllToAll).
     """
@@ -258,7 +254,6 @@ def _is_start(scope: Scope, instruction: Instruction) -> bool:
 
 
 def _channel(scope: Scope, fusion: Instruction) -> int | None:
-    """Return the channel of the collective in a fusion, None if it has none."""
     found = inner_collective(scope, fusion.attributes["calls"])
     return found[1].attributes.get("channel_id") if found else None
 

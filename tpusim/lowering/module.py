@@ -23,7 +23,7 @@ from tpusim.semantics.verify.module import Verified
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import Shape, TupleShape, leaves
 
-# One rather than a guess: the report then shows a single trip, which anybody can multiply.
+# One rather than a guess: the report then shows a single trip, which readers can multiply.
 DEFAULT_TRIPS = 1
 """Trips of a loop whose count the program does not tell."""
 

@@ -125,9 +125,7 @@ def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool
 
 
 def _distinct_collectives(program: Program, *, coarse: bool) -> list[Collective]:
-    """Return one collective of a program for all that have the same distances; coarsely none of the permutes that run
-    beside the core.
-    """
+    """Return one collective for all with the same distances; coarsely no permutes that run beside the core."""
     return list(
         {
             (step.kind, step.groups, step.pairs, step.algorithm, step.is_async): step

@@ -43,9 +43,7 @@ class ByIdentity(Generic[S, P, V]):
 
 
 class GroupShare(NamedTuple):
-    """What a cohort has to do with one group of a collective: its place in the list of groups, how many different
-    devices are in it, and which members of the cohort are.
-    """
+    """One group of a collective: its place in the list, its devices, its own members of a cohort, its device count."""
 
     place: int
     group: tuple[int, ...]

@@ -118,9 +118,7 @@ class Network(Fluid[Transfer]):
 
 
 def fair_speeds(demands: Sequence[LinkDemand]) -> list[float]:
-    """Return the speeds of transfers: all rise together until a link is full, which holds those on it; the others rise
-    on.
-    """
+    """Return the speeds of transfers: all rise together, and those on a link that is full stop rising."""
     owners = np.repeat(np.arange(len(demands)), [len(demand.shares) for demand in demands])
     # Numbered anew, so that the cost is by the links in use and not by those of the pod.
     _, links = np.unique(np.concatenate([demand.load.links for demand in demands]), return_inverse=True)

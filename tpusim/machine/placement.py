@@ -16,8 +16,9 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 class RunOptions(NamedTuple):
-    """How to run: ``warm`` as in ``simulate_program``; ``per_device`` simulates every device (True), one for all
-    (False), or one of each that differs (None); ``timeout_seconds`` of simulated time; the host's pace at its queues.
+    """How to run: ``warm`` as in ``simulate_program``, within so many seconds of simulated time, at the host's paces.
+
+    ``per_device`` simulates every device (True), one for all (False), or one of each that differs (None).
     """
 
     warm: bool = False
@@ -125,8 +126,8 @@ def assign(programs: Sequence[Program], device_count: int) -> list[Assignment]:
     are among those; a program for one device may name any.
     """
     if len(programs) == 1:
-        everyone = DeviceSet(0, device_count, programs[0].devices_needed)
-        return [Assignment(programs[0], everyone)] * device_count
+        all_of_them = DeviceSet(0, device_count, programs[0].devices_needed)
+        return [Assignment(programs[0], all_of_them)] * device_count
     assigned: list[Assignment] = []
     for program in programs:
         count = program.device_count

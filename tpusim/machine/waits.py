@@ -69,9 +69,7 @@ class Waits:
 
 
 class Standing(NamedTuple):
-    """Where a device stands when a run is over: the step that its core is at, whether it has ended, and which of the
-    host's recorded feeds (to the host: True) have.
-    """
+    """Where a device stands when a run is over: its core's step, and which of the host's feeds (True: to it) ended."""
 
     cohort: Cohort
     step: AnyStep | None

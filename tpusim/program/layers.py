@@ -18,14 +18,8 @@ from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.source import SourceText, Span
 
 _GEMM_COLUMNS: Final = ("M", "N", "K")
-_CONVOLUTION_COLUMNS: Final = (
-    "IFMAP Height",
-    "IFMAP Width",
-    "Filter Height",
-    "Filter Width",
-    "Channels",
-    "Num Filter",
-    "Strides",
+_CONVOLUTION_COLUMNS: Final = tuple(
+    "IFMAP Height,IFMAP Width,Filter Height,Filter Width,Channels,Num Filter,Strides".split(",")
 )
 _DENSE: Final = "1:1"
 # In SCALE-Sim a name with these letters means one product per channel.

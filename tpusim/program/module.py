@@ -13,7 +13,7 @@ from tpusim.program.buffers import Buffer
 from tpusim.program.steps import AnyStep, Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop
 
 Compiler = Literal["tpu", "cpu", "gpu", "another", "none"]
-"""Who scheduled a text: the TPU compiler, XLA's backend for processors of another kind, another or a person, nobody."""
+"""What scheduled a text: the TPU compiler, XLA's backend for other processors, another or a person, or nothing."""
 
 MEGACORE = "-megacore"
 """What the name of a chip ends with whose two cores run one program together, where they need not."""

@@ -71,7 +71,6 @@ def _collective_faults(step: Collective) -> Iterator[str]:
 
 
 def _kernel_faults(step: Kernel) -> Iterator[str]:
-    """Yield what is wrong with a kernel: its loops, streams and element types."""
     for stream in step.streams:
         if stream.fetches < 1:
             yield f"stream {stream.operand!r}: expected at least one fetch, found {stream.fetches}"

@@ -83,7 +83,6 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
 
 
 def _family(inner: Sequence[Inner], products: list[Product]) -> Family:
-    """Return what kind of kernel runs these instructions."""
     opcodes = {item.instruction.opcode for item in inner}
     if "custom-call" in opcodes:
         return "custom call"
@@ -219,7 +218,6 @@ def _plain_nest(tiles: int, window: WindowConfig | None) -> Nest:
 
 
 def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nest) -> Iterator[Stream]:
-    """Yield the traffic of each operand and result between its memory and VMEM."""
     for access in touched:
         side = OUT if access.is_output else sides.get(access.name, OUT)
         cut = nest.bounds.get(side, ())
@@ -311,7 +309,6 @@ def _computes_array(item: Inner) -> bool:
 
 
 def _fusion_category(scope: Scope, instruction: Instruction) -> str:
-    """Return the profiler's name for a fusion of this kind."""
     # The names that the XLA profiler shows, so that its tables can be laid beside ours.
     opcodes = {item.instruction.opcode for item in scope.body_of(instruction).values}
     if opcodes & set(PRODUCTS):

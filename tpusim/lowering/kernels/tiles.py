@@ -147,12 +147,10 @@ class StatedTiling(msgspec.Struct, frozen=True):
 
     @property
     def _bounds(self) -> dict[str, tuple[int, ...]]:
-        """The bounds by array."""
         config = self.config
         return {LHS: config.input_window_bounds, RHS: config.kernel_window_bounds, OUT: config.output_window_bounds}
 
     def _letters(self, *kinds: str) -> list[str]:
-        """Return the labels of the spatial dimensions of these kinds."""
         return [str(number) for number, kind in enumerate(self.kinds) if kind in kinds]
 
     def _cuts(self, array: str, letters: str) -> dict[str, _Cut]:
@@ -218,7 +216,6 @@ class StatedTiling(msgspec.Struct, frozen=True):
         return sizes | {d: self._reach(d, out[d].size, kernel[d].size) for d in self._letters(WINDOW)}
 
     def _lhs_bounds(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[int, ...]:
-        """Return the bounds of the left side that those of kernel and output make."""
         shape, labels, sizes = self.shapes[LHS], self.instruction.attributes["dim_labels"], self._lhs_sizes(out, kernel)
         order = zip(physical_order(shape), _units(shape, self.block), strict=True)
         return tuple(ceil(sizes[labels.lhs[dimension]] / unit) for dimension, unit in order)

@@ -15,6 +15,7 @@ from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
 from tpusim.hardware.vector_ops import OpCost
 from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.lowering.scope import entering
 from tpusim.program.work import Work, scaled, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, behind_views
 from tpusim.shapes.address import padded_element_count
@@ -39,17 +40,8 @@ class Site:
 
 
 WORK_RULES: dict[str, WorkRule] = {}
-
-
-def work_rule(*opcodes: str) -> Callable[[WorkRule], WorkRule]:
-    """Register the decorated function as the vector work of ``opcodes``."""
-
-    def register(function: WorkRule) -> WorkRule:
-        for opcode in opcodes:
-            WORK_RULES[opcode] = function
-        return function
-
-    return register
+work_rule = entering(WORK_RULES)
+"""Enters a function as the vector work of some opcodes."""
 
 
 FREE = frozenset("parameter constant tuple get-tuple-element bitcast bitcast-convert after-all".split())
@@ -356,21 +348,11 @@ def _map(site: Site, instruction: Instruction) -> Work:
 
 
 CUSTOM_WORK: dict[str, WorkRule] = {
-    "Cholesky": _solver,
-    "InvertDiagBlocksLowerTriangular": _solver,
-    "InvertDiagBlocksUpperTriangular": _solver,
-    "LuDecompositionBlock": _solver,
-    "QrDecompositionBlock": _solver,
-    "LuRealDecompositionBlock": _solver,
-    "CompactWyHelper": _solver,
-    "Eigh": _solver,
-    "EighTpu": _solver,
-    "TopK": _topk,
-    "PartialReduce": _topk,
-    "X64Combine": _repack,
-    "X64SplitHigh": _repack,
-    "X64SplitLow": _repack,
-    "GatherScatterIndicesBitpacked": _repack,
+    **dict.fromkeys(("Cholesky", "CompactWyHelper", "Eigh", "EighTpu"), _solver),
+    **dict.fromkeys(("InvertDiagBlocksLowerTriangular", "InvertDiagBlocksUpperTriangular"), _solver),
+    **dict.fromkeys(("LuDecompositionBlock", "LuRealDecompositionBlock", "QrDecompositionBlock"), _solver),
+    **dict.fromkeys(("TopK", "PartialReduce"), _topk),
+    **dict.fromkeys(("X64Combine", "X64SplitHigh", "X64SplitLow", "GatherScatterIndicesBitpacked"), _repack),
 }
 """The vector work of custom calls that the compiler makes, by target."""
 
