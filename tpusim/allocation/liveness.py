@@ -223,5 +223,4 @@ class Frame:
 
 
 def _arrays(found: Nodes, shape: Shape) -> Nodes:
-    """Return those parts of a shape's values that are no tuples."""
     return [part for part, piece in zip(found, nodes(shape), strict=False) if not isinstance(piece, TupleShape)]

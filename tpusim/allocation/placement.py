@@ -181,7 +181,6 @@ def _computations(module: Module, computation: Computation, seen: set[str]) -> I
 
 
 def _callees(instruction: Instruction) -> Iterator[str]:
-    """Yield the names of the scheduled computations that an instruction calls."""
     for attribute in _CALLEES if instruction.opcode in _CALLERS else ():
         named = instruction.attributes.get(attribute, ())
         yield from (named,) if isinstance(named, str) else named

@@ -89,7 +89,6 @@ def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
 
 
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
-    """Return the time of an instruction that only the scalar core sees."""
     # Without the cost of starting a kernel: the scalar core is the one that starts them.
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
     return KernelTime(0, busy_ps, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))

@@ -243,7 +243,6 @@ def _start_of(scope: Scope, fusion: Instruction, collective: Instruction) -> str
 
 
 def _starts(scope: Scope, instructions: tuple[Instruction, ...], channel: int) -> Iterator[str]:
-    """Yield the names of fusions that start a collective on a channel."""
     for instruction in instructions:
         if _is_start(scope, instruction) and _channel(scope, instruction) == channel:
             yield instruction.name
@@ -319,6 +318,5 @@ def _needed(computation: Computation, root: Instruction) -> Computation:
 
 
 def _with_computation(module: Module, changed: Computation) -> Module:
-    """Return a module with one computation in the place of that of its name."""
     kept = tuple(changed if computation.name == changed.name else computation for computation in module.computations)
     return dataclasses.replace(module, computations=kept)

@@ -46,8 +46,8 @@ def cohorts_of(costs: Costs, assigned: Sequence[Assignment], options: RunOptions
     each = options.per_device or _paces_differ(assigned, options)
     permutes = any(step.kind == "collective-permute" for step in assigned[0].program.collectives)
     # Seen at a glance: one program, without permutes and choices.
-    is_plain = not permutes and _is_one_program(assigned) and not _choices_differ(assigned)
-    if options.per_device is False or (is_plain and not each):
+    is_plain = not (each or permutes) and _is_one_program(assigned)
+    if options.per_device is False or (is_plain and not _choices_differ(assigned)):
         return ONE_FOR_ALL, ()
     cohorts = [] if each else _first_cohorts(costs, assigned, coarse=len(assigned) <= MOST_COARSE)
     if len(cohorts) == 1 and _is_one_program(assigned) and len(_first_cohorts(costs, assigned)) == 1:

@@ -61,7 +61,6 @@ def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
 
 
 def _seconds(text: str) -> float | None:
-    """Return a time such as ``50us`` in seconds, or None."""
     match = _TIME.fullmatch(text.strip())
     return float(match[1]) / _PER_SECOND[match[2]] if match else None
 
