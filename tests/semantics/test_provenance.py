@@ -9,7 +9,7 @@ import pytest
 from tpusim.hardware.load import chip_names
 from tpusim.ir.module import Module
 from tpusim.pipeline.chip_choice import provenance_of
-from tpusim.program.module import Provenance
+from tpusim.program.provenance import Provenance
 from tpusim.semantics.provenance import read_provenance
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module

@@ -15,7 +15,8 @@ from tpusim.timeline.records import CORE
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
-    from tpusim.program.module import Program, Provenance
+    from tpusim.program.module import Program
+    from tpusim.program.provenance import Provenance
     from tpusim.timeline.records import Timeline
 
 OTHER = "other"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tpusim.hardware.chip import Chip
-    from tpusim.program.module import Provenance
+    from tpusim.program.provenance import Provenance
     from tpusim.program.steps import Kernel
     from tpusim.timeline.records import Record
 

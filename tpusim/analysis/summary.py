@@ -12,9 +12,10 @@ from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
 from tpusim.hardware.load import is_as_shipped
 from tpusim.hardware.units import HBM, UNITS, VMEM
+from tpusim.program.module import Estimate
 
 # At run time as well: the types of JSON pages are made from these fields.
-from tpusim.program.module import Estimate, Provenance
+from tpusim.program.provenance import Provenance
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip

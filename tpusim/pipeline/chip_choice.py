@@ -16,7 +16,8 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology
 from tpusim.ir.module import Module
-from tpusim.program.module import MEGACORE, Program, Provenance
+from tpusim.program.module import Program
+from tpusim.program.provenance import MEGACORE, Provenance
 from tpusim.semantics.provenance import read_provenance
 
 _NAME_PART = re.compile(r"[._]")

@@ -13,7 +13,7 @@ import msgspec
 
 from tpusim.hardware.load import chip_names, load_chip, read_config
 from tpusim.ir.module import Instruction, Module
-from tpusim.program.module import MEGACORE, Compiler, Provenance
+from tpusim.program.provenance import MEGACORE, Compiler, Provenance
 from tpusim.shapes.layout import Layout
 from tpusim.shapes.shape import leaves
 

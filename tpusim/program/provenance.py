@@ -1,0 +1,34 @@
+"""Where a program comes from: which compiler left its text, and for which chip."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Compiler = Literal["tpu", "cpu", "gpu", "another", "none"]
+"""What scheduled a text: the TPU compiler, XLA's backend for other processors, another or a person, or nothing."""
+
+MEGACORE = "-megacore"
+"""What the name of a chip ends with whose two cores run one program together, where they need not."""
+
+
+class Provenance(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """What made a program.
+
+    ``chip`` is the chip that it was compiled for, empty where nothing tells. ``possible`` are the chips that its text
+    allows, and ``signs`` what the text shows that excludes others. ``stated`` is what its name or the facts beside it
+    say, which the text may contradict, ``version`` the compiler's by those facts.
+    """
+
+    compiler: Compiler
+    chip: str = ""
+    possible: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+    stated: str = ""
+    version: str = ""
+
+    def is_for(self, chip_name: str) -> bool:
+        """Return whether the program was compiled for a chip; one of v4 that splits no kernel fits either way."""
+        alike = self.chip.removesuffix(MEGACORE) == chip_name.removesuffix(MEGACORE)
+        return self.compiler == "tpu" and alike and chip_name in self.possible
