@@ -135,11 +135,9 @@ def branch_names(instruction: Instruction) -> tuple[str, ...]:
 
 
 def _while(frame: Frame, instruction: Instruction) -> Nodes:
-    """Return the state of a loop, each array in one place from trip to trip.
-
-    What no trip changes is one value throughout. Anything else is a value on its way in, one per trip, and one on its
-    way out: between them the place is free for others.
-    """
+    """Return the state of a loop, each array in one place from trip to trip."""
+    # What no trip changes is one value throughout. Anything else is a value on its way in, one per trip, and one on its
+    # way out: between them the place is free for others.
     before = frame.values[instruction.operands[0]]
     state = _state(frame, instruction, before)
     frame.liveness.run(frame.module[instruction.attributes["condition"]], [state])

@@ -293,10 +293,8 @@ def _lines(torus: Torus, chips: tuple[int, ...]) -> list[_Line]:
 
 
 def _line(torus: Torus, axis: int, places: tuple[int, ...], whole: list[bool]) -> _Line:
-    """Return the places of a block along an axis; equal steps all the way round a closed axis make a ring.
-
-    Where a twist leads into another line, that line has to be of the block as well: ``whole`` tells which axes are.
-    """
+    """Return the places of a block along an axis; equal steps all the way round a closed axis make a ring."""
+    # Where a twist leads into another line, that line has to be of the block as well: ``whole`` tells which axes are.
     size, step = torus.sizes[axis], max(b - a for a, b in pairwise(places))
     even = {b - a for a, b in pairwise((*places, places[0] + size))} == {step}
     stays = all(is_whole or not by for is_whole, by in zip(whole, torus.shift(axis), strict=True))
@@ -318,12 +316,10 @@ def _along_axes(torus: Torus, chips: tuple[int, ...], lines: list[_Line], direct
 
 
 def _balanced(sizes: list[int], peaks: list[float]) -> list[float]:
-    """Return the bytes that pass along each axis when the parts are cut so that the slowest axis is done earliest.
-
-    A part that takes the axes in some order passes along each of them what it has collected so far. Which share of the
-    data takes which order is a game of the orders against the axes; its best mixed answer is among the square parts of
-    the table (Shapley and Snow, 1950).
-    """
+    """Return the bytes that pass along each axis when the parts are cut so that the slowest axis is done earliest."""
+    # A part that takes the axes in some order passes along each of them what it has collected so far. Which share of
+    # the data takes which order is a game of the orders against the axes; its best mixed answer is among the square
+    # parts of the table (Shapley and Snow, 1950).
     orders = list(permutations(range(len(sizes))))
     volumes = np.array([_volumes(sizes, order) for order in orders]).T
     costs = volumes * np.array(peaks)[:, None]

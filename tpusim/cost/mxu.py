@@ -54,10 +54,8 @@ def tile_matmul(tile: TileProduct, chip: Chip) -> Matmul:
 
 
 def _held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> Matmul:
-    """Return one tile's work where ``columns`` stay in the array and ``rows`` stream past them.
-
-    A tile that is not as deep as the array loads only the rows that it has.
-    """
+    """Return one tile's work where ``columns`` stay in the array and ``rows`` stream past them."""
+    # A tile that is not as deep as the array loads only the rows that it has.
     mxu, (sublanes, lanes) = chip.mxu, chip.vpu.register_shape
     depth_tiles = packed_depth_tiles(tile.depth, tile.taps, chip)
     weight_tiles = depth_tiles * ceil(columns / mxu.columns)

@@ -106,11 +106,9 @@ _COPIES = ("slice", "dynamic-slice", "copy", "dynamic-update-slice")
 
 
 def _wrapped(scope: Scope, instruction: Instruction) -> tuple[Scope, Instruction]:
-    """Return what an asynchronous start runs, and the scope that it stands in.
-
-    The short form (``slice-start``) is the operation itself under another name; the long one calls a computation around
-    it.
-    """
+    """Return what an asynchronous start runs, and the scope that it stands in."""
+    # The short form (``slice-start``) is the operation itself under another name; the long one calls a computation
+    # around it.
     short = async_parts(instruction.opcode)
     if short is None:
         called = scope.inside(instruction.attributes["calls"])

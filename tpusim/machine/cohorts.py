@@ -107,11 +107,9 @@ def _choices_differ(assigned: Sequence[Assignment]) -> bool:
 
 
 def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool = False) -> Cohorts:
-    """Return the devices put together by what is known before the run.
-
-    A ``coarse`` cohort may have different distances in permutes that run beside the core: a device that does not wait
-    for one need not part from those for which it ends earlier.
-    """
+    """Return the devices put together by what is known before the run."""
+    # A ``coarse`` cohort may have different distances in permutes that run beside the core: a device that does not wait
+    # for one need not part from those for which it ends earlier.
     collectives = {id(program): _distinct_collectives(program, coarse=coarse) for program in _programs(assigned)}
     found: dict[object, list[int]] = defaultdict(list)
     for number, (program, devices) in enumerate(assigned):

@@ -172,10 +172,8 @@ class Collectives:
         return self._open.pop(key)
 
     def _place(self, cohort: Cohort, step: Collective, share: GroupShare) -> tuple[Any, ...]:
-        """Return what devices must have in common to meet: the step of their program, or a channel across programs.
-
-        JAX gives all collectives of a ``shard_map`` the same channel, so that within a program it tells nothing.
-        """
+        """Return what devices must have in common to meet: the step of their program, or a channel across programs."""
+        # JAX gives all collectives of a ``shard_map`` the same channel, so that within a program it tells nothing.
         if cohort.devices in self._mixed:
             return step.channel_id or step.name, tuple(sorted(share.group))
         # Names are unique in their computation only; what a call runs at two places is at one line.

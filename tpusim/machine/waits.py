@@ -109,10 +109,8 @@ def deadlock_message(standings: Sequence[Standing], waits: Waits, now_ps: int) -
 
 
 def _holding(standing: Standing, waits: Waits) -> Sequence[Blocked]:
-    """Return what of a device's waits holds its core; all of them where that is something inside of what it needs.
-
-    A receive that was laid out early waits too, but no core stands at it yet.
-    """
+    """Return what of a device's waits holds its core; all of them where that is something inside of what it needs."""
+    # A receive that was laid out early waits too, but no core stands at it yet.
     notes, at = waits.of(standing.cohort.number), standing.step
     held = [note for note in notes if at is not None and (note.step is at or note.step.name in at.needs)]
     return held or notes

@@ -119,10 +119,8 @@ def _shares(body: Body, demand: Demand) -> list[float]:
 
 
 def _other_work(scope: Scope, body: Body, shares: list[float], sides: dict[int, str], nest: Nest | None) -> Work:
-    """Return the work of all in a kernel but its products: of what is needed, and as often as that is computed.
-
-    Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
-    """
+    """Return the work of all in a kernel but its products: of what is needed, and as often as that is computed."""
+    # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
     found = []
     for at, (item, share) in enumerate(zip(body.values, shares, strict=True)):

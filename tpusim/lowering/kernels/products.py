@@ -35,10 +35,8 @@ def product_work(product: Product, output_elements: int, nest: Nest, chip: Chip)
 
 
 def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) -> Work:
-    """Return the work of a product on the matrix units.
-
-    Where partial sums are not added in the array, the vector unit adds one register per popped one.
-    """
+    """Return the work of a product on the matrix units."""
+    # Where partial sums are not added in the array, the vector unit adds one register per popped one.
     mxu, register_elements = chip.mxu, chip.vpu.register_elements
     tile = _tile_of(product, nest)
     matmul = tile_matmul(tile, chip)

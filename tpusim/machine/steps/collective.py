@@ -29,10 +29,8 @@ def run_collective(core: Core, step: Collective) -> Activity:
 
 
 def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Event, Any, dict[int, Completion]]:
-    """Take part in a collective; return how it went for each member of the cohort.
-
-    Members that did not wait for it need not part for that, but their records differ.
-    """
+    """Take part in a collective; return how it went for each member of the cohort."""
+    # Members that did not wait for it need not part for that, but their records differ.
     start_ps, device = core.now_ps, core.device
     plan = device.world.collectives.plan(device.cohort, step)
     ended = device.world.collectives.join(device.cohort, step)
