@@ -41,11 +41,6 @@ class Loop(msgspec.Struct, frozen=True, gc=False):
     trips: int
     role: str
 
-    @property
-    def touches(self) -> tuple[str, ...]:
-        """The arrays whose block changes with it."""
-        return TOUCHES[self.role]
-
 
 class Nest(msgspec.Struct, frozen=True):
     """A loop nest, outermost first, and by array the share of it that one block covers.
@@ -78,18 +73,17 @@ class Nest(msgspec.Struct, frozen=True):
         """
         if array == OUT:
             return self.distinct(OUT)
-        last = max((i for i, loop in enumerate(self.loops) if array in loop.touches and self._turns(i)), default=-1)
+        # What a core goes round only once moves nothing.
+        once = [self.cores if i == self.split else 1 for i in range(len(self.loops))]
+        moving = (i for i, loop in enumerate(self.loops) if array in TOUCHES[loop.role] and loop.trips > once[i])
+        last = max(moving, default=-1)
         fetched = prod(loop.trips for loop in self.loops[: last + 1])
         # What does not depend on the loop that is split every core fetches for itself.
         return fetched if self.split <= last else fetched * self.cores
 
-    def _turns(self, index: int) -> bool:
-        """Return whether a core goes round the loop at ``index`` more than once."""
-        return self.loops[index].trips > (self.cores if index == self.split else 1)
-
     def distinct(self, array: str) -> int:
         """Return how many different blocks ``array`` is cut into."""
-        return prod(loop.trips for loop in self.loops if array in loop.touches)
+        return prod(loop.trips for loop in self.loops if array in TOUCHES[loop.role])
 
 
 class _Cut(msgspec.Struct, frozen=True, gc=False):
@@ -207,16 +201,13 @@ class StatedTiling(msgspec.Struct, frozen=True):
         # The text does not name the loops: of the known orders the one that explains the bounds best is taken.
         return min(found, key=lambda one: one[1])
 
-    def _lhs_sizes(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> dict[str, int]:
-        """Return by letter the elements of the left side that a full tile reads."""
+    def _lhs_bounds(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[int, ...]:
         sizes = {"b": out["b"].size, "f": kernel["i"].size}
         sizes |= {d: out[d].size for d in self._letters(BATCH, ROWS)}
         sizes |= {d: kernel[d].size for d in self._letters(DEPTH)}
         sizes |= dict.fromkeys(self._letters(COLUMNS), 1)
-        return sizes | {d: self._reach(d, out[d].size, kernel[d].size) for d in self._letters(WINDOW)}
-
-    def _lhs_bounds(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[int, ...]:
-        shape, labels, sizes = self.shapes[LHS], self.instruction.attributes["dim_labels"], self._lhs_sizes(out, kernel)
+        sizes |= {d: self._reach(d, out[d].size, kernel[d].size) for d in self._letters(WINDOW)}
+        shape, labels = self.shapes[LHS], self.instruction.attributes["dim_labels"]
         order = zip(physical_order(shape), _units(shape, self.block), strict=True)
         return tuple(ceil(sizes[labels.lhs[dimension]] / unit) for dimension, unit in order)
 
