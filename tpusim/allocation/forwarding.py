@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import async_parts
 from tpusim.semantics.aliasing import IN_PLACE
-from tpusim.shapes.shape import Shape, TupleShape
-from tpusim.shapes.tree import element_begins, node_count, nodes
+from tpusim.shapes.shape import Shape, TupleShape, element_begins, node_count, nodes
 
 if TYPE_CHECKING:
     from tpusim.allocation.liveness import Frame, Node, Nodes

@@ -18,8 +18,7 @@ from tpusim.ir.ops import async_parts
 from tpusim.semantics.aliasing import in_place_operands, stated_operands
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import Shape, TupleShape
-from tpusim.shapes.tree import node_number, nodes
+from tpusim.shapes.shape import Shape, TupleShape, node_number, nodes
 
 Node = tuple[int, ...]
 """The values that hold one part of a shape: none for a flag, several where operands lie side by side."""

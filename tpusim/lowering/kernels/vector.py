@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, log2, prod
 
-from tpusim.hardware.chip import Chip
+from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
-from tpusim.hardware.vector_ops import OpCost
 from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.lowering.scope import entering
