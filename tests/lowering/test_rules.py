@@ -121,6 +121,17 @@ def test_asynchronous_slice_moves_the_slice():
     assert program.steps[0].n_bytes == MIB
 
 
+def test_an_update_of_a_short_form_waits_for_nothing():
+    """A slice-update hands the slice on; only its done is waited for."""
+    start = f"(({BIG}), f32[256,1024]{{1,0:T(8,128)S(1)}}, s32[]{{:S(2)}})"
+    program = lower_text(f"""
+        %x = {BIG} parameter(0)
+        %s = {start} slice-start(%x), slice={{[0:256], [0:1024]}}
+        %u = {start} slice-update(%s)
+        ROOT %d = f32[256,1024]{{1,0:T(8,128)S(1)}} slice-done(%u)""")
+    assert [type(step) for step in program.steps] == [Copy, Wait]
+
+
 def test_views_take_no_time():
     """Tuples, their elements and bitcasts become no steps."""
     program = lower_text(f"""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpusim.ir.ops import async_parts
-from tpusim.semantics.aliasing import IN_PLACE
+from tpusim.ir.ops import IN_PLACE, async_parts
 from tpusim.shapes.shape import TupleShape
 from tpusim.shapes.tree import element_begins, node_count, nodes
 
@@ -176,9 +175,6 @@ def _after_loop(frame: Frame, instruction: Instruction, shape: Shape, inside: No
     frame.liveness.join(inside, made)
     return made
 
-
-FORWARDING = frozenset(("add-dependency", "bitcast", "domain", "get-tuple-element", "opt-barrier", "tuple", "while"))
-"""Opcodes that do not read their operands: a loop's state goes on in its computations."""
 
 MAKE: dict[str, Make] = {
     "add-dependency": _same,

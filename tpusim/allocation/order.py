@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.ir.ops import CONTROL_FLOW
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -11,7 +13,6 @@ if TYPE_CHECKING:
 
 # The attributes of instructions whose computations are scheduled, in the order of XLA's lists of callees.
 _CALLEES = ("to_apply", "body", "condition", "branch_computations", "true_computation", "false_computation")
-_CALLERS = frozenset(("call", "conditional", "while"))
 
 
 def module_order(module: Module) -> dict[int, int]:
@@ -35,7 +36,7 @@ def _computations(module: Module, computation: Computation, seen: set[str]) -> I
 
 def _callees(instruction: Instruction) -> Iterator[str]:
     """Yield the names of the scheduled computations that an instruction calls."""
-    for attribute in _CALLEES if instruction.opcode in _CALLERS else ():
+    for attribute in _CALLEES if instruction.opcode in CONTROL_FLOW else ():
         named = instruction.attributes.get(attribute, ())
         yield from (named,) if isinstance(named, str) else named
 

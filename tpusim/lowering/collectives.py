@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from tpusim.hardware.units import HBM
+from tpusim.ir.ops import CALLS, COLLECTIVES, collective_kind
 from tpusim.lowering.scope import rule
-from tpusim.program.steps import COLLECTIVE_KINDS, Algorithm, Collective
+from tpusim.program.steps import Algorithm, Collective
 from tpusim.semantics.device_groups import device_groups, device_pairs
 from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.semantics.scalars import table_of
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
     from tpusim.program.steps import AnyStep
 
 _COLORS = re.compile(r"colors:(\d+)")
-_CALLERS = ("fusion", "call", "async-start")
-_MAY_HOLD = frozenset((*COLLECTIVE_KINDS, *(f"{kind}-start" for kind in COLLECTIVE_KINDS), *_CALLERS))
+_MAY_HOLD = COLLECTIVES | {f"{kind}-start" for kind in COLLECTIVES} | CALLS
 
 
-@rule(*COLLECTIVE_KINDS)
+@rule(*COLLECTIVES)
 def lower_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a collective that holds the core until it is done."""
     return (collective_step(scope, instruction, scope.computation, instruction),)
@@ -49,7 +49,7 @@ def collective_step(
     is_async: bool = False,
 ) -> Collective:
     """Return the step of ``collective``, which stands in ``computation``, under the name of ``label_of``."""
-    kind = kind or collective.opcode.removesuffix("-start")
+    kind = kind or collective_kind(collective.opcode)
     operands = _sent(computation, collective)
     operand_bytes = sum(physical_bytes(operand.shape) for operand in operands)
     # What a start returns holds its operands, results and flags; the results of these kinds follow from the operands.
@@ -127,7 +127,7 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
         if is_collective(instruction):
             return computation, instruction
         # The computation that a reduction applies is called too, but holds no collective: not searched.
-        called = instruction.called_computations if instruction.opcode in _CALLERS else ()
+        called = instruction.called_computations if instruction.opcode in CALLS else ()
         found = next(filter(None, (inner_collective(scope, name) for name in called)), None)
         if found:
             return found
@@ -136,7 +136,7 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
 
 def is_collective(instruction: Instruction) -> bool:
     """Tell whether an instruction is a collective, or starts one."""
-    return instruction.opcode.removesuffix("-start") in COLLECTIVE_KINDS
+    return bool(collective_kind(instruction.opcode))
 
 
 def algorithm_of(collective: Instruction) -> Algorithm | None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from tpusim.ir.module import Instruction
+from tpusim.ir.ops import VIEWS
 from tpusim.lowering.collectives import collective_step, inner_collective, is_collective
 from tpusim.program.steps import Wait
-from tpusim.semantics.aliasing import VIEWS, behind_views
+from tpusim.semantics.aliasing import behind_views
 from tpusim.semantics.contexts import Context
 from tpusim.shapes.shape import Shape, TupleShape
 
@@ -152,7 +153,7 @@ def _handed_from(scope: Scope, value: Instruction, indices: list[int]) -> str | 
     if value.opcode == "get-tuple-element":
         indices.append(value.attributes["index"])
         return value.operands[0]
-    if value.opcode in (*VIEWS, "while"):
+    if value.opcode in VIEWS | {"while"}:
         return value.operands[0]
     if value.opcode == "tuple" and indices:
         return value.operands[indices.pop()]

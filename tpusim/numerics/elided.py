@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tpusim.ir.ops import COPIES, SAME_ELEMENTS
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import ArrayShape
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from tpusim.ir.module import Computation, Instruction, Module
 
-_PASSED_ON = frozenset(("copy", "copy-start", "copy-done", "bitcast"))
+_PASSED_ON = SAME_ELEMENTS | COPIES
 
 
 def guess_left_out(module: Module, computation: Computation, constant: Instruction) -> Any:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpusim.errors import ProgramError, SimulationError
+from tpusim.ir.ops import TRANSFERS
 from tpusim.numerics.collectives import device_number
 from tpusim.numerics.registry import TOKEN, computes, zeros
 from tpusim.numerics.site import Device
@@ -80,7 +81,7 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
 
 def _channels_between_devices(module: Module) -> set[int]:
     """Return the channels on which devices send to devices."""
-    transfers = (i for computation in module.computations for i in computation if i.opcode in ("send", "recv"))
+    transfers = (i for computation in module.computations for i in computation if i.opcode in TRANSFERS)
     return {i.attributes.get("channel_id", 0) for i in transfers if not i.attributes.get("is_host_transfer")}
 
 
@@ -216,7 +217,7 @@ def _channel(site: Site, instruction: Instruction) -> deque[Any]:
 def _start_of(site: Site, instruction: Instruction) -> Instruction:
     """Return the instruction that states channel and pairs: the start, unless it lies outside of this computation."""
     start = site.operand(instruction, 0)
-    return start if start.opcode in ("send", "recv") else instruction
+    return start if start.opcode in TRANSFERS else instruction
 
 
 def _own(site: Site) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tpusim.errors import SimulationError
 from tpusim.ir.module import Computation
+from tpusim.ir.ops import COMBINES, REARRANGES
 from tpusim.numerics.evaluate import rule_of, run_computation
 from tpusim.numerics.registry import element_type
 from tpusim.numerics.site import Run, Site
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
 REPLACE = "replace"
 """What ``binary_opcode`` calls a computation that returns its second parameter."""
 
-_BINARY = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 # Truth values add like or and multiply like and, and false comes before true.
 _OF_TRUTH_VALUES = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and", "xor": "xor"}
 _SIGNS = (("s", np.int8), ("u", np.uint8))
-_SAME_ON_SCALARS = frozenset({"broadcast", "reshape", "transpose", "copy", "reverse", "slice"})
 
 
 def binary_opcode(module: Module, name: str) -> str | None:
@@ -52,7 +51,7 @@ def binary_opcode(module: Module, name: str) -> str | None:
     root, names = computation.root, [parameter.name for parameter in computation.parameters]
     if root.name == names[1]:
         return REPLACE
-    if root.opcode not in _BINARY or sorted(root.operands) != sorted(names):
+    if root.opcode not in COMBINES or sorted(root.operands) != sorted(names):
         return None
     if not isinstance(root.shape, ArrayShape) or root.shape.rank:
         return None
@@ -121,7 +120,7 @@ def _walk(site: Site, arguments: Sequence[Any]) -> Any:
 
 def _lifted_rule(instruction: Instruction) -> Callable[[Site, Instruction, list[Any]], Any]:
     """Return how an instruction among scalars computes on arrays: like anywhere, but for what follows shapes."""
-    if instruction.opcode in _SAME_ON_SCALARS:
+    if instruction.opcode in REARRANGES and len(instruction.operands) == 1:
         return _first_operand
     return _LIFTED.get(instruction.opcode, _plain)
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.ir.ops import IN_PLACE, VIEWS
 from tpusim.shapes.shape import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tpusim.ir.module import Computation, Instruction, Module
-
-# The same bytes under another name: what reads a view reads its operand.
-VIEWS = ("bitcast", "opt-barrier")
-IN_PLACE = ("dynamic-update-slice", "scatter")
 
 
 def behind_views(computation: Computation, value: Instruction) -> Instruction:

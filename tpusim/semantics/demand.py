@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.semantics.aliasing import IN_PLACE
+from tpusim.ir.ops import IN_PLACE, PARTIAL_READS, TUPLES
 from tpusim.semantics.inlining import behind_views, made_from
 from tpusim.semantics.memory_spaces import space_of
-from tpusim.semantics.preimages import NARROWING, boxes_behind
+from tpusim.semantics.preimages import boxes_behind
 from tpusim.semantics.regions import NOTHING, WHOLE, Region, boxes_of, region_bytes, region_of, run_of, union
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
@@ -61,7 +61,7 @@ class Access(msgspec.Struct, frozen=True, gc=False):
 
 def demand_of(body: Body, of: Parts | None = None) -> Demand:
     """Return what a kernel needs to make the regions ``of`` its results, by leaf; of all of them if that is None."""
-    if of is None and not any(item.instruction.opcode in NARROWING for item in body.values):
+    if of is None and not any(item.instruction.opcode in PARTIAL_READS for item in body.values):
         return _demand_of_all(body)
     backwards = _Backwards(body)
     backwards.returned[body.root] = of or (WHOLE,) * len(leaves(body.values[body.root].instruction.shape))
@@ -169,7 +169,7 @@ class _Backwards:
     def step(self, at: int) -> None:
         """Add what the value at a position is made of to what is needed of its operands."""
         item = self.body.values[at]
-        if item.is_view or item.instruction.opcode in ("tuple", "get-tuple-element"):
+        if item.is_view or item.instruction.opcode in TUPLES:
             for table in (self.used, self.returned):
                 if at in table:
                     self._through(table, item, table[at])
@@ -197,7 +197,7 @@ class _Backwards:
             counts = [len(leaves(element)) for element in shape.elements]
             before = sum(counts[: item.instruction.attributes["index"]])
             parts = (NOTHING,) * before + parts + (NOTHING,) * (sum(counts) - before - len(parts))
-        elif item.instruction.opcode in ("bitcast", "copy"):
+        elif item.instruction.opcode == "bitcast":
             (parts,) = self._behind(item, parts)
         self._add(table, operand, parts)
 
@@ -212,7 +212,7 @@ class _Backwards:
         if len(arrays) < len(shapes) or any(result.dimensions != results[0].dimensions for result in results):
             return [_alike(shape, WHOLE) for shape in shapes]
         region = reduce(lambda first, second: union(first, second, results[0]), parts)
-        if region.is_whole and item.instruction.opcode not in NARROWING:
+        if region.is_whole and item.instruction.opcode not in PARTIAL_READS:
             return [(WHOLE,)] * len(arrays)
         found = [boxes_behind(item.instruction, box, arrays) for box in boxes_of(region, results[0])]
         columns = zip(zip(*found, strict=True), arrays, strict=True)

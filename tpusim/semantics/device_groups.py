@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from tpusim.ir.ops import OPERATIONS
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import broken
 
@@ -28,9 +29,6 @@ CROSS_PARTITION: Final = "cross_partition"
 CROSS_REPLICA_AND_PARTITION: Final = "cross_replica_and_partition"
 FLATTENED_ID: Final = "flattened_id"
 
-# XLA gives these a channel but no use_global_device_ids: a channel alone makes their ids partitions.
-_WITHOUT_GLOBAL_IDS = frozenset("all-to-all collective-broadcast collective-permute ragged-all-to-all".split())
-
 _PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 _PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
@@ -45,7 +43,8 @@ def group_mode(opcode: str, attributes: Mapping[str, Any]) -> str:
         if global_ids:
             raise broken("groups_c1", "none")
         return CROSS_REPLICA
-    if opcode.removesuffix("-start") in _WITHOUT_GLOBAL_IDS:
+    # Of those that take no use_global_device_ids a channel alone makes the ids partitions.
+    if not OPERATIONS[opcode.removesuffix("-start")].allows("use_global_device_ids"):
         return CROSS_PARTITION
     return FLATTENED_ID if global_ids else CROSS_REPLICA_AND_PARTITION
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from tpusim.semantics.aliasing import VIEWS
+from tpusim.ir.ops import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Computation, Instruction, Module
 
 
-_NAMES = frozenset({*VIEWS, "parameter"})
+_NAMES = VIEWS | {"parameter"}
 
 
 class Inner(msgspec.Struct, frozen=True, gc=False):

@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tpusim.ir.attributes import Window
-from tpusim.ir.ops import OPERATIONS, Category
+from tpusim.ir.ops import ELEMENTWISE
 from tpusim.semantics.regions import Box, Span, common_span, whole_box
 from tpusim.semantics.views import bitcast_groups, box_behind, reshape_groups
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     Boxes = list[Box | None]
     Rule = Callable[[Instruction, Box, Sequence[ArrayShape]], Boxes]
 
-NARROWING = frozenset("slice dynamic-slice gather dynamic-update-slice scatter pad get-tuple-element".split())
-"""Opcodes whose whole result may be made of a part of an operand; of any other whole operands are needed for it."""
-
 _RULES: dict[str, Rule] = {}
 
 
@@ -40,9 +37,7 @@ def boxes_behind(instruction: Instruction, box: Box, operands: Sequence[ArraySha
     found = _RULES.get(instruction.opcode)
     if found is not None:
         return found(instruction, box, operands)
-    row = OPERATIONS.get(instruction.opcode)
-    elementwise = row is not None and row.category is Category.ELEMENTWISE
-    return _each(instruction, box, operands) if elementwise else list(map(whole_box, operands))
+    return _each(instruction, box, operands) if instruction.opcode in ELEMENTWISE else list(map(whole_box, operands))
 
 
 def _rule(*opcodes: str) -> Callable[[Rule], Rule]:

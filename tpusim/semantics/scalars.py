@@ -16,6 +16,7 @@ from math import ceil, copysign, floor, fmod, inf, isfinite, isnan, nan
 from typing import TYPE_CHECKING
 
 from tpusim.ir.module import Literal
+from tpusim.ir.ops import SAME_ELEMENTS, SAME_VALUE
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Unknown(Exception):
 
 def table_of(computation: Computation, made: Instruction) -> list[int] | None:
     """Return the numbers of a constant array of integers, past copies of it; None for anything else."""
-    while made.opcode in ("copy", "bitcast", "reshape"):
+    while made.opcode in SAME_ELEMENTS:
         made = computation[made.operands[0]]
     text = made.immediate.text if isinstance(made.immediate, Literal) else ""
     return [int(number) for number in text.strip("{} ").split(",")] if _INTEGERS.fullmatch(text) else None
@@ -61,7 +62,7 @@ def literal_number(literal: Literal) -> Number | None:
 def origin_of(computation: Computation, name: str) -> Instruction:
     """Return the instruction that made a value, past what hands it on as it is."""
     made = computation[name]
-    while made.opcode in ("copy", "opt-barrier"):
+    while made.opcode in SAME_VALUE:
         made = computation[made.operands[0]]
     return made
 

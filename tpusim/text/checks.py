@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from tpusim.ir.ops import OPERATIONS, async_parts
+from tpusim.ir.ops import OPERATIONS, TRANSFERS, async_parts, async_phase
 from tpusim.semantics.infer.site import broken
 from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape, compatible, leaves, shape_text
 
@@ -189,14 +189,6 @@ def _check_async_done(instruction: Instruction, operands: Operands, around: Surr
     return None
 
 
-def async_phase(opcode: str) -> str:
-    """Return ``start`` or ``update`` of an asynchronous opcode, an empty string of any other."""
-    parts = async_parts(opcode)
-    if parts:
-        return parts[1]
-    return opcode.removeprefix("async-") if opcode in ("async-start", "async-update") else ""
-
-
 def _check_transfer_tuple(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
     """Require a tuple, of the data that come in and a token."""
     if isinstance(instruction.shape, TupleShape) and instruction.shape.elements:
@@ -208,7 +200,7 @@ def _check_transfer_done(instruction: Instruction, operands: Operands, around: S
     """Require the channel of the transfer that it waits for."""
     before = operands[0]
     # The operand may be a tuple's element, whose channel nobody knows here.
-    if before.opcode not in ("send", "recv"):
+    if before.opcode not in TRANSFERS:
         return None
     channels = instruction.attributes.get("channel_id"), before.attributes.get("channel_id")
     if channels[0] == channels[1]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.attributes import ComputationName, InstructionName
 from tpusim.ir.module import Computation, Instruction
+from tpusim.ir.ops import async_phase
 from tpusim.semantics.infer.site import broken
 from tpusim.shapes.notation import parse_shape_prefix
 from tpusim.shapes.shape import compatible
-from tpusim.text.checks import async_phase
 from tpusim.text.lexer import RESERVED_WORDS, TYPE_WORDS
 from tpusim.text.literals import take_shaped_literal
 

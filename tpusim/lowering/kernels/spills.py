@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.hardware.units import LOAD, STORE
-from tpusim.lowering.kernels.vector import FREE, registers
+from tpusim.ir.ops import UNHELD
+from tpusim.lowering.kernels.vector import registers
 from tpusim.program.work import Work
 from tpusim.semantics.inlining import behind_views
 
@@ -19,16 +20,13 @@ if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.semantics.inlining import Body, Inner
 
-_UNHELD = frozenset({*FREE, "broadcast"})
-"""Names, views and broadcasts, which take no register of their own."""
-
 
 def spill_work(body: Body, shares: Sequence[float], chip: Chip) -> Work:
     """Return the stores and loads of what does not fit into the registers, for the whole of a kernel.
 
     ``shares`` says how much of each value is computed.
     """
-    computed = [at for at, item in enumerate(body.values) if shares[at] and item.instruction.opcode not in _UNHELD]
+    computed = [at for at, item in enumerate(body.values) if shares[at] and item.instruction.opcode not in UNHELD]
     # Most kernels have fewer values than registers: no need to ask which of them are alive.
     if len(computed) <= chip.vpu.registers:
         return Work()

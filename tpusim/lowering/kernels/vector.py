@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, XLU
 from tpusim.ir.attributes import Window
+from tpusim.ir.ops import FREE, RESHAPES
 from tpusim.program.work import Work, scaled, sum_work
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
@@ -56,10 +57,6 @@ def work_rule(*opcodes: str) -> Callable[[WorkRule], WorkRule]:
     return register
 
 
-FREE = frozenset("parameter constant tuple get-tuple-element bitcast bitcast-convert after-all".split())
-"""What costs nothing: names and views."""
-
-
 def vector_work(site: Site, instruction: Instruction) -> Work:
     """Return the vector work of one instruction, its operands' loads and its result's stores not included."""
     found = WORK_RULES.get(instruction.opcode)
@@ -98,7 +95,7 @@ def _elementwise(site: Site, instruction: Instruction) -> Work:
     return Work(ops=scaled(cost, registers(instruction.shape, site.chip))) if cost else Work()
 
 
-@work_rule(*FREE)
+@work_rule("bitcast-convert", *FREE)
 def _free(site: Site, instruction: Instruction) -> Work:
     """Return no work."""
     return Work()
@@ -216,7 +213,7 @@ def _relayout(site: Site, instruction: Instruction) -> Work:
 
 def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...]) -> str:
     """Return which move of the table takes ``source`` to ``target``, or an empty string for none."""
-    if opcode in ("reshape", "dynamic-reshape"):
+    if opcode in RESHAPES:
         # With equal minor dimensions only major ones are renamed, and no element leaves its register.
         same = source.dimensions[-2:] == target.dimensions[-2:]
         return "" if same and _tiles(source) == _tiles(target) else "retile"

@@ -18,7 +18,7 @@ import numpy as np
 from tpusim.errors import UnsupportedError
 from tpusim.numerics.registry import array_shape, computes
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul
-from tpusim.semantics.products import PRODUCTS
+from tpusim.semantics.products import PRODUCT_ROLES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +48,7 @@ def dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
 @computes("scaled-dot")
 def scaled_dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
     """Return the dot of both sides after each element was multiplied by the scale of its block."""
-    arithmetic, roles = _arithmetic(site, instruction), PRODUCTS["scaled-dot"]
+    arithmetic, roles = _arithmetic(site, instruction), PRODUCT_ROLES["scaled-dot"]
     lhs = _scaled(operands[roles.lhs], operands[roles.lhs_scale])
     rhs = _scaled(operands[roles.rhs], operands[roles.rhs_scale])
     return in_passes(arithmetic, lhs, rhs, partial(general_dot, dimensions=dot_dimensions(instruction)))
@@ -103,7 +103,7 @@ def general_dot(arithmetic: Arithmetic, lhs: Array, rhs: Array, dimensions: DotD
 
 def _arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
     """Return how an instruction multiplies its two sides."""
-    roles = PRODUCTS[instruction.opcode]
+    roles = PRODUCT_ROLES[instruction.opcode]
     shapes = [array_shape(site.operand(instruction, position).shape) for position in (roles.lhs, roles.rhs)]
     return choose_arithmetic(site.settings, instruction, shapes[0].dtype, shapes[1].dtype)
 

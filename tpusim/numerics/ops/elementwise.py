@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from tpusim.errors import UnsupportedError
+from tpusim.ir.ops import MAKES_SUBNORMALS
 from tpusim.numerics.ops.convert import convert_values, flat, word_type
 from tpusim.numerics.registry import array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type
@@ -93,8 +94,6 @@ _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("xor", "biu", np.bitwise_xor),
 )
 _KERNELS = {(opcode, kind): kernel for opcode, kinds, kernel in _ROWS for kind in kinds}
-# Only these make numbers below the normal ones of numbers that are not; the others need no look at their results.
-_MAKES_SUBNORMALS = frozenset({"add", "divide", "exponential", "multiply", "power", "remainder", "subtract"})
 
 # What looks at bits takes all integers for signed or all for unsigned ones.
 _ON_BITS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -117,7 +116,7 @@ _COMPARISONS = {
 def elementwise(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return what the opcode's kernel gives; on ``precision`` of ``tpu``, results too small to be normal are zeros."""
     kernel = _kernel(instruction, compute_type(operands[0].dtype).kind)
-    flush = site.settings.precision == "tpu" and instruction.opcode in _MAKES_SUBNORMALS
+    flush = site.settings.precision == "tpu" and instruction.opcode in MAKES_SUBNORMALS
     return compute(kernel, operands, element_type(instruction), flush=flush and operands[0].dtype.kind not in "biu")
 
 

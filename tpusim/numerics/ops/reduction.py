@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpusim.ir.attributes import Window
+from tpusim.ir.ops import SELECTS
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import padded
 from tpusim.numerics.registry import array_shape, computes
@@ -90,18 +91,12 @@ def reduce_arrays(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tu
     return combine(starts, [row[0] for row in _folded(rows, combine)]) if count else starts
 
 
-# What a computation that finds the largest value and its place is made of.
-_SELECTING = frozenset(
-    "parameter constant compare select and or not xor tuple get-tuple-element maximum minimum bitcast-convert".split()
-)
-
-
 def _only_selects(site: Site, name: str) -> bool:
     """Tell whether a computation returns some of its arguments, so that neighbours may be combined in any grouping.
 
     Any other, such as ``x + y * y``, takes what has been reduced so far on its left and one element on its right.
     """
-    return all(instruction.opcode in _SELECTING for instruction in site.module[name].instructions)
+    return all(instruction.opcode in SELECTS for instruction in site.module[name].instructions)
 
 
 @np.errstate(all="ignore")

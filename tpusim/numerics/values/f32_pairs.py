@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.ir.module import Instruction
+from tpusim.ir.ops import SEES_BITS
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
 
@@ -41,7 +42,7 @@ def _looks_at_bits(computation: Computation) -> bool:
         any(leaf.dtype == _NARROW for leaf in leaves(shape))
         for instruction in computation.instructions
         # Both would see f32's bits where the program means those of bf16.
-        if instruction.opcode in ("bitcast-convert", "reduce-precision")
+        if instruction.opcode in SEES_BITS
         for shape in (instruction.shape, *(operand.shape for operand in computation.operands_of(instruction)))
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpusim.errors import ConfigError
+from tpusim.ir.ops import CALLS
 from tpusim.program.module import children
 from tpusim.report.tables import count_text, size_text, time_text
 from tpusim.shapes.shape import shape_text
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tpusim.program.steps import AnyStep
     from tpusim.report.result import ResultLike
 
-_RUNS_OTHERS = ("while", "call", "conditional", "async-start")
+_RUNS_OTHERS = CALLS - {"fusion"}
 """Opcodes whose computations take time by themselves; what a fusion calls is part of one kernel."""
 
 # From nothing to the longest op, light to dark, as text stays black.

@@ -31,59 +31,58 @@ _COMPLEX = {"f32": "c64", "f64": "c128"}
 _KINDS_OF_COMPARISON = {"float": "FLOAT", "complex": "FLOAT", "signed": "SIGNED", "unsigned": "UNSIGNED"}
 
 
+_UNARY: dict[str, tuple[str, Callable[[DType], bool]]] = {}
+"""By opcode the label of the types that its operand may have, and the question whether one is among them."""
+
+
+def _takes(label: str, *opcodes: str) -> Callable[[Callable[[DType], bool]], Callable[[DType], bool]]:
+    """Enter the decorated question as that which types ``opcodes`` take."""
+
+    def enter(allows: Callable[[DType], bool]) -> Callable[[DType], bool]:
+        _UNARY.update(dict.fromkeys(opcodes, (label, allows)))
+        return allows
+
+    return enter
+
+
+@_takes("unary_c1", "cbrt", "ceil", "erf", "floor", "is-finite", "round-nearest-afz", "round-nearest-even")
 def _is_float(dtype: DType) -> bool:
     """Whether ``unary_c1`` allows the type."""
     return dtype.is_float
 
 
+@_takes("unary_c2", "acos", "acosh", "asin", "asinh", "atanh", "cosh", "cosine", "exponential", "exponential-minus-one")
+@_takes("unary_c2", "imag", "log", "log-plus-one", "logistic", "real", "rsqrt", "sine", "sinh", "sqrt", "tan", "tanh")
 def _is_float_or_complex(dtype: DType) -> bool:
     """Whether ``unary_c2`` allows the type."""
     return dtype.is_float or dtype.is_complex
 
 
+@_takes("unary_c3", "abs", "sign")
 def _has_sign(dtype: DType) -> bool:
     """Whether ``unary_c3`` allows the type."""
     return dtype.is_signed or dtype.is_float or dtype.is_complex
 
 
+@_takes("unary_c4", "count-leading-zeros", "popcnt")
 def _is_integer(dtype: DType) -> bool:
     """Whether ``unary_c4`` allows the type."""
     return dtype.is_integer
 
 
+@_takes("unary_c5", "negate")
 def _is_number(dtype: DType) -> bool:
     """Whether ``unary_c5`` allows the type."""
     return dtype.is_integer or dtype.is_float or dtype.is_complex
 
 
+@_takes("unary_c6", "not")
 def _has_bits(dtype: DType) -> bool:
     """Whether ``unary_c6`` and ``logical_c1`` allow the type."""
     return dtype.is_integer or dtype.is_pred
 
 
-_UNARY: dict[str, tuple[str, Callable[[DType], bool]]] = {
-    **dict.fromkeys(
-        "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even".split(), ("unary_c1", _is_float)
-    ),
-    **dict.fromkeys(
-        (
-            "acos acosh asin asinh atanh cosh cosine exponential exponential-minus-one imag log log-plus-one logistic"
-            " real rsqrt sine sinh sqrt tan tanh"
-        ).split(),
-        ("unary_c2", _is_float_or_complex),
-    ),
-    "abs": ("unary_c3", _has_sign),
-    "sign": ("unary_c3", _has_sign),
-    "count-leading-zeros": ("unary_c4", _is_integer),
-    "popcnt": ("unary_c4", _is_integer),
-    "negate": ("unary_c5", _is_number),
-    "not": ("unary_c6", _has_bits),
-}
-# They take real numbers as well, whose real part is the number itself.
-_UNARY_TO_COMPONENT = ("abs", "imag", "real")
-
-
-@infers(*(opcode for opcode in _UNARY if opcode not in (*_UNARY_TO_COMPONENT, "is-finite")))
+@infers(*_UNARY)
 def _unary(site: Site) -> ArrayShape:
     """Give the operand's shape, whose type the operation must know."""
     shape = site.array()
@@ -93,7 +92,8 @@ def _unary(site: Site) -> ArrayShape:
     return shape
 
 
-@infers(*_UNARY_TO_COMPONENT)
+# They take real numbers as well, whose real part is the number itself.
+@infers("abs", "imag", "real")
 def _component(site: Site) -> ArrayShape:
     """Give the real type that a complex one is made of; other types stay."""
     shape = _unary(site)

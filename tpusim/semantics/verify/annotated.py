@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.infer.types import plain
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
@@ -93,7 +94,7 @@ def _leaf_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[i
 @checks
 def _check_agreeing_shardings(view: View) -> Iterator[Finding]:
     """Check that a loop and its computations, or a conditional and its branches, do not disagree on a sharding."""
-    for call in view.all_of(frozenset({"conditional", "while"})):
+    for call in view.all_of(CONTROL_FLOW - {"call"}):
         involved = [call.instruction, *_involved(view, call)]
         texts = (instruction.attributes.get("sharding") for instruction in involved)
         told = {_SPACE.sub("", text) for text in texts if text is not None}

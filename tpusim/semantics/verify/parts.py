@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.ir.attributes import ComputationLayout
-from tpusim.ir.ops import async_parts
+from tpusim.ir.ops import CALLS, HAS_EFFECTS, OPERATIONS, async_parts, collective_kind
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.infer.types import is_array, parts, plain, subshape
@@ -20,16 +20,12 @@ if TYPE_CHECKING:
     from tpusim.ir.attributes import OperandAlias, ParameterAlias
     from tpusim.ir.module import Computation, Module
 
-# Without async-start: to go to another thread is what that is for.
-_SAME_THREAD = frozenset({"conditional", "fusion", "while"})
+# Without async-start: to go to another thread is what that is for. Of calls XLA asks it only by an option.
+_SAME_THREAD = CALLS - {"async-start"} - {"call"}
 _HEADER = {"alias": "input_output_alias", "donor": "buffer_donor", "layout": "entry_computation_layout"}
 # Ten times the largest machine there is: what is kept per device must not fill the memory of whoever asks.
 _MOST_DEVICES = 2**20
-# Not dead without a user: XLA keeps them for what they do.
-_SIDE_EFFECTS = frozenset(
-    "infeed outfeed recv recv-done send send-done rng rng-bit-generator rng-get-and-update-state after-all"
-    " all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast".split()
-)
+_ALL_REDUCES = frozenset(name for name in OPERATIONS if collective_kind(name) == "all-reduce")
 
 
 @checks
@@ -65,7 +61,7 @@ def _check_fused(computation: Computation) -> Iterator[Finding]:
         return
     for instruction in computation.instructions:
         unused = instruction.name not in users and instruction.name != computation.root_name
-        if unused and not (instruction.opcode in _SIDE_EFFECTS or _has_side_effect(instruction.attributes)):
+        if unused and not (instruction.opcode in HAS_EFFECTS or _has_side_effect(instruction.attributes)):
             yield at(Call(computation, instruction), "fusion_c5", "no user")
 
 
@@ -175,7 +171,9 @@ def _aliased_shapes(view: View, call: Call) -> tuple[Sequence[Shape], Shape]:
         # Operands may come later, by updates.
         operands = [parameter.shape for parameter in view.module[instruction.attributes["calls"]].parameters]
     pair = async_parts(instruction.opcode)
-    inside = pair is not None and pair[0] in ("custom-call", "fusion") and isinstance(instruction.shape, TupleShape)
+    inside = (
+        pair and OPERATIONS[pair[0]].allows("output_to_operand_aliasing") and isinstance(instruction.shape, TupleShape)
+    )
     return operands, parts(instruction.shape)[1] if inside else instruction.shape
 
 
@@ -208,7 +206,7 @@ def _unbuffered(shape: Shape) -> Shape:
 def _check_all_reduce_layouts(view: View) -> Iterator[Finding]:
     """Check that layouts are constrained on all all-reduces or on none."""
     first: bool | None = None
-    for call in view.all_of(frozenset({"all-reduce", "all-reduce-start"})):
+    for call in view.all_of(_ALL_REDUCES):
         constrained = bool(call.instruction.attributes.get("constrain_layout", False))
         first = constrained if first is None else first
         if constrained != first:
