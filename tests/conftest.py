@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tpusim.ir.custom_calls import REGISTERED, register_custom_call
 
 # Without this JAX looks for accelerators first, and warns where it finds none.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-# A deadline measures the neighbours on a busy machine, and a random example fails for someone else first.
-settings.register_profile("tpusim", deadline=None, derandomize=True)
+# A deadline measures the neighbours on a busy machine, as does the limit on the time that examples take to draw; and a
+# random example fails for someone else first.
+settings.register_profile("tpusim", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tpusim")
 
 

@@ -35,72 +35,98 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpusim import export, plot
-    from tpusim.build.builder import Builder
-    from tpusim.errors import ConfigError, ProgramError, SimulationError, TpusimError, UnsupportedError
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.load import load_chip
-    from tpusim.ir.custom_calls import register_custom_call
-    from tpusim.pipeline.explain import explain
-    from tpusim.pipeline.result import Result
-    from tpusim.pipeline.stages import check, execute, load, memory, simulate
-    from tpusim.shapes.notation import parse_shape
+    from tpusim import export as export
+    from tpusim import plot as plot
+    from tpusim.analysis.accuracy import Validation as Validation
+    from tpusim.analysis.compare import Comparison as Comparison
+    from tpusim.analysis.explanation import Explanation as Explanation
+    from tpusim.analysis.memory import MemoryReport as MemoryReport
+    from tpusim.errors import ConfigError as ConfigError
+    from tpusim.errors import ProgramError as ProgramError
+    from tpusim.errors import SimulationError as SimulationError
+    from tpusim.errors import TpusimError as TpusimError
+    from tpusim.errors import UnsupportedError as UnsupportedError
+    from tpusim.hardware.array import Array as Array
+    from tpusim.hardware.chip import Chip as Chip
+    from tpusim.hardware.load import load_chip as load_chip
+    from tpusim.hardware.pod import Topology as Topology
+    from tpusim.ir.custom_calls import register_custom_call as register_custom_call
+    from tpusim.pipeline.compare import diff as diff
+    from tpusim.pipeline.explain import explain as explain
+    from tpusim.pipeline.modules import Builder as Builder
+    from tpusim.pipeline.modules import Module as Module
+    from tpusim.pipeline.result import Result as Result
+    from tpusim.pipeline.stages import check as check
+    from tpusim.pipeline.stages import execute as execute
+    from tpusim.pipeline.stages import load as load
+    from tpusim.pipeline.stages import lower as lower
+    from tpusim.pipeline.stages import memory as memory
+    from tpusim.pipeline.stages import run_layers as run_layers
+    from tpusim.pipeline.stages import simulate as simulate
+    from tpusim.program.layers import Layer as Layer
+    from tpusim.program.module import Program as Program
+    from tpusim.program.steps import Branch as Branch
+    from tpusim.program.steps import Call as Call
+    from tpusim.program.steps import ChannelTransfer as ChannelTransfer
+    from tpusim.program.steps import Collective as Collective
+    from tpusim.program.steps import Copy as Copy
+    from tpusim.program.steps import HostTransfer as HostTransfer
+    from tpusim.program.steps import Kernel as Kernel
+    from tpusim.program.steps import Loop as Loop
+    from tpusim.program.steps import TileLoop as TileLoop
+    from tpusim.program.steps import Wait as Wait
+    from tpusim.program.stored import load_program as load_program
+    from tpusim.program.stored import save_program as save_program
+    from tpusim.program.work import Matmul as Matmul
+    from tpusim.program.work import Stream as Stream
+    from tpusim.program.work import Work as Work
+    from tpusim.shapes.notation import parse_shape as parse_shape
+    from tpusim.timeline.records import Timeline as Timeline
+    from tpusim.validation.times import validate as validate
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Builder",
-    "Chip",
-    "ConfigError",
-    "ProgramError",
-    "Result",
-    "SimulationError",
-    "TpusimError",
-    "UnsupportedError",
-    "__version__",
-    "check",
-    "execute",
-    "explain",
-    "export",
-    "load",
-    "load_chip",
-    "memory",
-    "parse_shape",
-    "plot",
-    "register_custom_call",
-    "simulate",
-]
-
-_HOMES = {
-    "Builder": "tpusim.build.builder",
-    "Chip": "tpusim.hardware.chip",
-    "ConfigError": "tpusim.errors",
-    "ProgramError": "tpusim.errors",
-    "Result": "tpusim.pipeline.result",
-    "SimulationError": "tpusim.errors",
-    "TpusimError": "tpusim.errors",
-    "UnsupportedError": "tpusim.errors",
-    "check": "tpusim.pipeline.stages",
-    "execute": "tpusim.pipeline.stages",
-    "explain": "tpusim.pipeline.explain",
-    "export": "tpusim.export",
-    "load": "tpusim.pipeline.stages",
-    "load_chip": "tpusim.hardware.load",
-    "memory": "tpusim.pipeline.stages",
-    "parse_shape": "tpusim.shapes.notation",
-    "plot": "tpusim.plot",
-    "register_custom_call": "tpusim.ir.custom_calls",
-    "simulate": "tpusim.pipeline.stages",
+_NAMES = {
+    "tpusim": ("export", "plot"),
+    "tpusim.analysis.accuracy": ("Validation",),
+    "tpusim.analysis.compare": ("Comparison",),
+    "tpusim.analysis.explanation": ("Explanation",),
+    "tpusim.analysis.memory": ("MemoryReport",),
+    "tpusim.errors": ("ConfigError", "ProgramError", "SimulationError", "TpusimError", "UnsupportedError"),
+    "tpusim.hardware.array": ("Array",),
+    "tpusim.hardware.chip": ("Chip",),
+    "tpusim.hardware.load": ("load_chip",),
+    "tpusim.hardware.pod": ("Topology",),
+    "tpusim.ir.custom_calls": ("register_custom_call",),
+    "tpusim.pipeline.compare": ("diff",),
+    "tpusim.pipeline.explain": ("explain",),
+    "tpusim.pipeline.modules": ("Builder", "Module"),
+    "tpusim.pipeline.result": ("Result",),
+    "tpusim.pipeline.stages": ("check", "execute", "load", "lower", "memory", "run_layers", "simulate"),
+    "tpusim.program.layers": ("Layer",),
+    "tpusim.program.module": ("Program",),
+    "tpusim.program.steps": tuple(
+        "Branch Call ChannelTransfer Collective Copy HostTransfer Kernel Loop TileLoop Wait".split()
+    ),
+    "tpusim.program.stored": ("load_program", "save_program"),
+    "tpusim.program.work": ("Matmul", "Stream", "Work"),
+    "tpusim.shapes.notation": ("parse_shape",),
+    "tpusim.timeline.records": ("Timeline",),
+    "tpusim.validation.times": ("validate",),
 }
+"""The public names by the module that they live in, as type checkers read them above; a test compares the two."""
+
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
+
+__all__ = sorted(["__version__", *_HOMES])
 
 
 def __getattr__(name: str) -> Any:
     """Return a public name from the room that it lives in (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module 'tpusim' has no attribute {name!r}; its public names are {', '.join(__all__)}")
-    home = import_module(_HOMES[name])
     # Pictures and exports are modules of functions.
-    return home if name in ("export", "plot") else getattr(home, name)
+    return import_module(f"tpusim.{name}") if _HOMES[name] == "tpusim" else getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+
 import pytest
 
+from tests.house.source_tree import ROOT
 from tpusim.hardware.fields import CONFIDENCE, FIELDS
-from tpusim.hardware.load import chip_facts, chip_names, load_chip
+from tpusim.hardware.load import _quantities, chip_facts, chip_names, load_chip
 
 # Whole chip, dense, in 1e12 per second: Google Cloud documentation of each TPU; v2: Jouppi et al., CACM 63(7), 2020.
 PUBLISHED_BF16 = {
@@ -148,7 +152,8 @@ def test_facts_are_the_chip(name: str) -> None:
     values = {fact.key: fact.value for fact in chip_facts(name)}
     assert values["hbm.efficiency"] == chip.hbm.efficiency
     assert {f"mxu.rate_by_type.{t}": rate for t, rate in chip.mxu.rate_by_type.items()}.items() <= values.items()
-    assert set(FIELDS) - {"name", "aliases", "description"} <= set(values)
+    needed = {key for key, field in FIELDS.items() if field.is_required}
+    assert needed - {"name", "aliases", "description"} <= set(values)
 
 
 @pytest.mark.parametrize("name", chip_names())
@@ -164,3 +169,29 @@ def test_links_are_two_per_dimension(name: str) -> None:
     """Every axis of a torus has a link each way."""
     ici = load_chip(name).ici
     assert ici.links == 2 * ici.dimensions
+
+
+@pytest.mark.parametrize("name", chip_names())
+def test_what_is_taken_over_from_another_chip_is_a_reference(name: str) -> None:
+    """A copied number stays behind when the other chip is fitted anew."""
+    copied = re.compile(r"taken over|(?:^|: )that of v\d|fitted on v\d", re.IGNORECASE)
+    told = []
+    for key, raw in _quantities(tomllib.loads((ROOT / f"configs/{name}.toml").read_text())):
+        if isinstance(raw, dict) and "value" in raw and copied.search(" ".join(raw.get("note", "").split())):
+            told.append(key)
+    assert not told
+
+
+def test_a_reference_follows_the_chip_that_it_names() -> None:
+    """Its value and source are the other's; how far it can be trusted is not."""
+    own, other = ({fact.key: fact for fact in chip_facts(name)}["fixed.kernel_seconds"] for name in ("v5p", "v4"))
+    assert (own.value, own.source) == (other.value, other.source)
+    assert (own.confidence, other.confidence) == ("estimated", "fitted")
+    assert own.note.startswith("That of v4 (fitted).")
+
+
+def test_a_part_that_a_chip_lacks_is_left_out_of_its_file() -> None:
+    """Only v4 has a common memory; of the others nothing is said, and none is there."""
+    assert load_chip("v5e").cmem.capacity_bytes == 0
+    assert not [fact for fact in chip_facts("v5e") if fact.key.startswith("cmem.")]
+    assert load_chip("v4").cmem.capacity_bytes > 0

@@ -13,6 +13,7 @@ import pytest
 
 from tpusim.errors import ConfigError
 from tpusim.hardware import load
+from tpusim.hardware.fields import Fact
 from tpusim.hardware.load import chip_facts, chip_names, load_chip, parse_override, resolve_chip_name
 
 ALIASES = [
@@ -204,8 +205,8 @@ def test_a_file_may_give_sources(tmp_path: Path) -> None:
     measured = '{ value = 0.8, confidence = "measured", source = "my run" }'
     path = write(tmp_path, f'base = "v5e"\nclock_hz = 2e9\n[hbm]\nefficiency = {measured}\n')
     facts = {fact.key: fact for fact in chip_facts(path)}
-    assert facts["hbm.efficiency"][1:5] == (0.8, "", "measured", "my run")
-    assert facts["clock_hz"][3:5] == ("user", path)
+    assert facts["hbm.efficiency"] == Fact("hbm.efficiency", 0.8, "", "measured", "my run", "")
+    assert (facts["clock_hz"].confidence, facts["clock_hz"].source) == ("user", path)
     assert facts["mxu.count"].confidence == "published"
 
 
@@ -288,12 +289,12 @@ def test_no_shipped_files_is_said_plainly(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", chip_names())
 def test_loading_a_chip_is_quick(name: str) -> None:
     """From the file in under three times what reading its TOML takes (3 ms in all on a quiet core), at the best of
-    five, taken in turn so that both meet the same machine; under 1 ms from then on.
+    five, taken in turn so that both meet the same machine; less than the reading from then on.
     """
     path = load._config_folder() / f"{name}.toml"
     loads, reads = zip(*((_seconds_to_load(path), _seconds_to_read(path)) for _ in range(5)), strict=True)
     assert min(loads) < 3 * min(reads)
-    assert min(_seconds_to_load(name) for _ in range(5)) < 1e-3
+    assert min(_seconds_to_load(name) for _ in range(5)) < min(reads)
 
 
 def _seconds_to_read(path: Path) -> float:
@@ -319,3 +320,25 @@ def test_loading_a_chip_imports_nothing_heavy() -> None:
     root = Path(load.__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('clock_hz = { same_as = "v9" }', "unknown chip 'v9'"),
+        ('clock_hz = { same_as = "v4", value = 1e9 }', "unknown key 'value'"),
+        ('mxu.rate_by_type.f8e3m4 = { same_as = "v4" }', "found v4, which does not"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_refused(tmp_path: Path, line: str, words: str) -> None:
+    """Not a traceback."""
+    with pytest.raises(ConfigError, match=words):
+        load_chip(write(tmp_path, f'base = "v5e"\n{line}\n'))
+
+
+def test_references_in_a_circle_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two chips says that it is as the other."""
+    first, second = (Fact("clock_hz", load._SameAs(name), "Hz", "", "", "") for name in ("v5e", "v4"))
+    monkeypatch.setattr(load, "_shipped_statements", {"v4": {"clock_hz": first}, "v5e": {"clock_hz": second}}.get)
+    with pytest.raises(ConfigError, match=r"v4: clock_hz: same_as: .* found a circle: v4 > v5e > v4"):
+        load._followed(first, ("v4",))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from importlib.util import find_spec
-from time import perf_counter
 
 import pytest
 
-import tpusim
 from tests.house.source_tree import ROOT
 
 HEAVY = {"numpy", "numba", "simpy", "matplotlib", "rich", "jax", "ml_dtypes"}
@@ -32,6 +31,9 @@ if sys.argv[1] != "tpusim" and hasattr(module, "__path__"):
 print(*sorted(sys.modules))
 """
 
+LIBRARIES = "import argparse, dataclasses, pathlib, typing"
+"""Of the standard library what the command line cannot do without."""
+
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
 
@@ -53,34 +55,24 @@ def test_importing_loads_no_heavy_library(module: str) -> None:
 
 
 @pytest.mark.slow
-def test_help_answers_within_300_ms() -> None:
-    """The best of five runs of ``python -m tpusim --help``, interpreter start included."""
+def test_help_takes_less_than_three_times_what_its_libraries_take() -> None:
+    """In CPU time, interpreter start included, the best of five of both, taken in turn: the machine may be busy."""
     _skip_without("tpusim.__main__")
-    assert min(_help_seconds() for _ in range(5)) < 0.3
-
-
-@pytest.mark.parametrize("name", tpusim.__all__)
-def test_every_public_name_is_found(name: str) -> None:
-    """Each name in ``tpusim.__all__`` loads from the room that the package says."""
-    _skip_without("tpusim.pipeline.stages")
-    assert getattr(tpusim, name) is not None
-
-
-def test_an_unknown_public_name_is_refused_with_the_known_ones() -> None:
-    """The error of a misspelt name lists the names that exist."""
-    with pytest.raises(AttributeError, match=r"no attribute 'simulat'; its public names are .*simulate"):
-        _ = tpusim.simulat
+    pairs = [(_cpu_seconds("-m", "tpusim", "--help"), _cpu_seconds("-c", LIBRARIES)) for _ in range(5)]
+    helps, libraries = zip(*pairs, strict=True)
+    assert min(helps) < 3 * min(libraries)
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def _help_seconds() -> float:
-    begin = perf_counter()
-    run = _python("-m", "tpusim", "--help")
+def _cpu_seconds(*arguments: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run = _python(*arguments)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert run.returncode == 0, run.stderr
-    return perf_counter() - begin
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _skip_without(module: str) -> None:

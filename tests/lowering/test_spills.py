@@ -9,7 +9,7 @@ from tests.lowering.hlo import lower_text
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Instruction
 from tpusim.lowering.kernels.spills import most_alive
-from tpusim.semantics.inlining import Inner
+from tpusim.semantics.demand.inlining import Inner
 from tpusim.shapes.notation import parse_shape
 
 SHAPE = parse_shape("f32[8,128]")

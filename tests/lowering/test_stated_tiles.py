@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowConfig, WindowDimension
 from tpusim.ir.module import Instruction
-from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, TAPS, StatedTiling, blocks, run_bytes
+from tpusim.lowering.kernels.stated_tiles import (
+    LHS,
+    OUT,
+    RHS,
+    TAPS,
+    TOUCHES,
+    Loop,
+    Nest,
+    StatedTiling,
+    blocks,
+    run_bytes,
+)
 from tpusim.shapes.notation import parse_shape
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -135,3 +146,32 @@ def test_loops_of_compiled_attention_cut_what_carries_them(sides, result, bounds
     found = tiling.nest()
     assert (found.distinct(RHS), found.distinct(LHS), found.distinct(OUT)) == distinct
     assert found.block_share[LHS] == pytest.approx(1 / distinct[1])
+
+
+def naive_fetches_of_cores(found, array):
+    """Walk each core's share of the split loop and count how often the block of an array changes there."""
+    ranges = [range(loop.trips) for loop in found.loops]
+    half = ceil(found.loops[found.split].trips / found.cores)
+    count = 0
+    for core in range(found.cores):
+        ranges[found.split] = range(core * half, min((core + 1) * half, found.loops[found.split].trips))
+        last = None
+        for index in product(*ranges):
+            block = tuple(i for i, loop in zip(index, found.loops, strict=True) if array in loop.touches)
+            count += block != last
+            last = block
+    return count
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2, 3, 4]), st.sampled_from(sorted(TOUCHES))), min_size=1, max_size=5),
+    st.integers(0, 4),
+    st.sampled_from([LHS, RHS]),
+)
+def test_each_core_fetches_what_its_own_memory_lacks(loops, split, array):
+    """As counted core by core: what the split loop does not cut comes to every core."""
+    split %= len(loops)
+    # The compiler splits loops that fall into halves.
+    made = tuple(Loop(2 * trips if at == split else trips, role) for at, (trips, role) in enumerate(loops))
+    found = Nest(made, {}, cores=2, split=split)
+    assert found.fetches(array) == naive_fetches_of_cores(found, array)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lowering.hlo import kernel_named, lower_text
+from tpusim.hardware.load import load_chip
 
 BROADCASTS = [
     # A row under each other: one spread for each of its four registers, whatever the number of rows.
@@ -60,3 +61,62 @@ def test_an_epilogue_loads_its_operand():
     bare = text.replace("fusion(%a, %b, %c), kind=kOutput, calls=%f", "convolution(%a, %b), dim_labels=bf_io->bf")
     loads = [k.work.ops["load"] * k.tiles for k in (with_residual, kernel_named(lower_text(bare), "y"))]
     assert loads[0] - loads[1] == pytest.approx(2048)
+
+
+def work_of(instruction, overrides, operand="f32[64,512]{1,0:T(8,128)}"):
+    """Return the whole work by unit of one instruction on v5e with some keys changed."""
+    text = f"%a = {operand} parameter(0)\n%z = f32[] constant(0)\nROOT %y = {instruction}"
+    sum_ = "%s {\n  %x = f32[] parameter(0)\n  %w = f32[] parameter(1)\n  ROOT %r = f32[] add(%x, %w)\n}"
+    kernel = kernel_named(lower_text(text, sum_, load_chip("v5e", overrides)), "y")
+    return {unit: count * kernel.tiles for unit, count in kernel.work.ops.items()}
+
+
+def test_sublanes_are_folded_by_doubling():
+    """Four registers of a row of 512: three rotations each with 8 sublanes, four with 16, beside adding the rows."""
+    found = []
+    for sublanes in (8, 16):
+        fold = "f32[512]{0:T(1024)} reduce(%a, %z), dimensions={0}, to_apply=%s"
+        found.append(work_of(fold, {"vpu.sublanes": sublanes})["vector"] - 32 * 8 / sublanes)
+    assert found == [4 * 3, 4 * 4]
+
+
+LESS = """
+%less {
+  %x = f32[] parameter(0)
+  %w = f32[] parameter(1)
+  ROOT %r = pred[] compare(%x, %w), direction=LT
+}
+"""
+SQUARE = "f32[512,512]{1,0:T(8,128)}"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "key"),
+    [
+        (f"{SQUARE} sort(%a), dimensions={{1}}, to_apply=%less", "vector_ops.ops.sort.vector"),
+        (f"{SQUARE} sort(%a), dimensions={{1}}, to_apply=%less", "vector_ops.moves.lane_exchange.xlu"),
+        ("c64[512,257] fft(%a), fft_type=RFFT, fft_length={512}", "vector_ops.ops.fft.vector"),
+        (f"{SQUARE} cholesky(%a), lower=true", "vector_ops.ops.triangular-solve.vector"),
+        (f"{SQUARE} cholesky(%a), lower=true", "vector_ops.moves.pivot.eup"),
+    ],
+)
+def test_algorithms_cost_what_the_chip_says(instruction, key):
+    """A key of the table that is raised by half raises the unit that it names."""
+    text = f"%a = {SQUARE} parameter(0)\nROOT %y = {instruction}"
+    _, kind, name, unit = key.split(".")
+    usual = getattr(load_chip("v5e").vector_ops, kind)[name][unit]
+    before, after = (
+        kernel_named(lower_text(text, LESS, load_chip("v5e", {key: value})), "y").work.ops[unit]
+        for value in (usual, 1.5 * usual)
+    )
+    assert after > before
+
+
+def test_smaller_blocks_make_more_tiles():
+    """Of a copy of 64 MiB whose tiles the compiler does not state."""
+    text = "%a = f32[4096,4096]{1,0:T(8,128)} parameter(0)\nROOT %y = f32[4096,4096]{1,0:T(8,128)} copy(%a)"
+    tiles = [
+        kernel_named(lower_text(text, chip=load_chip("v5e", {key: value})), "y").tiles
+        for key, value in [("vmem.tile_share", 0.25), ("vmem.tile_share", 0.01), ("dma.smallest_block_bytes", 2**26)]
+    ]
+    assert tiles == [8, 100, 2]

@@ -169,3 +169,16 @@ def test_what_has_no_value_is_refused_in_our_words(line: str, words: str) -> Non
     assert tpusim.simulate(module, "v5e").time_us >= 0
     with pytest.raises(tpusim.UnsupportedError, match=words):
         tpusim.execute(module, inputs)
+
+
+def test_a_schedule_may_sort_floats_of_another_precision() -> None:
+    """What comes in is converted, as the results say it."""
+    less = (
+        "less { a = f32[] parameter(0) b = f32[] parameter(1) u = s32[] bitcast-convert(a) v = s32[] bitcast-convert(b)"
+        " ROOT c = pred[] compare(u, v), direction=LT }"
+    )
+    lines = "p = bf16[4] parameter(0) ROOT r = f32[4] sort(p), dimensions={0}, to_apply=less"
+    text = program(lines, before=less, header=", is_scheduled=true")
+    assert tpusim.check(parse(text)) == []
+    (found,) = run_ours(text, [np.array([3, 1, 2, 0], ml_dtypes.bfloat16)])
+    np.testing.assert_array_equal(found, np.arange(4, dtype=np.float32))

@@ -145,3 +145,15 @@ def test_what_no_rule_foresaw_names_the_instruction(monkeypatch):
     monkeypatch.setitem(rules, "add", lambda site, instruction, operands: 1 // 0)
     with pytest.raises(tpusim.UnsupportedError, match=r"(?s)test.hlo:6:.*r: expected a value of 'add'.*ZeroDivision"):
         execute(SUM, [X, X])
+
+
+@pytest.mark.parametrize(("name", "chip", "depth"), [("m", "v5e", 128), ("m", "v6e", 256), ("m.v6e", None, 256)])
+def test_products_are_summed_in_blocks_of_the_chips_arrays(monkeypatch, name, chip, depth):
+    """Of the chip that is asked for, or else of the one that the program was compiled for."""
+    seen = []
+    monkeypatch.setattr(
+        tpusim.numerics.execute, "execute_module", lambda module, values, settings, *feeds: seen.append(settings) or [0]
+    )
+    text = SUM.replace("HloModule m", "HloModule m, is_scheduled=true")
+    tpusim.execute(parse_module(SourceText(f"{name}.hlo.txt", text)), [X, X], chip=chip)
+    assert seen[0].array_depth == depth

@@ -82,6 +82,12 @@ def test_records_are_found_again_from_their_differences():
     assert [sum(core["start"][: place + 1]) for place in range(len(starts))] == starts
 
 
+def test_the_page_says_of_what_a_program_was_compiled_for():
+    """A line, unless it was for the chip that it runs on."""
+    assert unpacked(page(tpusim.simulate(DECODE)))["compiled"] == ""
+    assert unpacked(page(tpusim.simulate(DECODE, "v5e")))["compiled"].startswith("for v6e: ")
+
+
 def test_the_page_loads_nothing_else():
     """No address in it but a namespace or none, and its policy forbids any."""
     text = page(tpusim.simulate(DECODE))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tpusim.semantics.demand import demand_of
-from tpusim.semantics.inlining import inline
+from tpusim.semantics.demand.inlining import inline
+from tpusim.semantics.demand.needs import demand_of
 from tpusim.source import SourceText
 from tpusim.text import parse_module
 

@@ -7,6 +7,7 @@ import pytest
 from tests.lowering.hlo import lower_module_text
 from tpusim.program.module import every_step
 from tpusim.program.steps import Branch, Choice, Loop
+from tpusim.semantics import contexts
 
 SHAPE = "f32[8,128]{1,0:T(8,128)}"
 BRANCHES = f"""\
@@ -144,3 +145,53 @@ def test_of_long_loops_only_what_no_trip_changes_is_known():
     )
     assert taken(by_device.choices, 4) == [(0,), (1,), (1,), (1,)]
     assert (by_counter.choices, len(warnings)) == ((), 1)
+
+
+CALLED = f"""\
+%called (n: s32[], v: {SHAPE}) -> {SHAPE} {{
+  %n = s32[] parameter(0)
+  %v = {SHAPE} parameter(1)
+  ROOT %y = {SHAPE} conditional(%n, %v, %v), branch_computations={{%light, %heavy}}
+}}
+"""
+
+
+def test_a_called_computation_knows_its_arguments():
+    """The branch inside follows from the number that each device calls it with."""
+    entry = f"%own = s32[] convert(%id)\nROOT %c = {SHAPE} call(%own, %x), to_apply=%called"
+    branch, warnings = step_of(Branch, module_of(entry, CALLED))
+    assert (taken(branch.choices, 4), warnings) == ([(0,), (1,), (1,), (1,)], ())
+
+
+DEEP = (
+    LOOP.replace("INDEX", "constant(1)").replace("LIMIT", "%four")
+    + f"""
+%deep (d: (s32[], s32[], {SHAPE})) -> {SHAPE} {{
+  %d = (s32[], s32[], {SHAPE}) parameter(0)
+  %l = (s32[], s32[], {SHAPE}) while(%d), condition=%condition, body=%body
+  ROOT %r = {SHAPE} get-tuple-element(%l), index=2
+}}
+
+%shallow (e: {SHAPE}) -> {SHAPE} {{
+  ROOT %e = {SHAPE} parameter(0)
+}}
+"""
+)
+
+
+def test_inside_a_branch_that_values_choose_constants_are_known():
+    """Which devices come there cannot be told; what they find there can, and so the trips of the loop."""
+    entry = f"""%zero = s32[] constant(0)
+        %p = pred[] parameter(1)
+        %start = (s32[], s32[], {SHAPE}) tuple(%zero, %zero, %x)
+        ROOT %y = {SHAPE} conditional(%p, %start, %x), true_computation=%deep, false_computation=%shallow"""
+    loop, warnings = step_of(Loop, module_of(entry, DEEP))
+    assert (loop.trips, loop.trips_from) == (4, "induction variable")
+    assert any("'y'" in warning for warning in warnings)
+
+
+def test_too_many_visits_are_not_looked_at(monkeypatch):
+    """Then a branch is taken as if values chose it, with a warning."""
+    monkeypatch.setattr(contexts, "_MOST_STATES", 3)
+    branch, warnings = step_of(Branch, module_of(f"%i = s32[] convert(%id)\n{CONDITIONAL}"))
+    assert (branch.choices, len(warnings)) == ((), 1)

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.semantics.hlo import inferred, is_stated, one, parse
+from tests.semantics.infer_cases import COMPUTING, DATA, ELEMENTWISE, OURS
 from tests.semantics.provenance import ALL, EXACT, SUM, chains
-from tpusim.semantics.demand import accesses, demand_of, needed_share
-from tpusim.semantics.inlining import inline
-from tpusim.semantics.regions import Box, Region, Span, boxes_of, element_count, region_bytes
+from tpusim.semantics.demand.inlining import inline
+from tpusim.semantics.demand.needs import accesses, demand_of, needed_share
+from tpusim.semantics.demand.regions import Box, Region, Span, boxes_of, element_count, region_bytes, region_of
+from tpusim.shapes.shape import leaves
 from tpusim.source import SourceText
 from tpusim.text import parse_module
 
@@ -382,3 +385,23 @@ def test_a_bitcast_between_tiles_loses_places_and_not_elements():
     (region,) = demand_of(body, (Region((Box((Span(16), Span(128)), 2048),)),)).operands[0]
     assert element_count(region, body.operands[0].shape) == 2048
     assert region_bytes(region, body.operands[0].shape) == 2048 * 4
+
+
+KEPT = sorted({kept for table in (DATA, COMPUTING, ELEMENTWISE, OURS) for kept, _ in table.values() if "(" in kept})
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_what_a_tile_needs_lies_inside_the_operands(text):
+    """Of every operation that is well-formed: half of each dimension at the end and anywhere, with no index outside."""
+    module = parse(one(text if is_stated(text) else f"{inferred(text)} {text}"))
+    root = module.entry.root
+    body, results = inline(module, module.entry, root), leaves(root.shape)
+    for placed in (True, False):
+        halves = [[(-(-size // 2), size) for size in result.dimensions] for result in results]
+        tiles = [tuple(Span(n, size - n if placed or n == size else None) for n, size in sizes) for sizes in halves]
+        parts = tuple(region_of([Box(t, prod(s.count for s in t))], r) for t, r in zip(tiles, results, strict=True))
+        for operand, found in zip(body.operands, demand_of(body, parts).operands, strict=True):
+            for leaf, region in zip(leaves(operand.shape), found, strict=True):
+                for span, size in ((s, d) for b in region.boxes for s, d in zip(b.spans, leaf.dimensions, strict=True)):
+                    assert 0 < span.count <= size
+                    assert 0 <= (span.start or 0) <= size - span.reach

@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpusim.semantics.regions import (
+from tpusim.semantics.demand.regions import (
     NOTHING,
     WHOLE,
     Box,

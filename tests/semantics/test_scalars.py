@@ -169,6 +169,20 @@ CASES = {
     "f32[] round-nearest-even(f32[] 2.5)": 2.0,
     "pred[] add(pred[] true, pred[] true)": True,
     "pred[] not(pred[] true)": False,
+    "f32[] maximum(f32[] nan, f32[] 1)": math.nan,
+    "f32[] maximum(f32[] -0, f32[] 0)": 0.0,
+    "f32[] minimum(f32[] 0, f32[] -0)": -0.0,
+    "f32[] ceil(f32[] -0.5)": -0.0,
+    "f32[] floor(f32[] -inf)": -math.inf,
+    "f32[] remainder(f32[] -7.5, f32[] 2)": -1.5,
+    "f32[] remainder(f32[] 7, f32[] 0)": math.nan,
+    "f32[] remainder(f32[] inf, f32[] 2)": math.nan,
+    "f32[] remainder(f32[] 7, f32[] inf)": 7.0,
+    "pred[] is-finite(f32[] inf)": False,
+    "u8[] bitcast-convert(s8[] -1)": 255,
+    "bf16[] convert(f32[] 3.4e38)": math.inf,
+    "s32[] copy(s32[] -0)": 0,
+    "s4[] convert(s32[] 8)": -8,
 }
 """One instruction on constants, and what comes out."""
 
@@ -182,7 +196,8 @@ def test_one_instruction(case):
     names = ", ".join(f"c{number}" for number in range(len(lines)))
     lines += [f"  v = {result} {opcode}({names})", f"  ROOT t = ({result}) tuple(v)"]
     (found,) = computed("\n".join(["HloModule m", "ENTRY e {", *lines, "}"]), [])
-    assert (found, type(found)) == (CASES[case], type(CASES[case]))
+    # Unlike ``==`` this tells -0 from 0, True from 1, and knows NaN again.
+    assert repr(found) == repr(CASES[case])
 
 
 @pytest.mark.parametrize(
@@ -193,3 +208,68 @@ def test_large_integers_round_once(value, type_name, expected):
     text = f"HloModule m\nENTRY e {{\n  c = s64[] constant({value})\n  ROOT v = {type_name}[] convert(c)\n}}"
     module = parse_module(SourceText("m.hlo", text))
     assert Scalars(module, module.entry, {}).value("v") == expected == np.int64(value).astype(np.float32)
+
+
+SOURCES = """HloModule m
+
+inner { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT s = s32[] subtract(a, b) }
+
+ENTRY e {
+  p = (s32[], f32[8]) parameter(0)
+  first = s32[] get-tuple-element(p), index=0
+  array = f32[8] get-tuple-element(p), index=1
+  id = u32[] partition-id()
+  own = s32[] convert(id)
+  table = s32[4] constant({10, 20, 30, 40})
+  cut = s32[1] dynamic-slice(table, own), dynamic_slice_sizes={1}
+  looked_up = s32[] reshape(cut)
+  called = s32[] call(first, own), to_apply=inner
+  fused = s32[] fusion(called, first), kind=kLoop, calls=inner
+  made = (s32[], s32[]) tuple(called, fused)
+  copied = (s32[], s32[]) copy(made)
+  element = s32[] get-tuple-element(copied), index=1
+  small = f8e4m3fn[] constant(1)
+  left_out = s32[] constant({...})
+  zero = f32[] constant(0)
+  less = f32[] constant(-0)
+  equal = pred[] compare(less, zero), direction=LT
+  ordered = pred[] compare(less, zero), direction=LT, type=TOTALORDER
+  root = f32[] sqrt(zero)
+  bits = s32[] bitcast-convert(zero)
+  ROOT r = s32[] copy(element)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("first", 7),
+        ("array", None),
+        ("looked_up", 40),
+        ("called", 7 - 5),
+        ("fused", 2 - 7),
+        ("element", -5),
+        ("small", None),
+        ("left_out", None),
+        ("equal", False),
+        ("ordered", True),
+        ("root", None),
+        ("bits", None),
+        ("r", -5),
+    ],
+)
+def test_a_scalar_comes_from_where_its_operands_do(name, number):
+    """On partition 5 with a 7 in the tuple: through tuples, tables, calls and fusions; None for what is not known."""
+    module = parse_module(SourceText("m.hlo", SOURCES))
+    assert Scalars(module, module.entry, {0: 7, "partition-id": 5}).get(name) == number
+
+
+def test_a_chain_too_long_is_not_known():
+    """A thousand sums one after the other end in an answer and no recursion error."""
+    lines = [f"  v{n + 1} = s32[] add(v{n}, v{n})" for n in range(1000)]
+    text = "\n".join(
+        ["HloModule m", "ENTRY e {", "  v0 = s32[] constant(1)", *lines, "  ROOT r = s32[] copy(v1000)", "}"]
+    )
+    module = parse_module(SourceText("m.hlo", text))
+    scalars = Scalars(module, module.entry, {})
+    assert (scalars.get("r"), scalars.get("v20")) == (None, 2**20)

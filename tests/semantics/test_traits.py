@@ -11,7 +11,12 @@ from tpusim.semantics.aliasing import in_place_operands
 from tpusim.semantics.scalars import table_of
 from tpusim.semantics.verify.module import verify_module
 
-VIEWS = ["bitcast(%s)", "opt-barrier(%s)", "add-dependency(%s, k)", 'domain(%s), domain={kind="sharding", entry={}, exit={}}']
+VIEWS = [
+    "bitcast(%s)",
+    "opt-barrier(%s)",
+    "add-dependency(%s, k)",
+    'domain(%s), domain={kind="sharding", entry={}, exit={}}',
+]
 
 
 def test_traits_name_opcodes_that_exist():

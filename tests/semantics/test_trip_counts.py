@@ -125,6 +125,12 @@ def test_count_through_a_fused_condition(limit):
 def scalar_loop(type_name: str, start: str, step: str, condition: str) -> TripCount:
     """Return the trips of a counter of any type; ``step`` makes %next from %i, ``condition`` the root from %j."""
     others = f"""\
+%two_more (a: s32[]) -> s32[] {{
+  %a = s32[] parameter(0)
+  %two = s32[] constant(2)
+  ROOT %sum = s32[] add(%a, %two)
+}}
+
 %body (p: ({type_name}, f32[8])) -> ({type_name}, f32[8]) {{
   %p = ({type_name}, f32[8]) parameter(0)
   %i = {type_name} get-tuple-element(%p), index=0
@@ -265,3 +271,59 @@ def test_an_inner_loop_may_count_to_what_the_caller_says():
         ROOT %c = (s32[], s32[]) call(%five), to_apply=%called"""
     (call,) = lower_text(entry, CALLED_LOOP).steps
     assert next(step for step in call.body if isinstance(step, Loop)).trips == 5
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "%next = s32[] fusion(%i), kind=kLoop, calls=%two_more",
+        "%c = s32[] constant(-2)\n  %next = s32[] subtract(%i, %c)",
+        "%c = s32[] constant(2)\n  %next = s32[] add(%c, %i)",
+        "%w = s64[] convert(%i)\n  %c = s64[] constant(2)\n  %v = s64[] add(%w, %c)\n  %next = s32[] convert(%v)",
+        "%c = s32[] constant(1)\n  %v = s32[] add(%i, %c)\n  %next = s32[] add(%v, %c)",
+    ],
+)
+def test_a_step_of_two_is_seen_however_it_is_made(step):
+    """Half a million trips to a million: too many to play out."""
+    limit = "%end = s32[] constant(1000000)\n  ROOT %c = pred[] compare(%j, %end), direction=LT"
+    assert scalar_loop("s32[]", "0", step, limit).trips == 500_000
+
+
+@pytest.mark.parametrize(
+    ("step", "trips"),
+    [
+        ("%c = s32[] constant(10)\n  %next = s32[] subtract(%c, %i)", 1),
+        ("%next = s32[] reshape(%i)", None),
+        ("%next = s32[] constant(2000000)", 1),
+        (
+            "%first = f32[1] slice(%data), slice={[0:1]}\n  %r = f32[] reshape(%first)\n  %next = s32[] convert(%r)",
+            None,
+        ),
+    ],
+)
+def test_what_is_no_straight_counter_is_played_or_unknown(step, trips):
+    """From 3 while it is not 7: turned round it is there at once; unchanged never; after values nobody knows."""
+    limit = "%end = s32[] constant(7)\n  ROOT %c = pred[] compare(%j, %end), direction=LT"
+    loop = scalar_loop("s32[]", "3", step, limit)
+    assert (loop.trips, loop.source) == ((1, "default") if trips is None else (trips, "induction variable"))
+
+
+PLAIN_LOOP = """\
+%body (p: f32[]) -> f32[] {
+  %p = f32[] parameter(0)
+  %half = f32[] constant(0.5)
+  ROOT %next = f32[] multiply(%p, %half)
+}
+
+%condition (q: f32[]) -> pred[] {
+  %q = f32[] parameter(0)
+  %one = f32[] constant(1)
+  ROOT %more = pred[] compare(%q, %one), direction=GT
+}
+"""
+
+
+def test_a_loop_may_carry_a_scalar_and_no_tuple():
+    """From 100 down by halves it takes seven to come to one or below."""
+    entry = "%start = f32[] constant(100)\n  ROOT %w = f32[] while(%start), condition=%condition, body=%body"
+    assert loop_of(entry, PLAIN_LOOP).trips == 7

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.commands import refusal_of
+from tests.cli.commands import output_of, refusal_of
 from tests.semantics.hlo import parse
 from tpusim.semantics.verify.module import Verified, problems, verify_module
 
@@ -48,6 +48,16 @@ def test_every_command_refuses_what_check_refuses(command: tuple[str, ...], bad:
     name, *options = (bad if word == "SELF" else word for word in command)
     words = (name, options.pop(0), bad) if name == "plot" else (name, bad)
     assert refusal_of(capsys, *words, *options) == refusal_of(capsys, "check", bad)
+
+
+def test_a_lowered_program_is_checked_as_it_is_run(tmp_path: Path, capsys) -> None:
+    """Reading it is what refuses it, for both."""
+    text, path = tmp_path / "good.v5e.hlo.txt", tmp_path / "good.json"
+    text.write_text(BAD_PRODUCT.replace(*FITTING).replace(*RESULT))
+    output_of(capsys, "lower", str(text), "-o", str(path))
+    output_of(capsys, "check", str(path))
+    path.write_text(path.read_text()[:-9])
+    assert refusal_of(capsys, "check", str(path)) == refusal_of(capsys, "run", str(path))
 
 
 def test_only_the_verifier_makes_a_verified_module() -> None:

@@ -235,3 +235,12 @@ def test_layout_c2_layout_c3_the_entry_lies_as_the_host_has_it() -> None:
     assert problems(parse(text)) == []
     assert "[layout_c2]" in _labels(parse(text.replace("{(f32[4,8]{1,0})", "{(f32[4,8]{0,1})")))
     assert "[layout_c3]" in _labels(parse(text.replace("->f32[4,8]{1,0}", "->f32[4,8]{0,1}")))
+
+
+def test_an_operand_of_another_structure_is_refused_by_its_shape() -> None:
+    """Its layouts cannot be compared with those of the parameter; several checks may still say something."""
+    changed = LAID_OUT.replace("fusion(p)", "fusion(t)").replace("tuple(f, r)", "tuple(q, r)")
+    lines = changed.splitlines()
+    place = next(number for number, line in enumerate(lines) if " fusion(t)" in line)
+    lines.insert(place + 4, lines.pop(place))
+    assert "[fusion_c2]" in _labels(parse("\n".join(lines)))

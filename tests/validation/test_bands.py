@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from tpusim.analysis.bands import error_bands
-from tpusim.hardware.accuracy import MATRIX, VECTOR, errors_of, kind_of_family, measured_errors
+from tpusim.hardware.accuracy import errors_of, kind_of_family, measured_errors
 from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import lower
+from tpusim.program.module import Program
+from tpusim.program.steps import Kernel
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 from tpusim.timeline.records import Record, Timeline
 from tpusim.validation.kernels import predict_all, read_cases
 
@@ -30,22 +35,65 @@ def test_stated_errors_are_those_of_the_measured_rows():
         assert band.error == pytest.approx(sum(found[key]) / len(found[key]), abs=6e-4)
 
 
-def kernel(start_ps, end_ps, **units):
-    """Return the record of a kernel."""
-    stretch = {"row": "core", "start_ps": start_ps, "end_ps": end_ps}
-    return Record(name="k", opcode="fusion", category="", is_kernel=True, units=units, **stretch)
+def bands(chip: str, **times_ps: int) -> list[tuple[str, float, int]]:
+    """Return kind, share and measured rows of a run of one kernel of each family."""
+    steps, records, now = [], [], 0
+    for family, ps in times_ps.items():
+        name = family.replace("_", " ")
+        if family != "wait":
+            steps.append(Kernel(name=name, opcode="fusion", family=name))  # type: ignore[arg-type]
+        records.append(Record(name=name, opcode="fusion", category="", row="core", start_ps=now, end_ps=now + ps))
+        now += ps
+    timeline = Timeline(program="p", chip=chip, total_ps=now, records=tuple(records))
+    found = error_bands(Program(name="p", chip=chip, steps=tuple(steps)), timeline, chip)
+    return [(band.kind, band.share, band.rows) for band in found]
 
 
-def test_bands_have_their_share_of_the_time():
-    """Three quarters of the time in a kernel with a product, the rest in one without."""
-    records = (kernel(0, 75, matrix=70, vector=10), kernel(75, 100, vector=20))
-    bands = error_bands(Timeline(program="p", chip="v4", total_ps=100, records=records), "v4-megacore")
-    assert [(band.kind, band.share) for band in bands] == [(MATRIX, 0.75), (VECTOR, 0.25)]
-    assert bands[0].rows == errors_of("v4")[MATRIX].rows
+def test_bands_have_their_share_of_the_time() -> None:
+    """Three quarters of the time in products, the rest in vector kernels, both measured on v4."""
+    rows = errors_of("v4")
+    assert bands("v4-megacore", product=75, vector=25) == [
+        ("product", 0.75, rows["product"].rows),
+        ("vector", 0.25, rows["vector"].rows),
+    ]
 
 
-def test_a_kind_without_measurements_says_so():
-    """Nobody published vector kernels of v7x."""
-    timeline = Timeline(program="p", chip="v7x", total_ps=10, records=(kernel(0, 10, vector=10),))
-    (band,) = error_bands(timeline, "v7x")
-    assert (band.rows, band.error) == (0, 0.0)
+@pytest.mark.parametrize(("chip", "family"), [("v7x", "vector"), ("v5e", "convolution"), ("v5e", "custom_call")])
+def test_a_family_without_measurements_says_so(chip: str, family: str) -> None:
+    """Nobody published vector kernels of v7x, nor convolutions of v5e."""
+    assert bands(chip, **{family: 10}) == [(family.replace("_", " "), 1.0, 0)]
+
+
+def test_what_is_no_kernel_has_its_share_too() -> None:
+    """Waits, collectives and transfers were not measured with the kernels."""
+    assert bands("v5e", product=60, wait=40)[1] == ("other", 0.4, 0)
+
+
+CONVOLUTION = "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"
+POINTWISE = "window={size=1x1}, dim_labels=b01f_01io->b01f"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rest", "family"), [("3,3,64,64", CONVOLUTION, "convolution"), ("1,1,64,64", POINTWISE, "product")]
+)
+def test_a_convolution_without_a_window_is_a_product(kernel: str, rest: str, family: str) -> None:
+    """The TPU compiler writes every product as a convolution; only a window that slides makes it one."""
+    text = f"""HloModule m, is_scheduled=true
+ENTRY e {{
+  x = bf16[8,16,16,64]{{3,2,1,0}} parameter(0)
+  k = bf16[{kernel}]{{3,2,1,0}} parameter(1)
+  ROOT c = bf16[8,16,16,64]{{3,2,1,0}} convolution(x, k), {rest}
+}}
+"""
+    (step,) = lower(parse_module(SourceText("step.v5e.hlo.txt", text))).steps
+    assert step.family == family  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["measured/index.csv", "tilings/index.csv"])
+def test_measured_rows_are_of_the_family_that_they_are_counted_as(name: str) -> None:
+    """The kernel that takes longest in one program of each family."""
+    for case in {case.family: case for case in read_cases(TRACES / name)}.values():
+        program = lower(case.module, case.chip)
+        kernels = [step for step in program.steps if isinstance(step, Kernel) and step.family]
+        longest = max(kernels, key=lambda step: (step.product_flops, step.flops, step.hbm_bytes))
+        assert longest.family == kind_of_family(case.family), case.family

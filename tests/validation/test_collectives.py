@@ -62,7 +62,7 @@ NO_ROWS = [
     ('v5e:2x2,all-gather,1e6,"{{0,1}} or so",3', "groups: expected groups such as"),
     ('v5e:2x2,collective-permute,1e6,"{{0,1}}",3', "groups: expected nothing for a permute"),
     ("v5e:2x2,all-gather", "payload_bytes: expected a cell for each column, found none"),
-    ("v5e:2x2,all-gather,1e6,{{0,1}},3", "expected a cell for each column .groups need quotes."),
+    ("v5e:2x2,all-gather,1e6,{{0,1}},3", "expected a cell for each column .lists need quotes."),
     ("v9:2x2,all-gather,1e6,,3", "unknown chip 'v9'"),
     ("2x2,all-gather,1e6,,3", "topology: expected a slice with its chip, as in v5e:2x4, found '2x2'"),
     ("v5e:2x2x2,all-gather,1e6,,3", "topology: v5e has links along 2 axes"),

@@ -49,7 +49,7 @@ def test_a_folder_gives_the_programs_with_figures_beside_them(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("chip\nv5e\n", "program: expected the name"),
+        ("chip,program,temp_size_in_bytes\nv5e,,1\n", "program: expected the name"),
         ("program,temp_size_in_bytes\na,x\n", "expected a number of bytes"),
     ],
 )

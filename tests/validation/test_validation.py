@@ -79,7 +79,7 @@ def index(tmp_path, *lines):
 
 def test_an_index_without_its_columns_is_refused(tmp_path):
     """The error names what is missing."""
-    with pytest.raises(ConfigError, match="expected columns program and measured_us"):
+    with pytest.raises(ConfigError, match="expected columns program, measured_us"):
         read_cases(index(tmp_path, "name,us", "a.hlo,3"))
 
 

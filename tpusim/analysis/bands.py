@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.hardware import units
-from tpusim.hardware.accuracy import MATRIX, VECTOR, errors_of
+from tpusim.hardware.accuracy import errors_of
 from tpusim.hardware.load import load_chip
+from tpusim.program.module import every_step
+from tpusim.program.steps import Kernel
 from tpusim.timeline.records import CORE
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
+    from tpusim.program.module import Program
     from tpusim.program.provenance import Provenance
     from tpusim.timeline.records import Timeline
 
+OTHER = "other"
+"""What is no kernel of a known family: waits, collectives, scalars, transfers."""
+
+_LEAST_SHARE = 0.005
+
 
 class Band(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of kernel: its share of a run's time, and the mean absolute error of so many measured rows.
+    """A family of kernels: its share of a run's time, and the mean absolute error of so many measured rows ``of``
+    something.
 
     Without measurements on this chip ``rows`` and ``error`` are 0.
     """
 
     kind: str
     share: float
-    error: float
-    rows: int
+    error: float = 0.0
+    rows: int = 0
+    of: str = ""
 
 
-def error_bands(timeline: Timeline, chip_name: str) -> tuple[Band, ...]:
-    """Return the bands of the kinds of kernels that a run consists of, the largest share first."""
-    measured, times_ps = errors_of(chip_name), dict.fromkeys((MATRIX, VECTOR), 0)
+def error_bands(program: Program, timeline: Timeline, chip_name: str) -> tuple[Band, ...]:
+    """Return the bands of the families of kernels that a run consists of, the largest share first."""
+    families = {step.name: step.family for step in every_step(program.steps) if isinstance(step, Kernel)}
+    times_ps: Counter[str] = Counter()
     for record in timeline.records:
-        if record.is_kernel and record.row == CORE:
-            times_ps[MATRIX if units.MATRIX in record.units else VECTOR] += record.total_ps
-    bands = []
-    for kind, kind_ps in sorted(times_ps.items(), key=lambda item: -item[1]):
-        found = measured.get(kind)
-        share = kind_ps / max(1, timeline.total_ps)
-        if share:
-            error, rows = (found.error, found.rows) if found else (0.0, 0)
-            bands.append(Band(kind=kind, share=share, error=error, rows=rows))
-    return tuple(bands)
+        if record.row == CORE:
+            times_ps[families.get(record.name) or OTHER] += record.total_ps
+    measured, total_ps = errors_of(chip_name), max(1, timeline.total_ps)
+    shares = {kind: kind_ps / total_ps for kind, kind_ps in times_ps.most_common()}
+    found = {kind: msgspec.structs.asdict(measured[kind]) if kind in measured else {} for kind in shares}
+    return tuple(Band(kind=kind, share=share, **found[kind]) for kind, share in shares.items() if share >= _LEAST_SHARE)
 
 
 def compiler_clock_hz(provenance: Provenance | None, chip: Chip) -> float:

@@ -14,10 +14,12 @@ from tpusim.hardware.load import is_as_shipped
 from tpusim.hardware.units import HBM, UNITS, VMEM
 from tpusim.program.module import Estimate
 
+# At run time as well: the types of JSON pages are made from these fields.
+from tpusim.program.provenance import Provenance
+
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.program.module import Program
-    from tpusim.program.provenance import Provenance
     from tpusim.timeline.records import Timeline
 
 _MIB = 2**20
@@ -84,7 +86,7 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
         compiler_cycles=sum(group.compiler_cycles for group in ops),
         provenance=program.provenance,
         is_as_shipped=shipped,
-        bands=error_bands(timeline, chip.name if claims else ""),
+        bands=error_bands(program, timeline, chip.name if claims else ""),
         unsupported=program.unsupported,
         warnings=(*program.warnings, *_capacity_warnings(use, chip)),
         device=timeline.device,

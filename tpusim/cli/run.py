@@ -78,9 +78,9 @@ def _print_lowered(options: Namespace) -> None:
 def _simulate(options: Namespace) -> Result:
     """Run the program, with a line of progress on a terminal."""
     from tpusim.pipeline.stages import simulate
-    from tpusim.report.terminal.progress import ProgressLine
+    from tpusim.report.terminal.progress import RunLine
 
-    line = ProgressLine()
+    line = RunLine()
     try:
         return simulate(
             options.program,
@@ -92,7 +92,7 @@ def _simulate(options: Namespace) -> Result:
             beside=options.beside,
             infeed=_pace(options.infeed_pace, options.queue_depth),
             outfeed=_pace(options.outfeed_pace, options.queue_depth),
-            progress=None if options.quiet else line,
+            progress=None if options.quiet else line.record,
         )
     finally:
         # After an error as well: its message would else begin behind half a line of progress.
@@ -151,6 +151,7 @@ def _report(result: Result, options: Namespace) -> None:
     option("--random", metavar="SEED", type=number, help="make the inputs that are not given"),
     option("--outputs", metavar="OUT.npz", help="write arrays out0, out1, ... (default: describe them)"),
     option("--precision", choices=("tpu", "exact"), default="tpu", help="bf16 passes, or IEEE"),
+    option("--chip", metavar="C", help="whose arrays sum the products (default: the chip it was compiled for)"),
     option("--replicas", metavar="N", type=number, default=1, help="devices that run it together"),
     option("--infeed", metavar="F.npz", help="arrays in0, in1, ... that infeeds read"),
     option("--outfeed", metavar="F.npz", help="write what outfeeds send, as out0, out1, ..."),
@@ -174,6 +175,7 @@ def execute(options: Namespace) -> None:
         max_iterations=options.max_iterations,
         infeed=numbered(read_arrays(options.infeed)) if options.infeed else None,
         outfeed=fed_out,
+        chip=options.chip,
     )
     if options.outfeed:
         write_arrays(options.outfeed, name_outputs(tuple(fed_out)))

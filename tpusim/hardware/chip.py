@@ -1,5 +1,7 @@
 """A chip as data: what the configuration files say, checked and frozen. No number about a chip stands in code.
 
+A field with a default is of a part that a chip may lack, and its default says that there is none; files leave it out.
+
 All figures are per TensorCore unless their comment says "per chip". What nobody published is a fitted parameter, and
 the configuration file says how it was fitted.
 """
@@ -78,6 +80,8 @@ class Vmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The vector memory of one core."""
 
     capacity_bytes: int
+    tile_share: float
+    """Share of it that the blocks of one tile may take, for tiles of our own choosing."""
 
 
 class Smem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -87,12 +91,12 @@ class Smem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Cmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The common memory of the chip (v4 family); capacity 0 where there is none."""
+    """The common memory of the chip (v4 family); all 0 where there is none."""
 
-    capacity_bytes: int
+    capacity_bytes: int = 0
     # Apart, because on TPUv4i reading is twice as fast as writing (Jouppi et al., ISCA 2021).
-    read_bytes_per_second: float
-    write_bytes_per_second: float
+    read_bytes_per_second: float = 0
+    write_bytes_per_second: float = 0
 
 
 class Hbm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -129,6 +133,8 @@ class Dma(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """What each contiguous run costs beyond its bytes, in bytes that could have moved in that time (fitted)."""
     vmem_bytes_per_second: float
     """Bandwidth of copies that stay inside the core."""
+    smallest_block_bytes: int
+    """Tiles of our own choosing move at least this at a time."""
 
 
 class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -213,13 +219,14 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     vpu: Vpu
     vmem: Vmem
     smem: Smem
-    cmem: Cmem
     hbm: Hbm
     dma: Dma
     fixed: Fixed
     host: Host
     ici: Ici
     pod: Pod
+    # What not every chip has, a file may leave out: the default is that there is none.
+    cmem: Cmem = Cmem()
     units: dict[str, dict[str, float]] = {}
     """Rates of further units, by key of the table of units: ``slots``, ``cycles_per_op``, ``fill``."""
     # One table for all chips, as nobody has published the costs of any one generation.

@@ -11,7 +11,8 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -47,7 +48,7 @@ _UNIT_RATE = re.compile(r"units\.(\w+)\.(slots|cycles_per_op|fill)")
 _ABOVE_ZERO = 1e-9
 
 
-class Fact(NamedTuple):
+class Fact(msgspec.Struct, frozen=True):
     """One quantity of a chip with its unit, how far it can be trusted, where it is from, and why it is so."""
 
     key: str
@@ -59,7 +60,9 @@ class Fact(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One key: the type of its value, the unit, the plausible range (inclusive) and that range in words."""
+    """One key: the type of its value, the unit, the plausible range (inclusive), that range in words, and whether every
+    chip has it.
+    """
 
     key: str
     kind: Any
@@ -67,6 +70,7 @@ class Field(NamedTuple):
     low: float
     high: float
     expected: str
+    is_required: bool = True
 
 
 class _Range(NamedTuple):
@@ -86,7 +90,6 @@ _BY_KEY = {
     "hbm.reserved_bytes": _Range("B", 0, 2**60, "bytes, from 0"),
     "vmem.capacity_bytes": _Range("B", 2**12, 2**50, "bytes, at least 4 KiB (16 MiB is 16_777_216)"),
     "smem.capacity_bytes": _Range("B", 2**8, 2**50, "bytes, at least 256 (16 KiB is 16_384)"),
-    # Most chips have no CMEM; zeros are shorter for everybody than an optional table.
     "cmem.capacity_bytes": _Range("B", 0, 2**50, "bytes, 0 where there is none"),
     "cmem.read_bytes_per_second": _Range("B/s", 0, 1e18, "bytes per second, 0 where there is no CMEM"),
     "cmem.write_bytes_per_second": _Range("B/s", 0, 1e18, "bytes per second, 0 where there is no CMEM"),
@@ -106,6 +109,7 @@ _BY_ENDING = {
     "_bytes": _Range("B", 1, 2**60, "bytes, from 1"),
     "_hz": _Range("Hz", 1e6, 1e12, "hertz, 1e6 to 1e12 (1.5 GHz is 1.5e9)"),
     "efficiency": _Range("", _ABOVE_ZERO, 1, "a share above 0 and at most 1"),
+    "_share": _Range("", _ABOVE_ZERO, 1, "a share above 0 and at most 1"),
 }
 _COUNT = _Range("", 1, 2**30, "a whole number from 1")
 _UNIT_RANGES = {
@@ -194,6 +198,12 @@ def _range_of(key: str, kind: Any) -> _Range:
     return next(endings, by_type.get(kind, _Range("", 0, 0, "a list of texts")))
 
 
+def _plain_type(kind: Any) -> Any:
+    """Return the type of a value that may also be None: where the part is missing."""
+    plain = [part for part in get_args(kind) if part is not NoneType]
+    return plain[0] if NoneType in get_args(kind) else kind
+
+
 def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
     """Yield the fields of a struct and of the structs in it, in their order, with dotted keys."""
     for info in msgspec.structs.fields(struct):
@@ -203,7 +213,8 @@ def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
             yield from _fields_of(info.type, f"{key}.")
         elif key != _RATES:
-            yield Field(key, info.type, *_range_of(key, info.type))
+            kind = _plain_type(info.type)
+            yield Field(key, kind, *_range_of(key, kind), is_required=info.required)
 
 
 FIELDS: dict[str, Field] = {field.key: field for field in _fields_of(Chip)}

@@ -1,7 +1,9 @@
 """Chip files: TOML in, a checked ``Chip`` out, and every number with its source on request.
 
-A shipped file gives each quantity as ``key = { value = ..., confidence = "...", source = "...", note = "..." }``. A
-user's own file may also give bare numbers, and may name another chip as ``base`` and say only what differs from it.
+A shipped file gives each quantity as ``key = { value = ..., confidence = "...", source = "...", note = "..." }``, or as
+``key = { same_as = "v4", note = "..." }`` if it is that of another chip for want of a better one: a fit that changes
+there changes here. A user's own file may also give bare numbers, and may name another chip as ``base`` and say only
+what differs from it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,7 +28,9 @@ _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 # Other tables lie in the same folder; a chip's file is named after its generation.
 _CHIP_FILES = "v[0-9]*.toml"
 _QUANTITY_KEYS = ("value", "confidence", "source", "note")
+_REFERENCE_KEYS = ("same_as", "note")
 _OWES_NOTE = ("estimated", "fitted")
+_CMEM_KEYS = ("cmem.capacity_bytes", "cmem.read_bytes_per_second", "cmem.write_bytes_per_second")
 # A chip built on v5e is not v5e: it must not answer to its names.
 _NOT_INHERITED = frozenset({"name", "aliases"})
 
@@ -226,16 +230,44 @@ def _facts_of(name_or_path: str, within: tuple[str, ...]) -> Mapping[str, Fact]:
     path = Path(name_or_path)
     if str(path.resolve()) in within:
         raise ConfigError(f"{path}: expected a chip that does not build on this one, found a circle")
-    return _file_facts(path, within)
+    return {key: _followed(fact, (path.stem,)) for key, fact in _file_statements(path, within).items()}
 
 
 @cache
 def _shipped_facts(name: str) -> Mapping[str, Fact]:
     """Return the quantities of a shipped chip; they are read once, since a sweep asks for them thousands of times."""
-    return _file_facts(_config_folder() / f"{name}.toml", ())
+    return {key: _followed(fact, (name,)) for key, fact in _shipped_statements(name).items()}
 
 
-def _file_facts(path: Path, within: tuple[str, ...]) -> dict[str, Fact]:
+@cache
+def _shipped_statements(name: str) -> Mapping[str, Fact]:
+    """Return the quantities of a shipped chip, references to other chips as such."""
+    return _file_statements(_config_folder() / f"{name}.toml", ())
+
+
+def _followed(fact: Fact, chips: tuple[str, ...]) -> Fact:
+    """Return a quantity, of another chip if it is a reference to one; ``chips`` led here."""
+    if not isinstance(fact.value, _SameAs):
+        return fact
+    other = fact.value.chip
+    where = f"{chips[0]}: {fact.key}: same_as"
+    if other in chips:
+        raise ConfigError(f"{where}: expected a chip that states it, found a circle: {' > '.join((*chips, other))}")
+    statements = _shipped_statements(other)
+    if fact.key not in statements:
+        raise ConfigError(f"{where}: expected a chip that states it, found {other}, which does not")
+    found = _followed(statements[fact.key], (*chips, other))
+    note = f"That of {other} ({found.confidence}). {fact.note}".strip()
+    return msgspec.structs.replace(found, confidence="estimated", note=note)
+
+
+class _SameAs(NamedTuple):
+    """The value of a quantity that is that of another chip."""
+
+    chip: str
+
+
+def _file_statements(path: Path, within: tuple[str, ...]) -> dict[str, Fact]:
     """Return the quantities that a file states, over those of its base."""
     table = _read(path)
     base = _base(path, table.pop("base", None), (*within, str(path.resolve())))
@@ -274,9 +306,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _quantities(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys with what stands there: a bare value, or a table that has a ``value``."""
+    """Yield dotted keys with what stands there: a bare value, or a table with a ``value`` or ``same_as`` in it."""
     for key, raw in table.items():
-        if isinstance(raw, dict) and "value" not in raw:
+        if isinstance(raw, dict) and not raw.keys() & {"value", "same_as"}:
             yield from _quantities(raw, f"{prefix}{key}.")
         else:
             yield prefix + key, raw
@@ -293,16 +325,19 @@ def _fact(key: str, raw: Any, path: Path, needs_source: bool) -> Fact:
 
 
 def _sourced(field: Field, raw: Mapping[str, Any], path: Path, needs_source: bool) -> Fact:
-    """Return the quantity of a table ``{ value, confidence, source, note }``."""
+    """Return the quantity of a table ``{ value, confidence, source, note }`` or ``{ same_as, note }``."""
     where = f"{path}: {field.key}"
+    known = _REFERENCE_KEYS if "same_as" in raw else _QUANTITY_KEYS
     for key, text in raw.items():
-        if key not in _QUANTITY_KEYS:
-            raise ConfigError(f"{where}: unknown key {key!r}{did_you_mean(key, _QUANTITY_KEYS)}")
+        if key not in known:
+            raise ConfigError(f"{where}: unknown key {key!r}{did_you_mean(key, known)}")
         if key != "value" and not (isinstance(text, str) and text.strip()):
             raise ConfigError(f"{where}: {key}: expected a text, found {text!r}")
+    note = " ".join(raw.get("note", "").split())
+    if "same_as" in raw:
+        return Fact(field.key, _SameAs(resolve_chip_name(raw["same_as"])), field.unit, "", "", note)
     confidence = raw.get("confidence", "" if needs_source else "user")
     source = raw.get("source", "" if needs_source else str(path))
-    note = " ".join(raw.get("note", "").split())
     _check_source(where, confidence, source, note)
     return Fact(field.key, check_value(field, raw["value"], str(path)), field.unit, confidence, source, note)
 
@@ -321,11 +356,13 @@ def _check_source(where: str, confidence: str, source: str, note: str) -> None:
 
 def _check_complete(facts: Mapping[str, Fact], where: str) -> None:
     """Refuse a chip with quantities missing, or with some that contradict each other."""
-    # No value is ever filled in by code: a default would be a number about a chip without a source.
-    missing = [key for key in (*FIELDS, "mxu.rate_by_type.bf16") if key not in facts]
+    # No value is ever filled in by code: a default would be a number about a chip without a source. What has one in
+    # Chip is a part that is not there.
+    needed = [key for key, field in FIELDS.items() if field.is_required]
+    missing = [key for key in (*needed, "mxu.rate_by_type.bf16") if key not in facts]
     if missing:
         shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise ConfigError(f"{where}: {len(missing)} missing: {shown}; give them or name another chip as base")
-    rates = (facts["cmem.read_bytes_per_second"].value, facts["cmem.write_bytes_per_second"].value)
-    if facts["cmem.capacity_bytes"].value and not all(rates):
+    capacity, *rates = (facts[key].value if key in facts else 0 for key in _CMEM_KEYS)
+    if capacity and not all(rates):
         raise ConfigError(f"{where}: cmem: expected bandwidths above 0 where cmem.capacity_bytes is, found {rates!r}")

@@ -36,6 +36,9 @@ MemorySpace = Literal["hbm", "vmem", "sync", "cmem", "host", "smem", "other"]
 
 SPACES: Final[tuple[MemorySpace, ...]] = get_args(MemorySpace)
 
+WORD_BITS: Final = 32
+"""The width of an element of a vector register, to which registers are counted on all chips."""
+
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """A functional unit, a memory or a link.

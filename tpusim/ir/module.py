@@ -6,21 +6,25 @@ following references; ``Computation`` and ``Module`` look names up.
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from tpusim.errors import ProgramError
+from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.ir.attributes import BackendConfig, ComputationName, Metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tpusim.shapes.shape import Shape
     from tpusim.source import SourceText, Span
+
+_P = TypeVar("_P", bound="Callable[[Module], str]")
 
 
 class Literal(msgspec.Struct, frozen=True):
@@ -154,7 +158,16 @@ def _parameter_number(instruction: Instruction) -> int:
     return instruction.immediate
 
 
-@dataclass(frozen=True)
+_PRINTERS: list[Callable[[Module], str]] = []
+
+
+def prints_modules(printer: _P) -> _P:
+    """Enter the function that ``Module.text`` asks: HLO text is the room ``text``'s, which this one does not know."""
+    _PRINTERS[:] = [printer]
+    return printer
+
+
+@dataclass(frozen=True, repr=False)
 class Module:
     """An HLO module.
 
@@ -167,7 +180,24 @@ class Module:
     entry_name: str
     attributes: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    source: SourceText | None = field(default=None, compare=False, repr=False)
+    source: SourceText | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """Name the module and its size: all fields would be megabytes; ``text`` has them."""
+        return f"<Module {self.name}: {self.instruction_count} instructions, {len(self.computations)} computations>"
+
+    @property
+    def text(self) -> str:
+        """The module as HLO text, as XLA prints it."""
+        if not _PRINTERS:
+            raise UnsupportedError(f"{self.name}: nothing here prints modules: import tpusim.text")
+        return _PRINTERS[0](self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the HLO text to a file, gzip-compressed if its name ends in ``.gz``."""
+        content = self.text.encode()
+        # Without the time of writing: the same program is the same file.
+        Path(path).write_bytes(gzip.compress(content, mtime=0) if str(path).endswith(".gz") else content)
 
     @cached_property
     def by_name(self) -> dict[str, Computation]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tpusim.ir.frames import SourceFrames
 from tpusim.program.module import Estimate
 from tpusim.semantics.contexts import Context
-from tpusim.semantics.inlining import Body, inline
+from tpusim.semantics.demand.inlining import Body, inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

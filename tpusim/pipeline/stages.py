@@ -5,7 +5,9 @@ Workers meet only here: text reads, lowering lowers, the machine runs, analysis 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,7 +40,6 @@ from tpusim.timeline.folds import ArrayRun
 from tpusim.timeline.records import Timeline
 
 if TYPE_CHECKING:
-    from tpusim.numerics.site import Settings
     from tpusim.timeline.records import Record
 
 Progress = Callable[["Record"], None]
@@ -168,6 +169,7 @@ def execute(
     max_iterations: int | None = None,
     infeed: Iterable[Any] | None = None,
     outfeed: list[Any] | None = None,
+    chip: Chip | str | None = None,
 ) -> Any:
     """Compute a module's result, as a TPU would (``precision="tpu"``) or in IEEE arithmetic (``"exact"``).
 
@@ -175,7 +177,8 @@ def execute(
     (``replicas`` times the module's partitions) also a list of such lists, and the result is then a list with each
     device's. Arrays have the parameters' types, or float32 for types that NumPy's files know not; plain numbers and
     lists must fit them. ``seed`` starts ``rng``; ``max_iterations`` stops a runaway ``while``; ``infeed`` is what
-    infeeds read, and what outfeeds write is appended to ``outfeed``.
+    infeeds read, and what outfeeds write is appended to ``outfeed``. Products are summed in blocks as deep as the
+    arrays of ``chip``, by default of the chip that the module was compiled for, if it was compiled for one.
     Arrays come back as NumPy arrays of their own (bf16 and other narrow types from ml_dtypes), tuples as tuples.
 
     Raises ProgramError for a module that the verifier refuses and for inputs that are not the parameters'.
@@ -183,6 +186,7 @@ def execute(
     # NumPy, Numba and the kernels load for who computes values only.
     from tpusim.numerics.execute import execute_module
     from tpusim.numerics.files import take_inputs
+    from tpusim.numerics.site import Settings
 
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, found {precision!r}")
@@ -195,16 +199,13 @@ def execute(
     verified = verify_module(module)
     shapes = [parameter.shape for parameter in module.entry.parameters]
     values = take_inputs(inputs, shapes) if isinstance(inputs, Mapping) else inputs
-    settings = numeric_settings(precision, seed, max_iterations)
+    # Text reads the constants.
+    settings = Settings(literal_values, precision, max_iterations=max_iterations, seed=seed)
+    with suppress(ConfigError) if chip is None else nullcontext():
+        depth = choose_chip(module, provenance_of(module), chip=chip).mxu.rows
+        settings = dataclasses.replace(settings, array_depth=depth)
     results = execute_module(verified, values, settings, infeed, outfeed)
     return results[0] if len(results) == 1 else results
-
-
-def numeric_settings(precision: str, seed: int = 0, max_iterations: int | None = None) -> Settings:
-    """Return the settings of a computation of values; text reads the constants."""
-    from tpusim.numerics.site import Settings
-
-    return Settings(read_literal=literal_values, precision=precision, seed=seed, max_iterations=max_iterations)
 
 
 def random_arrays(module: Module, seed: int, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,10 +215,13 @@ def random_arrays(module: Module, seed: int, given: Mapping[str, Any]) -> dict[s
     return with_random(given, [parameter.shape for parameter in module.entry.parameters], seed)
 
 
-def check(program: Module | str | Path) -> list[str]:
-    """Return what is wrong with a module, one message each: shapes, arities, schedules, channels, aliases, groups."""
-    module = program if isinstance(program, Module) else load(program)
-    return [str(problem) for problem in problems(module)]
+def check(program: Module | Program | str | Path) -> list[str]:
+    """Return what is wrong with a program, one message each: shapes, arities, schedules, channels, aliases, groups.
+
+    What is wrong with the text itself, or with a file of a lowered program, is raised as ProgramError by reading it.
+    """
+    loaded = load_any(program)
+    return [str(problem) for problem in problems(loaded)] if isinstance(loaded, Module) else []
 
 
 def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = "fast") -> list[tuple[Layer, ArrayRun]]:

@@ -38,6 +38,12 @@ class TileLoop(msgspec.Struct, frozen=True, gc=False):
     trips: int
 
 
+Family = Literal["", "product", "convolution", "vector", "copy", "custom call"]
+"""What kernels are measured apart by: products without and with windows that slide, other arithmetic, what only moves
+data, code that somebody else wrote; empty on the scalar core.
+"""
+
+
 class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """Compiled code on the core: a loop nest of ``tiles`` alike tiles, each with ``work`` and its share of ``streams``.
 
@@ -60,6 +66,7 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     scoped_vmem_bytes: int = 0
     cores: int = 1
     scalar: bool = False
+    family: Family = ""
 
     @property
     def vmem_bytes(self) -> float:

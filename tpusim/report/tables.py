@@ -12,12 +12,17 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod
 
 
-def plain_table(*columns: tuple[str, JustifyMethod]) -> Table:
-    """Return an empty table without borders."""
+def plain_table(*titles: str, wraps: str = "") -> Table:
+    """Return an empty table without borders; ``>`` before a title puts its column to the right.
+
+    Only the column that ``wraps``, by default the first one, may be narrower than its longest cell.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for number, (title, justify) in enumerate(columns):
+    for title in titles:
+        justify: JustifyMethod = "right" if title.startswith(">") else "left"
+        name = title.removeprefix(">")
         # Only the names may be cut: Rich takes the room that is missing from what may wrap before all else.
-        table.add_column(title, justify=justify, no_wrap=number > 0, overflow="ellipsis")
+        table.add_column(name, justify=justify, no_wrap=name != (wraps or titles[0]), overflow="ellipsis")
     return table
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import IN_PLACE, VIEWS
 from tpusim.shapes.shape import leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.ir.module import Computation, Instruction, Module
 
 
 def behind_views(computation: Computation, value: Instruction) -> Instruction:

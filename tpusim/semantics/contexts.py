@@ -7,22 +7,17 @@ is computed of them) or on the counter of a loop around them.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import DEVICE_IDS
 from tpusim.program.steps import Choice
-from tpusim.semantics.scalars import Scalars, Unknown
+from tpusim.semantics.scalars import Scalars, State, Unknown
 from tpusim.semantics.trip_counts import MOST_TRIPS, is_unchanged, states_of, trips_from
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.semantics.scalars import State
-
-    Visits = dict[int, list[State]]
+Visits = dict[int, list[State]]
 
 _MOST_STATES = 100_000
 """So many visits, of all devices together, are looked at; computing the scalars of one takes some 10 us."""

@@ -9,20 +9,16 @@ Source: XLA, ``CollectiveOpGroupMode`` and ``GetCollectiveOpGroupMode``.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
+from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import OPERATIONS
 from tpusim.semantics.infer.control import frontend_attributes
-from tpusim.semantics.infer.site import broken
+from tpusim.semantics.infer.site import Site, broken, require
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tpusim.ir.module import Instruction, Module
-    from tpusim.semantics.infer.site import Site
-
-    Groups = tuple[tuple[int, ...], ...]
-    Pairs = tuple[tuple[int, int], ...]
+Groups = tuple[tuple[int, ...], ...]
+Pairs = tuple[tuple[int, int], ...]
 
 CROSS_REPLICA: Final = "cross_replica"
 CROSS_PARTITION: Final = "cross_partition"
@@ -40,8 +36,7 @@ def group_mode(opcode: str, attributes: Mapping[str, Any]) -> str:
     # XLA, GetCollectiveOpGroupMode: ids are replicas until a channel joins partitions.
     global_ids = attributes.get("use_global_device_ids", False)
     if "channel_id" not in attributes:
-        if global_ids:
-            raise broken("groups_c1", "none")
+        require(not global_ids, "groups_c1", "none")
         return CROSS_REPLICA
     # Of those that take no use_global_device_ids a channel alone makes the ids partitions.
     if not OPERATIONS[opcode.removesuffix("-start")].allows("use_global_device_ids"):
@@ -107,8 +102,7 @@ def check_groups(site: Site, uniform: bool = True) -> str:
     """
     mode, groups = group_mode(site.opcode, site.attributes), stated_groups(site.attributes)
     if not groups:
-        if mode == FLATTENED_ID:
-            raise broken("groups_c2", "none")
+        require(mode != FLATTENED_ID, "groups_c2", "none")
         return mode
     ids = [number for group in groups for number in group]
     if not all(groups):
@@ -116,8 +110,7 @@ def check_groups(site: Site, uniform: bool = True) -> str:
     if sorted(ids) != list(range(len(ids))):
         raise broken("groups_c4", _shown(groups))
     expected = site_id_count(site, mode)
-    if expected not in (1, len(ids)):
-        raise broken("groups_c5", f"{len(ids)} for {expected}")
+    require(expected in (1, len(ids)), "groups_c5", len(ids), "for", expected)
     if uniform and len(set(map(len, groups))) > 1:
         raise broken("groups_c6", _shown(groups))
     return mode

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tpusim.hardware.units import HBM, MEMORY_SPACES, OTHER, MemorySpace
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import ArrayShape, leaves
-
-if TYPE_CHECKING:
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
 
 def space_of(shape: Shape) -> MemorySpace:

@@ -15,13 +15,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tpusim.ir.module import Instruction
-    from tpusim.shapes.dtype import DType
+from tpusim.ir.module import Instruction
+from tpusim.shapes.dtype import DType
 
-    Passes = tuple[tuple[int, int], ...]
+Passes = tuple[tuple[int, int], ...]
 
 _BY_PRECISION = {"default": 1, "high": 2, "highest": 3}
 """How many bf16 pieces of an operand each word asks for."""

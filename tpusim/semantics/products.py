@@ -10,22 +10,19 @@ Source: XLA, Operation Semantics, DotGeneral, RaggedDot and ConvWithGeneralPaddi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
+from tpusim.ir.module import Instruction
 from tpusim.semantics.precision import product_passes
 from tpusim.semantics.windows import find_pairing, meeting_pairs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.ir.module import Instruction
-    from tpusim.shapes.dtype import DType
-    from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.dtype import DType
+from tpusim.shapes.shape import ArrayShape
 
 BATCH, ROWS, COLUMNS, DEPTH, WINDOW = "batch", "rows", "columns", "depth", "window"
 """The kinds of dimensions of a product."""

@@ -8,17 +8,14 @@ compiler tiles layouts, and all of its layouts are tiled, scalars too. What tell
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tpusim.hardware.load import chip_names, load_chip, read_config
+from tpusim.ir.module import Instruction, Module
 from tpusim.program.provenance import MEGACORE, Compiler, Provenance
+from tpusim.shapes.layout import Layout
 from tpusim.shapes.shape import leaves
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Instruction, Module
-    from tpusim.shapes.layout import Layout
 
 _MARKS: dict[Compiler, tuple[str, ...]] = {
     "cpu": ('"outer_dimension_partitions"', '"__ynn_fusion"', '"onednn_', "__onednn$", "__xla_cpu", "__cpu$"),

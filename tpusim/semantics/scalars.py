@@ -12,22 +12,17 @@ from __future__ import annotations
 import operator
 import re
 import struct
+from collections.abc import Callable, Container, Sequence
 from math import ceil, copysign, floor, fmod, inf, isfinite, isnan, nan
-from typing import TYPE_CHECKING
 
-from tpusim.ir.module import Literal
+from tpusim.ir.module import Computation, Instruction, Literal, Module
 from tpusim.ir.ops import SAME_ELEMENTS, SAME_VALUE
+from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
-
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.shapes.dtype import DType
-
-    Number = int | float | bool
-    # Elements of a tuple, or parameters, by number; under their opcodes the numbers of the device.
-    State = dict[int | str, Number]
+Number = int | float | bool
+# Elements of a tuple, or parameters, by number; under their opcodes the numbers of the device.
+State = dict[int | str, Number]
 
 _DEEPEST = 200
 """So deep may scalars depend on each other; beyond it Python's own limit of recursion would come near."""
@@ -53,8 +48,8 @@ def literal_number(literal: Literal) -> Number | None:
     if text in ("true", "false"):
         return text == "true"
     try:
-        # Behind a NaN its payload may stand in parentheses.
-        return int(text) if text.lstrip("-").isdecimal() else float(text.partition("(")[0])
+        # Behind a NaN its payload may stand in parentheses; integers have no -0.
+        return int(text) if text.lstrip("-").isdecimal() and text != "-0" else float(text.partition("(")[0])
     except ValueError:
         return None
 

@@ -9,19 +9,14 @@ cheap because only what is known at the start is computed, and few trips are tri
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import SAME_ELEMENTS
-from tpusim.semantics.scalars import Scalars, Unknown, element_of_parameter, integer_range, origin_of
+from tpusim.semantics.scalars import Scalars, State, Unknown, element_of_parameter, integer_range, origin_of
 from tpusim.shapes.shape import ArrayShape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.semantics.scalars import State
 
 MOST_TRIPS = 4096
 """Trips that are played out before a loop counts as unknown; each costs some microseconds per instruction."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from tpusim.ir.attributes import WindowDimension
+from tpusim.ir.attributes import WindowDimension
 
 
 class Phase(NamedTuple):

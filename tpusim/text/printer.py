@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tpusim.ir.module import Literal
+from tpusim.ir.module import Literal, prints_modules
 from tpusim.shapes.shape import shape_text
 from tpusim.text.attributes.table import MODULE_KINDS, show_attributes
 from tpusim.text.strings import quoted
@@ -29,6 +29,7 @@ class Style(Enum):
     """Bare names and no signatures, as front ends hand programs over."""
 
 
+@prints_modules
 def print_module(module: Module, style: Style = Style.DEFAULT) -> str:
     """Return the HLO text of a module; it ends with an empty line, as XLA's does."""
     # The last computation is followed by an empty line as well.

@@ -7,9 +7,6 @@ gets out), ``groups`` (as in HLO text; empty for one of all devices, and for a p
 
 from __future__ import annotations
 
-import csv
-from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -26,18 +23,17 @@ from tpusim.source import SourceText
 from tpusim.text.attributes.devices import take_replica_groups
 from tpusim.text.lexer import Lexer
 from tpusim.units import ps_to_us
+from tpusim.validation.rows import Positive, Row, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.pod import Topology
 
 # Where a chip has no measurements: what the scaling book's rates are of those in the documentation, and a mean launch.
 _USUAL_EFFICIENCY = 0.9
-_COLUMNS = ("topology", "kind", "payload_bytes", "groups", "measured_us")
-# Where csv puts the cells of a row that has more than there are columns.
-_BEYOND = "beyond the last column"
 
 
 def predict_collectives(index: str | Path, chips: Callable[[str], Chip], chip_name: str | None = None) -> list[Outcome]:
@@ -45,7 +41,7 @@ def predict_collectives(index: str | Path, chips: Callable[[str], Chip], chip_na
 
     Raises ConfigError for a file that is no such index.
     """
-    outcomes = [_outcome(row, chips) for row in _rows(Path(index))]
+    outcomes = [_outcome(row, chips) for row in read_rows(index, _Row)]
     return [outcome for outcome in outcomes if chip_name in (None, outcome.chip)]
 
 
@@ -56,33 +52,23 @@ def cross_validate(index: str | Path, chips: Callable[[str], Chip]) -> tuple[lis
     be fitted to is as for a chip that nobody has measured. The fit is by least squares of the shares by which
     predictions are off; they are linear in the launch and in the inverse of the efficiency.
     """
-    rows = _rows(Path(index))
-    shifts = [_Line(_outcome(row, chips), row.cells.get("source", ""), *_line(row, chips)) for row in rows]
+    rows = read_rows(index, _Row)
+    shifts = [_Line(_outcome(row, chips), row.source, *_line(row, chips)) for row in rows]
     return (
         [line.with_fit(_fit([o for o in shifts if o is not line], line.outcome.chip)) for line in shifts],
         [line.with_fit(_fit([o for o in shifts if o.source != line.source], line.outcome.chip)) for line in shifts],
     )
 
 
-class _Row(NamedTuple):
-    """A row of an index: its file and line, and its cells by column."""
+class _Row(Row, frozen=True, kw_only=True):
+    """A row of an index."""
 
-    where: str
-    cells: Mapping[str, str]
-
-    def refused(self, column: str, expected: str) -> ConfigError:
-        """Return the error of a cell that is not what it should be."""
-        return ConfigError(f"{self.where}: {column}: expected {expected}, found {self.cells[column]!r}")
-
-    def positive(self, column: str) -> float:
-        """Return the number above 0 in a column."""
-        try:
-            number = float(self.cells[column])
-        except ValueError:
-            number = 0.0
-        if not 0 < number < inf:
-            raise self.refused(column, "a number above 0")
-        return number
+    topology: str
+    kind: str
+    payload_bytes: Positive
+    groups: str
+    measured_us: Positive
+    source: str = ""
 
 
 class _Line(NamedTuple):
@@ -135,48 +121,17 @@ def _can_fit(lines: Sequence[_Line]) -> bool:
     return len({line.links_us for line in lines}) > 1
 
 
-def _rows(path: Path) -> list[_Row]:
-    """Return the rows of an index, each with a cell in every column."""
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            reader = csv.DictReader(lines, restkey=_BEYOND)
-            # A quoted cell may go over several lines: only the reader knows where a row ends.
-            names = reader.fieldnames or ()
-            rows = [_Row(f"{path}:{reader.line_num}", cells) for cells in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}: cannot read this index: {error}") from error
-    missing = [column for column in _COLUMNS if column not in names]
-    if missing:
-        raise ConfigError(f"{path}: expected columns {', '.join(_COLUMNS)}, found none named {', '.join(missing)}")
-    if not rows:
-        raise ConfigError(f"{path}: expected rows of measured times, found only the names of the columns")
-    for row in rows:
-        _check_width(row)
-    return rows
-
-
-def _check_width(row: _Row) -> None:
-    """Refuse a row with fewer or more cells than there are columns."""
-    absent = next((column for column in _COLUMNS if row.cells[column] is None), None)
-    if absent is not None:
-        raise ConfigError(f"{row.where}: {absent}: expected a cell for each column, found none from here on")
-    if _BEYOND in row.cells:
-        expected = "a cell for each column (groups need quotes)"
-        raise ConfigError(f"{row.where}: expected {expected}, found {row.cells[_BEYOND]!r} beyond the last")
-
-
 def _outcome(row: _Row, chips: Callable[[str], Chip]) -> Outcome:
     """Return what is predicted for one row."""
     topology, chip = _slice(row, chips)
-    n_bytes, measured_us = row.positive("payload_bytes"), row.positive("measured_us")
     count = topology.chip_count * chip.devices_per_chip
-    step = _step(row, n_bytes, count)
+    step = _step(row, count)
     timeline = run_program(Program(name=step.kind, chip=chip.name, steps=(step,), device_count=count), chip, topology)
     return Outcome(
-        program=f"{step.kind} {n_bytes / 1e6:.3g} MB on {row.cells['topology']}",
+        program=f"{step.kind} {row.payload_bytes / 1e6:.3g} MB on {row.topology}",
         chip=chip.name,
         family=f"{chip.name} {step.kind}",
-        measured_us=measured_us,
+        measured_us=row.measured_us,
         predicted_us=ps_to_us(timeline.total_ps),
         compiler_us=0.0,
         roofline_us=_roofline_us(step, chip),
@@ -188,7 +143,7 @@ def _outcome(row: _Row, chips: Callable[[str], Chip]) -> Outcome:
 def _slice(row: _Row, chips: Callable[[str], Chip]) -> tuple[Topology, Chip]:
     """Return the slice of a row and its chip, which must be able to form it."""
     try:
-        topology = parse_topology(row.cells["topology"])
+        topology = parse_topology(row.topology)
         chip = chips(topology.chip) if topology.chip else None
         if chip is not None:
             make_pod(topology, chip)
@@ -199,9 +154,9 @@ def _slice(row: _Row, chips: Callable[[str], Chip]) -> tuple[Topology, Chip]:
     return topology, chip
 
 
-def _step(row: _Row, n_bytes: float, count: int) -> Collective:
+def _step(row: _Row, count: int) -> Collective:
     """Return the collective of a row."""
-    kind = row.cells["kind"]
+    kind = row.kind
     if kind not in COLLECTIVE_KINDS:
         hint = did_you_mean(kind, COLLECTIVE_KINDS)
         raise ConfigError(
@@ -209,15 +164,15 @@ def _step(row: _Row, n_bytes: float, count: int) -> Collective:
         )
     is_permute = kind == "collective-permute"
     groups = () if is_permute else _groups(row, count)
-    if is_permute and row.cells["groups"].strip():
+    if is_permute and row.groups.strip():
         raise row.refused("groups", "nothing for a permute, which goes round all devices")
     return Collective(
         name=kind,
         opcode=kind,
         kind=kind,
-        n_bytes=n_bytes,
+        n_bytes=row.payload_bytes,
         # Operand and result in HBM, as in every benchmark: read once, written once.
-        hbm_bytes=2 * n_bytes,
+        hbm_bytes=2 * row.payload_bytes,
         group_size=len(groups[0]) if groups else count,
         groups=groups,
         pairs=tuple((n, (n + 1) % count) for n in range(count)) if is_permute else (),
@@ -226,7 +181,7 @@ def _step(row: _Row, n_bytes: float, count: int) -> Collective:
 
 def _groups(row: _Row, count: int) -> tuple[tuple[int, ...], ...]:
     """Return the groups of a row among so many devices, written as in HLO text; none are one of all."""
-    text = row.cells["groups"].strip()
+    text = row.groups.strip()
     if not text:
         return (tuple(range(count)),)
     lexer = Lexer(SourceText(row.where, text))

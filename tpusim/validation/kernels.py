@@ -7,13 +7,13 @@ many tilings, ``program``, ``measured_us`` and the four bounds of a tile.
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import isfinite, nan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+from msgspec import Meta
 
 from tpusim.analysis.accuracy import Outcome
 from tpusim.errors import ConfigError, ProgramError
@@ -23,9 +23,10 @@ from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, lower, run_program
 from tpusim.timeline.records import busy_ps
 from tpusim.units import ps_to_us
+from tpusim.validation.rows import FileName, Number, Row, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from tpusim.hardware.chip import Chip
     from tpusim.ir.module import Computation, Module
@@ -42,7 +43,7 @@ _BOUNDS = {
 }
 _KERNEL_TIMES = ("kernel", "fusion")
 _HOST_CLOCK = "host_wall"
-_TAKEN = (*_KERNEL_TIMES, "module", "device_trace", _HOST_CLOCK)
+_Taken = Literal["", "kernel", "fusion", "module", "device_trace", "host_wall"]
 """How a time can have been taken."""
 _MEASURED_AS = {"v4": "v4-megacore"}
 
@@ -62,18 +63,33 @@ class Case:
     module: Module
 
 
+class _CaseRow(Row, frozen=True, kw_only=True):
+    """A row as it stands in an index; the times in microseconds."""
+
+    program: FileName
+    measured_us: Number
+    chip: str = ""
+    what: Annotated[_Taken, Meta(description=f"one of {', '.join(filter(None, get_args(_Taken)))}")] = ""
+    launch_floor_us: Number = 0.0
+    xla_estimated_cycles: Number = 0.0
+    shapes: str = ""
+    op: str = ""
+    kind: str = ""
+    source: str = ""
+    kernel_bounds: str = ""
+    output_bounds: str = ""
+    input_bounds: str = ""
+    iteration_bounds: str = ""
+
+    @property
+    def bounds(self) -> dict[str, str]:
+        """The bounds of a tile that are stated, by their key in ``window_config``."""
+        return {name: getattr(self, column) for column, name in _BOUNDS.items() if getattr(self, column)}
+
+
 def read_cases(index: str | Path) -> list[Case]:
     """Return the rows of an index that say something; raise ConfigError for a file that is no index."""
-    path = Path(index)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}: cannot read this index: {error}") from error
-    missing = {"program", "measured_us"} - set(rows[0] if rows else ())
-    if missing:
-        raise ConfigError(f"{path}: expected columns program and measured_us, found none named {', '.join(missing)}")
-    cases = [_case(path, line, row) for line, row in enumerate(rows, start=2)]
+    cases = [_case(Path(index).parent, row) for row in read_rows(index, _CaseRow)]
     return [case for case in cases if case is not None]
 
 
@@ -114,45 +130,40 @@ def predict_all(cases: Iterable[Case], chips: Callable[[str], Chip], progress: C
     return outcomes
 
 
-def _case(index: Path, line: int, row: Mapping[str, str]) -> Case | None:
+def _case(folder: Path, row: _CaseRow) -> Case | None:
     """Return one row of an index, or None for one that is all launch floor."""
-    if not row.get("program"):
-        raise ConfigError(f"{index}:{line}: program: expected the name of a file beside the index, found none")
-    what = row.get("what") or ""
-    if what and what not in _TAKEN:
-        raise ConfigError(f"{index}:{line}: what: expected one of {', '.join(_TAKEN)}, found {what!r}")
-    path = index.parent / row["program"]
-    above_us = _number(index, line, row, "measured_us") - _number(index, line, row, "launch_floor_us")
-    if above_us <= 0 or (row.get("launch_floor_us") and above_us < LEAST_ABOVE_FLOOR_US):
+    path = folder / row.program
+    above_us = row.measured_us - row.launch_floor_us
+    if above_us <= 0 or (row.launch_floor_us and above_us < LEAST_ABOVE_FLOOR_US):
         return None
     try:
         module = _load(path)
     except ProgramError as error:
-        raise ConfigError(f"{index}:{line}: program: {error}") from error
+        raise ConfigError(f"{row.where}: program: {error}") from error
     # Also where a kernel is too small to be split.
-    chip = measured_as(row.get("chip") or find_chip_name(module, provenance_of(module)))
-    bounds = {name: _integers(row[column]) for column, name in _BOUNDS.items() if row.get(column)}
+    chip = measured_as(row.chip or find_chip_name(module, provenance_of(module)))
+    bounds = {name: _integers(text) for name, text in row.bounds.items()}
     tiled = replace(module, computations=_with_bounds(module, bounds)) if bounds else module
     return Case(
         path=path,
         chip=chip,
         family=f"{chip.partition('-')[0]} {_kind(row, module)}",
-        shapes=row.get("shapes") or " ".join(row.get(column, "") for column in _BOUNDS),
-        what=what,
+        shapes=row.shapes or " ".join(row.bounds.values()),
+        what=row.what,
         measured_us=above_us,
-        compiler_cycles=int(_number(index, line, row, "xla_estimated_cycles")),
+        compiler_cycles=int(row.xla_estimated_cycles),
         # Of "owner/name@commit:file" the repository is what a reader needs.
-        source=row.get("source", "").partition("@")[0],
+        source=row.source.partition("@")[0],
         module=tiled,
     )
 
 
-def _kind(row: Mapping[str, str], module: Module) -> str:
+def _kind(row: _CaseRow, module: Module) -> str:
     """Return what the index calls a row's work; operations on single elements are one family, whatever their name."""
     found = family_of(module)
-    if found in ("elementwise", "copy") and not row.get("kind"):
-        return "matmul" if row.get("op") == "matmul" else "elementwise"
-    return row.get("kind") or row.get("op") or found
+    if found in ("elementwise", "copy") and not row.kind:
+        return "matmul" if row.op == "matmul" else "elementwise"
+    return row.kind or row.op or found
 
 
 @lru_cache(maxsize=32)
@@ -184,18 +195,6 @@ _FAMILIES = {
     "gather and scatter": INDEXED,
     "elementwise": ELEMENTWISE | {"iota"},
 }
-
-
-def _number(index: Path, line: int, row: Mapping[str, str], column: str) -> float:
-    """Return a number of a row, 0 if the column is empty or not there."""
-    text = row.get(column) or "0"
-    try:
-        number = float(text)
-    except ValueError:
-        number = nan
-    if not isfinite(number):
-        raise ConfigError(f"{index}:{line}: {column}: expected a number, found {text!r}")
-    return number
 
 
 def _integers(text: str) -> tuple[int, ...]:

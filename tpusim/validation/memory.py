@@ -6,7 +6,6 @@ What the compiler says (``temp_size_in_bytes`` of ``memory_analysis()`` in JAX) 
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from tpusim.analysis.memory_accuracy import MemoryOutcome
 from tpusim.errors import ConfigError
 from tpusim.pipeline.stages import memory
+from tpusim.validation.rows import Bytes, FileName, Row, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +33,8 @@ def memory_cases(given: Iterable[str | Path]) -> list[tuple[Path, str | None, in
 def _cases(path: Path) -> Iterator[tuple[Path, str | None, int]]:
     """Yield the cases of one path."""
     if path.suffix == ".csv":
-        yield from _rows(path)
+        for row in read_rows(path, _CaseRow):
+            yield path.parent / row.program, row.chip or None, row.temp_size_in_bytes
     elif path.is_dir():
         programs = sorted(p for p in path.glob(f"*{_ENDING}") if _beside(p).exists())
         if not programs:
@@ -44,25 +45,12 @@ def _cases(path: Path) -> Iterator[tuple[Path, str | None, int]]:
         yield path, None, _stated(path)
 
 
-def _rows(index: Path) -> Iterator[tuple[Path, str | None, int]]:
-    """Yield the rows of an index."""
-    try:
-        with index.open(newline="", encoding="utf-8") as lines:
-            rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{index}: cannot read this index: {error}") from error
-    for line, row in enumerate(rows, start=2):
-        if not row.get("program"):
-            raise ConfigError(f"{index}:{line}: program: expected the name of a file beside the index, found none")
-        yield index.parent / row["program"], row.get("chip") or None, _number(f"{index}:{line}", row.get(_FIGURE))
+class _CaseRow(Row, frozen=True, kw_only=True):
+    """A row of an index."""
 
-
-def _number(where: str, text: object) -> int:
-    """Return a number of bytes."""
-    try:
-        return int(str(text))
-    except ValueError:
-        raise ConfigError(f"{where}: {_FIGURE}: expected a number of bytes, found {text!r}") from None
+    program: FileName
+    temp_size_in_bytes: Bytes
+    chip: str = ""
 
 
 def _beside(program: Path) -> Path:
@@ -81,7 +69,10 @@ def _stated(program: Path) -> int:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{program}: expected the compiler's figures in {path.name} beside it: {error}") from error
     figures = data.get("memory") if isinstance(data, dict) else None
-    return _number(str(path), figures.get(_FIGURE) if isinstance(figures, dict) else None)
+    found = figures.get(_FIGURE) if isinstance(figures, dict) else None
+    if not isinstance(found, int):
+        raise ConfigError(f"{path}: {_FIGURE}: expected a number of bytes, found {found!r}")
+    return found
 
 
 def validate_memory(

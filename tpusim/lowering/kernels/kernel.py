@@ -6,6 +6,8 @@ from itertools import chain, repeat
 from math import inf
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from tpusim.hardware.units import LOAD, SCALAR, SMEM, STORE, VMEM
 from tpusim.ir.ops import ELEMENTWISE, FREE, MOVES_ONLY, PRODUCTS, REDUCTIONS, VIEWS
 from tpusim.lowering.collectives import inner_collective
@@ -19,21 +21,21 @@ from tpusim.lowering.kernels.vector import Site, stored_registers, vector_work
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
-from tpusim.semantics.demand import accesses, demand_of, needed_share
-from tpusim.semantics.inlining import made_from
-from tpusim.semantics.products import BATCH, Product, canonical_product, product_sides
+from tpusim.semantics.demand.inlining import made_from
+from tpusim.semantics.demand.needs import accesses, demand_of, needed_share
+from tpusim.semantics.products import BATCH, WINDOW, Product, canonical_product, product_sides
 from tpusim.shapes.shape import ArrayShape, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tpusim.hardware.chip import Chip
-    from tpusim.ir.attributes import WindowConfig
+    from tpusim.ir.attributes import BackendConfig, WindowConfig
     from tpusim.ir.module import Computation, Instruction
     from tpusim.lowering.scope import Scope
-    from tpusim.program.steps import AnyStep
-    from tpusim.semantics.demand import Access, Demand
-    from tpusim.semantics.inlining import Body, Inner
+    from tpusim.program.steps import AnyStep, Family
+    from tpusim.semantics.demand.inlining import Body, Inner
+    from tpusim.semantics.demand.needs import Access, Demand
 
 
 def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Work | None = None) -> Kernel:
@@ -48,7 +50,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     products = _main_first(scope, body, products, window)
     sides = _sides(body, products[0][0]) if products else {}
     feeds = {body.operands[-1 - at].name: side for at, side in sides.items() if at < 0}
-    nest = _nest(scope, body.values[products[0][0]], products[0][1], touched, feeds, window) if products else None
+    nest = _nest(scope, body.values[products[0][0]], products[0][1], touched, feeds, config) if products else None
     tiles = nest.tiles if nest else _vector_tiles(scope, body, touched, window)
     shares = _shares(body, demand)
     product_flops = sum(product.flops for _, product in products)
@@ -56,7 +58,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     work = _product_work(scope, body, products, nest) + _other_work(scope, body, shares, sides, nest)
     work += spill_work(body, shares, scope.chip)
     work += conversion_work(touched, feeds, nest, scope.chip, computes=computes)
-    work += _register_traffic(scope, touched, _fed(body, products))
+    work += _register_traffic(scope, touched, set(feeds) if len(products) < 2 else _fed(body, products))
     work = work + extra if extra else work
     return Kernel(
         **scope.label(instruction, category),
@@ -72,7 +74,18 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         scoped_vmem_bytes=config.scoped_vmem_bytes,
         # The second core helps only where the compiler has split the loops, and one tile cannot be split.
         cores=scope.chip.cores_per_device if tiles > 1 and config.megacore_split_dim is not None else 1,
+        family=_family(body.values, [product for _, product in products]),
     )
+
+
+def _family(inner: Sequence[Inner], products: list[Product]) -> Family:
+    """Return what kind of kernel runs these instructions."""
+    opcodes = {item.instruction.opcode for item in inner}
+    if "custom-call" in opcodes:
+        return "custom call"
+    if products:
+        return "convolution" if any(WINDOW in product.kinds for product in products) else "product"
+    return "copy" if opcodes <= MOVES_ONLY else "vector"
 
 
 def is_scalar(scope: Scope, instruction: Instruction) -> bool:
@@ -206,12 +219,15 @@ def _nest(
     size: Product,
     touched: list[Access],
     feeds: dict[str, str],
-    window: WindowConfig | None,
+    config: BackendConfig,
 ) -> Nest:
     """Return the loop nest of a kernel around a product; ``feeds`` says which of its sides operands feed."""
+    window, split = config.window_config, config.megacore_split_dim
     stated = _stated_tiling(scope, item, size, window) if window else None
     if stated and stated.fits:
-        return stated.nest()
+        nest = stated.nest()
+        is_split = split is not None and 0 <= split < len(nest.loops)
+        return structs.replace(nest, split=split, cores=scope.chip.cores_per_device) if is_split else nest
     n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
     for access in touched:
         # What feeds neither side is for the epilogue (a bias, a residual) and moves along with the result.

@@ -11,6 +11,8 @@ from itertools import product
 from math import ceil
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Loop, Nest
 from tpusim.semantics.products import COLUMNS, DEPTH, ROWS
 
@@ -19,49 +21,52 @@ if TYPE_CHECKING:
 
 # The first block in and the last one out overlap nothing: with eight tiles that is an eighth of the traffic.
 _WANTED_TILES = 8
-# HBM of 819 GB/s takes 0.16 us for this, about the latency of a transfer: less would only wait.
-_SMALLEST_TILE_BYTES = 128 * 1024
-_VMEM_SHARE = 0.25
-"""The blocks in use take at most this share of VMEM: they are double-buffered, and other buffers live there too."""
 # Powers of two divide the sizes that programs have; twelve for each of three loops are few enough to try all.
 _CUTS = tuple(2**power for power in range(12))
 
 
 def streaming_tiles(moved_bytes: float, chip: Chip) -> int:
     """Return into how many tiles a kernel that goes once through ``moved_bytes`` of slow memory is cut."""
-    largest = chip.vmem.capacity_bytes * _VMEM_SHARE
-    wanted = max(_SMALLEST_TILE_BYTES, min(largest, moved_bytes / _WANTED_TILES))
+    largest = chip.vmem.capacity_bytes * chip.vmem.tile_share
+    wanted = max(chip.dma.smallest_block_bytes, min(largest, moved_bytes / _WANTED_TILES))
     return max(1, ceil(moved_bytes / wanted))
 
 
 def product_tiles(n_bytes: dict[str, float], chip: Chip) -> Nest:
     """Return the nest for a product whose ``lhs``, ``rhs``, ``out`` hold these bytes: least traffic that fits."""
-    room_bytes = chip.vmem.capacity_bytes * _VMEM_SHARE
-    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], room_bytes, chip.dma.transfer_cost_bytes)
+    room_bytes = chip.vmem.capacity_bytes * chip.vmem.tile_share
+    costs = _Costs(room_bytes, chip.dma.transfer_cost_bytes, chip.dma.smallest_block_bytes)
+    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], costs)
+
+
+class _Costs(msgspec.Struct, frozen=True):
+    """What limits tiles: room for the blocks of one, what a transfer costs beside its bytes, and the least block."""
+
+    room_bytes: float
+    transfer_bytes: float
+    smallest_bytes: int
 
 
 @lru_cache(maxsize=1024)
-def _product_tiles(
-    lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_bytes: float, transfer_bytes: float
-) -> Nest:
+def _product_tiles(lhs_bytes: float, rhs_bytes: float, out_bytes: float, costs: _Costs) -> Nest:
     """Try all cuts by powers of two."""
     n_bytes = {LHS: lhs_bytes, RHS: rhs_bytes, OUT: out_bytes}
     fitting = [
         _nest(columns, rows, depth)
         for columns, rows, depth in product(_CUTS, repeat=3)
-        if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows) <= room_bytes
+        if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows) <= costs.room_bytes
     ]
     # None fits only if arrays are millions of times as large as VMEM: the finest cut must do.
-    wanted = min(fitting, key=lambda nest: _tile_preference(nest, n_bytes, transfer_bytes), default=None)
+    wanted = min(fitting, key=lambda nest: _tile_preference(nest, n_bytes, costs), default=None)
     return wanted or _nest(_CUTS[-1], _CUTS[-1], _CUTS[-1])
 
 
-def _tile_preference(nest: Nest, n_bytes: dict[str, float], transfer_bytes: float) -> tuple[float, int]:
+def _tile_preference(nest: Nest, n_bytes: dict[str, float], costs: _Costs) -> tuple[float, int]:
     """Return what to minimise: what the whole nest moves, in bytes, then the distance from the wanted tiles."""
     shares = nest.block_share.items()
-    moved = sum((n_bytes[array] * share + transfer_bytes) * nest.fetches(array) for array, share in shares)
+    moved = sum((n_bytes[array] * share + costs.transfer_bytes) * nest.fetches(array) for array, share in shares)
     # What is small is not worth cutting: its blocks would only wait for each other's latency.
-    wanted = max(1, min(_WANTED_TILES, int(sum(n_bytes.values()) / _SMALLEST_TILE_BYTES)))
+    wanted = max(1, min(_WANTED_TILES, int(sum(n_bytes.values()) / costs.smallest_bytes)))
     # Traffic first: a tile more costs a few cycles, a fetch more a whole block.
     return moved, abs(nest.tiles - wanted)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpusim.hardware.units import WORD_BITS
 from tpusim.lowering.kernels.stated_tiles import LHS, RHS
 from tpusim.program.work import Work, scaled
 
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.vector_ops import OpCost, VectorOps
     from tpusim.lowering.kernels.stated_tiles import Nest
-    from tpusim.semantics.demand import Access
-
-_WIDE_BITS = 32
-
+    from tpusim.semantics.demand.needs import Access
 
 _NEVER_PACKED = frozenset(
     {"f16", "f8e5m2", "f8e4m3fn", "f8e4m3", "f8e3m4", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz"}
@@ -63,7 +61,7 @@ def _costs(access: Access, side: str, ops: VectorOps) -> Iterator[OpCost]:
 def _is_converted(access: Access, side: str, chip: Chip) -> bool:
     """Tell whether the elements of an operand or result have another width in registers than in memory."""
     dtype = access.shape.dtype
-    if dtype.bits >= _WIDE_BITS or (dtype.name == "bf16" and chip.vpu.native_bf16):
+    if dtype.bits >= WORD_BITS or (dtype.name == "bf16" and chip.vpu.native_bf16):
         return False
     # What the matrix unit takes as it is goes past the vector unit.
     return not (side and dtype.name in chip.mxu.rate_by_type)

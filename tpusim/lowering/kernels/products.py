@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.cost.mxu import TileProduct, matmul_cycles, packed_depth_tiles, tile_matmul
-from tpusim.hardware.units import LOAD, STORE, VECTOR
+from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
 from tpusim.lowering.kernels.stated_tiles import TAPS
 from tpusim.program.work import Work
 from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS
@@ -89,5 +89,5 @@ def _stated(tile: TileProduct, product: Product, extents: dict[str, int]) -> Til
 
 
 def operands_per_lane(operand_type: str) -> int:
-    """Return how many operands of a type share a 32-bit lane."""
-    return max(1, 32 // DTYPES[operand_type].bits)
+    """Return how many operands of a type share a lane."""
+    return max(1, WORD_BITS // DTYPES[operand_type].bits)

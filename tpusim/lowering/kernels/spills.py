@@ -12,13 +12,13 @@ from tpusim.hardware.units import LOAD, STORE
 from tpusim.ir.ops import UNHELD
 from tpusim.lowering.kernels.vector import registers
 from tpusim.program.work import Work
-from tpusim.semantics.inlining import behind_views
+from tpusim.semantics.demand.inlining import behind_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tpusim.hardware.chip import Chip
-    from tpusim.semantics.inlining import Body, Inner
+    from tpusim.semantics.demand.inlining import Body, Inner
 
 
 def spill_work(body: Body, shares: Sequence[float], chip: Chip) -> Work:

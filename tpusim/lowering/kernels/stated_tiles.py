@@ -56,13 +56,16 @@ class Nest(msgspec.Struct, frozen=True):
     """A loop nest, outermost first, and by array the share of it that one block covers.
 
     Where the compiler states them, ``bounds`` are each array's block in blocks of a register, and ``extents`` the
-    elements of a full tile by the role of the dimension (a key of ``TOUCHES``); else both are empty.
+    elements of a full tile by the role of the dimension (a key of ``TOUCHES``); else both are empty. The loop at
+    ``split`` is shared out among ``cores``, each with a memory of its own.
     """
 
     loops: tuple[Loop, ...]
     block_share: dict[str, float]
     bounds: dict[str, tuple[int, ...]] = {}
     extents: dict[str, int] = {}
+    cores: int = 1
+    split: int = -1
 
     @property
     def tiles(self) -> int:
@@ -80,8 +83,14 @@ class Nest(msgspec.Struct, frozen=True):
         """
         if array == OUT:
             return self.distinct(OUT)
-        last = max((i for i, loop in enumerate(self.loops) if array in loop.touches and loop.trips > 1), default=-1)
-        return prod(loop.trips for loop in self.loops[: last + 1])
+        last = max((i for i, loop in enumerate(self.loops) if array in loop.touches and self._turns(i)), default=-1)
+        fetched = prod(loop.trips for loop in self.loops[: last + 1])
+        # What does not depend on the loop that is split every core fetches for itself.
+        return fetched if self.split <= last else fetched * self.cores
+
+    def _turns(self, index: int) -> bool:
+        """Return whether a core goes round the loop at ``index`` more than once."""
+        return self.loops[index].trips > (self.cores if index == self.split else 1)
 
     def distinct(self, array: str) -> int:
         """Return how many different blocks ``array`` is cut into."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil, log2, prod
 from typing import TYPE_CHECKING
 
-from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, XLU
+from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
 from tpusim.ir.attributes import Window
 from tpusim.ir.ops import FREE, RESHAPES
 from tpusim.program.work import Work, scaled, sum_work
@@ -86,7 +86,7 @@ def _words(shape: ArrayShape, chip: Chip) -> float:
     if shape.dtype.bits == 16 and chip.vpu.native_bf16 and shape.dtype.name == "bf16":
         return 0.5
     # Narrow types are widened to 32 bits before arithmetic (JAX, Pallas TPU details).
-    return max(1.0, shape.dtype.bits / 32)
+    return max(1.0, shape.dtype.bits / WORD_BITS)
 
 
 def _elementwise(site: Site, instruction: Instruction) -> Work:
@@ -151,7 +151,7 @@ def _fold(site: Site, shape: ArrayShape, reduced: tuple[int, ...]) -> Work:
     if second and second[0] in reduced:
         # Lanes have been folded by then, so that one register is left of a row of them.
         left = 1 if minor[0] in reduced else columns
-        total += Work(ops=scaled(moves["sublane_reduce"], kept * left))
+        total += Work(ops=scaled(moves["sublane_reduce"], kept * left * log2(site.chip.vpu.sublanes)))
     return total
 
 
@@ -194,8 +194,8 @@ def _select_and_scatter(site: Site, instruction: Instruction) -> Work:
     count = registers(site.operand_shape(instruction, 1), site.chip)
     select = computation_cost(site.module, instruction.attributes["select"], site.chip)
     scatter = computation_cost(site.module, instruction.attributes["scatter"], site.chip)
-    # Two selects more: one keeps the best so far, one drops the source where it is not the chosen.
-    return (select + scatter + Work(ops={VECTOR: 2})) * (taps * count)
+    own = Work(ops=site.chip.vector_ops.ops[instruction.opcode])
+    return (select + scatter + own) * (taps * count)
 
 
 @work_rule("copy", "transpose", "reshape", "dynamic-reshape")
@@ -311,30 +311,30 @@ def network_work(chip: Chip, shape: ArrayShape, length: int, operands: int, comp
     depth = ceil(log2(max(2, length)))
     stages = depth * (depth + 1) / 2
     count = registers(shape, chip)
-    exchange = Work(ops={VECTOR: 2.0 * operands})
+    exchange = Work(ops=chip.vector_ops.ops["sort"]) * operands
     # Pairs within a register meet by a rotation of the cross-lane unit; wider ones by addressing alone.
     lane_stages = min(stages, depth * log2(chip.vpu.lanes))
-    network = (compare * 0.5 + exchange) * (stages * count)
-    moved = stages * count * operands / 4
-    return network + Work(ops={LOAD: moved, STORE: moved, XLU: lane_stages * count * operands / 4})
+    rotations = Work(ops=chip.vector_ops.moves["lane_exchange"]) * (lane_stages * count * operands)
+    # One comparison decides over two elements.
+    return (compare * (1 / 2) + exchange) * (stages * count) + rotations
 
 
 @work_rule("topk")
 def _topk(site: Site, instruction: Instruction) -> Work:
     """Sort values with their positions, keeping the best of each half: a network over the whole row."""
     shape = site.operand_shape(instruction, 0)
-    # Three: compare values, compare positions where these tie, and join the two answers.
-    return network_work(site.chip, shape, shape.dimensions[-1], 2, Work(ops={VECTOR: 3.0}))
+    compare = Work(ops=site.chip.vector_ops.ops["topk"])
+    return network_work(site.chip, shape, shape.dimensions[-1], 2, compare)
 
 
 @work_rule("fft")
 def _fft(site: Site, instruction: Instruction) -> Work:
-    """Do n log n butterflies of ten real operations on complex pairs, with a transpose between the passes."""
+    """Do n log n butterflies on complex pairs, with a transpose between the passes."""
     shape = site.operand_shape(instruction, 0)
     length = prod(instruction.attributes["fft_length"])
     # Both words of a complex element are in the count of registers.
     count = registers(shape, site.chip) * max(1.0, log2(max(2, length)))
-    return Work(ops={VECTOR: 5.0 * count, XLU: count})
+    return Work(ops=site.chip.vector_ops.ops["fft"]) * count
 
 
 @work_rule("cholesky", "triangular-solve")
@@ -343,8 +343,8 @@ def _solver(site: Site, instruction: Instruction) -> Work:
     shape = site.operand_shape(instruction, 0)
     order = shape.dimensions[-1]
     count = registers(instruction.shape, site.chip) * order / 2
-    # Per column one reciprocal or root, and its way across the lanes there and back.
-    return Work(ops={VECTOR: 2.0 * count, XLU: 2.0 * order, EUP: float(order), LOAD: count, STORE: count})
+    table = site.chip.vector_ops
+    return Work(ops=table.ops["triangular-solve"]) * count + Work(ops=table.moves["pivot"]) * order
 
 
 @work_rule("rng-bit-generator", "rng")
@@ -356,8 +356,9 @@ def _random(site: Site, instruction: Instruction) -> Work:
 
 @work_rule("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
 def _batch_norm(site: Site, instruction: Instruction) -> Work:
-    """Take moments, normalise, scale and offset: a dozen operations on every register of the input."""
-    return Work(ops={VECTOR: 12.0 * registers(site.operand_shape(instruction, 0), site.chip)})
+    """Take moments, normalise, scale and offset every register of the input."""
+    cost = site.chip.vector_ops.ops[instruction.opcode]
+    return Work(ops=scaled(cost, registers(site.operand_shape(instruction, 0), site.chip)))
 
 
 @work_rule("map")
@@ -369,7 +370,8 @@ def _map(site: Site, instruction: Instruction) -> Work:
 
 def _repack(site: Site, instruction: Instruction) -> Work:
     """Split, join or pack the words of every register of the operand."""
-    return Work(ops={VECTOR: 2.0 * registers(site.operand_shape(instruction, 0), site.chip)})
+    cost = site.chip.vector_ops.moves["repack"]
+    return Work(ops=scaled(cost, registers(site.operand_shape(instruction, 0), site.chip)))
 
 
 CUSTOM_WORK: dict[str, WorkRule] = {

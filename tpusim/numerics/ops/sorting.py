@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import array_shape, computes
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type, lifted_part
 from tpusim.numerics.values.comparators import order_of
 from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import TupleShape
 
 if TYPE_CHECKING:
@@ -39,7 +41,10 @@ def sort(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     The sort is stable whether it has to be or not.
     """
     axis, name = instruction.attributes["dimensions"][0], instruction.attributes["to_apply"]
-    results = sorted_together(site, name, operands, axis)
+    # In a schedule floats of another precision may come in; the comparator knows those that go out.
+    types = [numpy_dtype(array_shape(part).dtype) for part in parts(instruction.shape)]
+    in_types = [convert_values(operand, dtype) for operand, dtype in zip(operands, types, strict=True)]
+    results = sorted_together(site, name, in_types, axis)
     return tuple(results) if isinstance(instruction.shape, TupleShape) else results[0]
 
 

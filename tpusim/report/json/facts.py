@@ -2,71 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec import field
 
-from tpusim.hardware.chip import Mxu
-from tpusim.report.json.page import SCHEMA_VERSION, Page, fill
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.fields import Fact
+from tpusim.ir.ops import Operation
+from tpusim.report.json.page import SCHEMA_VERSION, fill, page, rows
 from tpusim.shapes.layout_facts import LayoutFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.fields import Fact
-    from tpusim.ir.ops import Operation
-
-_C = TypeVar("_C", bound="ChipRow")
-
-
-class ChipRow(Page, frozen=True, kw_only=True):
-    """A chip in the list."""
-
-    name: str
-    aliases: tuple[str, ...]
-    description: str
-    year: int
-    cores_per_device: int
-    devices_per_chip: int
-    clock_hz: float
-    mxu: Mxu
-    peak_flops_per_second: float = field(name="peak_bf16_flops_per_second")
-    hbm_bandwidth_bytes_per_second: float
-    hbm_capacity_bytes: int
-    vmem_capacity_bytes_per_core: int
-
-
-class FactRow(Page, frozen=True, kw_only=True):
-    """One quantity of a chip; ``key`` is dotted, as ``-o`` takes it."""
-
-    key: str
-    value: Any
-    unit: str
-    confidence: str
-    source: str
-    note: str
+_CHIP = "name aliases description year cores_per_device devices_per_chip clock_hz mxu"
+_RATES = {
+    "peak_flops_per_second": float,
+    "hbm_bandwidth_bytes_per_second": float,
+    "hbm_capacity_bytes": int,
+    "vmem_capacity_bytes_per_core": int,
+}
+_KEYS = {"peak_flops_per_second": "peak_bf16_flops_per_second"}
+ChipRow = page("ChipRow", Chip, _CHIP, _KEYS, **_RATES)
+ChipPage = page("Chip", Chip, _CHIP, _KEYS, **_RATES, facts=rows(Fact), schema_version=Literal[SCHEMA_VERSION])
+_KNOWN = dict.fromkeys(("built", "parsed", "inferred", "verified", "computed", "timed"), bool)
+OpcodeRow = page(
+    "Opcode",
+    Operation,
+    "name",
+    {"name": "opcode"},
+    category=str,
+    operands=tuple[int, int | None],
+    required_attributes=tuple[str, ...],
+    optional_attributes=tuple[str, ...],
+    **_KNOWN,
+)
 
 
-class ChipPage(ChipRow, frozen=True, kw_only=True):
-    """What ``tpusim chips NAME`` prints."""
-
-    facts: tuple[FactRow, ...]
-    schema_version: int = SCHEMA_VERSION
-
-
-def chip_rows(chips: Iterable[Chip]) -> list[ChipRow]:
+def chip_rows(chips: Iterable[Chip]) -> list[Any]:
     """Return the list of chips."""
     return [_chip(ChipRow, chip) for chip in chips]
 
 
-def chip_page(chip: Chip, facts: Iterable[Fact]) -> ChipPage:
+def chip_page(chip: Chip, facts: Iterable[Fact]) -> Any:
     """Return a chip with all its quantities."""
-    return _chip(ChipPage, chip, facts=tuple(fill(FactRow, fact) for fact in facts))
+    return _chip(ChipPage, chip, facts=tuple(facts))
 
 
-def _chip(kind: type[_C], chip: Chip, **more: Any) -> _C:
+def _chip(kind: Any, chip: Chip, **more: Any) -> Any:
     """Return what is said of a chip."""
     return fill(
         kind,
@@ -78,27 +61,11 @@ def _chip(kind: type[_C], chip: Chip, **more: Any) -> _C:
     )
 
 
-class OpcodeRow(Page, frozen=True, kw_only=True):
-    """An operation of HLO: the fewest and the most operands (null: no limit), attributes, and what knows it."""
-
-    opcode: str
-    category: str
-    operands: tuple[int, int | None]
-    required_attributes: tuple[str, ...]
-    optional_attributes: tuple[str, ...]
-    built: bool
-    parsed: bool
-    inferred: bool
-    verified: bool
-    computed: bool
-    timed: bool
-
-
-def opcode_rows(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]]) -> list[OpcodeRow]:
+def opcode_rows(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]]) -> list[Any]:
     """Return the table of operations; ``rooms`` maps a room's name to the opcodes that it has rules for."""
     return [
         OpcodeRow(
-            opcode=row.name,
+            name=row.name,
             category=row.category.value,
             operands=(row.fewest_operands, row.most_operands),
             # Sorted, because sets come in another order in every process.

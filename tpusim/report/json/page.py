@@ -7,18 +7,17 @@ Times are picoseconds in results and microseconds in pages, sizes bytes, shares 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Final, Literal, TypeVar
+from types import GenericAlias, SimpleNamespace
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType, field
 
 from tpusim.units import ps_to_us
 
 SCHEMA_VERSION: Final = 1
-
-_P = TypeVar("_P", bound="Page")
 
 
 class Microseconds(float):
@@ -30,19 +29,46 @@ def _key(attribute: str) -> str:
     return attribute.replace("_ps", "_us").replace("utilisation", "utilization")
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True, rename=_key):
-    """A JSON object."""
+def page(name: str, result: type, fields: str | None = None, keys: Mapping[str, str] = {}, /, **more: Any) -> Any:
+    """Return the type of a JSON object with these fields of a result (None: all) and ``more`` by type.
+
+    Fields in picoseconds are in microseconds; ``keys`` renames some. A type that may be ``UNSET`` is left out if it is.
+    """
+    types = get_type_hints(result)
+    chosen = types if fields is None else fields.split()
+    kinds = {field: _microseconds(field, types[field]) for field in chosen}
+    named = [_field(field, kind, keys.get(field, _key(field))) for field, kind in (kinds | more).items()]
+    return msgspec.defstruct(name, named, frozen=True, kw_only=True)
 
 
-class Document(Page, frozen=True, kw_only=True):
-    """A JSON object that a command prints."""
-
+def document(name: str, result: type, fields: str | None = None, keys: Mapping[str, str] = {}, /, **more: Any) -> Any:
+    """Return the type of a JSON object that a command prints: it says its version, and that it is simulated."""
     # Said in the data itself, as files outlast what was known about them.
-    simulated: Literal[True] = True
-    schema_version: int = SCHEMA_VERSION
+    own = {"simulated": Literal[True], "schema_version": Literal[SCHEMA_VERSION]}
+    return page(name, result, fields, keys, **(more | own))
 
 
-def fill(kind: type[_P], *sources: object, **given: Any) -> _P:
+def rows(kind: Any) -> Any:
+    """Return the type of many objects of a kind."""
+    return GenericAlias(tuple, (kind, ...))
+
+
+def _field(name: str, kind: Any, key: str) -> tuple[str, Any, Any]:
+    """Return a field as ``defstruct`` takes it; what can only be one value, or be left out, has a default."""
+    arguments = get_args(kind)
+    if get_origin(kind) is Literal:
+        return name, kind, field(default=arguments[0], name=key)
+    return name, kind, field(default=UNSET, name=key) if UnsetType in arguments else field(name=key)
+
+
+def _microseconds(name: str, kind: Any) -> Any:
+    """Return the type of a field; times by name are a dictionary of them."""
+    if not name.endswith("_ps"):
+        return kind
+    return dict[str, Microseconds] if get_origin(kind) is dict else Microseconds
+
+
+def fill(kind: Any, *sources: object, **given: Any) -> Any:
     """Return a page of what is given and, for its other fields, of the first source that has an attribute so named."""
     found = dict(given)
     for name in kind.__struct_fields__:

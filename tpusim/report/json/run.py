@@ -4,156 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, UnsetType
 
-from tpusim.analysis.bands import Band
-from tpusim.analysis.communication import link_map
-from tpusim.analysis.compare import RESULT_FORMAT, MemoryFigures, OpFigures
-from tpusim.analysis.memory import MemoryUse
-from tpusim.program.provenance import Provenance
-from tpusim.report.json.page import Document, Microseconds, Page, fill, plain, save_json
+from tpusim.analysis.communication import CollectiveUse, DeviceUse, PodUse, link_map
+from tpusim.analysis.compare import RESULT_FORMAT, Change, Comparison, RunFigures
+from tpusim.analysis.summary import Summary
+from tpusim.analysis.utilisation import Group
+from tpusim.program.module import Estimate
+from tpusim.report.json.page import Microseconds, document, fill, page, plain, rows, save_json
 from tpusim.units import ps_to_us
 
 if TYPE_CHECKING:
-    from tpusim.analysis.communication import PodUse
-    from tpusim.analysis.compare import Comparison
-    from tpusim.analysis.summary import Summary
-    from tpusim.analysis.utilisation import Group
     from tpusim.timeline.records import PodRun
 
-
-class OpRow(Page, frozen=True, kw_only=True):
-    """All executions of one op; ``time_us`` on the core, ``overlapped_us`` beside it, ``line`` in the HLO text."""
-
-    name: str
-    opcode: str
-    category: str
-    count: int
-    time_ps: Microseconds
-    beside_ps: Microseconds = field(name="overlapped_us")
-    bound_by: str
-    flops: float
-    hbm_bytes: float
-    compiler_estimated_us: float | None
-    line: int
-    op_name: str
-    source: str
-
-
-class CategoryRow(Page, frozen=True, kw_only=True):
-    """All ops of one category."""
-
-    name: str = field(name="category")
-    count: int
-    time_ps: Microseconds
-    beside_ps: Microseconds = field(name="overlapped_us")
-
-
-class GroupRow(Page, frozen=True, kw_only=True):
-    """All ops of one category or of one source line, by which of the two was asked for."""
-
-    category: str | UnsetType = UNSET
-    source: str | UnsetType = UNSET
-    count: int
-    time_ps: Microseconds
-    beside_ps: Microseconds = field(name="overlapped_us")
-    flops: float
-    hbm_bytes: float
-    bound_by: str
-
-
-class EstimateRow(Page, frozen=True, kw_only=True):
-    """An instruction without a rule of its own."""
-
-    name: str
-    opcode: str
-    how: str = field(name="estimate")
-
-
-class DeviceRow(Page, frozen=True, kw_only=True):
-    """Where the time of devices that did the same went."""
-
-    devices: tuple[int, ...]
-    total_ps: Microseconds
-    compute_ps: Microseconds
-    exposed_ps: Microseconds
-    hidden_ps: Microseconds
-    waiting_ps: Microseconds
-
-
-class CollectiveRow(Page, frozen=True, kw_only=True):
-    """All executions of one collective."""
-
-    name: str
-    opcode: str = field(name="kind")
-    count: int
-    group_size: int
-    payload_bytes: float
-    time_ps: Microseconds
-    waiting_ps: Microseconds
-    algorithm_bytes_per_second: float
-    bus_bytes_per_second: float
+_BESIDE = {"beside_ps": "overlapped_us"}
+_OP = "name opcode category count time_ps beside_ps bound_by flops hbm_bytes line op_name source"
+_Op = page("Op", Group, _OP, _BESIDE, compiler_estimated_us=float | None)
+_Category = page("Category", Group, "name count time_ps beside_ps", _BESIDE | {"name": "category"})
+# Which of the two names it has is as was asked for.
+_Group = page(
+    "Group",
+    Group,
+    "count time_ps beside_ps flops hbm_bytes bound_by",
+    _BESIDE,
+    category=str | UnsetType,
+    source=str | UnsetType,
+)
+_Links = page(
+    "Links",
+    PodUse,
+    "links busiest_link busiest_share mean_share",
+    {"links": "used", "busiest_link": "busiest"},
+)
+_Pod = page(
+    "Pod",
+    PodUse,
+    "sizes slices device_count device_order",
+    devices=rows(page("Device", DeviceUse)),
+    collectives=rows(page("Collective", CollectiveUse, None, {"opcode": "kind"})),
+    links=_Links,
+)
+RunPage = document(
+    "Run",
+    Summary,
+    "program chip device devices_run total_ps flops_utilisation hbm_utilisation memory provenance bands warnings",
+    {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy"},
+    bound_by=str,
+    roofline_us=float,
+    kernels=int,
+    flops=float,
+    hbm_bytes=float,
+    busy=dict[str, float],
+    bound_ps=dict[str, Microseconds],
+    compiler_estimated_us=float | None,
+    ops=rows(_Op),
+    categories=rows(_Category),
+    unsupported=rows(page("Estimate", Estimate, None, {"how": "estimate"})),
+    pod=_Pod | UnsetType,
+    groups=rows(_Group) | UnsetType,
+)
+_Change = page(
+    "Change",
+    Change,
+    None,
+    {"beside_change_us": "overlapped_change_us"},
+    change_us=float,
+    beside_change_us=float,
+)
+_Totals = page("Totals", RunFigures, "program chip time_us bound_by roofline_us flops hbm_bytes memory")
+ComparisonPage = document(
+    "Comparison",
+    Comparison,
+    "",
+    before=_Totals,
+    after=_Totals,
+    change_us=float,
+    ratio=float,
+    ops=rows(_Change),
+    categories=rows(_Change),
+)
 
 
-class LinkTotals(Page, frozen=True, kw_only=True):
-    """How full the links were."""
-
-    links: int = field(name="used")
-    busiest_link: str = field(name="busiest")
-    busiest_share: float
-    mean_share: float
-
-
-class PodPage(Page, frozen=True, kw_only=True):
-    """What devices and links did together."""
-
-    sizes: tuple[int, ...]
-    slices: int
-    device_count: int
-    device_order: str
-    devices: tuple[DeviceRow, ...]
-    collectives: tuple[CollectiveRow, ...]
-    links: LinkTotals
-
-
-class RunPage(Document, frozen=True, kw_only=True):
-    """What ``tpusim run`` prints; of a pod the figures are those of ``device``, the first of those that ended last."""
-
-    program: str
-    chip: str
-    device: int
-    devices_run: int
-    total_ps: Microseconds = field(name="time_us")
-    bound_by: str
-    roofline_us: float
-    kernels: int
-    flops: float
-    hbm_bytes: float
-    flops_utilisation: float
-    hbm_utilisation: float
-    busy: dict[str, float] = field(name="unit_utilization")
-    bound_ps: dict[str, Microseconds]
-    compiler_estimated_us: float | None
-    ops: tuple[OpRow, ...]
-    categories: tuple[CategoryRow, ...]
-    memory: MemoryUse
-    provenance: Provenance | None
-    bands: tuple[Band, ...] = field(name="accuracy")
-    unsupported: tuple[EstimateRow, ...]
-    warnings: tuple[str, ...]
-    pod: PodPage | UnsetType = UNSET
-    groups: tuple[GroupRow, ...] | UnsetType = UNSET
-
-
-def run_page(
-    summary: Summary, pod: PodUse | None = None, groups: Mapping[str, Sequence[Group]] | None = None
-) -> RunPage:
+def run_page(summary: Summary, pod: PodUse | None = None, groups: Mapping[str, Sequence[Group]] | None = None) -> Any:
     """Return a run; ``groups`` are those by ``category`` or ``source``, under that name."""
     named = ((by, group) for by, found in (groups or {}).items() for group in found)
     # Both names are given: a group has a category or a source beside the one that it is named by.
-    rows = [fill(GroupRow, group, **({"category": UNSET, "source": UNSET} | {by: group.name})) for by, group in named]
+    rows = [fill(_Group, group, **({"category": UNSET, "source": UNSET} | {by: group.name})) for by, group in named]
     return fill(
         RunPage,
         summary,
@@ -161,7 +99,7 @@ def run_page(
         roofline_us=ps_to_us(summary.roofline.bound_ps),
         compiler_estimated_us=compiler_us(summary.compiler_cycles, summary.compiler_clock_hz),
         ops=tuple(
-            fill(OpRow, group, compiler_estimated_us=compiler_us(group.compiler_cycles, summary.compiler_clock_hz))
+            fill(_Op, group, compiler_estimated_us=compiler_us(group.compiler_cycles, summary.compiler_clock_hz))
             for group in summary.ops
         ),
         pod=pod_page(pod) if pod else UNSET,
@@ -169,9 +107,9 @@ def run_page(
     )
 
 
-def pod_page(use: PodUse) -> PodPage:
+def pod_page(use: PodUse) -> Any:
     """Return what devices and links did together."""
-    return fill(PodPage, use, links=fill(LinkTotals, use))
+    return fill(_Pod, use, links=fill(_Links, use))
 
 
 def compiler_us(cycles: int, clock_hz: float) -> float | None:
@@ -180,42 +118,7 @@ def compiler_us(cycles: int, clock_hz: float) -> float | None:
     return cycles / clock_hz * 1e6 if cycles and clock_hz else None
 
 
-class RunTotals(Page, frozen=True, kw_only=True):
-    """The totals of one run."""
-
-    program: str
-    chip: str
-    time_us: float
-    bound_by: str
-    roofline_us: float
-    flops: float
-    hbm_bytes: float
-    memory: MemoryFigures
-
-
-class ChangeRow(Page, frozen=True, kw_only=True):
-    """An op or category in both runs, null where a run has none of it."""
-
-    name: str
-    category: str
-    change_us: float
-    beside_change_us: float = field(name="overlapped_change_us")
-    before: OpFigures | None
-    after: OpFigures | None
-
-
-class ComparisonPage(Document, frozen=True, kw_only=True):
-    """What ``tpusim diff`` prints; changes are from before to after."""
-
-    before: RunTotals
-    after: RunTotals
-    change_us: float
-    ratio: float
-    ops: tuple[ChangeRow, ...]
-    categories: tuple[ChangeRow, ...]
-
-
-def comparison_page(comparison: Comparison) -> ComparisonPage:
+def comparison_page(comparison: Comparison) -> Any:
     """Return two runs and their changes."""
     return fill(ComparisonPage, comparison, change_us=comparison.after.time_us - comparison.before.time_us)
 

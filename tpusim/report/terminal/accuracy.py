@@ -23,15 +23,7 @@ _WORST = 10
 def render_accuracy(found: Validation, console: Console) -> None:
     """Print the table of families and the rows that are furthest off."""
     ours, *baselines = found.families
-    table = plain_table(
-        ("family", "left"),
-        ("rows", "right"),
-        ("error", "right"),
-        ("bias", "right"),
-        ("p90", "right"),
-        ("tau", "right"),
-        *((f"{name} error", "right") for name in baselines),
-    )
+    table = plain_table("family", ">rows", ">error", ">bias", ">p90", ">tau", *(f">{name} error" for name in baselines))
     for family, own in found.families[ours].items():
         others = (found.families[name].get(family) for name in baselines)
         cells = [f"{other.mape:.1%}" if other else "-" for other in others]
@@ -54,8 +46,8 @@ def render_fit(fit: Fit, console: Console) -> None:
     for key, value in fit.values.items():
         console.print(f"  {key} = {value:g}")
     console.print()
-    columns = (("family", "left"), ("rows", "right"), *((name, "right") for name in ("error", "bias", "p90", "tau")))
-    table = plain_table(*columns, ("cross-validated", "right"))  # type: ignore[arg-type]
+    columns = ("family", ">rows", *(f">{name}" for name in ("error", "bias", "p90", "tau")))
+    table = plain_table(*columns, ">cross-validated")
     for family, own in fit.fitted.items():
         table.add_row(escape(family), str(own.count), *_cells(own), f"{fit.cross_validated[family].mape:.1%}")
     console.print(table)
@@ -68,14 +60,7 @@ def _cells(accuracy: Accuracy) -> tuple[str, ...]:
 
 def _worst(outcomes: Sequence[Outcome]) -> Table:
     """Return the table of the rows that are furthest off, with what they are predicted to spend their time on."""
-    table = plain_table(
-        ("furthest off", "left"),
-        ("measured us", "right"),
-        ("predicted us", "right"),
-        ("ratio", "right"),
-        ("bound by", "left"),
-        ("busiest units", "left"),
-    )
+    table = plain_table("furthest off", ">measured us", ">predicted us", ">ratio", "bound by", "busiest units")
     # A third and three times are as far off: the ratio's logarithm is what counts.
     # A program without kernels is predicted to take nothing, which has no logarithm.
     predicted = [outcome for outcome in outcomes if outcome.predicted_us > 0]

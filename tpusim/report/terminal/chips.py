@@ -9,30 +9,26 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fields import Fact
+from tpusim.report.tables import plain_table
 
 # Yellow asks for doubt; the words themselves are printed too, for terminals without colours.
 _GUESSED = ("estimated", "fitted")
 _STYLES = {"published": "green", "measured": "green", "user": "magenta"} | dict.fromkeys(_GUESSED, "yellow")
 _LIST_COLUMNS = (
-    *("chip", "year", "cores", "GHz", "MXUs", "bf16\nTFLOP/s"),
-    *("HBM\nGB/s", "HBM\nGiB", "VMEM\nMiB", "also called"),
+    *("chip", ">year", ">cores", ">GHz", "MXUs", ">bf16\nTFLOP/s"),
+    *(">HBM\nGB/s", ">HBM\nGiB", ">VMEM\nMiB", "also called"),
 )
-_TEXT_COLUMNS = ("chip", "MXUs", "also called")
 
 
 def render_chip_list(chips: Iterable[Chip], console: Console) -> None:
     """Print one line per chip: what a simulated device has (VMEM: each of its cores)."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in _LIST_COLUMNS:
-        justify: JustifyMethod = "left" if title in _TEXT_COLUMNS else "right"
-        table.add_column(title, justify=justify, no_wrap=title != "also called")
+    table = plain_table(*_LIST_COLUMNS, wraps="also called")
     for chip in chips:
         table.add_row(*(escape(cell) for cell in _list_row(chip)))
     console.print(table)
@@ -44,11 +40,7 @@ def render_chip(chip: Chip, facts: Sequence[Fact], console: Console) -> None:
     if chip.aliases:
         console.print(Text(f"also called {', '.join(chip.aliases)}"))
     console.print(Text(_summary(chip)))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("quantity", no_wrap=True)
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("confidence", no_wrap=True)
-    table.add_column("source, and why")
+    table = plain_table("quantity", ">value", "confidence", "source, and why", wraps="source, and why")
     # Facts come in the order of the chip, so that neighbours share a section.
     for section, members in groupby(facts, key=_section):
         table.add_row(Text(section, style="bold"))

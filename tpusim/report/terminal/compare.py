@@ -43,7 +43,7 @@ def render_comparison(comparison: Comparison, console: Console) -> None:
 def _totals(comparison: Comparison) -> Table:
     """Return the table of totals."""
     before, after = comparison.before, comparison.after
-    table = plain_table(("", "left"), ("A", "right"), ("B", "right"), ("B / A", "right"))
+    table = plain_table("", ">A", ">B", ">B / A")
     rows = (
         ("time", us_text, before.time_us, after.time_us),
         ("roofline", us_text, before.roofline_us, after.roofline_us),
@@ -61,15 +61,7 @@ def _totals(comparison: Comparison) -> Table:
 
 def _table(title: str, changes: Sequence[Change]) -> Table:
     """Return a table of changes."""
-    table = plain_table(
-        (title, "left"),
-        ("A", "right"),
-        ("B", "right"),
-        ("change", "right"),
-        ("count", "right"),
-        ("bound by", "left"),
-        (UNITS[HBM].label, "left"),
-    )
+    table = plain_table(title, ">A", ">B", ">change", ">count", "bound by", UNITS[HBM].label)
     for change in changes:
         one, other = change.before, change.after
         figures = (_cell(one), _cell(other), _signed_of(change))

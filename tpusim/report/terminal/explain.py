@@ -72,7 +72,7 @@ def _compiler(found: Explanation) -> str:
 
 def _cycle_table(found: Explanation) -> Table:
     """Return the table of what one tile takes each unit and memory; they all work at the same time."""
-    table = plain_table(("per tile", "left"), ("cycles", "right"), ("share of the longest", "left"))
+    table = plain_table("per tile", ">cycles", "share of the longest")
     longest = found.ranked[0][1] if found.ranked else 1.0
     for unit, cycles in found.ranked:
         table.add_row(_name(unit), f"{cycles:,.0f}", f"{cycles / longest:.0%} {'#' * round(30 * cycles / longest)}")
@@ -83,8 +83,8 @@ def _cycle_table(found: Explanation) -> Table:
 
 def _operand_table(found: Explanation) -> Table:
     """Return the table of what moves."""
-    figures = (("block", "right"), ("times", "right"), ("total", "right"), ("runs of", "right"), ("padding", "right"))
-    table = plain_table(("moves", "left"), ("memory", "left"), *figures)  # type: ignore[arg-type]
+    figures = (">block", ">times", ">total", ">runs of", ">padding")
+    table = plain_table("moves", "memory", *figures)
     for operand in found.operands[:_SHOWN_OPERANDS]:
         arrow = "out" if operand.is_output else "in"
         runs = size_text(operand.chunk_bytes) if operand.chunk_bytes else "-"

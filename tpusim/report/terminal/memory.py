@@ -64,16 +64,7 @@ def _print_peak(profile: MemoryProfile, console: Console) -> None:
     at = profile.peak_instruction
     where = f" while {escape(at)} runs" if at else ""
     console.print(f"{UNITS[profile.space].label} at its peak{where}, {size_text(profile.peak_bytes)}")
-    table = plain_table(
-        ("buffer", "left"),
-        ("size", "right"),
-        ("unpadded", "right"),
-        ("expansion", "right"),
-        ("kind", "left"),
-        ("op", "left"),
-        ("source", "left"),
-        ("shape", "left"),
-    )
+    table = plain_table("buffer", ">size", ">unpadded", ">expansion", "kind", "op", "source", "shape")
     for buffer in alive[:_SHOWN]:
         kind = f"in {buffer.within}" if buffer.within else buffer.kind
         table.add_row(*_cells(buffer, kind))
@@ -101,8 +92,8 @@ def _print_padding(padded: Sequence[Buffer], console: Console) -> None:
         console.print("No buffer is padded.")
         return
     console.print(f"Padding wastes most in (of {len(padded)} padded buffers)")
-    columns = (("wasted", "right"), ("expansion", "right"), ("memory", "left"), ("op", "left"), ("source", "left"))
-    table = plain_table(("buffer", "left"), *columns, ("shape", "left"))  # type: ignore[arg-type]
+    columns = (">wasted", ">expansion", "memory", "op", "source")
+    table = plain_table("buffer", *columns, "shape")
     for buffer in padded[:_SHOWN_PADDED]:
         figures = (size_text(buffer.padding_bytes), f"{buffer.expansion:.2f}x", UNITS[buffer.space].label)
         words = (buffer.name, *figures, buffer.op_name or buffer.opcode, buffer.source, buffer.shape)

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
 def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Console) -> None:
     """Print the table of programs, and median and worst error of those with enough temporaries."""
-    table = plain_table(
-        ("program", "left"),
-        ("chip", "left"),
-        ("heap", "right"),
-        ("ours, bytes", "right"),
-        ("compiler's", "right"),
-        ("error", "right"),
-    )
+    table = plain_table("program", "chip", ">heap", ">ours, bytes", ">compiler's", ">error")
     for outcome in outcomes:
         error = "-" if outcome.error is None else f"{outcome.error:+.2%}"
         figures = (f"{outcome.heap_bytes:,}", f"{outcome.temp_bytes:,}", f"{outcome.compiler_temp_bytes:,}", error)

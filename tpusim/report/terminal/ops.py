@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
-from rich.table import Table
+
+from tpusim.report.tables import plain_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
 
 def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]], console: Console) -> None:
     """Print one line per opcode: category, operand count, attributes, and a mark for each room that has its rule."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("opcode", "category", "operands", *rooms, "attributes (* required)"):
-        table.add_column(title, no_wrap=not title.startswith("attributes"))
+    last = "attributes (* required)"
+    table = plain_table("opcode", "category", "operands", *rooms, last, wraps=last)
     for row in operations:
         marks = ["yes" if row.name in opcodes else "no" for opcodes in rooms.values()]
         named = [*(f"{name}*" for name in sorted(row.required)), *sorted(row.optional)]

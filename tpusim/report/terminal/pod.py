@@ -39,7 +39,7 @@ def render_pod(use: PodUse, console: Console) -> None:
 def _device_table(use: PodUse) -> Table:
     """Return the table of classes of equal devices."""
     figures = ("time", "compute", "exposed", "hidden", "waiting")
-    table = plain_table(("devices", "left"), *((title, "right") for title in figures))
+    table = plain_table("devices", *(f">{title}" for title in figures))
     for device in use.devices[:_SHOWN]:
         parts = (device.total_ps, device.compute_ps, device.exposed_ps, device.hidden_ps, device.waiting_ps)
         table.add_row(_range_text(device.devices), *(f"{ps_to_us(ps):,.2f} us" for ps in parts))
@@ -51,7 +51,7 @@ def _device_table(use: PodUse) -> Table:
 def _collective_table(use: PodUse) -> Table:
     """Return the table of the longest collectives."""
     figures = ("group", "count", "bytes", "time each", "waiting", "algorithm", "bus")
-    table = plain_table(("collective", "left"), *((title, "right") for title in figures))
+    table = plain_table("collective", *(f">{title}" for title in figures))
     for one in use.collectives[:_SHOWN]:
         table.add_row(
             escape(one.name),

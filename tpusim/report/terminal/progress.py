@@ -17,35 +17,6 @@ _EVERY_SECONDS = 0.2
 _CLEAR_LINE = "\r\x1b[K"
 
 
-class ProgressLine:
-    """Called with each record of a run; shows how far the simulated clock is, if the error stream is a terminal."""
-
-    def __init__(self) -> None:
-        self._next_seconds = monotonic() + _FIRST_SECONDS
-        self._records = 0
-        self._shown = False
-
-    def __call__(self, record: Record) -> None:
-        """Count a record and now and then write the line anew."""
-        self._records += 1
-        # Asking the time costs more than counting, and a run has hundreds of thousands of records.
-        if self._records % 256 or monotonic() < self._next_seconds or not sys.stderr.isatty():
-            return
-        self._next_seconds = monotonic() + _EVERY_SECONDS
-        self._shown = True
-        simulated_us = ps_to_us(record.end_ps)
-        sys.stderr.write(
-            f"{_CLEAR_LINE}simulating: {self._records:,} steps, {simulated_us:,.0f} us on the chip's clock"
-        )
-        sys.stderr.flush()
-
-    def close(self) -> None:
-        """Remove the line."""
-        if self._shown:
-            sys.stderr.write(_CLEAR_LINE)
-            sys.stderr.flush()
-
-
 class CountLine:
     """Called with how many of how many are done; shows it if the error stream is a terminal."""
 
@@ -56,11 +27,15 @@ class CountLine:
 
     def __call__(self, done: int, total: int) -> None:
         """Write the line anew now and then."""
+        self._show(f"{done:,} of {total:,}")
+
+    def _show(self, text: str) -> None:
+        """Write the line anew if it is time to."""
         if monotonic() < self._next_seconds or not sys.stderr.isatty():
             return
         self._next_seconds = monotonic() + _EVERY_SECONDS
         self._shown = True
-        sys.stderr.write(f"{_CLEAR_LINE}{self._what}: {done:,} of {total:,}")
+        sys.stderr.write(f"{_CLEAR_LINE}{self._what}: {text}")
         sys.stderr.flush()
 
     def close(self) -> None:
@@ -68,3 +43,19 @@ class CountLine:
         if self._shown:
             sys.stderr.write(_CLEAR_LINE)
             sys.stderr.flush()
+
+
+class RunLine(CountLine):
+    """Called with each record of a run; shows how far the simulated clock is, if the error stream is a terminal."""
+
+    _records = 0
+
+    def __init__(self) -> None:
+        super().__init__("simulating")
+
+    def record(self, record: Record) -> None:
+        """Count a record."""
+        self._records += 1
+        # Asking the time costs more than counting, and a run has hundreds of thousands of records.
+        if self._records % 256 == 0:
+            self._show(f"{self._records:,} steps, {ps_to_us(record.end_ps):,.0f} us on the chip's clock")

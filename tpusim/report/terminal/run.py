@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tpusim.analysis.bands import OTHER
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.json.run import compiler_us
+from tpusim.report.provenance import provenance_text
 from tpusim.report.tables import count_text, plain_table, size_text, time_text, us_text
-from tpusim.report.terminal.provenance import provenance_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from rich.console import Console, JustifyMethod
+    from rich.console import Console
     from rich.table import Table
 
     from tpusim.analysis.bands import Band
@@ -86,17 +87,7 @@ def _roof(summary: Summary) -> str:
 
 def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int) -> Table:
     """Return the table of the longest groups; the last columns only where ``width`` characters leave them room."""
-    columns: list[tuple[str, JustifyMethod]] = [
-        (by, "left"),
-        ("time", "right"),
-        ("share", "right"),
-        ("count", "right"),
-        ("bound by", "left"),
-        ("FLOP", "right"),
-        (UNITS[HBM].label, "right"),
-        ("compiler", "right"),
-        ("category", "left"),
-    ]
+    columns = [by, ">time", ">share", ">count", "bound by", ">FLOP", f">{UNITS[HBM].label}", ">compiler", "category"]
     shown = columns if by == "op" else columns[:-1]
     if width < _WIDE:
         shown = columns[:-2]
@@ -121,9 +112,7 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int)
 
 def _category_table(summary: Summary) -> Table:
     """Return time by category; in parentheses what ran beside the core."""
-    table = plain_table(
-        ("category", "left"), ("time", "right"), ("share", "right"), ("beside", "right"), ("count", "right")
-    )
+    table = plain_table("category", ">time", ">share", ">beside", ">count")
     total = max(1, summary.total_ps)
     for group in summary.categories:
         beside = time_text(group.beside_ps) if group.beside_ps else ""
@@ -153,16 +142,25 @@ def _print_notes(summary: Summary, console: Console) -> None:
     if not summary.is_as_shipped:
         console.print(f"accuracy  not known: figures of {escape(summary.chip)} were replaced")
     elif summary.bands and not made_by:
-        console.print(f"accuracy  {'; '.join(_band(band) for band in summary.bands)}")
+        for number, text in enumerate(_accuracy(summary.bands)):
+            console.print(f"{'' if number else 'accuracy':<10}{escape(text)}")
     for item in summary.unsupported:
         console.print(f"[yellow]estimated[/yellow] {escape(item.name)} ({escape(item.opcode)}): {escape(item.how)}")
     for warning in summary.warnings:
         console.print(f"[yellow]warning[/yellow]   {escape(warning)}")
 
 
-def _band(band: Band) -> str:
-    """Return how far kernels of one kind were off where somebody measured them."""
-    kernels = f"{band.kind} kernels ({band.share:.0%} of the time)"
-    if not band.rows:
-        return f"{kernels} not measured on this chip"
-    return f"{kernels} off by {band.error:.1%} on average in {band.rows} measured rows of this chip"
+def _accuracy(bands: Sequence[Band]) -> Iterator[str]:
+    """Yield how far kernels of each family were off where somebody measured them, and which nobody did."""
+    for band in bands:
+        if band.rows:
+            rows = f"{band.rows} measured rows of this chip{f' ({band.of})' if band.of else ''}"
+            yield f"{_family(band)} off by {band.error:.1%} on average in {rows}"
+    unmeasured = [_family(band) for band in bands if not band.rows]
+    if unmeasured:
+        yield f"not measured on this chip: {', '.join(unmeasured)}"
+
+
+def _family(band: Band) -> str:
+    """Return a family of kernels with its share of the time."""
+    return f"{'all else' if band.kind == OTHER else f'{band.kind} kernels'} ({band.share:.0%} of the time)"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS, async_parts
-from tpusim.semantics.infer.site import RULES, Signature, Site, broken, infers
+from tpusim.semantics.infer.site import RULES, Rule, Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import TOKEN, U32, is_prefix, is_token, plain
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.semantics.infer.site import Rule
 
 
 def infer_short_form(opcode: str) -> Rule | None:
@@ -68,14 +63,12 @@ def find_async_state(shape: Shape) -> tuple[TupleShape, Shape] | None:
 
 def _check_start(site: Site, operands: TupleShape, result: Shape, signature: Signature) -> None:
     """Require the shape of a start to begin with what its operands and its computation say."""
-    if len(operands.elements) != len(site.operands):
-        raise broken("async_c2", f"{len(site.operands)} for {plain(operands)}")
+    require(len(operands.elements) == len(site.operands), "async_c2", len(site.operands), "for", operands)
     _check_bound("async_c3", operands.elements, site.operands)
     # A prefix is enough: operands and parts of the result may come with updates.
     if not is_prefix(operands, TupleShape(signature.parameters)):
         raise broken("async_c4", f"{plain(operands)} for {plain(TupleShape(signature.parameters))}")
-    if not is_prefix(result, signature.result):
-        raise broken("async_c5", f"{plain(result)} for {plain(signature.result)}")
+    require(is_prefix(result, signature.result), "async_c5", result, "for", signature.result)
 
 
 def _state(shape: Shape) -> TupleShape:
@@ -86,8 +79,7 @@ def _state(shape: Shape) -> TupleShape:
 def _check_bound(label: str, expected: Sequence[Shape], operands: Sequence[Shape]) -> None:
     """Require operands to be what the shape says of them."""
     for shape, operand in zip(expected, operands, strict=True):
-        if not compatible(shape, operand):
-            raise broken(label, f"{plain(operand)} for {plain(shape)}")
+        require(compatible(shape, operand), label, operand, "for", shape)
 
 
 @infers("async-update")
@@ -103,8 +95,7 @@ def _update(site: Site) -> Shape:
     if not compatible(_state(site.operands[0]), _state(site.declared)):
         raise broken("async_c14", f"{plain(site.declared)} after {plain(site.operands[0])}")
     added = operands.elements[len(before.elements) :]
-    if len(added) != len(site.operands) - 1:
-        raise broken("async_c7", f"{len(site.operands) - 1} for {len(added)}")
+    require(len(added) == len(site.operands) - 1, "async_c7", len(site.operands) - 1, "for", len(added))
     _check_bound("async_c3", added, site.operands[1:])
     return site.declared
 
@@ -132,8 +123,7 @@ def _copy_done(site: Site) -> Shape:
     if not isinstance(start, TupleShape) or len(start.elements) < 2:
         raise broken("start_c1", plain(start))
     # Up to layout and memory space: to change these is what copies are for.
-    if not compatible(start.elements[0], start.elements[1]):
-        raise broken("copy_done_c1", plain(start))
+    require(compatible(start.elements[0], start.elements[1]), "copy_done_c1", start)
     return start.elements[0]
 
 
@@ -215,5 +205,4 @@ def _after_all(site: Site) -> ArrayShape:
 def _check_token(site: Site, position: int) -> None:
     """Require a token as an operand."""
     shape = site.operands[position]
-    if not is_token(shape):
-        raise broken("token_c1", f"operand {position} of shape {plain(shape)}")
+    require(is_token(shape), "token_c1", "operand", position, "of shape", shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tpusim.semantics.device_groups import (
     check_groups,
@@ -12,12 +12,9 @@ from tpusim.semantics.device_groups import (
     stated_groups,
 )
 from tpusim.semantics.infer.reduction import check_reducer
-from tpusim.semantics.infer.site import Site, broken, infers
+from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import U32, is_array, make_array, one_or_tuple, parts, plain, resized, types_agree
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @infers("partition-id", "replica-id")
@@ -39,12 +36,10 @@ def _all_gather(site: Site) -> Shape:
         declared = declared.elements[1]
     size = group_size(site, mode)
     if declared is not None:
-        if not parts(declared):
-            raise broken("all_gather_c3", plain(declared))
+        require(parts(declared), "all_gather_c3", declared)
         count = _ratio(parts(declared)[0], shapes[0], dimension, "all_gather_c4")
         # 1 may mean that neither groups nor module say how many there are; the stated shape then does.
-        if size not in (1, count):
-            raise broken("all_gather_c5", f"{count} times for groups of {size}")
+        require(size in (1, count), "all_gather_c5", count, "times for groups of", size)
         size = count
     results = [_enlarged(shape, dimension, size) for shape in shapes]
     result = one_or_tuple(results)
@@ -54,8 +49,7 @@ def _all_gather(site: Site) -> Shape:
 
 def _operands(site: Site, label: str) -> list[ArrayShape]:
     """Return the shapes of all operands, at least one."""
-    if not site.operands:
-        raise broken(label, "none")
+    require(site.operands, label, "none")
     return site.arrays()
 
 
@@ -114,8 +108,7 @@ def _check_reduction(site: Site, shapes: Sequence[ArrayShape]) -> None:
         return
     results = [result for result in parts(signature.result) if is_array(result)]
     check_reducer(signature, results, [result.dtype for result in results])
-    if len(results) != 1:
-        raise broken("all_reduce_c4", f"{len(signature.parameters)} parameters")
+    require(len(results) == 1, "all_reduce_c4", len(signature.parameters), "parameters")
     for shape in shapes:
         if not types_agree(shape.dtype, results[0].dtype):
             raise broken("all_reduce_c3", f"{plain(shape)} for a reduction of {results[0].dtype}")
@@ -135,11 +128,9 @@ def _reduce_scatter(site: Site) -> Shape:
     _check_reduction(site, shapes)
     size = group_size(site, check_groups(site))
     if site.declared is not None:
-        if not parts(site.declared):
-            raise broken("reduce_scatter_c3", plain(site.declared))
+        require(parts(site.declared), "reduce_scatter_c3", site.declared)
         count = _ratio(shapes[0], parts(site.declared)[0], dimension, "reduce_scatter_c3")
-        if size not in (1, count):
-            raise broken("reduce_scatter_c4", f"{count} parts for groups of {size}")
+        require(size in (1, count), "reduce_scatter_c4", count, "parts for groups of", size)
         size = count
     return one_or_tuple([_divided(shape, dimension, size) for shape in shapes])
 
@@ -163,22 +154,18 @@ def _all_to_all(site: Site) -> Shape:
     size = group_size(site, check_groups(site))
     if "dimensions" not in site.attributes:
         return _all_to_all_tuple(site, size)
-    if len(site.operands) != 1:
-        raise broken("all_to_all_c1", len(site.operands))
+    require(len(site.operands) == 1, "all_to_all_c1", len(site.operands))
     shape, dimension = site.array(), _dimension(site, "all_to_all_c2")
     # XLA, InferAllToAllShape: sizes without any bound may pass, bounded ones may not.
-    if shape.dynamic and UNBOUNDED not in shape.dimensions:
-        raise broken("all_to_all_c3", plain(shape))
+    require(not shape.dynamic or UNBOUNDED in shape.dimensions, "all_to_all_c3", shape)
     length = shape.dimensions[dimension]
-    if length != UNBOUNDED and length % size:
-        raise broken("all_to_all_c4", f"{length} for groups of {size}")
+    require(length == UNBOUNDED or length % size == 0, "all_to_all_c4", length, "for groups of", size)
     return make_array(shape.dtype, shape.dimensions, shape.dynamic)
 
 
 def _all_to_all_tuple(site: Site, size: int) -> TupleShape:
     """Return the shape of one array from each member."""
-    if len(site.operands) != size:
-        raise broken("all_to_all_c5", f"{len(site.operands)} for groups of {size}")
+    require(len(site.operands) == size, "all_to_all_c5", len(site.operands), "for groups of", size)
     if not all(compatible(shape, site.operands[0]) for shape in site.operands):
         raise broken("all_to_all_c6", ", ".join(map(plain, site.operands)))
     return TupleShape(tuple(site.operands))
@@ -189,8 +176,7 @@ def _ragged_all_to_all(site: Site) -> ArrayShape:
     """Give the shape of the array that is written into, the second operand."""
     check_groups(site)
     for shape in site.arrays()[2:]:
-        if shape.rank not in (1, 2):
-            raise broken("ragged_all_to_all_c1", plain(shape))
+        require(shape.rank in (1, 2), "ragged_all_to_all_c1", shape)
         if not compatible(shape, site.operands[2]):
             raise broken("ragged_all_to_all_c2", f"{plain(shape)} and {plain(site.operands[2])}")
     return site.array(1)
@@ -201,8 +187,7 @@ def _check_broadcast(site: Site) -> None:
     group_mode(site.opcode, site.attributes)
     # Devices in no group get zeros, so that not all ids must be there.
     ids = [number for group in stated_groups(site.attributes) for number in group]
-    if len(set(ids)) != len(ids) or min(ids, default=0) < 0:
-        raise broken("collective_broadcast_c3", ids)
+    require(len(set(ids)) == len(ids) and min(ids, default=0) >= 0, "collective_broadcast_c3", ids)
 
 
 @infers("collective-broadcast")
@@ -240,8 +225,7 @@ def _check_permute(site: Site) -> None:
 def _check_pairs(site: Site, most: int) -> None:
     """Require pairs of devices that exist, in which each is a source and a target at most ``most`` times."""
     pairs = site.attributes["source_target_pairs"]
-    if any(len(pair) != 2 for pair in pairs):
-        raise broken("collective_permute_c1", pairs)
+    require(all(len(pair) == 2 for pair in pairs), "collective_permute_c1", pairs)
     count = site_id_count(site, group_mode(site.opcode, site.attributes))
     ids = [number for pair in pairs for number in pair]
     if ids and (min(ids) < 0 or max(ids) >= count > 1):
@@ -255,8 +239,7 @@ def _check_pairs(site: Site, most: int) -> None:
 def _check_in_place(site: Site) -> int:
     """Require source, target and a tuple of starts for each; return how many slices are sent."""
     # Two buffers and where slices begin in each: the sizes alone are an attribute.
-    if len(site.operands) != 4:
-        raise broken("collective_permute_c5", len(site.operands))
+    require(len(site.operands) == 4, "collective_permute_c5", len(site.operands))
     source, target, source_starts, target_starts = site.operands
     if is_array(source) and is_array(target):
         _check_offsets(source, source_starts)

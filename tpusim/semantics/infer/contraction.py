@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
-from tpusim.semantics.infer.site import Site, broken, infers
+from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import dynamic_flags, is_array, is_scalar, make_array, plain, sizes_agree, wider
 from tpusim.semantics.products import PRODUCT_ROLES
+from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from tpusim.shapes.dtype import DType
 
 
 def result_type(site: Site, lhs: ArrayShape, rhs: ArrayShape) -> DType:
@@ -34,14 +30,11 @@ def _check_dot(site: Site, lhs: ArrayShape, rhs: ArrayShape) -> None:
     """Require dimension numbers that exist, once, and pairs of dimensions of one size."""
     lhs_used, rhs_used = _used(site, "lhs"), _used(site, "rhs")
     for shape, used in ((lhs, lhs_used), (rhs, rhs_used)):
-        if not all(0 <= dimension < shape.rank for dimension in used):
-            raise broken("dot_c1", f"{used} for {plain(shape)}")
-        if len(set(used)) != len(used):
-            raise broken("dot_c2", used)
+        require(all(0 <= dimension < shape.rank for dimension in used), "dot_c1", used, "for", shape)
+        require(len(set(used)) == len(used), "dot_c2", used)
     for label, name in (("dot_c3", "contracting_dims"), ("dot_c5", "batch_dims")):
         left, right = site.attributes.get(f"lhs_{name}", ()), site.attributes.get(f"rhs_{name}", ())
-        if len(left) != len(right):
-            raise broken(label, f"{left} and {right}")
+        require(len(left) == len(right), label, left, "and", right)
         if not _paired(lhs, left, rhs, right):
             # dot_c4 of contracting dimensions, dot_c6 of batch dimensions.
             raise broken("dot_c4" if label == "dot_c3" else "dot_c6", f"{plain(lhs)} and {plain(rhs)}")
@@ -81,8 +74,7 @@ def _ragged_dot(site: Site) -> ArrayShape:
     lhs, rhs, groups = site.array(roles.lhs), site.array(roles.rhs), site.array(roles.group_sizes)
     _check_dot(site, lhs, rhs)
     ragged = site.attributes.get("lhs_ragged_dims", ())
-    if len(ragged) != 1 or not 0 <= ragged[0] < lhs.rank:
-        raise broken("ragged_dot_c1", f"{ragged} for {plain(lhs)}")
+    require(len(ragged) == 1 and 0 <= ragged[0] < lhs.rank, "ragged_dot_c1", ragged, "for", lhs)
     _check_group_sizes(site, lhs, groups)
     group_dimensions = site.attributes.get("rhs_group_dims", ())
     if not all(0 <= i < rhs.rank and i not in _used(site, "rhs") for i in group_dimensions):
@@ -90,8 +82,7 @@ def _ragged_dot(site: Site) -> ArrayShape:
     count = groups.dimensions[-1]
     # Only where the ragged dimension is free does each group have a right side of its own.
     if ragged[0] in _used(site, "lhs"):
-        if group_dimensions:
-            raise broken("ragged_dot_c4", group_dimensions)
+        require(not group_dimensions, "ragged_dot_c4", group_dimensions)
         contracts = ragged[0] in site.attributes.get("lhs_contracting_dims", ())
         return _product(site, lhs, rhs, first=count if contracts else -1)
     if len(group_dimensions) != 1 or not sizes_agree(rhs.dimensions[group_dimensions[0]], count):
@@ -109,8 +100,7 @@ def _check_group_sizes(site: Site, lhs: ArrayShape, groups: ArrayShape) -> None:
     prefix = tuple(lhs.dimensions[i] for i in before)
     if groups.rank != 1 and (not groups.dimensions or groups.dimensions[:-1] != prefix):
         raise broken("ragged_dot_c2", f"{plain(groups)} for {prefix}")
-    if not groups.dimensions:
-        raise broken("ragged_dot_c2", plain(groups))
+    require(groups.dimensions, "ragged_dot_c2", groups)
 
 
 @infers("scaled-dot")
@@ -136,8 +126,7 @@ def _check_scale(site: Site, shape: ArrayShape, scale: ArrayShape, side: str) ->
         and set(scale.dimensions) <= {1} != set(shape.dimensions)
     ):
         return
-    if scale.rank != shape.rank:
-        raise broken("scaled_dot_c1", f"{plain(scale)} for {plain(shape)}")
+    require(scale.rank == shape.rank, "scaled_dot_c1", scale, "for", shape)
     if len(site.attributes.get(f"{side}_contracting_dims", ())) != 1:
         raise broken("scaled_dot_c2", site.attributes.get(f"{side}_contracting_dims", ()))
     if any(not count or size % count for size, count in zip(shape.dimensions, scale.dimensions, strict=True)):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from tpusim.semantics.infer.site import Signature, Site, broken, infers
+from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import PRED, dynamic_flags, plain
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # The parser keeps the attribute as text; the few who want a value of it decode it themselves.
 _FRONTEND = re.compile(r'([\w.\-]+|"(?:[^"\\]|\\.)*")\s*=\s*("(?:[^"\\]|\\.)*")')
@@ -44,8 +41,7 @@ def _get_tuple_element(site: Site) -> Shape:
     shape, index = site.operands[0], site.attributes["index"]
     if not isinstance(shape, TupleShape):
         raise broken("get_tuple_element_c1", plain(shape))
-    if not 0 <= index < len(shape.elements):
-        raise broken("get_tuple_element_c2", f"{index} of {len(shape.elements)}")
+    require(0 <= index < len(shape.elements), "get_tuple_element_c2", index, "of", len(shape.elements))
     element: Shape = shape.elements[index]
     return element
 
@@ -66,11 +62,9 @@ def _call(site: Site) -> Shape:
 
 def _check_composite(known: dict[str, str]) -> None:
     """Require a name, and attributes and a version that make sense, of a call that stands for an operation."""
-    if not known.get("composite.name"):
-        raise broken("call_c3", known)
+    require(known.get("composite.name"), "call_c3", known)
     # An empty text is no dictionary; where there are no attributes, the entry is left out.
-    if known.get("composite.attributes") == "":
-        raise broken("call_c4", known)
+    require(known.get("composite.attributes") != "", "call_c4", known)
     if not known.get("composite.version", "0").isdecimal():
         raise broken("call_c5", known["composite.version"])
 
@@ -110,10 +104,8 @@ def _while(site: Site) -> Shape:
         raise broken("while_c2", f"{plain(condition.parameters[0])} for {plain(state)}")
     if not compatible(body.parameters[0], state):
         raise broken("while_c3", f"{plain(body.parameters[0])} for {plain(state)}")
-    if not compatible(condition.result, PRED):
-        raise broken("while_c4", plain(condition.result))
-    if not compatible(body.result, state):
-        raise broken("while_c5", f"{plain(body.result)} for {plain(state)}")
+    require(compatible(condition.result, PRED), "while_c4", condition.result)
+    require(compatible(body.result, state), "while_c5", body.result, "for", state)
     return state
 
 
@@ -121,11 +113,9 @@ def _while(site: Site) -> Shape:
 def _conditional(site: Site) -> Shape:
     """Give what every branch gives."""
     selector = site.array()
-    if selector.dimensions or selector.dtype.name not in ("pred", "s32"):
-        raise broken("conditional_c1", plain(selector))
+    require(not selector.dimensions and selector.dtype.name in ("pred", "s32"), "conditional_c1", selector)
     names = branches(site.attributes)
-    if selector.dtype.is_pred and len(names) != 2:
-        raise broken("conditional_c2", len(names))
+    require(not selector.dtype.is_pred or len(names) == 2, "conditional_c2", len(names))
     if not names or len(site.operands) != len(names) + 1:
         raise broken("conditional_c3", f"{len(site.operands) - 1} for {len(names)} branches")
     result: Shape | None = None
@@ -158,8 +148,7 @@ def branches(attributes: dict[str, object]) -> tuple[str, ...]:
 
 def _check_branch(name: str, signature: Signature, operand: Shape, result: Shape | None) -> None:
     """Require a branch to take its operand and to give what the first one gives."""
-    if len(signature.parameters) != 1:
-        raise broken("conditional_c4", f"{len(signature.parameters)} in {name!r}")
+    require(len(signature.parameters) == 1, "conditional_c4", f"{len(signature.parameters)} in {name!r}")
     if not compatible(signature.parameters[0], operand):
         raise broken("conditional_c5", f"{plain(operand)} for {plain(signature.parameters[0])} of {name!r}")
     if result is not None and not compatible(signature.result, result):
@@ -172,11 +161,9 @@ def _custom_call(site: Site) -> Shape:
     result = site.stated()
     constraints = site.attributes.get("operand_layout_constraints")
     if constraints is not None:
-        if len(constraints) != len(site.operands):
-            raise broken("custom_call_c1", f"{len(constraints)} for {len(site.operands)}")
+        require(len(constraints) == len(site.operands), "custom_call_c1", len(constraints), "for", len(site.operands))
         for constraint, operand in zip(constraints, site.operands, strict=True):
-            if not compatible(constraint, operand):
-                raise broken("custom_call_c2", f"{plain(constraint)} for {plain(operand)}")
+            require(compatible(constraint, operand), "custom_call_c2", constraint, "for", operand)
     if site.attributes["custom_call_target"] == "GetRngSeed" and (
         site.operands or not compatible(result, ArrayShape(DTYPES["u64"]))
     ):

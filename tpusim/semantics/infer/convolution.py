@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from tpusim.ir.attributes import Window
+from tpusim.ir.attributes import ConvolutionLabels, Window
 from tpusim.semantics.infer.contraction import result_type
 from tpusim.semantics.infer.reduction import window_result
-from tpusim.semantics.infer.site import Site, broken, infers
+from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import dynamic_flags, is_array, make_array, plain
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, TupleShape
-
-if TYPE_CHECKING:
-    from tpusim.ir.attributes import ConvolutionLabels
 
 # The attribute is too rare to be more than text after parsing.
 _SPARSITY = re.compile(r"rhs=\{[^}]*sparsity=(\d+)x(\d+)")
@@ -25,13 +21,10 @@ def _convolution(site: Site) -> ArrayShape:
     lhs, rhs = site.array(0), _kernel(site)
     labels, window = site.attributes["dim_labels"], site.attributes.get("window", Window())
     groups, batches = site.attributes.get("feature_group_count", 1), site.attributes.get("batch_group_count", 1)
-    if groups < 1 or batches < 1:
-        raise broken("convolution_c1", f"{groups} and {batches}")
-    if groups > 1 and batches > 1:
-        raise broken("convolution_c2", f"{groups} and {batches}")
+    require(groups >= 1 and batches >= 1, "convolution_c1", groups, "and", batches)
+    require(groups <= 1 or batches <= 1, "convolution_c2", groups, "and", batches)
     spatial = _check_labels(labels, lhs, rhs)
-    if len(window.dimensions) != spatial:
-        raise broken("convolution_c5", f"{len(window.dimensions)} for {spatial}")
+    require(len(window.dimensions) == spatial, "convolution_c5", len(window.dimensions), "for", spatial)
     _check_features(site, lhs, rhs, groups, batches)
     return _convolved(site, lhs, rhs, window)
 
@@ -67,8 +60,7 @@ def _check_features(site: Site, lhs: ArrayShape, rhs: ArrayShape, groups: int, b
     inputs *= _sparse_block(site)
     if outputs % batches or outputs % groups:
         raise broken("convolution_c6", f"{outputs} for {groups} feature and {batches} batch groups")
-    if batch % batches and batch != UNBOUNDED:
-        raise broken("convolution_c7", f"{batch} for {batches} groups")
+    require(batch % batches == 0 or batch == UNBOUNDED, "convolution_c7", batch, "for", batches, "groups")
     if features % groups or features // groups != inputs:
         raise broken("convolution_c8", f"{features} in {groups} groups, {inputs} in the kernel")
     kernel = [rhs.dimensions[labels.rhs.index(str(i))] for i in range(len(window.dimensions))]
@@ -91,8 +83,7 @@ def _convolved(site: Site, lhs: ArrayShape, rhs: ArrayShape, window: Window) -> 
     labels = site.attributes["dim_labels"]
     lhs_flags, rhs_flags = dynamic_flags(lhs), dynamic_flags(rhs)
     # They would make the result's features dynamic, which XLA does not infer.
-    if rhs_flags[labels.rhs.index("o")]:
-        raise broken("convolution_c10", plain(rhs))
+    require(not rhs_flags[labels.rhs.index("o")], "convolution_c10", rhs)
     order = [labels.lhs.index(str(i)) for i in range(len(window.dimensions))]
     # In the order of the window, which goes by the labels' numbers and not by dimensions.
     base = ArrayShape(lhs.dtype, tuple(lhs.dimensions[i] for i in order))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
-from tpusim.semantics.infer.site import Site, broken, infers
+from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import (
     PRED,
     S32,
@@ -27,9 +27,6 @@ from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 # XLA counts the elements of a dimension in s32, whatever its bound.
 _MOST_INT32 = (1 << 31) - 1
 
@@ -38,12 +35,10 @@ _MOST_INT32 = (1 << 31) - 1
 def _iota(site: Site) -> ArrayShape:
     """Give the stated shape, which counts along one of its dimensions."""
     shape = site.stated_array()
-    if not shape.dimensions:
-        raise broken("iota_c1", plain(shape))
+    require(shape.dimensions, "iota_c1", shape)
     if not 0 <= site.attributes["iota_dimension"] < shape.rank:
         raise broken("iota_c2", f"{site.attributes['iota_dimension']} in {plain(shape)}")
-    if shape.dtype.is_pred:
-        raise broken("iota_c3", plain(shape))
+    require(not shape.dtype.is_pred, "iota_c3", shape)
     return shape
 
 
@@ -79,17 +74,13 @@ def _broadcast(site: Site) -> ArrayShape:
     """Give the stated shape, in which the operand's dimensions stand where ``dimensions`` says."""
     shape = site.array()
     dimensions = site.attributes.get("dimensions", ())
-    if len(dimensions) != shape.rank:
-        raise broken("broadcast_c1", f"{dimensions} for {plain(shape)}")
+    require(len(dimensions) == shape.rank, "broadcast_c1", dimensions, "for", shape)
     result = site.stated_array()
-    if not types_agree(result.dtype, shape.dtype):
-        raise broken("broadcast_c2", f"{plain(shape)} and {plain(result)}")
-    if len(set(dimensions)) != len(dimensions):
-        raise broken("broadcast_c5", dimensions)
+    require(types_agree(result.dtype, shape.dtype), "broadcast_c2", shape, "and", result)
+    require(len(set(dimensions)) == len(dimensions), "broadcast_c5", dimensions)
     rank, sizes = len(result.dimensions), result.dimensions
     for size, dimension in zip(shape.dimensions, dimensions, strict=True):
-        if not 0 <= dimension < rank:
-            raise broken("broadcast_c3", f"{dimension} in {plain(result)}")
+        require(0 <= dimension < rank, "broadcast_c3", dimension, "in", result)
         if sizes[dimension] != size:
             raise broken("broadcast_c4", f"{size} in {plain(shape)} and {sizes[dimension]} in {plain(result)}")
     # The operand's type: XLA infers it so, and may be told to compare loosely afterwards.
@@ -100,8 +91,7 @@ def _broadcast(site: Site) -> ArrayShape:
 def _reshape(site: Site) -> ArrayShape:
     """Give the stated shape, which must have as many elements."""
     shape, result = site.array(), site.stated_array()
-    if not types_agree(result.dtype, shape.dtype):
-        raise broken("reshape_c1", f"{plain(shape)} and {plain(result)}")
+    require(types_agree(result.dtype, shape.dtype), "reshape_c1", shape, "and", result)
     # Sizes that are not known have no product to compare.
     if prod(shape.dimensions) != prod(result.dimensions) and UNBOUNDED not in shape.dimensions:
         raise broken(
@@ -114,19 +104,16 @@ def _reshape(site: Site) -> ArrayShape:
 
 def _check_dynamic_sizes(site: Site, result: ArrayShape) -> None:
     """Require a size for each dimension of a ``dynamic-reshape``."""
-    if len(site.operands) - 1 != result.rank:
-        raise broken("dynamic_reshape_c1", f"{len(site.operands) - 1} for {plain(result)}")
+    require(len(site.operands) - 1 == result.rank, "dynamic_reshape_c1", len(site.operands) - 1, "for", result)
     for size in site.arrays()[1:]:
-        if size.dtype.name != "s32":
-            raise broken("dynamic_reshape_c2", plain(size))
+        require(size.dtype.name == "s32", "dynamic_reshape_c2", size)
 
 
 @infers("transpose")
 def _transpose(site: Site) -> ArrayShape:
     """Give the operand's dimensions in the order of ``dimensions``."""
     shape, order = site.array(), site.attributes["dimensions"]
-    if sorted(order) != list(range(shape.rank)):
-        raise broken("transpose_c1", f"{order} for {plain(shape)}")
+    require(sorted(order) == list(range(shape.rank)), "transpose_c1", order, "for", shape)
     dynamic = [shape.dynamic[i] for i in order] if shape.dynamic else ()
     return make_array(shape.dtype, [shape.dimensions[i] for i in order], dynamic)
 
@@ -135,22 +122,18 @@ def _transpose(site: Site) -> ArrayShape:
 def _reverse(site: Site) -> ArrayShape:
     """Give the operand's shape."""
     shape, dimensions = site.array(), site.attributes["dimensions"]
-    if len(set(dimensions)) != len(dimensions):
-        raise broken("reverse_c1", dimensions)
-    if not all(0 <= dimension < shape.rank for dimension in dimensions):
-        raise broken("reverse_c2", f"{dimensions} for {plain(shape)}")
+    require(len(set(dimensions)) == len(dimensions), "reverse_c1", dimensions)
+    require(all(0 <= dimension < shape.rank for dimension in dimensions), "reverse_c2", dimensions, "for", shape)
     return shape
 
 
 @infers("concatenate")
 def _concatenate(site: Site) -> ArrayShape:
     """Give the operands' dimensions, added up in one of them."""
-    if len(site.attributes["dimensions"]) != 1:
-        raise broken("concatenate_c1", site.attributes["dimensions"])
+    require(len(site.attributes["dimensions"]) == 1, "concatenate_c1", site.attributes["dimensions"])
     shapes, dimension = site.arrays(), site.attributes["dimensions"][0]
     first = shapes[0]
-    if not 0 <= dimension < first.rank:
-        raise broken("concatenate_c2", f"{dimension} for {plain(first)}")
+    require(0 <= dimension < first.rank, "concatenate_c2", dimension, "for", first)
     for shape in shapes[1:]:
         _check_concatenable(first, shape, dimension)
     sizes, flags = zip(*(_joined(shapes, i, i == dimension) for i in range(first.rank)), strict=True)
@@ -162,10 +145,8 @@ def _concatenate(site: Site) -> ArrayShape:
 
 def _check_concatenable(first: ArrayShape, shape: ArrayShape, dimension: int) -> None:
     """Require the first operand's type, and its sizes everywhere but in ``dimension``."""
-    if shape.rank != first.rank:
-        raise broken("concatenate_c3", f"{plain(first)} and {plain(shape)}")
-    if not types_agree(shape.dtype, first.dtype):
-        raise broken("concatenate_c4", f"{plain(first)} and {plain(shape)}")
+    require(shape.rank == first.rank, "concatenate_c3", first, "and", shape)
+    require(types_agree(shape.dtype, first.dtype), "concatenate_c4", first, "and", shape)
     pairs = enumerate(zip(first.dimensions, shape.dimensions, strict=True))
     if any(i != dimension and not sizes_agree(*sizes) for i, sizes in pairs):
         raise broken("concatenate_c5", f"{plain(first)} and {plain(shape)}, along dimension {dimension}")
@@ -188,10 +169,8 @@ def _pad(site: Site) -> ArrayShape:
     shape, value, padding = site.array(0), site.array(1), site.attributes["padding"]
     if not is_scalar(value):
         raise broken("pad_c1", plain(value))
-    if len(padding) != shape.rank:
-        raise broken("pad_c2", f"{len(padding)} for {plain(shape)}")
-    if not types_agree(shape.dtype, value.dtype):
-        raise broken("pad_c3", f"{shape.dtype} and {value.dtype}")
+    require(len(padding) == shape.rank, "pad_c2", len(padding), "for", shape)
+    require(types_agree(shape.dtype, value.dtype), "pad_c3", shape.dtype, "and", value.dtype)
     if any(p.interior < 0 for p in padding):
         raise broken("pad_c4", min(p.interior for p in padding))
     sizes = [
@@ -208,19 +187,14 @@ def _pad(site: Site) -> ArrayShape:
 def _slice(site: Site) -> ArrayShape:
     """Give the counts of the elements from start to limit by stride."""
     shape, slices = site.array(), site.attributes["slice"]
-    if len(slices) != shape.rank:
-        raise broken("slice_c1", f"{len(slices)} for {plain(shape)}")
+    require(len(slices) == shape.rank, "slice_c1", len(slices), "for", shape)
     sizes = []
     for size, part in zip(shape.dimensions, slices, strict=True):
-        if part.start < 0:
-            raise broken("slice_c2", part.start)
+        require(part.start >= 0, "slice_c2", part.start)
         # A limit in a dimension without a known size can only be trusted.
-        if part.limit > size != UNBOUNDED:
-            raise broken("slice_c3", f"{part.limit} of {size} in {plain(shape)}")
-        if part.start > part.limit:
-            raise broken("slice_c4", f"[{part.start}:{part.limit}]")
-        if part.stride <= 0:
-            raise broken("slice_c5", part.stride)
+        require(not part.limit > size != UNBOUNDED, "slice_c3", part.limit, "of", size, "in", shape)
+        require(part.start <= part.limit, "slice_c4", f"[{part.start}:{part.limit}]")
+        require(part.stride > 0, "slice_c5", part.stride)
         sizes.append(-(-(part.limit - part.start) // part.stride))
     if not shape.dynamic:
         return ArrayShape(shape.dtype, tuple(sizes))
@@ -246,8 +220,7 @@ def _set_dimension_size(site: Site) -> ArrayShape:
     """Give the operand's shape with a bound where it had a size."""
     shape, dimension = _one_dimension(site, "set_dimension_size_c1")
     size = site.array(1)
-    if size.dimensions or size.dtype.name != "s32":
-        raise broken("set_dimension_size_c2", plain(size))
+    require(not size.dimensions and size.dtype.name == "s32", "set_dimension_size_c2", size)
     if shape.dimensions[dimension] > _MOST_INT32:
         raise broken("set_dimension_size_c3", shape.dimensions[dimension])
     # The size itself is data; what the shape can say is that it is at most this.
@@ -257,8 +230,7 @@ def _set_dimension_size(site: Site) -> ArrayShape:
 def _one_dimension(site: Site, label: str) -> tuple[ArrayShape, int]:
     """Return the operand and the one dimension of it that the attribute names."""
     shape, dimensions = site.array(), site.attributes["dimensions"]
-    if len(dimensions) != 1 or not 0 <= dimensions[0] < shape.rank:
-        raise broken(label, f"{dimensions} for {plain(shape)}")
+    require(len(dimensions) == 1 and 0 <= dimensions[0] < shape.rank, label, dimensions, "for", shape)
     return shape, dimensions[0]
 
 
@@ -269,8 +241,7 @@ def _sort(site: Site) -> Shape:
     for shape in shapes[1:]:
         if shape.dimensions != shapes[0].dimensions:
             raise broken("sort_c2", f"{plain(shapes[0])} and {plain(shape)}")
-    if len(dimensions) != 1:
-        raise broken("sort_c1", dimensions)
+    require(len(dimensions) == 1, "sort_c1", dimensions)
     # A scalar counts as sorted along dimension 0; XLA counts a negative dimension from the last.
     if not -shapes[0].rank <= dimensions[0] < max(shapes[0].rank, 1):
         raise broken("sort_c3", f"{dimensions} for {plain(shapes[0])}")
@@ -284,8 +255,7 @@ def _check_comparator(parameters: Sequence[Shape], result: Shape, shapes: Sequen
     """Require a comparator of two scalars per operand, left and right, that gives a truth value."""
     if not is_array(result) or not alike(result, PRED):
         raise broken("sort_c4", plain(result))
-    if len(parameters) != 2 * len(shapes):
-        raise broken("sort_c5", f"{len(parameters)} for {len(shapes)} operands")
+    require(len(parameters) == 2 * len(shapes), "sort_c5", len(parameters), "for", len(shapes), "operands")
     for number, parameter in enumerate(parameters):
         shape = shapes[number // 2]
         if not alike(parameter, ArrayShape(shape.dtype)):
@@ -296,10 +266,8 @@ def _check_comparator(parameters: Sequence[Shape], result: Shape, shapes: Sequen
 def _topk(site: Site) -> TupleShape:
     """Give the ``k`` values and their places in the last dimension."""
     shape, k = site.array(), site.attributes["k"]
-    if not shape.dimensions:
-        raise broken("topk_c1", plain(shape))
-    if not 0 <= k <= shape.dimensions[-1]:
-        raise broken("topk_c2", f"{k} for {plain(shape)}")
+    require(shape.dimensions, "topk_c1", shape)
+    require(0 <= k <= shape.dimensions[-1], "topk_c2", k, "for", shape)
     # k is a number of the text, so that the last dimension is static even where the operand's was not.
     values = make_array(shape.dtype, (*shape.dimensions[:-1], k), (*dynamic_flags(shape)[:-1], False))
     return TupleShape((values, retyped(values, DTYPES["s32"])))

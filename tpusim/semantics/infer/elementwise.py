@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from tpusim.semantics.infer.site import Site, broken, infers
+from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import (
     alike,
     dimensions_agree,
@@ -16,14 +16,8 @@ from tpusim.semantics.infer.types import (
     types_agree,
     wider,
 )
-from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.dtype import DTYPES, DType
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.semantics.infer.site import Signature
-    from tpusim.shapes.dtype import DType
 
 _COMPONENTS = {"c64": "f32", "c128": "f64"}
 _COMPLEX = {"f32": "c64", "f64": "c128"}
@@ -87,8 +81,7 @@ def _unary(site: Site) -> ArrayShape:
     """Give the operand's shape, whose type the operation must know."""
     shape = site.array()
     label, allows = _UNARY[site.opcode]
-    if not allows(shape.dtype):
-        raise broken(label, shape.dtype)
+    require(allows(shape.dtype), label, shape.dtype)
     return shape
 
 
@@ -118,10 +111,8 @@ def _binary(site: Site) -> ArrayShape:
     """Give the shape that both operands have; broadcasting is the builder's, HLO has none."""
     lhs, rhs = site.array(0), site.array(1)
     # binary_c1: up to precision, since a verifier may be told to let floats mix.
-    if not types_agree(lhs.dtype, rhs.dtype):
-        raise broken("binary_c1", f"{lhs.dtype} and {rhs.dtype}")
-    if not dimensions_agree(lhs, rhs):
-        raise broken("binary_c2", f"{plain(lhs)} and {plain(rhs)}")
+    require(types_agree(lhs.dtype, rhs.dtype), "binary_c1", lhs.dtype, "and", rhs.dtype)
+    require(dimensions_agree(lhs, rhs), "binary_c2", lhs, "and", rhs)
     # The object itself: comparing it with the stated shape is then a comparison of identities.
     if lhs.dtype is rhs.dtype and not lhs.dynamic and not rhs.dynamic:
         return lhs
@@ -154,10 +145,8 @@ def _dynamic_of_both(size: int, dynamic: bool, other_size: int, other_dynamic: b
 def _arithmetic(site: Site) -> ArrayShape:
     """Infer what numbers have and truth values have not."""
     lhs, rhs = site.array(0), site.array(1)
-    if lhs.dtype.is_pred or rhs.dtype.is_pred:
-        raise broken("arithmetic_c1", "pred")
-    if site.opcode == "atan2" and not _is_float_or_complex(lhs.dtype):
-        raise broken("atan2_c1", lhs.dtype)
+    require(not lhs.dtype.is_pred and not rhs.dtype.is_pred, "arithmetic_c1", "pred")
+    require(site.opcode != "atan2" or _is_float_or_complex(lhs.dtype), "atan2_c1", lhs.dtype)
     return _binary(site)
 
 
@@ -212,11 +201,9 @@ def _select(site: Site) -> ArrayShape:
     pred, on_true, on_false = site.arrays()
     if not types_agree(on_true.dtype, on_false.dtype) or not dimensions_agree(on_true, on_false):
         raise broken("select_c1", f"{plain(on_true)} and {plain(on_false)}")
-    if not pred.dtype.is_pred:
-        raise broken("select_c2", plain(pred))
+    require(pred.dtype.is_pred, "select_c2", pred)
     # One of the few places where HLO broadcasts by itself, as for the bounds of clamp.
-    if pred.dimensions and not dimensions_agree(pred, on_true):
-        raise broken("select_c3", f"{plain(pred)} for {plain(on_true)}")
+    require(not pred.dimensions or dimensions_agree(pred, on_true), "select_c3", pred, "for", on_true)
     if on_true.dtype is on_false.dtype and not (pred.dynamic or on_true.dynamic or on_false.dynamic):
         return on_true
     result = _merged(on_true, on_false)
@@ -233,15 +220,13 @@ def _convert(site: Site) -> ArrayShape:
 def _bitcast_convert(site: Site) -> ArrayShape:
     """Give the operand's bits as another type: a narrower one adds a last dimension, a wider one takes it."""
     shape, dtype = site.array(), site.stated_array().dtype
-    if shape.dtype.is_complex != dtype.is_complex:
-        raise broken("bitcast_convert_c1", f"{shape.dtype} and {dtype}")
+    require(shape.dtype.is_complex == dtype.is_complex, "bitcast_convert_c1", shape.dtype, "and", dtype)
     # All widths are powers of two, so that the narrow one always divides the wide one.
     narrow, wide = sorted((shape.dtype.bits, dtype.bits))
     if shape.dtype.bits >= dtype.bits:
         added = (wide // narrow,) if wide > narrow else ()
         return make_array(dtype, (*shape.dimensions, *added), (*dynamic_flags(shape), *(False for _ in added)))
-    if not shape.dimensions or shape.dimensions[-1] != wide // narrow:
-        raise broken("bitcast_convert_c2", f"{plain(shape)} for {dtype}")
+    require(shape.dimensions and shape.dimensions[-1] == wide // narrow, "bitcast_convert_c2", shape, "for", dtype)
     return make_array(dtype, shape.dimensions[:-1], dynamic_flags(shape)[:-1])
 
 
@@ -249,12 +234,9 @@ def _bitcast_convert(site: Site) -> ArrayShape:
 def _stochastic_convert(site: Site) -> ArrayShape:
     """Infer a conversion that rounds by random bits."""
     shape, random = site.array(0), site.array(1)
-    if not random.dtype.is_unsigned:
-        raise broken("stochastic_convert_c1", random.dtype)
-    if not shape.dtype.is_float:
-        raise broken("stochastic_convert_c2", shape.dtype)
-    if shape.dtype.bits != random.dtype.bits:
-        raise broken("stochastic_convert_c3", f"{shape.dtype} and {random.dtype}")
+    require(random.dtype.is_unsigned, "stochastic_convert_c1", random.dtype)
+    require(shape.dtype.is_float, "stochastic_convert_c2", shape.dtype)
+    require(shape.dtype.bits == random.dtype.bits, "stochastic_convert_c3", shape.dtype, "and", random.dtype)
     if shape.dimensions != random.dimensions or shape.dynamic != random.dynamic:
         raise broken("stochastic_convert_c4", f"{plain(shape)} and {plain(random)}")
     return retyped(shape, site.stated_array().dtype)
@@ -264,21 +246,17 @@ def _stochastic_convert(site: Site) -> ArrayShape:
 def _reduce_precision(site: Site) -> ArrayShape:
     """Give the operand's shape; the bits are those of the format that is imitated."""
     shape = site.array()
-    if not shape.dtype.is_float:
-        raise broken("reduce_precision_c1", shape.dtype)
+    require(shape.dtype.is_float, "reduce_precision_c1", shape.dtype)
     # Without an exponent bit there would be no infinity to overflow to.
-    if site.attributes["exponent_bits"] < 1:
-        raise broken("reduce_precision_c2", site.attributes["exponent_bits"])
-    if site.attributes["mantissa_bits"] < 0:
-        raise broken("reduce_precision_c3", site.attributes["mantissa_bits"])
+    require(site.attributes["exponent_bits"] >= 1, "reduce_precision_c2", site.attributes["exponent_bits"])
+    require(site.attributes["mantissa_bits"] >= 0, "reduce_precision_c3", site.attributes["mantissa_bits"])
     return shape
 
 
 @infers("map")
 def _map(site: Site) -> ArrayShape:
     """Give the operands' sizes with the type that the mapped computation gives."""
-    if not site.operands:
-        raise broken("map_c1", "none")
+    require(site.operands, "map_c1", "none")
     shapes = site.arrays()
     # The scalars among the operands would otherwise decide, if they came first.
     shape = max(shapes, key=lambda shape: shape.rank)
@@ -296,11 +274,9 @@ def _map(site: Site) -> ArrayShape:
 
 def _mapped(signature: Signature, shapes: list[ArrayShape]) -> DType:
     """Return the type that a scalar computation makes of elements of these arrays."""
-    if len(signature.parameters) != len(shapes):
-        raise broken("map_c4", f"{len(signature.parameters)} for {len(shapes)}")
+    require(len(signature.parameters) == len(shapes), "map_c4", len(signature.parameters), "for", len(shapes))
     if not is_scalar(signature.result):
         raise broken("map_c5", plain(signature.result))
     for parameter, shape in zip(signature.parameters, shapes, strict=True):
-        if not alike(parameter, ArrayShape(shape.dtype)):
-            raise broken("map_c6", f"{plain(parameter)} for {plain(shape)}")
+        require(alike(parameter, ArrayShape(shape.dtype)), "map_c6", parameter, "for", shape)
     return signature.result.dtype

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from tpusim.semantics.infer.reduction import check_reducer
-from tpusim.semantics.infer.site import Site, broken, infers
+from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import (
     dynamic_flags,
     is_scalar,
@@ -18,20 +18,15 @@ from tpusim.semantics.infer.types import (
 )
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, compatible
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 @infers("dynamic-slice")
 def _dynamic_slice(site: Site) -> ArrayShape:
     """Give the stated sizes; a dimension that is taken whole stays dynamic."""
     shape, sizes = site.array(), site.attributes["dynamic_slice_sizes"]
     _check_starts(site.operands[1:], shape)
-    if len(sizes) != shape.rank:
-        raise broken("dynamic_slice_c4", f"{sizes} for {plain(shape)}")
+    require(len(sizes) == shape.rank, "dynamic_slice_c4", sizes, "for", shape)
     for size, bound in zip(sizes, shape.dimensions, strict=True):
-        if size < 0 or (size > bound != UNBOUNDED):
-            raise broken("dynamic_slice_c5", f"{sizes} for {plain(shape)}")
+        require(size >= 0 and not size > bound != UNBOUNDED, "dynamic_slice_c5", sizes, "for", shape)
     if not shape.dynamic:
         return ArrayShape(shape.dtype, tuple(sizes))
     # Only a dimension that is taken whole stays dynamic, and XLA calls a single element static.
@@ -63,13 +58,10 @@ def _dynamic_update_slice(site: Site) -> Shape:
         raise broken("array_c1", f"operand 0 of shape {plain(target)}")
     update = site.array(1)
     _check_starts(site.operands[2:], shape)
-    if update.rank != shape.rank:
-        raise broken("dynamic_update_slice_c1", f"{plain(update)} for {plain(shape)}")
-    if not types_agree(update.dtype, shape.dtype):
-        raise broken("dynamic_update_slice_c2", f"{plain(update)} for {plain(shape)}")
+    require(update.rank == shape.rank, "dynamic_update_slice_c1", update, "for", shape)
+    require(types_agree(update.dtype, shape.dtype), "dynamic_update_slice_c2", update, "for", shape)
     for size, bound in zip(update.dimensions, shape.dimensions, strict=True):
-        if size > bound != UNBOUNDED:
-            raise broken("dynamic_update_slice_c3", f"{plain(update)} for {plain(shape)}")
+        require(not size > bound != UNBOUNDED, "dynamic_update_slice_c3", update, "for", shape)
     # The target, not its element: a buffer that is written in place stays a buffer.
     if not update.dynamic:
         return target
@@ -83,10 +75,8 @@ def _gather(site: Site) -> ArrayShape:
     """Give one slice per index vector: offset dimensions where ``offset_dims`` says, the rest from the indices."""
     shape, indices = site.array(0), site.array(1)
     vector_dimension = site.attributes["index_vector_dim"]
-    if not indices.dtype.is_integer:
-        raise broken("gather_c1", plain(indices))
-    if not 0 <= vector_dimension <= indices.rank:
-        raise broken("gather_c2", f"{vector_dimension} for {plain(indices)}")
+    require(indices.dtype.is_integer, "gather_c1", indices)
+    require(0 <= vector_dimension <= indices.rank, "gather_c2", vector_dimension, "for", indices)
     index_sizes, index_flags = _with_vector(indices, vector_dimension)
     _check_gather_offsets(site, len(index_sizes))
     _check_gather_map(site, shape, index_sizes[vector_dimension])
@@ -107,49 +97,38 @@ def _with_vector(indices: ArrayShape, vector_dimension: int) -> tuple[list[int],
 def _check_gather_offsets(site: Site, index_rank: int) -> None:
     """Require ``offset_dims`` to be dimensions of the result, in order."""
     offsets = site.attributes["offset_dims"]
-    if not _ascends(offsets):
-        raise broken("gather_c3", offsets)
+    require(_ascends(offsets), "gather_c3", offsets)
     # Less one: the dimension of the index vector is not in the result.
     rank = len(offsets) + index_rank - 1
-    if not _within(offsets, rank):
-        raise broken("gather_c4", f"{offsets} for rank {rank}")
+    require(_within(offsets, rank), "gather_c4", offsets, "for rank", rank)
 
 
 def _check_gather_map(site: Site, shape: ArrayShape, vector_size: int) -> None:
     """Require ``start_index_map`` to place each element of an index vector."""
     start_map = site.attributes["start_index_map"]
-    if not sizes_agree(len(start_map), vector_size):
-        raise broken("gather_c5", f"{start_map} for vectors of {vector_size}")
-    if not _within(start_map, shape.rank):
-        raise broken("gather_c6", f"{start_map} for {plain(shape)}")
-    if len(set(start_map)) != len(start_map):
-        raise broken("gather_c7", start_map)
+    require(sizes_agree(len(start_map), vector_size), "gather_c5", start_map, "for vectors of", vector_size)
+    require(_within(start_map, shape.rank), "gather_c6", start_map, "for", shape)
+    require(len(set(start_map)) == len(start_map), "gather_c7", start_map)
 
 
 def _check_gather_collapsed(site: Site, shape: ArrayShape) -> None:
     """Require ``collapsed_slice_dims`` to be dimensions of the operand, in order."""
     collapsed = site.attributes["collapsed_slice_dims"]
-    if not _within(collapsed, shape.rank):
-        raise broken("gather_c8", f"{collapsed} for {plain(shape)}")
-    if not _ascends(collapsed):
-        raise broken("gather_c9", collapsed)
+    require(_within(collapsed, shape.rank), "gather_c8", collapsed, "for", shape)
+    require(_ascends(collapsed), "gather_c9", collapsed)
 
 
 def _check_gather_batching(site: Site, shape: ArrayShape, index_sizes: list[int]) -> None:
     """Require batching dimensions in pairs of one of the operand and one of the indices."""
     own = site.attributes.get("operand_batching_dims", ())
     other = site.attributes.get("start_indices_batching_dims", ())
-    if len(own) != len(other):
-        raise broken("gather_c10", f"{own} and {other}")
-    if not _within(own, shape.rank) or not _ascends(own):
-        raise broken("gather_c11", f"{own} for {plain(shape)}")
+    require(len(own) == len(other), "gather_c10", own, "and", other)
+    require(_within(own, shape.rank) and _ascends(own), "gather_c11", own, "for", shape)
     # Pairs go by position: the operand's side ascends, which leaves the other any order.
-    if not _within(other, len(index_sizes)) or len(set(other)) != len(other):
-        raise broken("gather_c12", other)
+    require(_within(other, len(index_sizes)) and len(set(other)) == len(other), "gather_c12", other)
     if not set(own).isdisjoint(site.attributes["collapsed_slice_dims"]):
         raise broken("gather_c17", f"{own} and {site.attributes['collapsed_slice_dims']}")
-    if not _paired(own, shape, other, index_sizes):
-        raise broken("gather_c18", f"{own} of {plain(shape)} and {other} of {index_sizes}")
+    require(_paired(own, shape, other, index_sizes), "gather_c18", own, "of", shape, "and", other, "of", index_sizes)
     if not set(own).isdisjoint(site.attributes["start_index_map"]):
         raise broken("gather_c19", f"{site.attributes['start_index_map']} and {own}")
 
@@ -164,13 +143,11 @@ def _check_gather_slices(site: Site, shape: ArrayShape) -> None:
     """Require a slice size per dimension that fits the operand, and 1 (or 0) where the result has no dimension."""
     sizes, collapsed = site.attributes["slice_sizes"], site.attributes["collapsed_slice_dims"]
     batching = site.attributes.get("operand_batching_dims", ())
-    if len(sizes) != shape.rank:
-        raise broken("gather_c13", f"{sizes} for {plain(shape)}")
+    require(len(sizes) == shape.rank, "gather_c13", sizes, "for", shape)
     if len(sizes) != len(site.attributes["offset_dims"]) + len(collapsed) + len(batching):
         raise broken("gather_c14", f"{site.attributes['offset_dims']}, {collapsed} and {batching} for {plain(shape)}")
     for size, bound in zip(sizes, shape.dimensions, strict=True):
-        if bound != UNBOUNDED and not 0 <= size <= bound:
-            raise broken("gather_c15", f"{sizes} for {plain(shape)}")
+        require(bound == UNBOUNDED or 0 <= size <= bound, "gather_c15", sizes, "for", shape)
     # Size 0 may collapse as well: an empty slice has no second element to lose.
     if any(sizes[dimension] > 1 for dimension in (*collapsed, *batching)):
         raise broken("gather_c16", f"slice sizes {sizes}, of which {collapsed} collapse and {batching} are batching")
@@ -195,13 +172,10 @@ def _scatter(site: Site) -> Shape:
     """Give the operands' shapes, as many as there are updates."""
     shapes = site.arrays()
     count = len(shapes) // 2
-    if len(shapes) != 2 * count + 1 or not count:
-        raise broken("scatter_c1", len(shapes))
+    require(len(shapes) == 2 * count + 1 and count, "scatter_c1", len(shapes))
     indices, vector_dimension = shapes[count], site.attributes["index_vector_dim"]
-    if not indices.dtype.is_integer:
-        raise broken("scatter_c2", plain(indices))
-    if not 0 <= vector_dimension <= indices.rank:
-        raise broken("scatter_c3", f"{vector_dimension} for {plain(indices)}")
+    require(indices.dtype.is_integer, "scatter_c2", indices)
+    require(0 <= vector_dimension <= indices.rank, "scatter_c3", vector_dimension, "for", indices)
     index_sizes, _ = _with_vector(indices, vector_dimension)
     for shape, updates in zip(shapes[:count], shapes[count + 1 :], strict=True):
         _check_scatter_pair(site, shape, updates, index_sizes)
@@ -226,39 +200,31 @@ def _check_scatter_pair(site: Site, shape: ArrayShape, updates: ArrayShape, inde
     windows = site.attributes["update_window_dims"]
     # Less one: the dimension of the index vector is in no update.
     rank = len(windows) + len(index_sizes) - 1
-    if updates.rank != rank:
-        raise broken("scatter_c5", f"{plain(updates)} for rank {rank}")
-    if not _ascends(windows) or not _within(windows, rank):
-        raise broken("scatter_c6", f"{windows} for {plain(updates)}")
+    require(updates.rank == rank, "scatter_c5", updates, "for rank", rank)
+    require(_ascends(windows) and _within(windows, rank), "scatter_c6", windows, "for", updates)
     _check_scatter_dimensions(site, shape, index_sizes)
     dropped = {*site.attributes["inserted_window_dims"], *site.attributes.get("input_batching_dims", ())}
     bounds = [size for i, size in enumerate(shape.dimensions) if i not in dropped]
     for dimension, bound in zip(windows, bounds, strict=True):
         # Smaller windows are fine, and one that an index pushes over the edge is skipped at run time.
-        if updates.dimensions[dimension] > bound != UNBOUNDED:
-            raise broken("scatter_c7", f"{plain(updates)} for {plain(shape)}")
+        require(not updates.dimensions[dimension] > bound != UNBOUNDED, "scatter_c7", updates, "for", shape)
     batches = [size for i, size in enumerate(updates.dimensions) if i not in windows]
     counts = [size for i, size in enumerate(index_sizes) if i != site.attributes["index_vector_dim"]]
-    if not all(map(sizes_agree, batches, counts)):
-        raise broken("scatter_c8", f"{batches} for {counts}")
+    require(all(map(sizes_agree, batches, counts)), "scatter_c8", batches, "for", counts)
 
 
 def _check_scatter_dimensions(site: Site, shape: ArrayShape, index_sizes: list[int]) -> None:
     """Require the dimension numbers of a scatter to belong to the operand and to add up to its rank."""
     attributes = site.attributes
     inserted, batching = attributes["inserted_window_dims"], attributes.get("input_batching_dims", ())
-    if not _ascends(inserted) or not _within(inserted, shape.rank):
-        raise broken("scatter_c9", f"{inserted} for {plain(shape)}")
+    require(_ascends(inserted) and _within(inserted, shape.rank), "scatter_c9", inserted, "for", shape)
     if len(attributes["update_window_dims"]) + len(inserted) + len(batching) != shape.rank:
         raise broken("scatter_c10", f"{attributes['update_window_dims']}, {inserted} and {batching} for {plain(shape)}")
     target = attributes["scatter_dims_to_operand_dims"]
     vector_size = index_sizes[attributes["index_vector_dim"]]
-    if not sizes_agree(len(target), vector_size):
-        raise broken("scatter_c11", f"{target} for vectors of {vector_size}")
-    if not _within(target, shape.rank):
-        raise broken("scatter_c12", f"{target} for {plain(shape)}")
-    if len(set(target)) != len(target):
-        raise broken("scatter_c13", target)
+    require(sizes_agree(len(target), vector_size), "scatter_c11", target, "for vectors of", vector_size)
+    require(_within(target, shape.rank), "scatter_c12", target, "for", shape)
+    require(len(set(target)) == len(target), "scatter_c13", target)
     _check_scatter_batching(site, shape, index_sizes)
 
 
@@ -267,18 +233,13 @@ def _check_scatter_batching(site: Site, shape: ArrayShape, index_sizes: list[int
     batching = site.attributes.get("input_batching_dims", ())
     other = site.attributes.get("scatter_indices_batching_dims", ())
     inserted, target = site.attributes["inserted_window_dims"], site.attributes["scatter_dims_to_operand_dims"]
-    if len(batching) != len(other):
-        raise broken("scatter_c14", f"{batching} and {other}")
-    if not _ascends(batching) or not _within(batching, shape.rank):
-        raise broken("scatter_c15", f"{batching} for {plain(shape)}")
-    if not _within(other, len(index_sizes)) or len(set(other)) != len(other):
-        raise broken("scatter_c16", other)
-    if not set(batching).isdisjoint(inserted):
-        raise broken("scatter_c17", f"{batching} and {inserted}")
+    require(len(batching) == len(other), "scatter_c14", batching, "and", other)
+    require(_ascends(batching) and _within(batching, shape.rank), "scatter_c15", batching, "for", shape)
+    require(_within(other, len(index_sizes)) and len(set(other)) == len(other), "scatter_c16", other)
+    require(set(batching).isdisjoint(inserted), "scatter_c17", batching, "and", inserted)
     if not _paired(batching, shape, other, index_sizes):
         raise broken("scatter_c18", f"{batching} of {plain(shape)} and {other} of {index_sizes}")
-    if not set(batching).isdisjoint(target):
-        raise broken("scatter_c19", f"{target} and {batching}")
+    require(set(batching).isdisjoint(target), "scatter_c19", target, "and", batching)
 
 
 def _ascends(numbers: Sequence[int]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpusim.semantics.infer.site import Site, broken, infers
+from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import dynamic_flags, is_scalar, make_array, plain, retyped, sizes_agree, types_agree
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible
@@ -15,12 +15,9 @@ _COMPONENTS = {"c64": "f32", "c128": "f64"}
 def _cholesky(site: Site) -> ArrayShape:
     """Give the operand's shape: a batch of square matrices."""
     shape = site.array()
-    if not (shape.dtype.is_float or shape.dtype.is_complex):
-        raise broken("cholesky_c1", shape.dtype)
-    if shape.rank < 2:
-        raise broken("cholesky_c2", plain(shape))
-    if not sizes_agree(*shape.dimensions[-2:]):
-        raise broken("cholesky_c3", plain(shape))
+    require(shape.dtype.is_float or shape.dtype.is_complex, "cholesky_c1", shape.dtype)
+    require(shape.rank >= 2, "cholesky_c2", shape)
+    require(sizes_agree(*shape.dimensions[-2:]), "cholesky_c3", shape)
     return shape
 
 
@@ -30,20 +27,15 @@ def _triangular_solve(site: Site) -> ArrayShape:
     a, b = site.array(0), site.array(1)
     if not (a.dtype.is_float or a.dtype.is_complex) or a.dtype != b.dtype:
         raise broken("triangular_solve_c1", f"{a.dtype} and {b.dtype}")
-    if a.rank < 2:
-        raise broken("triangular_solve_c2", plain(a))
-    if a.rank != b.rank:
-        raise broken("triangular_solve_c3", f"{plain(a)} and {plain(b)}")
-    if not sizes_agree(*a.dimensions[-2:]):
-        raise broken("triangular_solve_c4", plain(a))
+    require(a.rank >= 2, "triangular_solve_c2", a)
+    require(a.rank == b.rank, "triangular_solve_c3", a, "and", b)
+    require(sizes_agree(*a.dimensions[-2:]), "triangular_solve_c4", a)
     # left_side: a multiplies x from the left, so its columns are b's rows.
     if not sizes_agree(a.dimensions[-1], b.dimensions[-2 if site.flag("left_side") else -1]):
         raise broken("triangular_solve_c5", f"{plain(a)} and {plain(b)}")
     # Batches are compared strictly: nothing is broadcast between matrices (XLA, TriangularSolve).
-    if a.dimensions[:-2] != b.dimensions[:-2]:
-        raise broken("triangular_solve_c6", f"{plain(a)} and {plain(b)}")
-    if "transpose_a" not in site.attributes:
-        raise broken("triangular_solve_c7", "none")
+    require(a.dimensions[:-2] == b.dimensions[:-2], "triangular_solve_c6", a, "and", b)
+    require("transpose_a" in site.attributes, "triangular_solve_c7", "none")
     return b
 
 
@@ -52,24 +44,19 @@ def _fft(site: Site) -> ArrayShape:
     """Give the transform's shape: a real one keeps half of the last dimension, its inverse brings it back."""
     shape, lengths = site.array(), site.attributes["fft_length"]
     # XLA transforms up to three dimensions at once.
-    if not 1 <= len(lengths) <= 3:
-        raise broken("fft_c1", lengths)
-    if shape.rank < len(lengths):
-        raise broken("fft_c2", f"{lengths} for {plain(shape)}")
+    require(1 <= len(lengths) <= 3, "fft_c1", lengths)
+    require(shape.rank >= len(lengths), "fft_c2", lengths, "for", shape)
     kind = str(site.attributes["fft_type"])
     if kind == "RFFT":
         return _real_fft(shape, lengths)
-    if not shape.dtype.is_complex:
-        raise broken("fft_c3", f"{shape.dtype} for {kind}")
+    require(shape.dtype.is_complex, "fft_c3", shape.dtype, "for", kind)
     return _inverse_real_fft(shape, lengths) if kind == "IRFFT" else shape
 
 
 def _real_fft(shape: ArrayShape, lengths: tuple[int, ...]) -> ArrayShape:
     """Return the shape of real numbers' frequencies."""
-    if shape.dtype.name not in _COMPLEX:
-        raise broken("fft_c4", shape.dtype)
-    if not all(map(_is_length, shape.dimensions[-len(lengths) :], lengths)):
-        raise broken("fft_c5", f"{lengths} for {plain(shape)}")
+    require(shape.dtype.name in _COMPLEX, "fft_c4", shape.dtype)
+    require(all(map(_is_length, shape.dimensions[-len(lengths) :], lengths)), "fft_c5", lengths, "for", shape)
     # Real numbers have a symmetric spectrum, of which half and the middle say everything.
     last = lengths[-1] // 2 + 1 if lengths[-1] else shape.dimensions[-1]
     return _last_resized(shape, last, _COMPLEX[shape.dtype.name])
@@ -82,11 +69,9 @@ def _is_length(size: int, length: int) -> bool:
 
 def _inverse_real_fft(shape: ArrayShape, lengths: tuple[int, ...]) -> ArrayShape:
     """Return the shape of the real numbers that have these frequencies."""
-    if shape.dimensions[-len(lengths) : -1] != lengths[:-1]:
-        raise broken("fft_c5", f"{lengths} for {plain(shape)}")
+    require(shape.dimensions[-len(lengths) : -1] == lengths[:-1], "fft_c5", lengths, "for", shape)
     last, length = shape.dimensions[-1], lengths[-1]
-    if last != UNBOUNDED and (last or length) and last != length // 2 + 1:
-        raise broken("fft_c6", f"{lengths} for {plain(shape)}")
+    require(last == UNBOUNDED or (not last and not length) or last == length // 2 + 1, "fft_c6", lengths, "for", shape)
     # n/2+1 frequencies come from an even n or the odd one after it: only fft_length tells which.
     return _last_resized(shape, length, _COMPONENTS[shape.dtype.name])
 
@@ -106,10 +91,8 @@ def _rng(site: Site) -> ArrayShape:
     low, high, result = site.array(0), site.array(1), site.stated_array()
     if low.dtype != high.dtype or not types_agree(low.dtype, result.dtype):
         raise broken("rng_c2", f"{low.dtype}, {high.dtype} and {result.dtype}")
-    if low.dtype.is_complex:
-        raise broken("rng_c3", low.dtype)
-    if site.attributes["distribution"] == "rng_normal" and not low.dtype.is_float:
-        raise broken("rng_c4", low.dtype)
+    require(not low.dtype.is_complex, "rng_c3", low.dtype)
+    require(site.attributes["distribution"] != "rng_normal" or low.dtype.is_float, "rng_c4", low.dtype)
     return retyped(result, low.dtype)
 
 
@@ -120,8 +103,7 @@ def _rng_bit_generator(site: Site) -> Shape:
     # TPU compilers emit this form, whose state nobody reads again.
     if not isinstance(result, TupleShape):
         return result
-    if len(result.elements) != 2:
-        raise broken("rng_bit_generator_c1", plain(result))
+    require(len(result.elements) == 2, "rng_bit_generator_c1", result)
     if not compatible(result.elements[0], site.operands[0]):
         raise broken("rng_bit_generator_c2", f"{plain(result.elements[0])} for {plain(site.operands[0])}")
     return result
@@ -153,24 +135,19 @@ def _batch_norm_grad(site: Site) -> TupleShape:
     gradient = site.array(4)
     if gradient.rank != shape.rank or not all(map(sizes_agree, gradient.dimensions, shape.dimensions)):
         raise broken("batch_norm_c6", f"{plain(gradient)} for {plain(shape)}")
-    if not types_agree(gradient.dtype, shape.dtype):
-        raise broken("batch_norm_c4", f"{gradient.dtype} for {shape.dtype}")
+    require(types_agree(gradient.dtype, shape.dtype), "batch_norm_c4", gradient.dtype, "for", shape.dtype)
     return TupleShape((shape, features, features))
 
 
 def _check_batch_norm(site: Site, vectors: tuple[int, ...]) -> tuple[ArrayShape, ArrayShape]:
     """Require vectors with one element per feature; return the operand's shape and that of such a vector."""
     shape, feature = site.array(), site.attributes["feature_index"]
-    if not 0 <= feature < shape.rank:
-        raise broken("batch_norm_c1", f"{feature} for {plain(shape)}")
-    if not shape.dtype.is_float:
-        raise broken("batch_norm_c2", shape.dtype)
+    require(0 <= feature < shape.rank, "batch_norm_c1", feature, "for", shape)
+    require(shape.dtype.is_float, "batch_norm_c2", shape.dtype)
     for position in vectors:
         vector = site.array(position)
-        if vector.rank != 1:
-            raise broken("batch_norm_c3", f"operand {position} of shape {plain(vector)}")
-        if not types_agree(vector.dtype, shape.dtype):
-            raise broken("batch_norm_c4", f"{vector.dtype} for {shape.dtype}")
+        require(vector.rank == 1, "batch_norm_c3", "operand", position, "of shape", vector)
+        require(types_agree(vector.dtype, shape.dtype), "batch_norm_c4", vector.dtype, "for", shape.dtype)
         if not sizes_agree(vector.dimensions[0], shape.dimensions[feature]):
             raise broken("batch_norm_c5", f"operand {position} of shape {plain(vector)} for {plain(shape)}")
     # In the operand's type, even where scale and offset are narrower.

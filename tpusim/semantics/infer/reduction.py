@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tpusim.ir.attributes import Window
-from tpusim.semantics.infer.site import Signature, Site, broken, infers
+from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import (
     PRED,
     alike,
@@ -19,12 +19,8 @@ from tpusim.semantics.infer.types import (
     plain,
     positions,
 )
+from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.shapes.dtype import DType
 
 
 def check_reducer(signature: Signature, inits: Sequence[Shape], types: Sequence[DType]) -> None:
@@ -34,24 +30,19 @@ def check_reducer(signature: Signature, inits: Sequence[Shape], types: Sequence[
     precision.
     """
     count = len(inits)
-    if len(signature.parameters) != 2 * count:
-        raise broken("reducer_c1", f"{len(signature.parameters)} for {count} arrays")
+    require(len(signature.parameters) == 2 * count, "reducer_c1", len(signature.parameters), "for", count, "arrays")
     results = parts(signature.result)
-    if len(results) != count:
-        raise broken("reducer_c2", plain(signature.result))
-    if not all(map(is_scalar, results)):
-        raise broken("reducer_c3", plain(signature.result))
+    require(len(results) == count, "reducer_c2", signature.result)
+    require(all(map(is_scalar, results)), "reducer_c3", signature.result)
     for number, (result, init, dtype) in enumerate(zip(results, inits, types, strict=True)):
         accumulator, element = signature.parameters[number], signature.parameters[number + count]
         # Exactly alike, since what one call gives the next takes; the others may differ in precision.
         if not compatible(result, accumulator):
             raise broken("reducer_c4", f"parameter {number} of shape {plain(accumulator)} for {plain(result)}")
-        if not alike(result, init):
-            raise broken("reducer_c5", f"{plain(init)} for {plain(result)}")
+        require(alike(result, init), "reducer_c5", init, "for", result)
         if not alike(element, ArrayShape(dtype)):
             raise broken("reducer_c6", f"parameter {number + count} of shape {plain(element)} for {dtype}")
-        if not alike(result, element):
-            raise broken("reducer_c7", f"{plain(element)} for {plain(result)}")
+        require(alike(result, element), "reducer_c7", element, "for", result)
 
 
 def window_result(shape: ArrayShape, window: Window, dtype: DType) -> ArrayShape:
@@ -59,22 +50,16 @@ def window_result(shape: ArrayShape, window: Window, dtype: DType) -> ArrayShape
 
     A place needs the whole dilated window inside the dilated and padded base; a base of no elements has none.
     """
-    if len(window.dimensions) != shape.rank:
-        raise broken("window_c1", f"{len(window.dimensions)} for {plain(shape)}")
+    require(len(window.dimensions) == shape.rank, "window_c1", len(window.dimensions), "for", shape)
     sizes = []
     for size, dimension in zip(shape.dimensions, window.dimensions, strict=True):
-        if dimension.size <= 0:
-            raise broken("window_c2", dimension.size)
-        if dimension.stride <= 0:
-            raise broken("window_c3", dimension.stride)
-        if dimension.lhs_dilate < 1:
-            raise broken("window_c4", dimension.lhs_dilate)
-        if dimension.rhs_dilate < 1:
-            raise broken("window_c5", dimension.rhs_dilate)
+        require(dimension.size > 0, "window_c2", dimension.size)
+        require(dimension.stride > 0, "window_c3", dimension.stride)
+        require(dimension.lhs_dilate >= 1, "window_c4", dimension.lhs_dilate)
+        require(dimension.rhs_dilate >= 1, "window_c5", dimension.rhs_dilate)
         # Negative padding may cut more than there is, which only the sum tells.
         base = dimension.pad_low + dilated(size, dimension.lhs_dilate) + dimension.pad_high
-        if base < 0 and size != UNBOUNDED:
-            raise broken("window_c6", base)
+        require(base >= 0 or size == UNBOUNDED, "window_c6", base)
         places = positions(base, dilated(dimension.size, dimension.rhs_dilate), dimension.stride)
         sizes.append(UNBOUNDED if size == UNBOUNDED else places)
     return make_array(dtype, sizes, shape.dynamic)
@@ -86,12 +71,9 @@ def _reduce(site: Site) -> Shape:
     shapes, inits = _halves(site, "reduce_c1")
     first, dimensions = shapes[0], site.attributes["dimensions"]
     for shape in shapes[1:]:
-        if shape.dimensions != first.dimensions:
-            raise broken("reduce_c2", f"{plain(first)} and {plain(shape)}")
-    if not all(0 <= dimension < first.rank for dimension in dimensions):
-        raise broken("reduce_c3", f"{dimensions} for {plain(first)}")
-    if len(set(dimensions)) != len(dimensions):
-        raise broken("reduce_c4", dimensions)
+        require(shape.dimensions == first.dimensions, "reduce_c2", first, "and", shape)
+    require(all(0 <= dimension < first.rank for dimension in dimensions), "reduce_c3", dimensions, "for", first)
+    require(len(set(dimensions)) == len(dimensions), "reduce_c4", dimensions)
     types = _result_types(site, shapes, inits)
     kept = [i for i in range(first.rank) if i not in dimensions]
     sizes = [first.dimensions[i] for i in kept]
@@ -115,8 +97,7 @@ def _reduce_window(site: Site) -> Shape:
 
 def _halves(site: Site, label: str) -> tuple[list[ArrayShape], list[ArrayShape]]:
     """Return the shapes of the arrays and of as many initial values."""
-    if not site.operands or len(site.operands) % 2:
-        raise broken(label, len(site.operands))
+    require(site.operands and len(site.operands) % 2 == 0, label, len(site.operands))
     shapes = site.arrays()
     count = len(shapes) // 2
     return shapes[:count], shapes[count:]
@@ -142,20 +123,16 @@ def _select_and_scatter(site: Site) -> ArrayShape:
         check_reducer(scatter, [init], [source.dtype])
     # The source is what a reduce-window of this operand and window gives: its gradient scatters back.
     places = window_result(shape, site.attributes.get("window", Window()), shape.dtype)
-    if not alike(source, places):
-        raise broken("select_and_scatter_c4", f"{plain(source)} for {plain(places)}")
+    require(alike(source, places), "select_and_scatter_c4", source, "for", places)
     return shape
 
 
 def _check_select(select: Signature, shape: ArrayShape) -> None:
     """Require a function of two elements that gives a truth value."""
-    if len(select.parameters) != 2:
-        raise broken("select_and_scatter_c1", len(select.parameters))
-    if not compatible(select.result, PRED):
-        raise broken("select_and_scatter_c2", plain(select.result))
+    require(len(select.parameters) == 2, "select_and_scatter_c1", len(select.parameters))
+    require(compatible(select.result, PRED), "select_and_scatter_c2", select.result)
     for parameter in select.parameters:
-        if not alike(parameter, ArrayShape(shape.dtype)):
-            raise broken("select_and_scatter_c3", f"{plain(parameter)} for {plain(shape)}")
+        require(alike(parameter, ArrayShape(shape.dtype)), "select_and_scatter_c3", parameter, "for", shape)
 
 
 @infers("scan")
@@ -166,8 +143,7 @@ def _scan(site: Site) -> Shape:
     """
     attributes, shapes = site.attributes, site.operands
     carries, inputs = attributes["num_carries"], len(shapes) - attributes["num_carries"]
-    if not 0 <= carries <= len(shapes):
-        raise broken("scan_c1", f"{carries} for {len(shapes)} operands")
+    require(0 <= carries <= len(shapes), "scan_c1", carries, "for", len(shapes), "operands")
     if len(attributes["dimensions"]) != 1 or attributes["dimensions"][0] < 0:
         raise broken("scan_c2", attributes["dimensions"])
     signature, results = site.signature("to_apply"), parts(site.stated())

@@ -8,9 +8,10 @@ Source: XLA, Operation Semantics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tpusim.errors import ProgramError, did_you_mean
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS, find_operation
 from tpusim.semantics.infer import (
     collective,
@@ -26,12 +27,7 @@ from tpusim.semantics.infer import (
 from tpusim.semantics.infer.async_ops import infer_short_form
 from tpusim.semantics.infer.labels import LABELS
 from tpusim.semantics.infer.site import RULES, UNKNOWN, Rule, Site, Surroundings, broken
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.ir.module import Instruction
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import Shape
 
 __all__ = ["FAMILIES", "LABELS", "RULES", "UNKNOWN", "check_form", "find_rule", "infer_shape"]
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tpusim.errors import ProgramError
+from tpusim.ir.module import Computation, Instruction
 from tpusim.semantics.infer.labels import LABELS
 from tpusim.semantics.infer.types import is_array, plain
 from tpusim.shapes.shape import ArrayShape, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tpusim.ir.module import Computation, Instruction
 
 # A bare Shape is of no kind, so that no rule can take it for an array or a tuple.
 UNKNOWN: Final = Shape()
@@ -125,3 +122,10 @@ def infers(*opcodes: str) -> Callable[[_Rule], _Rule]:
 def broken(label: str, found: object) -> ProgramError:
     """Return the error of a broken constraint: what ``LABELS`` says of it, what was found, and the label."""
     return ProgramError(f"expected {LABELS[label]}, found {found} [{label}]")
+
+
+def require(holds: object, label: str, *found: object) -> None:
+    """Raise the error of a constraint that does not hold; what was found is written in a row, shapes without layout."""
+    if not holds:
+        words = (plain(part) if isinstance(part, Shape) else str(part) for part in found)
+        raise broken(label, " ".join(words))

@@ -5,13 +5,11 @@ Source: XLA, Shapes and layout, and the notes on dynamic dimensions in its opera
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeGuard
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeGuard
 
 from tpusim.shapes.dtype import DTYPES, DType
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible, leaves, shape_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 PRED: Final = ArrayShape(DTYPES["pred"])
 S32: Final = ArrayShape(DTYPES["s32"])

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.infer.types import plain
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.ir.module import Instruction
 
 _TILES = re.compile(r"devices=\[([\d,]+)\](<=)?([\d,]*)")
 _LAST_DIMENSIONS = re.compile(r"last_tile_dims=\{([^}]*)\}")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import OWN_ASYNC_OPCODES, TRANSFER_DONES, TRANSFERS, TUPLES, VIEWS, async_phase
 from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.types import plain
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks, users_of
 from tpusim.shapes.shape import TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.ir.module import Computation, Instruction
 
 # send and recv are starts in themselves: there is no send-start.
 _DONE_OF = {(opcode if opcode in TRANSFERS else f"{opcode}-start"): f"{opcode}-done" for opcode in OWN_ASYNC_OPCODES}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from tpusim.ir.attributes import OperandAlias
+from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import CALLS, CARRIES_BUFFERS, UPDATES_BUFFERS, async_phase
 from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import frontend_attributes
@@ -12,12 +14,6 @@ from tpusim.semantics.infer.types import is_array, plain
 from tpusim.semantics.verify.layouts import laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks, users_of
 from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.ir.attributes import OperandAlias
-    from tpusim.ir.module import Computation, Instruction
 
 # Counted as writers whatever they do inside: a call may update what it is handed.
 _WRITERS = UPDATES_BUFFERS | CALLS - {"async-start"}

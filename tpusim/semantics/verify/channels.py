@@ -9,17 +9,15 @@ Source: XLA, Operation Semantics, Scheduling of channel instructions.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tpusim.ir.ops import TRANSFER_DONES, TRANSFERS
 from tpusim.semantics.device_groups import channel_pairs
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.shape import compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 _Place: TypeAlias = "tuple[str, str]"
 # XLA, Scheduling of channel instructions: recv first, so that what is sent has where to go.

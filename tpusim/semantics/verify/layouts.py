@@ -8,18 +8,14 @@ Source: XLA, ShapeVerifier and InstructionVerifier with a layout-sensitive ``Hlo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import CALLS
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.layout import HOST_SPACE
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.ir.module import Computation, Instruction
 
 
 def check_order(call: Call, operands: Sequence[Shape]) -> Iterator[Finding]:
@@ -65,10 +61,11 @@ def _check_host_copy(call: Call, operand: Shape) -> Iterator[Finding]:
 
 
 def laid_out_alike(one: Shape, other: Shape, *, only_order: bool = False) -> bool:
-    """Whether two shapes that are compatible have the same layouts, or ``only_order``; no layout yet may become any."""
+    """Whether two shapes have the same layouts, or ``only_order``; no layout yet may become any."""
     if one is other or one == other:
         return True
-    for array, twin in zip(leaves(one), leaves(other), strict=True):
+    # Shapes that are not of one structure another check refuses.
+    for array, twin in zip(leaves(one), leaves(other), strict=False):
         if array.layout is None or twin.layout is None or array.layout == twin.layout:
             continue
         if not only_order or array.layout.minor_to_major != twin.layout.minor_to_major:

@@ -8,17 +8,13 @@ Source: XLA, Operation Semantics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tpusim.errors import ProgramError
+from tpusim.ir.module import Module
 from tpusim.semantics.verify import annotated, async_ops, buffers, channels, layouts, parts, shapes
 from tpusim.semantics.verify.structure import check_structure
 from tpusim.semantics.verify.view import CHECKS, Finding, View
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.ir.module import Module
 
 FAMILIES = (annotated, async_ops, buffers, channels, layouts, parts, shapes)
 """The files that fill ``CHECKS`` by being imported."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from tpusim.ir.attributes import ComputationLayout
+from tpusim.ir.attributes import ComputationLayout, OperandAlias, ParameterAlias
+from tpusim.ir.module import Computation, Module
 from tpusim.ir.ops import CALLS, HAS_EFFECTS, OPERATIONS, async_parts, collective_kind
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import broken
@@ -13,12 +14,6 @@ from tpusim.semantics.verify.layouts import laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.ir.attributes import OperandAlias, ParameterAlias
-    from tpusim.ir.module import Computation, Module
 
 # Without async-start: to go to another thread is what that is for. Of calls XLA asks it only by an option.
 _SAME_THREAD = CALLS - {"async-start"} - {"call"}
@@ -171,10 +166,9 @@ def _aliased_shapes(view: View, call: Call) -> tuple[Sequence[Shape], Shape]:
         # Operands may come later, by updates.
         operands = [parameter.shape for parameter in view.module[instruction.attributes["calls"]].parameters]
     pair = async_parts(instruction.opcode)
-    inside = (
-        pair and OPERATIONS[pair[0]].allows("output_to_operand_aliasing") and isinstance(instruction.shape, TupleShape)
-    )
-    return operands, parts(instruction.shape)[1] if inside else instruction.shape
+    inside = pair is not None and OPERATIONS[pair[0]].allows("output_to_operand_aliasing")
+    is_start = inside and isinstance(instruction.shape, TupleShape)
+    return operands, parts(instruction.shape)[1] if is_start else instruction.shape
 
 
 def _check_operand_aliases_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from tpusim.errors import ProgramError
 from tpusim.ir.ops import APPLIES_TO_ELEMENTS, KEEPS_LAYOUT, MIXES_FLOATS, OPERATIONS, PASSES_ON
@@ -13,10 +13,6 @@ from tpusim.semantics.verify.layouts import check_order, laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.layout import validate_layout
 from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 # Nothing but shapes and dimensions decides whether one of these is right; of an update in place it is where it stands.
 _BY_SHAPES = frozenset(name for name, row in OPERATIONS.items() if row.required | row.optional <= {"dimensions"}) - {

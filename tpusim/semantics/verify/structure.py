@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tpusim.errors import ProgramError
+from tpusim.ir.module import Computation, Module
 from tpusim.semantics.infer.rules import check_form
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.verify.view import Call, Finding, View, at, calling_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.ir.module import Computation, Module
 
 
 def check_structure(view: View) -> Iterator[Finding]:

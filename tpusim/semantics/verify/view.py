@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from tpusim.errors import ProgramError
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import OPERATIONS
 from tpusim.semantics.infer.site import broken
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tpusim.errors import ProgramError
-    from tpusim.ir.module import Computation, Instruction, Module
 
 # By name, as a row says which attributes an opcode has, but not what kind they are of.
 _CALLING_ATTRIBUTES = frozenset(

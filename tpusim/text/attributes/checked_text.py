@@ -1,11 +1,13 @@
 """Attributes that are checked and stay the text that they were: sharding, metadata, origin and their like.
 
-Each function reads one value and says what is wrong with it; ``attributes.py`` keeps the text between.
+Most of this is a table of productions: each reads one value, or says what is wrong with it, and is put together of
+smaller ones. ``attributes.table`` keeps the text between.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from tpusim.text.attributes.devices import Mesh, take_axes, take_axis, take_iota, take_mesh
 from tpusim.text.lists import take_bare_integers, take_boolean, take_integers, take_list
@@ -16,19 +18,18 @@ if TYPE_CHECKING:
 
     from tpusim.text.lexer import Lexer
 
+Production: TypeAlias = "Callable[[Lexer], object]"
+
 # These end up in int32 fields of protocol buffers; XLA refuses what would be cut off there.
 _INT32 = 1 << 31
 # As deep as shapes may nest.
 _DEEPEST_ORIGIN = 100
 _SHARDING_WORDS = ("maximal", "replicated", "manual", "unknown", "unreduced", "last_tile_dim_replicate")
 _WHOLE_SHARDINGS = ("replicated", "manual", "unknown", "unreduced")
-# Without unknown, which says something of a whole sharding only.
-_TILE_ROLES = ("maximal", "replicated", "manual", "unreduced")
-_REDUCTIONS = ("sum", "max", "min")
 
 
 def take_fields(
-    lexer: Lexer, readers: Mapping[str, Callable[[Lexer], object]], required: frozenset[str] = frozenset()
+    lexer: Lexer, readers: Mapping[str, Production], required: frozenset[str] = frozenset()
 ) -> dict[str, object]:
     """Read ``{key=value key=value}``, with commas between or without, each key at most once; return the values."""
     start = lexer.start
@@ -48,6 +49,76 @@ def take_fields(
     return values
 
 
+def _fields(readers: Mapping[str, Production], *required: str) -> Production:
+    """Make what reads the fields of ``take_fields``."""
+    return lambda lexer: take_fields(lexer, readers, frozenset(required))
+
+
+def _keyed(readers: Mapping[str, Production]) -> Production:
+    """Make what reads one ``name=value``, by the name."""
+    expected = " or ".join(f"{name}=" for name in readers)
+
+    def read(lexer: Lexer) -> object:
+        place = lexer.start
+        key = lexer.take("attribute", expected)
+        if key not in readers:
+            lexer.fail(f"expected {expected}, found {key!r}", place)
+        return readers[key](lexer)
+
+    return read
+
+
+def _in_order(*steps: Production | str) -> Production:
+    """Make what reads one thing after the other; a text is a token."""
+
+    def read(lexer: Lexer) -> None:
+        for step in steps:
+            if isinstance(step, str):
+                lexer.take(step, f"'{step}'")
+            else:
+                step(lexer)
+
+    return read
+
+
+def _if_next(kind: str, then: Production, otherwise: Production | None = None) -> Production:
+    """Make what reads one thing if a token of this kind is next, else another or nothing."""
+
+    def read(lexer: Lexer) -> None:
+        if lexer.kind == kind:
+            then(lexer)
+        elif otherwise is not None:
+            otherwise(lexer)
+
+    return read
+
+
+def _listed(item: Production, brackets: str = "{}") -> Production:
+    """Make what reads a list in brackets."""
+    return lambda lexer: take_list(lexer, item, brackets)
+
+
+def _one_of(*words: str) -> Production:
+    """Make what reads one of a few words."""
+
+    def read(lexer: Lexer) -> None:
+        if lexer.kind not in ("identifier", "keyword") or lexer.value not in words:
+            lexer.fail(f"expected {' or '.join(words)}, found {lexer.shown()}")
+        lexer.advance()
+
+    return read
+
+
+def _integer(lexer: Lexer) -> int:
+    """Read an integer."""
+    return lexer.take_integer()
+
+
+def _advance(lexer: Lexer) -> None:
+    """Read a token that has been looked at."""
+    lexer.advance()
+
+
 def take_int32(lexer: Lexer) -> int:
     """Read an integer of 32 bits."""
     start = lexer.start
@@ -57,27 +128,17 @@ def take_int32(lexer: Lexer) -> int:
     return value
 
 
-def take_metadata(lexer: Lexer) -> None:
-    """Read ``{op_type="..." op_name="..." ...}``."""
-    take_fields(lexer, _METADATA)
-
-
-def take_frontend_attributes(lexer: Lexer) -> None:
-    """Read ``{key="value",key={...}}``."""
-    lexer.take("{", "'{'")
-    if not lexer.accept("}"):
-        _frontend_attribute(lexer)
-        while lexer.accept(","):
-            _frontend_attribute(lexer)
-        lexer.take("}", "',' or '}'")
-
-
-def take_backend_config(lexer: Lexer) -> None:
-    """Read a string or a JSON object."""
-    if lexer.kind == "{":
-        lexer.take_json_object()
-    else:
-        take_string(lexer, "a string or a JSON object")
+def take_number(lexer: Lexer) -> float:
+    """Read an integer or a finite decimal number, or nan."""
+    if lexer.kind == "integer":
+        return float(lexer.take_integer())
+    start = lexer.start
+    text = lexer.take("float", "a number")
+    # A NaN may carry a payload in parentheses, which Python's float() does not read.
+    value = float(text.partition("(")[0])
+    if abs(value) == float("inf") and not text.endswith("inf"):
+        lexer.fail(f"{text[:40]} does not fit a 64-bit floating-point number", start)
+    return value
 
 
 def take_statistics(lexer: Lexer) -> None:
@@ -94,19 +155,6 @@ def take_statistics(lexer: Lexer) -> None:
     lexer.take("}", "',' or '}'")
 
 
-def take_number(lexer: Lexer) -> float:
-    """Read an integer or a finite decimal number, or nan."""
-    if lexer.kind == "integer":
-        return float(lexer.take_integer())
-    start = lexer.start
-    text = lexer.take("float", "a number")
-    # A NaN may carry a payload in parentheses, which Python's float() does not read.
-    value = float(text.partition("(")[0])
-    if abs(value) == float("inf") and not text.endswith("inf"):
-        lexer.fail(f"{text[:40]} does not fit a 64-bit floating-point number", start)
-    return value
-
-
 def take_sharding(lexer: Lexer) -> None:
     """Read the sharding of an array, or ``{...}`` around those of a tuple's leaves."""
     # {} is the sharding of an empty tuple.
@@ -116,73 +164,17 @@ def take_sharding(lexer: Lexer) -> None:
         take_list(lexer, _take_array_sharding)
 
 
-def take_domain(lexer: Lexer) -> None:
-    """Read ``{kind="sharding", entry={...}, exit={...}}``."""
-    take_fields(lexer, _DOMAIN, frozenset(_DOMAIN))
-
-
-def take_sparsity(lexer: Lexer) -> None:
-    """Read ``{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}``."""
-    take_fields(lexer, {"lhs": _take_operand_sparsity, "rhs": _take_operand_sparsity})
-
-
-def take_accuracy(lexer: Lexer) -> None:
-    """Read ``{mode=highest}`` or ``{tolerance={atol=0.1,rtol=0.1,ulps=3}}``."""
-    lexer.take("{", "'{'")
-    place = lexer.start
-    key = lexer.take("attribute", "mode= or tolerance=")
-    if key == "mode":
-        _take_choice(lexer, ("default", "highest"))
-    elif key == "tolerance":
-        take_list(lexer, _take_tolerance)
-    else:
-        lexer.fail(f"expected mode= or tolerance=, found {key!r}", place)
-    lexer.take("}", "'}'")
-
-
-def take_origin(lexer: Lexer) -> None:
-    """Read ``{{"name" {0,1}}}``, a tuple tree ``{({"a"}, {"b"})}`` of them, or ``{[synthetic_call]}``."""
-    lexer.take("{", "'{'")
-    if lexer.accept("["):
-        _take_choice(lexer, ("synthetic_call",))
-        lexer.take("]", "']'")
-    else:
-        _take_origin_tree(lexer)
-    lexer.take("}", "'}'")
-
-
 def take_recovery_table(lexer: Lexer) -> None:
     """Read ``{{"old"} : {"new"}, "module text" ...}``."""
     lexer.take("{", "'{'")
     # The recovery modules stay text: they say how to recompute a lost value, which nobody asks for here.
     while lexer.kind != "}":
-        _take_original_array(lexer)
+        _ORIGINAL_ARRAY(lexer)
         lexer.take(":", "':'")
-        _take_original_array(lexer)
+        _ORIGINAL_ARRAY(lexer)
         if lexer.accept(","):
             take_string(lexer, "the text of a module")
     lexer.take("}", "'}'")
-
-
-def take_debug_attributes(lexer: Lexer) -> None:
-    """Read ``{{"name"}: {log_mode=default,op_id=1}, {"name"}: ({..}, {..})}``."""
-    take_list(lexer, _take_debug_entry)
-
-
-def _frontend_attribute(lexer: Lexer) -> None:
-    """Read one ``key="value"`` or ``key={...}``."""
-    lexer.take("attribute", "a front end's attribute (name=value)")
-    # A front end's value has the two forms of a backend_config.
-    take_backend_config(lexer)
-
-
-def _take_choice(lexer: Lexer, words: tuple[str, ...]) -> str:
-    """Read one of a few words."""
-    if lexer.kind not in ("identifier", "keyword") or lexer.value not in words:
-        lexer.fail(f"expected {' or '.join(words)}, found {lexer.shown()}")
-    word = lexer.value
-    lexer.advance()
-    return word
 
 
 def _take_metadata_list(lexer: Lexer) -> None:
@@ -245,77 +237,34 @@ def _take_tile_assignment(lexer: Lexer) -> None:
         lexer.fail("a tiled sharding must list more than one device", start)
 
 
-def _take_tile_roles(lexer: Lexer) -> None:
-    """Read ``{manual, replicated}``."""
-    take_list(lexer, lambda lexer: _take_choice(lexer, _TILE_ROLES))
-
-
 def _take_mesh_sharding(lexer: Lexer) -> None:
     """Read ``mesh['a'=2], [{'a'}, {}], replicated={..}}`` up to its brace."""
     if lexer.value == "maximal_mesh":
-        _take_maximal_mesh(lexer)
+        _MAXIMAL_MESH(lexer)
         return
     mesh = take_mesh(lexer, may_be_empty=True)
+    axes = partial(take_axes, mesh=mesh)
     lexer.accept(",")
     if lexer.kind == "[":
         take_list(lexer, lambda lexer: _take_dimension_sharding(lexer, mesh), "[]")
+        reduced = _in_order(_if_next("identifier", _REDUCTION), axes)
+        fields: dict[str, Production] = {
+            "replicated": axes,
+            "unreduced": reduced,
+            "manual": axes,
+            "metadata": _take_metadata_list,
+        }
         while lexer.accept(","):
-            _take_mesh_field(lexer, mesh)
+            _keyed(fields)(lexer)
     elif lexer.value == "unreduced":
-        _take_unreduced(lexer, mesh)
-        _take_trailing_metadata(lexer)
+        # The equals sign is part of the token, if there is one.
+        _if_next("attribute", _in_order(_advance, _REDUCTION), _advance)(lexer)
+        _if_next("{", axes)(lexer)
+        _TRAILING_METADATA(lexer)
     else:
-        _take_choice(lexer, ("replicated", "manual") if mesh.axes else ("replicated",))
-        _take_trailing_metadata(lexer)
+        _one_of("replicated", *(["manual"] if mesh.axes else []))(lexer)
+        _TRAILING_METADATA(lexer)
     lexer.take("}", "',' or '}'")
-
-
-def _take_maximal_mesh(lexer: Lexer) -> None:
-    """Read ``maximal_mesh[device_id=3]}``."""
-    lexer.advance()
-    lexer.take("[", "'['")
-    place = lexer.start
-    if lexer.take("attribute", "device_id=") != "device_id":
-        lexer.fail("expected device_id=", place)
-    lexer.take_integer()
-    lexer.take("]", "']'")
-    _take_trailing_metadata(lexer)
-    lexer.take("}", "'}'")
-
-
-def _take_trailing_metadata(lexer: Lexer) -> None:
-    """Read ``, metadata={...}`` if it is there."""
-    if not lexer.accept(","):
-        return
-    place = lexer.start
-    if lexer.take("attribute", "metadata=") != "metadata":
-        lexer.fail("expected metadata=", place)
-    _take_metadata_list(lexer)
-
-
-def _take_mesh_field(lexer: Lexer, mesh: Mesh) -> None:
-    """Read ``replicated={..}``, ``unreduced=sum{..}``, ``manual={..}`` or ``metadata={..}``."""
-    place = lexer.start
-    key = lexer.take("attribute", "replicated=, unreduced=, manual= or metadata=")
-    if key not in ("replicated", "unreduced", "manual", "metadata"):
-        lexer.fail(f"expected replicated=, unreduced=, manual= or metadata=, found {key!r}", place)
-    if key == "metadata":
-        _take_metadata_list(lexer)
-        return
-    if key == "unreduced" and lexer.kind == "identifier":
-        _take_choice(lexer, _REDUCTIONS)
-    take_axes(lexer, mesh)
-
-
-def _take_unreduced(lexer: Lexer, mesh: Mesh) -> None:
-    """Read ``unreduced``, ``unreduced=sum`` or ``unreduced=sum{'a'}``."""
-    # The equals sign is part of the token, if there is one.
-    is_field = lexer.kind == "attribute"
-    lexer.advance()
-    if is_field:
-        _take_choice(lexer, _REDUCTIONS)
-    if lexer.kind == "{":
-        take_axes(lexer, mesh)
 
 
 def _take_dimension_sharding(lexer: Lexer, mesh: Mesh) -> None:
@@ -334,11 +283,6 @@ def _take_dimension_sharding(lexer: Lexer, mesh: Mesh) -> None:
     lexer.take("}", "',' or '}'")
 
 
-def _take_operand_sparsity(lexer: Lexer) -> None:
-    """Read ``{sparsity=2x4 dimension=1 stride=1}``."""
-    take_fields(lexer, _OPERAND_SPARSITY)
-
-
 def _take_ratio(lexer: Lexer) -> None:
     """Read ``2x4``."""
     start = lexer.start
@@ -353,20 +297,12 @@ def _take_kind(lexer: Lexer) -> None:
         lexer.fail('expected "sharding"', start)
 
 
-def _take_tolerance(lexer: Lexer) -> None:
-    """Read ``atol=0.1``."""
-    place = lexer.start
-    if lexer.take("attribute", "atol=, rtol= or ulps=") not in ("atol", "rtol", "ulps"):
-        lexer.fail("expected atol=, rtol= or ulps=", place)
-    take_number(lexer)
-
-
 def _take_origin_tree(lexer: Lexer) -> None:
     """Read a tuple tree of original arrays, in a loop so that depth costs nothing."""
     depth = 0
     while lexer.kind != "}":
         if lexer.kind == "{":
-            _take_original_array(lexer)
+            _ORIGINAL_ARRAY(lexer)
             continue
         # Counted, not built: whether its leaves are those of the shape is the verifier's question.
         depth += {"(": 1, ")": -1}.get(lexer.kind, 0)
@@ -378,56 +314,74 @@ def _take_origin_tree(lexer: Lexer) -> None:
         lexer.fail("expected ')'")
 
 
-def _take_original_array(lexer: Lexer) -> None:
-    """Read ``{"name" {0,1}}``."""
-    lexer.take("{", "'{'")
+_ORIGINAL_ARRAY = _in_order(
     # {} is a leaf whose origin is lost, by a rewrite that kept no track of it.
-    if lexer.kind == "string":
-        take_string(lexer)
-        if lexer.kind == "{":
-            take_integers(lexer)
-    lexer.take("}", "'}'")
-
-
-def _take_debug_entry(lexer: Lexer) -> None:
-    """Read ``{"name"}: {...}`` or ``{"name"}: ({...}, {...})``."""
-    _take_original_array(lexer)
-    lexer.take(":", "':'")
-    if lexer.kind == "(":
-        take_list(lexer, lambda lexer: take_fields(lexer, _DEBUG), "()")
-    else:
-        take_fields(lexer, _DEBUG)
-
-
-_METADATA: dict[str, Callable[[Lexer], object]] = {
-    "op_type": take_string,
-    "op_name": take_string,
-    "source_file": take_string,
-    "source_line": take_int32,
-    "source_end_line": take_int32,
-    "source_column": take_int32,
-    "source_end_column": take_int32,
-    "stack_frame_id": take_int32,
-    "profile_type": take_integers,
-    "deduplicated_name": take_string,
-    "scheduling_name": take_string,
-    "metadata_payload": take_string,
-}
-_DOMAIN: dict[str, Callable[[Lexer], object]] = {"kind": _take_kind, "entry": take_sharding, "exit": take_sharding}
-_OPERAND_SPARSITY: dict[str, Callable[[Lexer], object]] = {
-    "sparsity": _take_ratio,
-    "dimension": lambda lexer: lexer.take_integer(),
-    "stride": lambda lexer: lexer.take_integer(),
-}
-_SHARDING_FIELDS: dict[str, Callable[[Lexer], object]] = {
-    "device": lambda lexer: lexer.take_integer(),
+    "{",
+    _if_next("string", _in_order(take_string, _if_next("{", take_integers))),
+    "}",
+)
+_REDUCTION = _one_of("sum", "max", "min")
+_OPERAND_SPARSITY = _fields({"sparsity": _take_ratio, "dimension": _integer, "stride": _integer})
+_DEBUG = _fields(
+    {
+        "log_mode": lambda lexer: lexer.take_word("default or fusion_debugger"),
+        "callback_id": _integer,
+        "partitioned": take_boolean,
+        "op_id": _integer,
+    }
+)
+_TRAILING_METADATA = _if_next(",", _in_order(",", _keyed({"metadata": _take_metadata_list})))
+_MAXIMAL_MESH = _in_order(_advance, "[", _keyed({"device_id": _integer}), "]", _TRAILING_METADATA, "}")
+_SHARDING_FIELDS: dict[str, Production] = {
+    "device": _integer,
     "devices": _take_tile_assignment,
     "metadata": _take_metadata_list,
-    "last_tile_dims": _take_tile_roles,
+    # Without unknown, which says something of a whole sharding only.
+    "last_tile_dims": _listed(_one_of("maximal", "replicated", "manual", "unreduced")),
 }
-_DEBUG: dict[str, Callable[[Lexer], object]] = {
-    "log_mode": lambda lexer: lexer.take_word("default or fusion_debugger"),
-    "callback_id": lambda lexer: lexer.take_integer(),
-    "partitioned": take_boolean,
-    "op_id": lambda lexer: lexer.take_integer(),
-}
+
+take_backend_config = _if_next(
+    "{", lambda lexer: lexer.take_json_object(), lambda lexer: take_string(lexer, "a string or a JSON object")
+)
+"""A string or a JSON object."""
+
+# A front end's value has the two forms of a backend_config.
+take_frontend_attributes = _listed(
+    _in_order(lambda lexer: lexer.take("attribute", "a front end's attribute (name=value)"), take_backend_config)
+)
+"""``{key="value",key={...}}``."""
+
+take_metadata = _fields(
+    {
+        **dict.fromkeys(("op_type", "op_name", "source_file"), take_string),
+        **dict.fromkeys(("source_line", "source_end_line", "source_column", "source_end_column"), take_int32),
+        "stack_frame_id": take_int32,
+        "profile_type": take_integers,
+        **dict.fromkeys(("deduplicated_name", "scheduling_name", "metadata_payload"), take_string),
+    }
+)
+"""``{op_type="..." op_name="..." ...}``."""
+
+take_domain = _fields({"kind": _take_kind, "entry": take_sharding, "exit": take_sharding}, "kind", "entry", "exit")
+"""``{kind="sharding", entry={...}, exit={...}}``."""
+
+take_sparsity = _fields({"lhs": _OPERAND_SPARSITY, "rhs": _OPERAND_SPARSITY})
+"""``{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}``."""
+
+take_accuracy = _in_order(
+    "{",
+    _keyed(
+        {
+            "mode": _one_of("default", "highest"),
+            "tolerance": _listed(_keyed(dict.fromkeys(("atol", "rtol", "ulps"), take_number))),
+        }
+    ),
+    "}",
+)
+"""``{mode=highest}`` or ``{tolerance={atol=0.1,rtol=0.1,ulps=3}}``."""
+
+take_origin = _in_order("{", _if_next("[", _in_order("[", _one_of("synthetic_call"), "]"), _take_origin_tree), "}")
+"""``{{"name" {0,1}}}``, a tuple tree ``{({"a"}, {"b"})}`` of them, or ``{[synthetic_call]}``."""
+
+take_debug_attributes = _listed(_in_order(_ORIGINAL_ARRAY, ":", _if_next("(", _listed(_DEBUG, "()"), _DEBUG)))
+"""``{{"name"}: {log_mode=default,op_id=1}, {"name"}: ({..}, {..})}``."""

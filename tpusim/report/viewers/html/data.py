@@ -11,6 +11,7 @@ from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import compiler_us, pod_page, run_page
+from tpusim.report.provenance import provenance_text
 from tpusim.timeline.records import CORE
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
         "version": version,
         "simulated": True,
         "summary": summary,
+        "compiled": provenance_text(result.summary.provenance, result.summary.chip),
         "total_ps": result.pod.last.total_ps,
         "capacity": {HBM: result.summary.hbm_capacity_bytes, VMEM: result.summary.vmem_capacity_bytes},
         "chip": result.chip.description,

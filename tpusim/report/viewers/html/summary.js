@@ -51,10 +51,11 @@ function showSummary(store) {
 
 function showNotes(store) {
   const { summary } = store;
+  const family = (band) => `${band.kind === "other" ? "all else" : `${band.kind} kernels`} (${percentText(band.share)} of the time)`;
   const notes = summary.accuracy.map((band) => band.rows
-    ? `Accuracy: ${band.kind} kernels (${percentText(band.share)} of the time) are off by ${percentText(band.error)} on average in ${band.rows} measured rows of this chip.`
-    : `Accuracy: ${band.kind} kernels (${percentText(band.share)} of the time) are not measured on this chip.`);
-  const warnings = [...summary.warnings];
+    ? `Accuracy: ${family(band)} off by ${percentText(band.error)} on average in ${band.rows} measured rows of this chip${band.of ? ` (${band.of})` : ""}.`
+    : `Accuracy: ${family(band)} not measured ${store.compiled ? "with programs like this one" : "on this chip"}.`);
+  const warnings = [...(store.compiled ? [`Compiled ${store.compiled}.`] : []), ...summary.warnings];
   for (const item of summary.unsupported) warnings.push(`Estimated: ${item.name} (${item.opcode}): ${item.estimate}`);
   if (store.left_out) warnings.push(`The time line leaves out ${store.left_out} kinds of devices that do not fit this page; --trace has them.`);
   el("notes").replaceChildren(...notes.map((text) => make("p", { class: "muted", text })), ...warnings.map((text) => make("p", { class: "notice", text })));

@@ -8,23 +8,18 @@ Source: XLA, Operation Semantics.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
-from tpusim.ir.attributes import Window
+from tpusim.ir.attributes import ConvolutionLabels, SliceDimension, Window, WindowDimension
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import ELEMENTWISE
-from tpusim.semantics.regions import Box, Span, common_span, whole_box
-from tpusim.semantics.views import bitcast_groups, box_behind, reshape_groups
+from tpusim.semantics.demand.regions import Box, Span, common_span, whole_box
+from tpusim.semantics.demand.reshapes import bitcast_groups, box_behind, reshape_groups
+from tpusim.shapes.shape import ArrayShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tpusim.ir.attributes import ConvolutionLabels, SliceDimension, WindowDimension
-    from tpusim.ir.module import Instruction
-    from tpusim.shapes.shape import ArrayShape
-
-    Boxes = list[Box | None]
-    Rule = Callable[[Instruction, Box, Sequence[ArrayShape]], Boxes]
+Boxes = list[Box | None]
+Rule = Callable[[Instruction, Box, Sequence[ArrayShape]], Boxes]
 
 _RULES: dict[str, Rule] = {}
 

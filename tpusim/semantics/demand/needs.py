@@ -1,7 +1,7 @@
 """What a kernel needs: which region of each operand and of each value inside it its results are made of.
 
 One pass from the results backwards. Element-wise operations, views, copies, transposes, broadcasts, slices, pads,
-joins, reductions, windows, gathers, products and fusions inside fusions are followed (``semantics.preimages``);
+joins, reductions, windows, gathers, products and fusions inside fusions are followed (``preimages``);
 of what an unknown operation takes all is needed. Bytes that move, vector work and room for inner values come from it.
 
     demand = demand_of(inline(module, computation, instruction))
@@ -14,28 +14,22 @@ place is a box whose spans have no start.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.units import MemorySpace
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import IN_PLACE, PARTIAL_READS, TUPLES
-from tpusim.semantics.inlining import behind_views, made_from
+from tpusim.semantics.demand.inlining import Body, Inner, behind_views, made_from
+from tpusim.semantics.demand.preimages import boxes_behind
+from tpusim.semantics.demand.regions import NOTHING, WHOLE, Region, boxes_of, region_bytes, region_of, run_of, union
 from tpusim.semantics.memory_spaces import space_of
-from tpusim.semantics.preimages import boxes_behind
-from tpusim.semantics.regions import NOTHING, WHOLE, Region, boxes_of, region_bytes, region_of, run_of, union
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.hardware.units import MemorySpace
-    from tpusim.ir.module import Instruction
-    from tpusim.semantics.inlining import Body, Inner
-    from tpusim.shapes.shape import Shape
-
-    Parts = tuple[Region, ...]
+Parts = tuple[Region, ...]
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):
@@ -75,7 +69,7 @@ def demand_of(body: Body, of: Parts | None = None) -> Demand:
 
 def needed_share(parts: Parts, shape: Shape) -> float:
     """Return the share of a value's physical bytes that its regions take: 1 for all of it."""
-    if all(region.is_whole for region in parts):
+    if parts is _ALL or all(region.is_whole for region in parts):
         return 1.0
     whole = physical_bytes(shape)
     pairs = zip(parts, leaves(shape), strict=True)
@@ -142,9 +136,15 @@ def _demand_of_all(body: Body) -> Demand:
     )
 
 
+_ALL, _NONE = (WHOLE,), (NOTHING,)
+
+
 def _alike(shape: Shape, region: Region) -> Parts:
-    """Return one region for all leaves of a shape."""
-    return (region,) if isinstance(shape, ArrayShape) else (region,) * len(leaves(shape))
+    """Return WHOLE or NOTHING for all leaves of a shape."""
+    if isinstance(shape, ArrayShape):
+        # Nearly all values are arrays of which all or nothing is needed.
+        return _ALL if region is WHOLE else _NONE
+    return (region,) * len(leaves(shape))
 
 
 class _Backwards:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.semantics.regions import Box, Span
+from tpusim.semantics.demand.regions import Box, Span
 from tpusim.shapes.address import positions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape
 
 
 class Group(msgspec.Struct, frozen=True, gc=False):

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import structs
 
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import VIEWS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tpusim.ir.module import Computation, Instruction, Module
-
 
 _NAMES = VIEWS | {"parameter"}
 

@@ -7,19 +7,16 @@ are upper bounds: what they leave out is certainly not meant.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
 from math import gcd, prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from tpusim.shapes.address import element_bits, physical_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape
 
 _MOST_BOXES = 4
 """More boxes than this are joined into one: all pairs, triples and so on of them are looked at to count elements."""

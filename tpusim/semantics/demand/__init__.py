@@ -1,0 +1,1 @@
+"""What a kernel needs of each of its operands."""

@@ -1,0 +1,79 @@
+"""Indexes as CSV files: rows whose cells are read by the types of a class, with errors by file, line and column."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from tpusim.errors import ConfigError
+
+_R = TypeVar("_R", bound="Row")
+
+# What is larger is no measurement but inf; nan is outside of any range.
+_MOST = 1e300
+# Where csv puts the cells of a row that has more than there are columns.
+_BEYOND = "beyond the last column"
+
+Number = Annotated[float, Meta(ge=-_MOST, le=_MOST, description="a number")]
+Positive = Annotated[float, Meta(gt=0, le=_MOST, description="a number above 0")]
+Bytes = Annotated[int, Meta(ge=0, description="a number of bytes")]
+FileName = Annotated[str, Meta(min_length=1, description="the name of a file beside the index")]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of an index: fields are columns, those with a default may be empty or not there; ``where`` is its line."""
+
+    where: str = ""
+
+    def refused(self, column: str, expected: str) -> ConfigError:
+        """Return the error of a cell that is not what it should be."""
+        return ConfigError(f"{self.where}: {column}: expected {expected}, found {getattr(self, column)!r}")
+
+
+def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
+    """Return the rows of an index; raise ConfigError for a file that is none, or a cell that is not of its type."""
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.DictReader(lines, restkey=_BEYOND)
+            names = reader.fieldnames or ()
+            # A quoted cell may go over several lines: only the reader knows where a row ends.
+            rows = [(f"{path}:{reader.line_num}", cells) for cells in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path}: cannot read this index: {error}") from error
+    needed = [field.name for field in msgspec.structs.fields(kind) if field.required]
+    missing = [column for column in needed if column not in names]
+    if missing:
+        raise ConfigError(f"{path}: expected columns {', '.join(needed)}, found none named {', '.join(missing)}")
+    if not rows:
+        raise ConfigError(f"{path}: expected rows of measured times, found only the names of the columns")
+    return [_row(where, cells, kind) for where, cells in rows]
+
+
+def _row(where: str, cells: dict[str, Any], kind: type[_R]) -> _R:
+    """Return one row."""
+    if _BEYOND in cells:
+        found = cells[_BEYOND]
+        raise ConfigError(
+            f"{where}: expected a cell for each column (lists need quotes), found {found!r} beyond the last"
+        )
+    types, values = get_type_hints(kind, include_extras=True), {"where": where}
+    for field in msgspec.structs.fields(kind):
+        text = cells.get(field.name, "")
+        if text is None:
+            raise ConfigError(f"{where}: {field.name}: expected a cell for each column, found none from here on")
+        if field.name in cells and (text or field.required):
+            values[field.name] = _cell(f"{where}: {field.name}", text, types[field.name])
+    return kind(**values)
+
+
+def _cell(where: str, text: str, kind: Any) -> Any:
+    """Return the value of a cell."""
+    try:
+        return msgspec.convert(text, kind, strict=False)
+    except msgspec.ValidationError as error:
+        expected = next((one.description for one in get_args(kind) if isinstance(one, Meta)), str(error))
+        raise ConfigError(f"{where}: expected {expected}, found {text!r}") from error
