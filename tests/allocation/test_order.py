@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpusim.allocation.order import module_order, post_order
+from tpusim.allocation.placement import module_order, post_order
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 

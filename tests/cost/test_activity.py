@@ -6,7 +6,8 @@ import pytest
 
 from tests.machine.test_units import kernel
 from tpusim.analysis.utilisation import GROUPINGS, group_records, utilisation
-from tpusim.cost.activity import copy_activity, kernel_activity
+from tpusim.cost.dma import copy_activity
+from tpusim.cost.tile import kernel_activity
 from tpusim.hardware.load import chip_names, load_chip
 from tpusim.machine.run import simulate_program
 from tpusim.program.module import Program

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.machine.collectives import collective, pod_of
-from tpusim.cost.collectives import NO_PLAN, plan_collective, plan_group
-from tpusim.cost.links import link_name
+from tpusim.cost.collectives import NO_PLAN, link_name, plan_collective, plan_group
 
 POD = pod_of("v5e:1x16")
 NEAR, FAR = (0, 1), (4, 12)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tpusim.cost.mxu import array_cycles, matmul_cycles, packed_depth_tiles
 from tpusim.hardware.load import load_chip
 from tpusim.lowering.kernels.products import product_work
-from tpusim.lowering.kernels.stated_tiles import Nest
+from tpusim.lowering.kernels.tiles import Nest
 from tpusim.semantics.products import Product
 
 WHOLE = Nest((), {})

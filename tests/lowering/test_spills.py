@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.lowering.hlo import lower_text
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Instruction
-from tpusim.lowering.kernels.spills import most_alive
+from tpusim.lowering.kernels.vector import most_alive
 from tpusim.semantics.demand.inlining import Inner
 from tpusim.shapes.notation import parse_shape
 

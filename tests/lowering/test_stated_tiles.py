@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowConfig, WindowDimension
 from tpusim.ir.module import Instruction
-from tpusim.lowering.kernels.stated_tiles import (
+from tpusim.lowering.kernels.tiles import (
     LHS,
     OUT,
     RHS,

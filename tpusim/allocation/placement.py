@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING
 
 from tpusim.allocation.heap import Block, Interval, aligned, place_in_order, place_largest_first
 from tpusim.hardware.units import HBM
+from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.program.buffers import peak_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tpusim.allocation.liveness import Liveness, Value
     from tpusim.hardware.units import MemorySpace
+    from tpusim.ir.module import Computation, Instruction, Module
     from tpusim.program.buffers import BufferKind
 
 # Offsets in the compiler's buffer assignments of every chip are multiples of it.
 HBM_ALIGNMENT_BYTES = 16384
 # One register of (8,128) words: the smallest piece that tiled layouts leave.
 _ALIGNMENT_BYTES = 4096
+
+# The attributes of instructions whose computations are scheduled, in the order of XLA's lists of callees.
+_CALLEES = ("to_apply", "body", "condition", "branch_computations", "true_computation", "false_computation")
 
 _KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
 
@@ -171,3 +176,50 @@ def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
     in_heap = (place for place in places if place.needs_heap and place.space == HBM and not place.is_table)
     made = (value for place in in_heap for value in place.values if not (value.is_phi or value.is_update))
     return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.takes_over is None)
+
+
+def module_order(module: Module) -> dict[int, int]:
+    """Return, by the ``id`` of each instruction that is scheduled, where it stands in the order of XLA's passes.
+
+    They walk operands before their users and computations before their callers.
+    """
+    order: dict[int, int] = {}
+    for computation in _computations(module, module.entry, set()):
+        for instruction in post_order(computation):
+            order[id(instruction)] = len(order)
+    return order
+
+
+def _computations(module: Module, computation: Computation, seen: set[str]) -> Iterator[Computation]:
+    """Yield what a computation calls, and then itself, each computation once."""
+    for instruction in computation.instructions:
+        for name in _callees(instruction):
+            if name not in seen:
+                seen.add(name)
+                yield from _computations(module, module[name], seen)
+    yield computation
+
+
+def _callees(instruction: Instruction) -> Iterator[str]:
+    """Yield the names of the scheduled computations that an instruction calls."""
+    for attribute in _CALLEES if instruction.opcode in CONTROL_FLOW else ():
+        named = instruction.attributes.get(attribute, ())
+        yield from (named,) if isinstance(named, str) else named
+
+
+def post_order(computation: Computation) -> Iterator[Instruction]:
+    """Yield a computation's instructions with operands before their users, depth first, from each that nobody uses."""
+    seen: set[str] = set()
+    for end in computation.instructions:
+        waiting = [end] if end.name not in computation.users else []
+        while waiting:
+            instruction = waiting[-1]
+            fresh = [name for name in instruction.operands if name not in seen]
+            if fresh and instruction.name not in seen:
+                # The first operand is to be walked first, so it goes on top.
+                waiting += [computation[name] for name in reversed(fresh)]
+                continue
+            waiting.pop()
+            if instruction.name not in seen:
+                seen.add(instruction.name)
+                yield instruction

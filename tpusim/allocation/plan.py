@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tpusim.allocation.liveness import Liveness
-from tpusim.allocation.order import module_order
 from tpusim.allocation.placement import (
     HBM_ALIGNMENT_BYTES,
     Place,
     counted_temp_bytes,
     fill_heaps,
+    module_order,
     place_of,
     reuse_output_memory,
 )

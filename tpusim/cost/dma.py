@@ -14,7 +14,7 @@ from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS, Unit, chi
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
-    from tpusim.program.steps import Kernel
+    from tpusim.program.steps import Copy, Kernel
     from tpusim.program.work import Stream
 
 
@@ -87,3 +87,10 @@ def run_cost(chunk_bytes: int, chip: Chip) -> float:
         return 1.0
     # Runs below the native element of the DMA engine use only a part of each (512 B: ISCA 2021, TPUv4i).
     return (max(chunk_bytes, chip.dma.min_chunk_bytes) + chip.dma.chunk_cost_bytes) / chunk_bytes
+
+
+def copy_activity(copy: Copy) -> dict[str, float]:
+    """Return the bytes that a copy reads and writes; within one memory it does both."""
+    source = HOST_IN if copy.source_space == HOST else copy.source_space
+    target = HOST_OUT if copy.target_space == HOST else copy.target_space
+    return {source: copy.n_bytes * 2} if source == target else {source: copy.n_bytes, target: copy.n_bytes}

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.cost.activity import kernel_activity
-from tpusim.cost.dma import Traffic, memory_rates, traffic_of
+from tpusim.cost.dma import Traffic, link_of, memory_rates, traffic_of
 from tpusim.cost.mxu import matmul_cycles
 from tpusim.cost.vpu import vector_cycles
-from tpusim.hardware.units import MATRIX, SCALAR, UNITS, chip_value
+from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, STORE, UNITS, VMEM, chip_value, mac_key
+from tpusim.program.work import scaled
 from tpusim.units import cycles_to_ps, seconds_to_ps
 
 if TYPE_CHECKING:
@@ -92,3 +92,25 @@ def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     # Without the cost of starting a kernel: the scalar core is the one that starts them.
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
     return KernelTime(0, busy_ps, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
+
+
+def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:
+    """Return what one execution of a kernel does in all its tiles, on all its cores, by key of ``hardware.units``.
+
+    Multiply-accumulates are by type of the operands (``matrix.bf16``), those that only pad a tile included. The vector
+    units' operations are on whole registers; memories and links count bytes. VMEM sees what registers load and store,
+    and what comes in from other memories and goes out to them.
+    """
+    done = scaled(kernel.work.ops, kernel.tiles)
+    done[HBM] = kernel.hbm_bytes
+    done[VMEM] = (done.get(LOAD, 0.0) + done.get(STORE, 0.0)) * chip.vpu.register_bytes
+    for stream in kernel.streams:
+        # What lies in VMEM already is only loaded and stored.
+        if stream.space != VMEM:
+            done[VMEM] += stream.total_bytes
+        if stream.space not in (VMEM, HBM):
+            done[link_of(stream)] = done.get(link_of(stream), 0.0) + stream.total_bytes
+    for matmul in kernel.work.matmuls:
+        macs = matmul.streamed_rows * matmul.passes * kernel.tiles * chip.mxu.rows * chip.mxu.columns
+        done[mac_key(matmul.operand_type)] = done.get(mac_key(matmul.operand_type), 0.0) + macs
+    return done

@@ -6,7 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from tpusim.cost.tile import kernel_time
-from tpusim.machine.loop_watch import loop_traits
+from tpusim.program.module import every_step
+from tpusim.program.steps import Branch, ChannelTransfer, Collective, HostTransfer, Loop
 from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.pod import Pod
     from tpusim.machine.placement import DeviceSet, Groups
-    from tpusim.program.steps import Collective, Kernel
+    from tpusim.program.steps import Kernel
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -60,6 +61,31 @@ class Execution(NamedTuple):
 
     duration_ps: int
     details: dict[str, Any]
+
+
+class LoopTraits(NamedTuple):
+    """What of a loop may keep one trip from standing for the others.
+
+    Devices wait for each other in it (``communicates``), it meets the host (``meets_host``), or something in it is
+    chosen anew at each visit (``varies``).
+    """
+
+    communicates: bool
+    meets_host: bool
+    varies: bool
+
+
+def loop_traits(loop: Loop) -> LoopTraits:
+    """Return the traits of a loop, whichever of its branches are taken."""
+    inner = list(every_step((loop,)))
+    return LoopTraits(
+        communicates=any(isinstance(step, Collective | ChannelTransfer) for step in inner),
+        meets_host=any(isinstance(step, HostTransfer) for step in inner),
+        varies=any(
+            isinstance(step, Loop | Branch) and any(len(choice.values) > 1 for choice in step.choices)
+            for step in every_step(loop.body)
+        ),
+    )
 
 
 class Costs:

@@ -1,28 +1,82 @@
-"""One device: its shared memories, its link to the host, and what it records."""
+"""One device: its shared memories, its link to the host with the queues there, and what it records."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import simpy
+
 from tpusim.cost.dma import memory_rates
 from tpusim.hardware.units import HOST_IN, HOST_OUT, UNITS, VMEM, peak_bytes_per_second
 from tpusim.machine.fluid import SharedMemory
-from tpusim.machine.host_queues import HostQueues
 from tpusim.machine.recorder import Recorder
+from tpusim.program.feed import intervals_ps
 from tpusim.units import bytes_to_ps, seconds_to_ps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-
-    import simpy
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from tpusim.machine.placement import Cohort, RunOptions
     from tpusim.machine.world import World
+    from tpusim.program.feed import Feed
+    from tpusim.program.steps import HostTransfer
     from tpusim.timeline.records import Record
+
+    Activity = Generator[simpy.Event, Any, Any]
 
 HOST_LINKS = (HOST_IN, HOST_OUT)
 _NOT_SHOWN = frozenset({VMEM})
 """Its time is that of the vector loads and stores."""
+
+
+class HostQueues:
+    """The host's queues for one device: a producer fills the infeed's, a consumer empties the outfeed's.
+
+    Items come over the link ahead of time, as many as the queue holds; what is sent out waits until the host takes it.
+    A queue without a stated pace is None: the host is always ready. ``latency_ps`` is that of the link.
+    """
+
+    def __init__(self, env: simpy.Environment, number: int, latency_ps: int) -> None:
+        self.infeed: simpy.Store | None = None
+        self.outfeed: simpy.Store | None = None
+        # The ways, to the host or from it, whose feeds have no more to give or to take.
+        self.ended: set[bool] = set()
+        self._env = env
+        self._number = number
+        self._latency_ps = latency_ps
+
+    def feed(self, pace: Feed, link: SharedMemory, feeds: Sequence[HostTransfer]) -> None:
+        """Make items ready at a pace and bring them over a link; ``feeds`` are those of the program, in order."""
+        self.infeed = simpy.Store(self._env, pace.depth)
+        sizes = [step.n_bytes for step in feeds if not step.to_host]
+        self._env.process(self._produce(pace, link, self.infeed, sizes))
+
+    def drain(self, pace: Feed, link: SharedMemory) -> None:
+        """Take items over a link at a pace."""
+        self.outfeed = simpy.Store(self._env, pace.depth)
+        self._env.process(self._consume(pace, link, self.outfeed))
+
+    def _produce(self, pace: Feed, link: SharedMemory, queue: simpy.Store, sizes: Sequence[float]) -> Activity:
+        """Make one item after the other ready and bring it over the link, as long as the queue has room."""
+        for number, interval_ps in enumerate(intervals_ps(pace, self._number)):
+            if not sizes:
+                return
+            yield self._env.timeout(interval_ps)
+            # In the order of the text, again and again: a loop's infeeds come as often as it turns.
+            size = sizes[number % len(sizes)]
+            yield self._env.timeout(self._latency_ps)
+            yield link.transfer(size)
+            yield queue.put(size)
+        self.ended.add(False)
+
+    def _consume(self, pace: Feed, link: SharedMemory, queue: simpy.Store) -> Activity:
+        """Take one item after the other, each in its time."""
+        for interval_ps in intervals_ps(pace, self._number):
+            size = yield queue.get()
+            yield self._env.timeout(self._latency_ps)
+            yield link.transfer(size)
+            yield self._env.timeout(interval_ps)
+        self.ended.add(True)
 
 
 class Device:
@@ -57,12 +111,12 @@ class Device:
         peaks = {unit: peak_bytes_per_second(self.chip, UNITS[unit]) for unit in n_bytes if unit not in _NOT_SHOWN}
         return {unit: bytes_to_ps(n_bytes[unit], peak) for unit, peak in peaks.items() if peak and n_bytes[unit]}
 
-    def launch(self, activity: Generator[simpy.Event, Any, Any]) -> simpy.Event:
+    def launch(self, activity: Activity) -> simpy.Event:
         """Start something that runs beside the core; return the event of its end."""
         self.in_flight += 1
         return self.env.process(self._landed(activity))
 
-    def _landed(self, activity: Generator[simpy.Event, Any, Any]) -> Generator[simpy.Event, Any, Any]:
+    def _landed(self, activity: Activity) -> Activity:
         """Run ``activity``, count it out when it ends, and return what it does."""
         value = yield from activity
         self.in_flight -= 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tpusim.cost.links import Load, link_name
+from tpusim.cost.collectives import Load, link_name
 from tpusim.machine.fluid import Flow, Fluid, call_after
 from tpusim.timeline.records import LinkUse
 from tpusim.units import PS_PER_SECOND

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from simpy import Environment, Event
 
-    from tpusim.cost.collectives import CommunicationPlan
-    from tpusim.cost.links import Load
+    from tpusim.cost.collectives import CommunicationPlan, Load
     from tpusim.machine.costs import Costs, GroupShare
     from tpusim.machine.placement import Cohort, DeviceSet
     from tpusim.machine.waits import Blocked, Waits

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.errors import SimulationError
 from tpusim.machine import steps  # noqa: F401 (fills the table of handlers)
-from tpusim.machine.cohorts import (
-    MOST_SIMPLE_SPLITS,
-    ONE_FOR_ALL,
-    Split,
-    cohorts_of,
-    collapsed,
-    may_collapse,
-    refined,
-)
+from tpusim.machine.cohorts import MOST_SIMPLE_SPLITS, ONE_FOR_ALL, Split, cohorts_of, collapsed, may_collapse, refined
 from tpusim.machine.core import Core
 from tpusim.machine.costs import Costs
 from tpusim.machine.device import Device

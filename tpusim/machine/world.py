@@ -16,11 +16,11 @@ from tpusim.machine.waits import Waits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tpusim.cost.links import Load
+    from tpusim.cost.collectives import Load
     from tpusim.machine.costs import Costs
-    from tpusim.machine.loop_watch import LoopWatch
     from tpusim.machine.network import Network
     from tpusim.machine.placement import Cohort
+    from tpusim.machine.steps.control import LoopWatch
     from tpusim.program.steps import Collective
     from tpusim.timeline.records import LinkUse
 

@@ -29,8 +29,7 @@ from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program
 from tpusim.program.stored import load_program
-from tpusim.program.verify import verify_blocks
-from tpusim.program.warnings import run_warnings
+from tpusim.program.verify import run_warnings, verify_blocks
 from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.systolic.closed_form import run_gemm
 from tpusim.text.literals import literal_values

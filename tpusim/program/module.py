@@ -10,17 +10,7 @@ import msgspec
 from tpusim.hardware.units import HOST
 from tpusim.program.buffers import Buffer
 from tpusim.program.provenance import Provenance
-from tpusim.program.steps import (
-    AnyStep,
-    Branch,
-    Call,
-    ChannelTransfer,
-    Collective,
-    Copy,
-    HostTransfer,
-    Kernel,
-    Loop,
-)
+from tpusim.program.steps import AnyStep, Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop
 
 FORMAT = "tpusim-program-2"
 

@@ -1,15 +1,16 @@
-"""What keeps a lowered program from running: checks for files that somebody wrote or edited by hand."""
+"""What keeps a lowered program from running: checks for files that were written or edited by hand; and warnings."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
+from tpusim.program.feed import Feed
 from tpusim.program.module import FORMAT, Program, inner_lists
 from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Collective, Kernel, Loop, Step
 from tpusim.program.work import unit_fault
@@ -133,3 +134,25 @@ def verify_blocks(program: Program, vmem_bytes: int) -> None:
                 f"{program.name}: {step.name!r}: expected blocks that fit into {vmem_bytes} bytes of VMEM, found "
                 f"{step.vmem_bytes:.0f} (two of each that changes from tile to tile): cut it into more tiles"
             )
+
+
+def run_warnings(programs: Sequence[Program], infeed: Feed | None = None, outfeed: Feed | None = None) -> list[str]:
+    """Return the warnings of programs that run side by side, with the host at these paces."""
+    return [*_open_channels(programs), *_unused_paces(programs, infeed, outfeed)]
+
+
+def _open_channels(programs: Sequence[Program]) -> Iterator[str]:
+    """Yield a warning for every channel of which no program has the other end."""
+    ends = dict.fromkeys((step.channel_id, step.is_send) for program in programs for step in program.channel_ends)
+    where = "this program" if len(programs) == 1 else f"the {len(programs)} programs of this run"
+    for channel, is_send in ends:
+        if (channel, not is_send) not in ends:
+            yield f"channel {channel}: its other end is not in {where}: it is taken to be always ready"
+
+
+def _unused_paces(programs: Sequence[Program], infeed: Feed | None, outfeed: Feed | None) -> Iterator[str]:
+    """Yield a warning for a pace of the host to which no step is held."""
+    fed = {step.to_host for program in programs for step in program.feeds}
+    for word, pace, to_host in (("infeed", infeed, False), ("outfeed", outfeed, True)):
+        if pace is not None and to_host not in fed:
+            yield f"a pace of the {word} was given, but no program of this run has an {word}: it changes nothing"

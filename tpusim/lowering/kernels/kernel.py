@@ -12,12 +12,21 @@ from tpusim.hardware.units import LOAD, SCALAR, SMEM, STORE, VMEM
 from tpusim.ir.ops import ELEMENTWISE, FREE, MOVES_ONLY, PRODUCTS, REDUCTIONS, VIEWS
 from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
-from tpusim.lowering.kernels.own_tiles import product_tiles, streaming_tiles
 from tpusim.lowering.kernels.packing import conversion_work
 from tpusim.lowering.kernels.products import product_work
-from tpusim.lowering.kernels.spills import spill_work
-from tpusim.lowering.kernels.stated_tiles import LHS, OUT, RHS, Loop, Nest, StatedTiling, block_tiles, run_bytes
-from tpusim.lowering.kernels.vector import Site, stored_registers, vector_work
+from tpusim.lowering.kernels.tiles import (
+    LHS,
+    OUT,
+    RHS,
+    Loop,
+    Nest,
+    StatedTiling,
+    block_tiles,
+    product_tiles,
+    run_bytes,
+    streaming_tiles,
+)
+from tpusim.lowering.kernels.vector import Site, spill_work, stored_registers, vector_work
 from tpusim.lowering.scope import rule
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
@@ -214,12 +223,7 @@ def _sides_shapes(item: Inner) -> dict[str, ArrayShape]:
 
 
 def _nest(
-    scope: Scope,
-    item: Inner,
-    size: Product,
-    touched: list[Access],
-    feeds: dict[str, str],
-    config: BackendConfig,
+    scope: Scope, item: Inner, size: Product, touched: list[Access], feeds: dict[str, str], config: BackendConfig
 ) -> Nest:
     """Return the loop nest of a kernel around a product; ``feeds`` says which of its sides operands feed."""
     window, split = config.window_config, config.megacore_split_dim

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.hardware.units import WORD_BITS
-from tpusim.lowering.kernels.stated_tiles import LHS, RHS
+from tpusim.lowering.kernels.tiles import LHS, RHS
 from tpusim.program.work import Work, scaled
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tpusim.hardware.chip import Chip
     from tpusim.hardware.vector_ops import OpCost, VectorOps
-    from tpusim.lowering.kernels.stated_tiles import Nest
+    from tpusim.lowering.kernels.tiles import Nest
     from tpusim.semantics.demand.needs import Access
 
 _NEVER_PACKED = frozenset(

@@ -9,14 +9,14 @@ import msgspec
 
 from tpusim.cost.mxu import TileProduct, matmul_cycles, packed_depth_tiles, tile_matmul
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
-from tpusim.lowering.kernels.stated_tiles import TAPS
+from tpusim.lowering.kernels.tiles import TAPS
 from tpusim.program.work import Work
 from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS
 from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
-    from tpusim.lowering.kernels.stated_tiles import Nest
+    from tpusim.lowering.kernels.tiles import Nest
     from tpusim.semantics.products import Product
 
 

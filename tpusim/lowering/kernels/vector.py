@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
 from tpusim.ir.attributes import Window
-from tpusim.ir.ops import FREE, RESHAPES
+from tpusim.ir.ops import FREE, RESHAPES, UNHELD
 from tpusim.program.work import Work, scaled, sum_work
+from tpusim.semantics.demand.inlining import behind_views
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tpusim.hardware.chip import Chip
     from tpusim.ir.attributes import SliceDimension, WindowDimension
     from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.semantics.demand.inlining import Body, Inner
     from tpusim.shapes.shape import Shape
 
     WorkRule = Callable[["Site", Instruction], Work]
@@ -399,3 +401,36 @@ def _custom_call(site: Site, instruction: Instruction) -> Work:
     """Work of a custom call by its target; none is known of a target that is not in the table."""
     found = CUSTOM_WORK.get(instruction.attributes.get("custom_call_target", ""))
     return found(site, instruction) if found else Work()
+
+
+def spill_work(body: Body, shares: Sequence[float], chip: Chip) -> Work:
+    """Return the stores and loads of what does not fit into the vector registers, for the whole of a kernel.
+
+    ``shares`` says how much of each value is computed. A fused loop computes one register of every value at a time, and
+    what is needed later has to stay; operands are loaded where they are used.
+    """
+    computed = [at for at, item in enumerate(body.values) if shares[at] and item.instruction.opcode not in UNHELD]
+    # Most kernels have fewer values than registers: no need to ask which of them are alive.
+    if len(computed) <= chip.vpu.registers:
+        return Work()
+    excess = most_alive(computed, body.values) - chip.vpu.registers
+    if excess <= 0:
+        return Work()
+    moved = excess * max(registers(body.values[at].instruction.shape, chip) * shares[at] for at in computed)
+    return Work(ops={LOAD: moved, STORE: moved})
+
+
+def most_alive(computed: Sequence[int], values: Sequence[Inner]) -> int:
+    """Return how many of the values at some positions are alive at the most crowded moment, computed in their order."""
+    uses = ((number, operand) for number, at in enumerate(computed) for operand in values[at].operands)
+    last = {behind_views(values, operand): number for number, operand in uses}
+    ends = [0] * len(computed)
+    for number, at in enumerate(computed):
+        # A value that nothing in the kernel uses is a result, and is stored at once.
+        ends[last.get(at, number)] += 1
+    alive = most = 0
+    for ended in ends:
+        alive += 1
+        most = max(most, alive)
+        alive -= ended
+    return most

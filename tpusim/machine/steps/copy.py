@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpusim.cost.activity import copy_activity
-from tpusim.cost.dma import run_cost
+from tpusim.cost.dma import copy_activity, run_cost
 from tpusim.hardware.units import CMEM, HBM, HOST, UNITS, VMEM
 from tpusim.machine.core import Core, at_once, runs
 from tpusim.machine.device import HOST_LINKS

@@ -1,14 +1,18 @@
-"""The compiler's own tiling: from ``window_config`` to tiles and to how often each operand's blocks are fetched.
+"""Tiles and how often each operand's blocks are fetched: as ``window_config`` states it, else of our own choosing.
 
 Bounds count blocks of one register's sublanes and lanes in the two minor dimensions. The loop nest of a convolution is,
 outermost first: output features and spatial dimensions that are columns like them, batch, the other spatial dimensions
 of the output, each spatial dimension of the kernel, input features. Spatial dimensions that all three arrays share
 stand outermost in some programs.
+
+Our own are chosen for what a tiler wants: blocks small enough that two of each operand fit into VMEM, large enough that
+the bandwidth and not the loop decides, and as little fetched twice as possible.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product
 from math import ceil, inf, prod
 from typing import TYPE_CHECKING
 
@@ -18,6 +22,7 @@ from tpusim.ir.attributes import Window
 from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, WINDOW
 
 if TYPE_CHECKING:
+    from tpusim.hardware.chip import Chip
     from tpusim.ir.attributes import ConvolutionLabels, WindowConfig
     from tpusim.ir.module import Instruction
     from tpusim.shapes.shape import ArrayShape
@@ -27,13 +32,7 @@ LHS, RHS, OUT = "lhs", "rhs", "out"
 TAPS = "taps"
 """Kernel positions that add up in one row: depth, whose parts are contracted one after another."""
 
-TOUCHES = {
-    BATCH: (LHS, RHS, OUT),
-    ROWS: (LHS, OUT),
-    COLUMNS: (RHS, OUT),
-    TAPS: (LHS, RHS),
-    DEPTH: (LHS, RHS),
-}
+TOUCHES = {BATCH: (LHS, RHS, OUT), ROWS: (LHS, OUT), COLUMNS: (RHS, OUT), TAPS: (LHS, RHS), DEPTH: (LHS, RHS)}
 """Which arrays a loop over each kind of dimension moves through."""
 
 _OUTPUT_ROLES = {BATCH: BATCH, ROWS: ROWS, COLUMNS: COLUMNS, DEPTH: ROWS, WINDOW: ROWS}
@@ -296,3 +295,62 @@ def _mismatch(loops: tuple[Loop, ...], splits: dict[str, int]) -> float:
     nest = Nest(loops, {})
     # Relative errors, so that an array of two blocks counts as much as one of a thousand.
     return sum(abs(nest.distinct(array) - count) / max(1, count) for array, count in splits.items())
+
+
+# The first block in and the last one out overlap nothing: with eight tiles that is an eighth of the traffic.
+_WANTED_TILES = 8
+# Powers of two divide the sizes that programs have; twelve for each of three loops are few enough to try all.
+_CUTS = tuple(2**power for power in range(12))
+
+
+def streaming_tiles(moved_bytes: float, chip: Chip) -> int:
+    """Return into how many tiles a kernel that goes once through ``moved_bytes`` of slow memory is cut."""
+    largest = chip.vmem.capacity_bytes * chip.vmem.tile_share
+    wanted = max(chip.dma.smallest_block_bytes, min(largest, moved_bytes / _WANTED_TILES))
+    return max(1, ceil(moved_bytes / wanted))
+
+
+def product_tiles(n_bytes: dict[str, float], chip: Chip) -> Nest:
+    """Return the nest for a product whose ``lhs``, ``rhs``, ``out`` hold these bytes: least traffic that fits."""
+    room_bytes = chip.vmem.capacity_bytes * chip.vmem.tile_share
+    costs = _Costs(room_bytes, chip.dma.transfer_cost_bytes, chip.dma.smallest_block_bytes)
+    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], costs)
+
+
+class _Costs(msgspec.Struct, frozen=True):
+    """What limits tiles: room for the blocks of one, what a transfer costs beside its bytes, and the least block."""
+
+    room_bytes: float
+    transfer_bytes: float
+    smallest_bytes: int
+
+
+@lru_cache(maxsize=1024)
+def _product_tiles(lhs_bytes: float, rhs_bytes: float, out_bytes: float, costs: _Costs) -> Nest:
+    """Try all cuts by powers of two."""
+    n_bytes = {LHS: lhs_bytes, RHS: rhs_bytes, OUT: out_bytes}
+    fitting = [
+        _nest(columns, rows, depth)
+        for columns, rows, depth in product(_CUTS, repeat=3)
+        if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows) <= costs.room_bytes
+    ]
+    # None fits only if arrays are millions of times as large as VMEM: the finest cut must do.
+    wanted = min(fitting, key=lambda nest: _tile_preference(nest, n_bytes, costs), default=None)
+    return wanted or _nest(_CUTS[-1], _CUTS[-1], _CUTS[-1])
+
+
+def _tile_preference(nest: Nest, n_bytes: dict[str, float], costs: _Costs) -> tuple[float, int]:
+    """Return what to minimise: what the whole nest moves, in bytes, then the distance from the wanted tiles."""
+    shares = nest.block_share.items()
+    moved = sum((n_bytes[array] * share + costs.transfer_bytes) * nest.fetches(array) for array, share in shares)
+    # What is small is not worth cutting: its blocks would only wait for each other's latency.
+    wanted = max(1, min(_WANTED_TILES, int(sum(n_bytes.values()) / costs.smallest_bytes)))
+    # Traffic first: a tile more costs a few cycles, a fetch more a whole block.
+    return moved, abs(nest.tiles - wanted)
+
+
+def _nest(columns: int, rows: int, depth: int) -> Nest:
+    """Return the nest that cuts columns outermost, then rows, then the contracted dimension."""
+    # Depth is innermost, so that partial sums stay in one place until they are complete.
+    loops = (Loop(columns, COLUMNS), Loop(rows, ROWS), Loop(depth, DEPTH))
+    return Nest(loops, {LHS: 1 / (rows * depth), RHS: 1 / (columns * depth), OUT: 1 / (columns * rows)})
