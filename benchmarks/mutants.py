@@ -3,22 +3,29 @@
 A mutant is the package with one expression or statement changed: an operator, a comparison, a number, a condition, a
 call left out. Mutants are drawn at random (by a fixed seed) over the lines of the rooms that decide times. Each runs,
 in a copy of the project, the tests that pass over its line, until one fails; tests marked slow are left out.
-The survivors are printed, each a claim that no test makes. Needs the dependency group ``test``.
+A test only counts where it passes without the mutant. The survivors are printed, each a claim that no test makes.
+Needs the dependency group ``test``; ``--coverage`` keeps which test passes over which line for the next draw, which
+holds as long as no line of the rooms changes.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
+import importlib.util
+import multiprocessing
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from queue import Queue
 from typing import NamedTuple
@@ -28,7 +35,11 @@ from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("lowering", "machine", "cost", "semantics", "allocation")
-LEFT_OUT = (".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "notebooks")
+# A mutant runs the most telling tests first, then more of them, and what is left only where all of these pass.
+STAGES = (20, 200)
+LEFT_OUT = (".git", ".venv*", ".*_cache", ".hypothesis", "notebooks")
+# What most tests import takes longer to load than they take to run: processes are forked from one that has loaded it.
+PRELOADED = ["numpy", "ml_dtypes", "numba", "jax", "msgspec", "matplotlib.pyplot", "rich.console", "simpy", "pytest"]
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
@@ -103,7 +114,9 @@ def live_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             continue
         for child in value if isinstance(value, list) else [value]:
             for_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
-            if not isinstance(child, ast.AST) or for_types:
+            # Whether ``zip`` counts its arguments is an assertion about the code, which no test of behaviour sees.
+            asserts = isinstance(child, ast.keyword) and child.arg == "strict"
+            if not isinstance(child, ast.AST) or for_types or asserts:
                 continue
             yield child
             yield from live_nodes(child)
@@ -148,43 +161,149 @@ def measured_lines(data_file: Path, rooms: list[str]) -> CoverageData:
     return data
 
 
-def tests_over(data: CoverageData, mutant: Mutant) -> list[str]:
-    """Return the tests that pass over a mutant's line, those of its own room first."""
-    contexts = data.contexts_by_lineno(str(ROOT / mutant.path)).get(mutant.line, [])
-    room = f"tests/{mutant.path.split('/')[1]}/"
-    tests = {context.split("|")[0] for context in contexts if context}
-    return sorted(tests, key=lambda test: (not test.startswith(room), test))
+class Tests:
+    """Which tests pass over which line, the most telling first."""
+
+    def __init__(self, data: CoverageData) -> None:
+        self.data = data
+        self.missing: set[str] = set()
+        self.width: Counter[str] = Counter()
+        for path in data.measured_files():
+            for contexts in data.contexts_by_lineno(path).values():
+                self.width.update(contexts)
+
+    def over(self, mutant: Mutant, most: int) -> list[str]:
+        """Return the tests that pass over a mutant's line, at most so many: those of its own room first.
+
+        Of a room those come first that pass over the fewest lines: they are quick, and about little else.
+        """
+        by_line = self.data.contexts_by_lineno(str(ROOT / mutant.path))
+        contexts = set(by_line.get(mutant.line, ()))
+        if contexts == {""}:
+            # It runs when the file is imported: what comes of that may show in any test of the file.
+            contexts = set().union(*by_line.values())
+        room = f"tests/{mutant.path.split('/')[1]}/"
+        found = {context.rpartition("|")[0]: self.width[context] for context in contexts if context}
+        order = sorted(found, key=lambda test: (not test.startswith(room), found[test], test))
+        return [test for test in order if test not in self.missing][:most]
 
 
-def killer(mutant: Mutant, tests: list[str], folder: Path) -> str:
-    """Return the test that a mutant fails, run in a copy of the project; empty if it survives all of them."""
-    target = folder / mutant.path
-    original = target.read_text(encoding="utf-8")
-    lines = original.splitlines()
-    lines[mutant.line - 1] = mutant.after
-    target.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    listed = folder / "tests-to-run"
-    listed.write_text("\n".join(tests), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", f"@{listed}"]
-    try:
-        run = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=600, check=False, env=_environment(folder)
-        )
-    except subprocess.TimeoutExpired:
-        return "a test that never ended"
-    finally:
-        target.write_text(original, encoding="utf-8")
-    if run.returncode == pytest.ExitCode.USAGE_ERROR:
-        raise SystemExit(run.stdout + run.stderr)
-    if not run.returncode:
+class Outcome(NamedTuple):
+    """The end of a run of tests: pytest's exit code, and all that it wrote."""
+
+    code: int
+    text: str
+
+    @property
+    def failed(self) -> str:
+        """The first test that failed, or the file of tests that could not be read."""
+        lines = [line.split(" ", 1)[1] for line in self.text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        return lines[0].split(" - ")[0] if lines else f"exit code {self.code}"
+
+    @property
+    def unknown(self) -> set[str]:
+        """The tests asked for that are not there."""
+        marks = ("ERROR: not found: ", "ERROR: file or directory not found: ")
+        return {line.removeprefix(mark) for line in self.text.splitlines() for mark in marks if line.startswith(mark)}
+
+
+class Copy:
+    """A copy of the project in which one mutant at a time is tried."""
+
+    def __init__(self, folder: Path, timeout_seconds: float) -> None:
+        self.folder = folder
+        self.timeout_seconds = timeout_seconds
+        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*LEFT_OUT))
+
+    @contextlib.contextmanager
+    def holding(self, mutant: Mutant) -> Iterator[None]:
+        """Change the line of a mutant as long as the context lasts."""
+        target = self.folder / mutant.path
+        original = target.read_bytes()
+        lines = original.decode().splitlines()
+        lines[mutant.line - 1] = mutant.after
+        try:
+            _write(target, "\n".join([*lines, ""]).encode())
+            yield
+        finally:
+            _write(target, original)
+
+    def run(self, tests: Sequence[str]) -> Outcome | None:
+        """Run tests until one fails; None if they do not end."""
+        log = self.folder / "log"
+        log.write_bytes(b"")
+        process = multiprocessing.get_context("forkserver").Process(target=_pytest, args=(self.folder, tests, log))
+        process.start()
+        process.join(self.timeout_seconds)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            return None
+        return Outcome(process.exitcode or 0, log.read_text(errors="replace").replace(f"{self.folder}/", ""))
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a module, and forget what was compiled of it: Python tells versions apart by size and whole seconds."""
+    path.write_bytes(content)
+    Path(importlib.util.cache_from_source(path)).unlink(missing_ok=True)
+
+
+def _pytest(folder: Path, tests: Sequence[str], log: Path) -> None:
+    """Run tests in a copy of the project: the body of a process of its own."""
+    out = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.chdir(folder)
+    # A process that a test starts takes its modules from the copy too.
+    os.environ["PYTHONPATH"] = str(folder)
+    sys.dont_write_bytecode = False
+    sys.path[:] = [str(folder), *(path for path in sys.path if path not in ("", str(ROOT)))]
+    code = pytest.main(["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", *tests])
+    sys.stdout.flush()
+    # Threads that a test left behind would keep the process alive.
+    os._exit(code)
+
+
+class Trial:
+    """Mutants tried in copies of the project, several at once."""
+
+    def __init__(self, tests: Tests, most: int) -> None:
+        self.tests = tests
+        self.most = most
+        # Whether a test passes without any mutant.
+        self.passes: dict[str, bool] = {}
+
+    def killer(self, mutant: Mutant, place: Copy) -> str:
+        """Return the test that notices a mutant, empty if none does."""
+        passed: set[str] = set()
+        for stage in (*STAGES, self.most):
+            while tests := [test for test in self.tests.over(mutant, min(stage, self.most)) if test not in passed]:
+                with place.holding(mutant):
+                    outcome = place.run(tests)
+                if outcome is None:
+                    return "a test that does not end"
+                if not outcome.code:
+                    passed.update(tests)
+                elif outcome.code == pytest.ExitCode.USAGE_ERROR and outcome.unknown:
+                    # Measured before the tests were changed.
+                    self.tests.missing |= outcome.unknown
+                elif self.is_sound(outcome.failed, place):
+                    return outcome.failed
+                else:
+                    self.tests.missing.add(outcome.failed)
         return ""
-    failed = [line.split(" ")[1] for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0] if failed else f"exit code {run.returncode}"
+
+    def is_sound(self, test: str, place: Copy) -> bool:
+        """Return whether a test passes without a mutant, or is none: a file that cannot be imported with it."""
+        if test not in self.passes and "::" in test:
+            outcome = place.run([test])
+            self.passes[test] = outcome is not None and not outcome.code
+        return self.passes.get(test, True)
 
 
 def _environment(folder: Path = ROOT) -> dict[str, str]:
     """Return the environment of a run of the tests in a folder."""
-    return {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, "PYTHONPATH": str(folder)}
 
 
 def main() -> None:
@@ -194,31 +313,38 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--room", action="append", choices=ROOMS, help="default: all of them")
     parser.add_argument("--coverage", type=Path, help="file of an earlier measurement, or where to keep this one")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants tried at once (default: 2)")
+    parser.add_argument("--most", type=int, default=10**6, help="tests tried for each mutant (default: all)")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds that they may take (default: 900)")
     options = parser.parse_args()
     rooms = options.room or list(ROOMS)
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    # A copy compiles its modules once, not for every mutant.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as scratch:
-        data = measured_lines(options.coverage or Path(scratch) / "coverage", rooms)
-        folders: Queue[Path] = Queue()
-        for number in range(2):
-            copied = Path(scratch) / f"copy{number}"
-            shutil.copytree(ROOT, copied, ignore=shutil.ignore_patterns(*LEFT_OUT))
-            folders.put(copied)
+        trial = Trial(Tests(measured_lines(options.coverage or Path(scratch) / "coverage", rooms)), options.most)
+        copies: Queue[Copy] = Queue()
+        for number in range(options.jobs):
+            copies.put(Copy(Path(scratch) / f"copy{number}", options.timeout))
+        chosen, tried = drawn(rooms, options.count, options.seed), count(1)
 
-        def tried(mutant: Mutant) -> str:
-            tests = tests_over(data, mutant)
-            folder = folders.get()
+        def fate(mutant: Mutant) -> str:
+            """Try a mutant in the copy that is free, and say what became of it."""
+            place = copies.get()
             try:
-                found = killer(mutant, tests, folder) if tests else ""
+                found = trial.killer(mutant, place)
             finally:
-                folders.put(folder)
-            fate = f"noticed by {found}" if found else "SURVIVES" if tests else "SURVIVES: no test comes here"
-            sys.stdout.write(f"{mutant}\n    {fate}\n")
+                copies.put(place)
+            end = f"noticed by {found}" if found else "SURVIVES"
+            end += "" if found or trial.tests.over(mutant, 1) else ": no test comes here"
+            sys.stdout.write(f"[{next(tried)}/{len(chosen)}] {mutant}\n    {end}\n")
             sys.stdout.flush()
             return found
 
-        chosen = drawn(rooms, options.count, options.seed)
-        with ThreadPoolExecutor(2) as pool:
-            fates = list(pool.map(tried, chosen))
+        with ThreadPoolExecutor(options.jobs) as pool:
+            fates = list(pool.map(fate, chosen))
     survivors = [mutant for mutant, found in zip(chosen, fates, strict=True) if not found]
     sys.stdout.write("\n".join(["", *map(str, survivors)]))
     sys.stdout.write(f"\n{len(chosen) - len(survivors)} of {len(chosen)} mutants noticed, {len(survivors)} survive\n")

@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from tpusim.hardware.load import load_chip as load_chip
     from tpusim.hardware.pod import Topology as Topology
     from tpusim.ir.custom_calls import register_custom_call as register_custom_call
-    from tpusim.pipeline.compare import diff as diff
     from tpusim.pipeline.explain import explain as explain
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result
     from tpusim.pipeline.stages import check as check
+    from tpusim.pipeline.stages import diff as diff
     from tpusim.pipeline.stages import execute as execute
     from tpusim.pipeline.stages import load as load
     from tpusim.pipeline.stages import lower as lower
@@ -98,11 +98,10 @@ _NAMES = {
     "tpusim.hardware.load": ("load_chip",),
     "tpusim.hardware.pod": ("Topology",),
     "tpusim.ir.custom_calls": ("register_custom_call",),
-    "tpusim.pipeline.compare": ("diff",),
     "tpusim.pipeline.explain": ("explain",),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
-    "tpusim.pipeline.stages": ("check", "execute", "load", "lower", "memory", "run_layers", "simulate"),
+    "tpusim.pipeline.stages": ("check", "diff", "execute", "load", "lower", "memory", "run_layers", "simulate"),
     "tpusim.program.layers": ("Layer",),
     "tpusim.program.module": ("Program",),
     "tpusim.program.steps": tuple(

@@ -33,7 +33,7 @@ _SMALLEST_SLICES = {
 }
 """By chip the slice that JAX is asked for: one host, as the names of Google Cloud have it."""
 
-# Without these libtpu asks a metadata server who it is, which outside of Google Cloud takes minutes to fail, and locks
+# Without these libtpu asks a metadata server for its name, which fails after minutes outside of Google Cloud, and locks
 # out other processes, as if there were a TPU to share.
 _NO_TPU_HERE = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -83,7 +83,8 @@ def devices_of(topology: str = "v5e") -> list[Any]:
     # JAX raises whatever its backend gives it; the first line says which name it did not take.
     except Exception as error:
         reason = (str(error).splitlines() or [repr(error)])[0]
-        raise ConfigError(f"{topology}: JAX cannot compile for this slice{_missing()}: {reason}") from error
+        hint = "" if find_spec("libtpu") else " (libtpu is not installed: pip install 'tpusim[jax]')"
+        raise ConfigError(f"{topology}: JAX cannot compile for this slice{hint}: {reason}") from error
 
 
 def _jax() -> Any:
@@ -94,11 +95,6 @@ def _jax() -> Any:
     except ImportError as error:
         raise ConfigError("tpusim.jax needs JAX and libtpu: pip install 'tpusim[jax]'") from error
     return jax
-
-
-def _missing() -> str:
-    """Return a hint if the compiler is not there."""
-    return "" if find_spec("libtpu") else " (libtpu is not installed: pip install 'tpusim[jax]')"
 
 
 def _chip_of(topology: str) -> str:

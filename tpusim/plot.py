@@ -27,32 +27,17 @@ from tpusim.report.plots import roofline as plot_roofline
 from tpusim.report.plots import systolic as plot_systolic
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots import utilisation as plot_utilisation
-from tpusim.report.plots.style import Axes, Figure, save
-from tpusim.report.plots.sweep import pareto, sensitivity
-from tpusim.report.plots.systolic import animate_systolic
-from tpusim.report.plots.utilisation import layers
+from tpusim.report.plots.style import Axes, Figure
+from tpusim.report.plots.style import save as save
+from tpusim.report.plots.sweep import pareto as pareto
+from tpusim.report.plots.sweep import sensitivity as sensitivity
+from tpusim.report.plots.systolic import animate_systolic as animate_systolic
+from tpusim.report.plots.utilisation import layers as layers
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import Shape
 
 if TYPE_CHECKING:
     from tpusim.pipeline.result import Result
-
-__all__ = [
-    "animate_systolic",
-    "layers",
-    "layout",
-    "links",
-    "memory",
-    "pareto",
-    "read_csv",
-    "relayout",
-    "roofline",
-    "save",
-    "sensitivity",
-    "systolic",
-    "timeline",
-    "utilisation",
-]
 
 
 def layout(shape: Shape | str, ax: Axes | None = None) -> Figure:

@@ -39,16 +39,11 @@ class Span:
         """Column of the first character, from 1."""
         return self.start - (self.source.text.rfind("\n", 0, self.start) + 1) + 1
 
-    def line_text(self) -> str:
-        """Return the whole line of the first character, without its end of line."""
-        begin = self.source.text.rfind("\n", 0, self.start) + 1
-        end = self.source.text.find("\n", begin)
-        return self.source.text[begin : end if end >= 0 else len(self.source.text)]
-
     def render(self, message: str) -> str:
         """Return ``file:line:column: message``, the source line and a caret under the place."""
-        column = self.column
-        shown, offset = _window(self.line_text(), column - 1)
+        column, text = self.column, self.source.text
+        end = text.find("\n", self.start)
+        shown, offset = _window(text[self.start - column + 1 : end if end >= 0 else len(text)], column - 1)
         # A place may run over several lines; the caret stays under the one that is shown.
         width = max(1, min(self.end - self.start, len(shown) - offset))
         caret = " " * offset + "^" * width

@@ -6,8 +6,11 @@ import tomllib
 
 import pytest
 
-from tpusim.hardware.edit import restate
 from tpusim.hardware.fields import Fact
+
+pytest.importorskip("tomlkit")
+
+from tpusim.hardware.edit import restate
 
 TEXT = '''# A chip.
 clock_hz = { value = 1e9, confidence = "published", source = "a" }

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tpusim.cost.mxu import array_cycles, matmul_cycles, packed_depth_tiles
 from tpusim.hardware.load import load_chip
 from tpusim.lowering.kernels.products import product_work
-from tpusim.lowering.kernels.tiles import Nest
-from tpusim.semantics.products import Product
+from tpusim.lowering.kernels.tiles import Loop, Nest
+from tpusim.semantics.products import DEPTH, Product
 
 WHOLE = Nest((), {})
 SIZES = st.integers(1, 700)
@@ -78,3 +78,27 @@ def test_a_shallow_depthwise_product_is_left_to_the_vector_unit():
     """512 groups of one column and nine taps would leave the arrays empty."""
     size = product_of(4096, 1, 1, groups=512, reach=9.0)
     assert product_work(size, 4096 * 512, WHOLE, load_chip("v5e")).matmuls == ()
+
+
+@pytest.mark.parametrize(("chip_name", "parts"), [("v5e", 1), ("v5e", 4), ("v6e", 1), ("v6e", 4)])
+def test_sums_wait_in_vmem_between_the_tiles_of_their_depth(chip_name, parts):
+    """Between two of four parts of a sum the 256 registers of the result are stored and loaded again: three times."""
+    chip, size = load_chip(chip_name), product_of(512, 4096, 512)
+    nest = Nest((Loop(parts, DEPTH),), dict.fromkeys(("lhs", "rhs", "out"), 1.0))
+    whole, cut = (product_work(size, 512 * 512, each, chip) for each in (WHOLE, nest))
+    assert cut.ops.get("store", 0.0) == 256 * (parts - 1)
+    assert cut.ops["load"] - whole.ops["load"] == pytest.approx(256 * (parts - 1))
+
+
+@pytest.mark.parametrize(("chip_name", "popped", "added"), [("v5e", 32, 31), ("v6e", 16, 15), ("v7x", 1, 0)])
+def test_results_are_popped_for_each_depth_of_the_array_unless_it_adds_them(chip_name, popped, added):
+    """4,096 deep on arrays 128 or 256 deep: 32 or 16 results a register; the vector unit adds all but the first."""
+    chip = load_chip(chip_name)
+    work = product_work(product_of(512, 4096, 512), 512 * 512, WHOLE, chip)
+    assert work.matmuls[0].results == popped * 256
+    assert work.ops.get("vector", 0.0) == added * 256
+
+
+def test_rows_are_loaded_as_packed_words():
+    """512 x 4,096 of bf16, two to a word: 1,024 registers for each of four tiles of 128 columns."""
+    assert product_work(product_of(512, 4096, 512), 512 * 512, WHOLE, load_chip("v5e")).ops["load"] == 1024 * 4

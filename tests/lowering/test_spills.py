@@ -63,3 +63,26 @@ def test_a_value_that_is_used_through_a_view_lives_until_then():
     texts = [("add", ()), ("add", ()), ("bitcast", (0,)), ("add", (1,)), ("add", (2,))]
     items = [Inner(Named(), Instruction(f"v{n}", SHAPE, opcode), uses) for n, (opcode, uses) in enumerate(texts)]
     assert most_alive((0, 1, 3, 4), items) == 3
+
+
+def test_the_largest_value_is_spilled():
+    """A value of one register beside the others is computed first: what does not fit are 16 of 64 registers still."""
+    count = load_chip("v5e").vpu.registers
+    entry, called = wide_sum(count + 15)
+    tile = "f32[8,128]{1,0:T(8,128)}"
+    small = f"%c = {tile} slice(%p), slice={{[0:8], [0:128]}}\n  %s = {tile} sine(%c)"
+    root = called.partition("ROOT ")[2].partition(" = ")[0]
+    pair = f"({tile}, f32[512,128]{{1,0:T(8,128)}})"
+    called = (
+        called.replace("\n  %m0", f"\n  {small}\n  %m0")
+        .replace("ROOT ", "")
+        .replace("\n}", f"\n  ROOT %t = {pair} tuple(%s, {root})\n}}")
+    )
+    stores = []
+    for text, body in (
+        (entry, wide_sum(count + 15)[1]),
+        (entry.replace("%y = f32[512,128]{1,0:T(8,128)}", f"%y = {pair}"), called),
+    ):
+        (kernel,) = lower_text(text, body).steps
+        stores.append(kernel.work.ops["store"] * kernel.tiles)
+    assert stores[1] - stores[0] == 1

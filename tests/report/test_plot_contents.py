@@ -11,8 +11,8 @@ from matplotlib.colors import to_rgb
 from tests.report.picture_cases import US, kernel, profiles, run
 from tpusim import plot
 from tpusim.analysis.busy import busy_over_time
-from tpusim.analysis.layer_use import layer_use
-from tpusim.analysis.roof_points import roof_points, roofs
+from tpusim.analysis.roofline import roof_points, roofs
+from tpusim.analysis.utilisation import layer_use
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip

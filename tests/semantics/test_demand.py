@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from tests.semantics.hlo import inferred, is_stated, one, parse
 from tests.semantics.infer_cases import COMPUTING, DATA, ELEMENTWISE, OURS
 from tests.semantics.provenance import ALL, EXACT, SUM, chains
+from tests.semantics.regions import element_count
 from tpusim.semantics.demand.inlining import inline
 from tpusim.semantics.demand.needs import accesses, demand_of, needed_share
-from tpusim.semantics.demand.regions import Box, Region, Span, boxes_of, element_count, region_bytes, region_of
+from tpusim.semantics.demand.regions import Box, Region, Span, boxes_of, region_bytes, region_of
 from tpusim.shapes.shape import leaves
 from tpusim.source import SourceText
 from tpusim.text import parse_module

@@ -7,6 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.semantics.regions import element_count
 from tpusim.semantics.demand.regions import (
     NOTHING,
     WHOLE,
@@ -14,7 +15,6 @@ from tpusim.semantics.demand.regions import (
     Region,
     Span,
     common_span,
-    element_count,
     region_bytes,
     region_of,
     run_of,
@@ -68,7 +68,7 @@ def test_more_boxes_are_counted_from_above(found):
 
 
 def test_unplaced_boxes_add_up_to_no_more_than_the_array():
-    """Of two parts of which nobody knows the place both are counted."""
+    """Of two parts at unknown places both are counted."""
     region = region_of([Box((Span(4, None), Span(10)), 40)] * 2, SHAPE)
     assert element_count(region, SHAPE) == 80
     assert element_count(union(region, region, SHAPE), SHAPE) == 120

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpusim.shapes.notation import parse_shape
-from tpusim.shapes.tree import element_begins, node_count, node_number, nodes
+from tpusim.shapes.shape import element_begins, node_count, node_number, nodes
 
 NESTED = parse_shape("(f32[2], (s32[], u8[3]), pred[])")
 

@@ -14,7 +14,7 @@ from tests.systolic.products import ARRAYS, LAYERS, WIDER_ARRAYS, layer
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import DATAFLOWS, Array
 from tpusim.program.layers import Layer
-from tpusim.systolic.closed_form import extent_of, gemm_cycles, run_gemm, share_folds
+from tpusim.systolic.closed_form import extent_of, run_gemm, share_folds
 from tpusim.systolic.count import run_cycle_by_cycle
 
 SCALESIM = Path(__file__).parents[1] / "data" / "scalesim_cycles.csv"
@@ -65,7 +65,7 @@ def test_closed_form_equals_counted_cycles_with_every_option(product, array):
 def test_scale_sim_mode_gives_the_cycles_that_scale_sim_prints():
     """Every row of the file: total cycles without those that it waited for memory."""
     for row, product, array in scalesim_rows():
-        assert gemm_cycles(product, array) == int(row["total_cycles"]) - int(row["stall_cycles"]), row
+        assert run_gemm(product, array).cycles == int(row["total_cycles"]) - int(row["stall_cycles"]), row
 
 
 def test_scale_sim_mode_gives_the_shares_that_scale_sim_prints():
@@ -82,43 +82,45 @@ def test_scale_sim_mode_gives_the_shares_that_scale_sim_prints():
 def test_large_product_runs_at_peak(dataflow):
     """4096 cubed on one 128 x 128 array: every element multiplies in every cycle but for the first and last few."""
     ideal = 4096**3 // 128**2
-    cycles = gemm_cycles(layer(4096, 4096, 4096), Array(rows=128, columns=128, dataflow=dataflow))
+    cycles = run_gemm(layer(4096, 4096, 4096), Array(rows=128, columns=128, dataflow=dataflow)).cycles
     assert ideal < cycles < 1.005 * ideal
 
 
 def test_one_fold_of_held_weights():
     """Load 3 rows, stream 10 rows, reach the last row and column: 3 + 10 + 3 + 2 - 2 cycles."""
-    assert gemm_cycles(layer(10, 2, 3), Array(rows=3, columns=2)) == 16
+    assert run_gemm(layer(10, 2, 3), Array(rows=3, columns=2)).cycles == 16
 
 
 def test_one_fold_of_held_results():
     """Stream 10 steps, reach the last row and column, and shift 3 rows out: 10 + 3 + 2 - 2 + 3 cycles."""
-    assert gemm_cycles(layer(3, 2, 10), Array(rows=3, columns=2, dataflow="os")) == 16
+    assert run_gemm(layer(3, 2, 10), Array(rows=3, columns=2, dataflow="os")).cycles == 16
 
 
 @pytest.mark.parametrize(("stream", "between"), [(5, 5), (4, 4), (3, 4), (1, 4)])
 def test_a_fold_costs_its_stream_or_its_load(stream, between):
     """Three more folds of 4 rows: each costs the longer of stream and load."""
     array = Array(rows=4, columns=4)
-    few, many = (gemm_cycles(layer(stream, 4 * n, 4), array) for n in (3, 6))
+    few, many = (run_gemm(layer(stream, 4 * n, 4), array).cycles for n in (3, 6))
     assert many - few == 3 * between
 
 
 def test_two_rows_per_cycle_halve_the_stream():
     """The 256-wide generations take two rows in per cycle."""
-    slow, fast = (gemm_cycles(layer(65536, 256, 256), Array(rows=256, columns=256, rows_per_cycle=p)) for p in (1, 2))
+    slow, fast = (
+        run_gemm(layer(65536, 256, 256), Array(rows=256, columns=256, rows_per_cycle=p)).cycles for p in (1, 2)
+    )
     assert slow - fast == 32768
 
 
 def test_four_arrays_take_a_quarter_of_the_folds():
     """What is left is the load before and the way out after."""
     array = Array(rows=128, columns=128, count=4)
-    assert gemm_cycles(layer(512, 2048, 512), array) == 16 * 512 + 128 + 254
+    assert run_gemm(layer(512, 2048, 512), array).cycles == 16 * 512 + 128 + 254
 
 
 def test_passes_repeat_every_fold():
     """Three passes of one fold stream three times and load behind the streams."""
-    assert gemm_cycles(layer(512, 128, 128), Array(rows=128, columns=128, passes=3)) == 3 * 512 + 128 + 254
+    assert run_gemm(layer(512, 128, 128), Array(rows=128, columns=128, passes=3)).cycles == 3 * 512 + 128 + 254
 
 
 @given(st.integers(1, 60), st.integers(1, 9))

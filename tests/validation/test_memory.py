@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from tpusim.analysis.memory_accuracy import LEAST_BYTES, MemoryOutcome, memory_accuracy
+from tpusim.analysis.accuracy import LEAST_BYTES, MemoryOutcome, memory_accuracy
 from tpusim.errors import ConfigError
 from tpusim.pipeline.stages import memory
 from tpusim.validation.memory import memory_cases, validate_memory

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim.ir.ops import IN_PLACE, async_parts
-from tpusim.shapes.shape import TupleShape
-from tpusim.shapes.tree import element_begins, node_count, nodes
+from tpusim.shapes.shape import TupleShape, element_begins, node_count, nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

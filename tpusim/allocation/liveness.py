@@ -17,8 +17,7 @@ from tpusim.ir.ops import COPIES, FORWARDS_BUFFERS, async_parts
 from tpusim.semantics.aliasing import in_place_operands, stated_operands
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import TupleShape
-from tpusim.shapes.tree import node_number, nodes
+from tpusim.shapes.shape import TupleShape, node_number, nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,8 +1,9 @@
-"""How far predicted times are from measured ones."""
+"""How far predicted times are from measured ones, and our figures of memory from the compiler's own."""
 
 from __future__ import annotations
 
 from math import sqrt
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -124,3 +125,45 @@ def errors_by_family(outcomes: Sequence[Outcome], field: str = "predicted_us") -
             predicted.append(value)
             measured.append(outcome.measured_us)
     return {family: accuracy(*pairs) for family, pairs in sorted(found.items())}
+
+
+LEAST_BYTES = 2**20
+"""Temporaries up to this are left out of the errors: a few tables of tuples decide over them."""
+
+
+class MemoryOutcome(msgspec.Struct, frozen=True):
+    """A program's HBM temporaries in bytes, as we and as the compiler count them; ``heap_bytes`` is our heap alone."""
+
+    program: str
+    chip: str
+    temp_bytes: int
+    compiler_temp_bytes: int
+    heap_bytes: int = 0
+
+    @property
+    def error(self) -> float | None:
+        """Ours against the compiler's, above 0 if ours are more; None if the compiler needs none."""
+        if not self.compiler_temp_bytes:
+            return None
+        return self.temp_bytes / self.compiler_temp_bytes - 1
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the program has enough temporaries for its error to say something."""
+        return self.compiler_temp_bytes > LEAST_BYTES
+
+
+class MemoryAccuracy(msgspec.Struct, frozen=True):
+    """Errors over all programs that are counted; ``worst`` is the name of the one with the largest."""
+
+    count: int
+    median_error: float
+    worst_error: float
+    worst: str
+
+
+def memory_accuracy(outcomes: Sequence[MemoryOutcome]) -> MemoryAccuracy:
+    """Return the absolute errors of the programs with more than 1 MiB of temporaries."""
+    errors = [(abs(o.error or 0.0), o.program) for o in outcomes if o.is_counted]
+    worst = max(errors, default=(0.0, ""))
+    return MemoryAccuracy(len(errors), median(error for error, _ in errors) if errors else 0.0, *worst)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.hardware.accuracy import errors_of
-from tpusim.hardware.load import load_chip
+from tpusim.hardware.load import load_chip, read_config
 from tpusim.program.module import every_step
 from tpusim.program.steps import Kernel
 from tpusim.timeline.records import CORE
@@ -23,6 +23,25 @@ OTHER = "other"
 """What is no kernel of a known family: waits, collectives, scalars, transfers."""
 
 _LEAST_SHARE = 0.005
+
+
+class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The mean absolute error of predictions, as a share, over so many measured rows ``of`` something."""
+
+    error: float
+    rows: int
+    of: str = ""
+
+
+@cache
+def measured_errors() -> dict[str, dict[str, Measured]]:
+    """Return by chip, as the measurements name it, and family of kernels (``Kernel.family``) what was measured."""
+    return msgspec.convert(read_config("accuracy.toml"), dict[str, dict[str, Measured]])
+
+
+def errors_of(chip_name: str) -> dict[str, Measured]:
+    """Return by family of kernels what was measured on a chip; both ways to see a v4 are one."""
+    return measured_errors().get(chip_name.removesuffix("-megacore"), {})
 
 
 class Band(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.torus import Torus
 from tpusim.hardware.units import HOST, ICI, UNITS
 from tpusim.timeline.records import CORE, ICI_LATENCY, LATE
 
@@ -78,7 +79,7 @@ def pod_use(run: PodRun) -> PodUse:
         slices=run.slices,
         device_count=run.device_count,
         device_order=run.device_order,
-        devices=_devices(run),
+        devices=tuple(_device(timeline, devices) for timeline, devices in classes(run)),
         collectives=_collectives(run.last.records),
         links=len(ici),
         busiest_link=f"chip {busiest.chip} {busiest.way}" if busiest else "",
@@ -97,19 +98,13 @@ def classes(run: PodRun) -> list[tuple[Timeline, tuple[int, ...]]]:
         shared[id(timeline.records)].append(timeline)
     found: dict[bytes, list[Timeline]] = defaultdict(list)
     for alike in shared.values():
-        # To whom they send makes no difference.
+        # Which devices they send to makes no difference.
         plain = sorted((r.start_ps, r.end_ps, r.name, r.row, r.count, r.late_ps) for r in alike[0].records)
         found[msgspec.msgpack.encode((alike[0].program, plain))] += alike
     return [(alike[0], tuple(timeline.device for timeline in alike)) for alike in found.values()]
 
 
-def _devices(run: PodRun) -> tuple[DeviceUse, ...]:
-    """Return the use of every class of equal devices."""
-    return tuple(_device(timeline, devices) for timeline, devices in classes(run))
-
-
 def _device(timeline: Timeline, devices: tuple[int, ...]) -> DeviceUse:
-    """Return where the time of a device went."""
     spent = {"compute": 0, "exposed": 0, "waiting": 0}
     for record in timeline.records:
         if record.row == CORE:
@@ -129,7 +124,7 @@ def _device(timeline: Timeline, devices: tuple[int, ...]) -> DeviceUse:
 
 
 def _what(record: Record) -> str:
-    """Return what the core did in a record once all had come who were needed."""
+    """Return what the core did in a record once all devices that it needs had come."""
     if record.bound_by in (*_COMMUNICATION_WAITS, *_COMMUNICATION_BOUNDS):
         return "exposed"
     by_host = record.bound_by in (UNITS[HOST].bound, "infeed starved", "outfeed full")
@@ -137,20 +132,15 @@ def _what(record: Record) -> str:
 
 
 def _together_ps(record: Record) -> int:
-    """Return how long all executions of a record took once all had come who were needed."""
+    """Return how long all executions of a record took once all devices that they need had come."""
     return (record.duration_ps - record.late_ps) * record.count
-
-
-def _began_ps(record: Record) -> int:
-    """Return when all had come who were needed."""
-    return record.start_ps + record.late_ps
 
 
 def _covered_ps(records: Iterable[Record]) -> int:
     """Return how long bytes of at least one of some records could move, those that repeat as often as they do."""
     total_ps = until_ps = 0
-    for record in sorted(records, key=lambda record: (_began_ps(record), record.end_ps)):
-        begin_ps = max(until_ps, _began_ps(record))
+    for arrived_ps, record in sorted(((r.start_ps + r.late_ps, r) for r in records), key=lambda p: (p[0], p[1].end_ps)):
+        begin_ps = max(until_ps, arrived_ps)
         if record.end_ps > begin_ps:
             total_ps += (record.end_ps - begin_ps) * record.count
             until_ps = record.end_ps
@@ -168,7 +158,6 @@ def _collectives(records: Iterable[Record]) -> tuple[CollectiveUse, ...]:
 
 
 def _collective(name: str, records: list[Record]) -> CollectiveUse:
-    """Return the use of one collective over all its executions."""
     first, count = records[0], sum(record.count for record in records)
     time_ps = sum(record.total_ps for record in records)
     together_ps = sum(map(_together_ps, records))
@@ -189,18 +178,18 @@ def _collective(name: str, records: list[Record]) -> CollectiveUse:
 def bus_factor(kind: str, group_size: int) -> float:
     """Return the bytes that have to leave a device, or enter it, per byte of a collective's larger side."""
     share = (group_size - 1) / group_size
-    name = kind.removesuffix("-start")
     factors = {"all-reduce": 2 * share, "collective-permute": 1.0, "collective-broadcast": 1.0}
-    return factors.get(name, share)
+    return factors.get(kind.removesuffix("-start"), share)
 
 
 def link_map(run: PodRun, links: Iterable[LinkUse]) -> dict[str, object]:
     """Return the heat map of a run's links as plain data: for every link its chip, coordinates, bytes and share."""
     total_ps = max(1, run.last.total_ps)
+    torus = Torus(run.sizes, (False,) * len(run.sizes))
     rows = [
         {
             "chip": link.chip,
-            "coordinates": _coordinates(run, link.chip),
+            "coordinates": list(torus.coordinates(link.chip)),
             "link": link.way,
             "bytes": link.n_bytes,
             "busy": link.busy_ps / total_ps,
@@ -208,12 +197,3 @@ def link_map(run: PodRun, links: Iterable[LinkUse]) -> dict[str, object]:
         for link in links
     ]
     return {"sizes": list(run.sizes), "slices": run.slices, "links": rows, "simulated": True}
-
-
-def _coordinates(run: PodRun, chip: int) -> list[int]:
-    """Return a chip's place along each axis; chips are numbered with the first axis fastest."""
-    places = []
-    for size in run.sizes:
-        chip, place = divmod(chip, size)
-        places.append(place)
-    return places

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,7 +12,7 @@ from tpusim.errors import ProgramError
 from tpusim.units import ps_to_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tpusim.analysis.summary import Summary
     from tpusim.analysis.utilisation import Group
@@ -72,7 +72,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def change_us(self) -> float:
         """Time on the core that was added; below 0 if it became less."""
-        return _time(self.after) - _time(self.before)
+        return (self.after.time_us if self.after else 0.0) - (self.before.time_us if self.before else 0.0)
 
     @property
     def beside_change_us(self) -> float:
@@ -111,13 +111,12 @@ def run_figures(summary: Summary) -> RunFigures:
 
 
 def _op_figures(group: Group) -> OpFigures:
-    """Return an op's figures."""
     same = {name: getattr(group, name) for name in OpFigures.__struct_fields__ if hasattr(group, name)}
     return OpFigures(**same, time_us=ps_to_us(group.time_ps), overlapped_us=ps_to_us(group.beside_ps))
 
 
 def is_result(path: str | Path) -> bool:
-    """Tell whether a file is a saved result, of this version or another."""
+    """Return whether a file is a saved result, of this version or another."""
     if not str(path).endswith(".json"):
         return False
     try:
@@ -159,7 +158,6 @@ def compare(before: RunFigures, after: RunFigures) -> Comparison:
 
 
 def _change(name: str, before: OpFigures | None, after: OpFigures | None) -> Change:
-    """Return the change of one op or category."""
     category = (after or before or OpFigures(name=name)).category
     return Change(name=name, category=category, before=before, after=after)
 
@@ -208,22 +206,6 @@ def _by_category(ops: Iterable[OpFigures]) -> dict[str, OpFigures]:
 
 
 def _sum(name: str, ops: Sequence[OpFigures]) -> OpFigures:
-    """Return the figures of several ops together."""
-
-    def total(figure: Callable[[OpFigures], float]) -> float:
-        return sum(figure(op) for op in ops)
-
-    return OpFigures(
-        name=name,
-        category=name,
-        count=sum(op.count for op in ops),
-        time_us=total(lambda op: op.time_us),
-        overlapped_us=total(lambda op: op.overlapped_us),
-        flops=total(lambda op: op.flops),
-        hbm_bytes=total(lambda op: op.hbm_bytes),
-    )
-
-
-def _time(op: OpFigures | None) -> float:
-    """Return the microseconds of an op, 0 for one that is not there."""
-    return op.time_us if op else 0.0
+    figures = ("count", "time_us", "overlapped_us", "flops", "hbm_bytes")
+    totals: dict[str, Any] = {figure: sum(getattr(op, figure) for op in ops) for figure in figures}
+    return OpFigures(name=name, category=name, **totals)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tpusim.timeline.records import Record
 
 
+_SAME = ("name", "opcode", "source", "line", "tiles", "cores", "loops", "flops", "compiler_cycles")
+"""Fields of an explanation that are those of its kernel."""
+
+
 class Operand(msgspec.Struct, frozen=True, kw_only=True):
     """What one operand or result moves; ``unpadded_bytes`` is 0 where its shape is not known."""
 
@@ -83,15 +87,10 @@ def explanation(
     by name. ``provenance`` is what made the program.
     """
     alone, in_run = records
+    passed = sum(m.streamed_rows for m in kernel.work.matmuls) * kernel.tiles * chip.mxu.rows * chip.mxu.columns
     return Explanation(
-        name=kernel.name,
-        opcode=kernel.opcode,
+        **{name: getattr(kernel, name) for name in _SAME},
         chip=chip.name,
-        source=kernel.source,
-        line=kernel.line,
-        tiles=kernel.tiles,
-        cores=kernel.cores,
-        loops=kernel.loops,
         alone_ps=alone.duration_ps,
         in_run_ps=sum(record.total_ps for record in in_run),
         count=executions(in_run),
@@ -99,9 +98,8 @@ def explanation(
         cycles={unit: count for unit, count in cycles.items() if count > 0},
         overhead_cycles=overhead_cycles,
         operands=tuple(_operands(kernel, shapes)),
-        array_share=_array_share(kernel, chip),
-        flops=kernel.flops,
-        compiler_cycles=kernel.compiler_cycles,
+        # The multiply-adds that the program asked for, of those that streaming rows pass by.
+        array_share=kernel.product_flops / 2 / passed if passed else 0.0,
         compiler_clock_hz=compiler_clock_hz(provenance, chip),
     )
 
@@ -111,23 +109,6 @@ def _operands(kernel: Kernel, shapes: Mapping[str, tuple[int, int]]) -> list[Ope
     found = []
     for stream in kernel.streams:
         physical, unpadded = shapes.get(stream.operand, (0, 0))
-        found.append(
-            Operand(
-                name=stream.operand,
-                space=stream.space,
-                is_output=stream.is_output,
-                block_bytes=stream.block_bytes,
-                fetches=stream.fetches,
-                chunk_bytes=stream.chunk_bytes,
-                total_bytes=stream.total_bytes,
-                physical_bytes=physical,
-                unpadded_bytes=unpadded,
-            )
-        )
+        same = {name: getattr(stream, name) for name in Operand.__struct_fields__ if hasattr(stream, name)}
+        found.append(Operand(name=stream.operand, physical_bytes=physical, unpadded_bytes=unpadded, **same))
     return sorted(found, key=lambda operand: -operand.total_bytes)
-
-
-def _array_share(kernel: Kernel, chip: Chip) -> float:
-    """Return the multiply-adds that the program asked for, as a share of those that streaming rows pass by."""
-    passed = sum(m.streamed_rows for m in kernel.work.matmuls) * kernel.tiles * chip.mxu.rows * chip.mxu.columns
-    return kernel.product_flops / 2 / passed if passed else 0.0

@@ -54,7 +54,8 @@ class MemoryProfile(msgspec.Struct, frozen=True):
 
     def alive_at(self, position: int) -> tuple[Buffer, ...]:
         """Return the buffers alive at a position, the largest first; those within an output's memory included."""
-        alive = [b for b in self.buffers if self._is_held(b) or b.first <= position <= b.last]
+        is_hbm = self.space == HBM
+        alive = [b for b in self.buffers if (is_hbm and b.kind not in _IN_HEAP) or b.first <= position <= b.last]
         return tuple(sorted(alive, key=lambda b: (-b.n_bytes, b.first, b.name)))
 
     @property
@@ -64,12 +65,8 @@ class MemoryProfile(msgspec.Struct, frozen=True):
 
     @property
     def fragmentation_bytes(self) -> int:
-        """Bytes of the heap that nobody uses even at its fullest."""
+        """Bytes of the heap that are unused even at its fullest."""
         return self.heap_bytes - peak_bytes(stretches(b for b in self.buffers if b.kind in _IN_HEAP))
-
-    def _is_held(self, buffer: Buffer) -> bool:
-        """Tell whether a buffer has its memory throughout, whenever it is in use."""
-        return self.space == HBM and buffer.kind not in _IN_HEAP
 
 
 def memory_profile(program: Program, space: MemorySpace) -> MemoryProfile:
@@ -97,22 +94,18 @@ def memory_use(program: Program) -> MemoryUse:
     temporaries = [b for b in program.buffers if b.kind in _IN_HEAP and b.space == HBM]
     # A program written by hand may leave places out: then nothing is known of holes.
     heap = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
+    blocks_bytes = 0.0
+    # The buffers of a program that was lowered from HLO have what each kernel uses as scratch.
+    if not program.schedule:
+        blocks_bytes = max((step.vmem_bytes for step in program.every_step if isinstance(step, Kernel)), default=0)
     return MemoryUse(
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
         temp_bytes=program.temp_bytes if program.schedule else heap,
         heap_bytes=heap,
         peak_hbm_bytes=_held_bytes(program) + heap,
-        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == VMEM)) + _blocks_bytes(program),
+        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == VMEM)) + int(blocks_bytes),
     )
-
-
-def _blocks_bytes(program: Program) -> int:
-    """Return the most VMEM that the blocks of one kernel need, where no buffer stands for them."""
-    # The buffers of a program that was lowered from HLO have what each kernel uses as scratch.
-    if program.schedule:
-        return 0
-    return int(max((step.vmem_bytes for step in program.every_step if isinstance(step, Kernel)), default=0))
 
 
 def _held_bytes(program: Program) -> int:

@@ -3,6 +3,9 @@
 Its roofs are the matrix unit at the peak of the operands' type (on the work that the program asks for, before padding),
 HBM at the advertised bandwidth, and every other unit and link that the program keeps busy, at its own peak rate. No
 order of the same work on the same chip is faster than the highest of them.
+
+Under the roofs lie the ops of a run, by how fast they compute and how much per byte: of HBM traffic or, for ops that do
+not touch HBM, of what registers exchange with VMEM, as in a hierarchical roofline.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.hardware.units import HBM, MATRIX, UNITS
+from tpusim.analysis.utilisation import group_records
+from tpusim.hardware.units import HBM, LOAD, MATRIX, STORE, UNITS, VMEM
 from tpusim.timeline.records import SPARSECORE
 from tpusim.units import PS_PER_SECOND, bytes_to_ps
 
@@ -50,18 +54,72 @@ def roofline(timeline: Timeline, chip: Chip) -> Roofline:
         if record.is_kernel and MATRIX in record.units:
             flops[record.flops_type] += int(record.flops * record.count)
     # What the arrays do is padded; what they were asked to do is not.
-    busy[MATRIX] = sum(_flops_ps(chip, name, count) for name, count in flops.items())
+    rates = {name: peak_flops_per_second(chip, name) for name in flops}
+    busy[MATRIX] = sum(int(count / rates[name] * PS_PER_SECOND) for name, count in flops.items())
     # Advertised bandwidth: a roof must not move with what transfers are found to reach.
     hbm_bytes = sum(record.hbm_bytes * record.count for record in timeline.records)
     busy[HBM] = bytes_to_ps(hbm_bytes, chip.hbm.bandwidth_bytes_per_second)
     return Roofline(dict(busy))
 
 
-def _flops_ps(chip: Chip, operand_type: str, flops: int) -> int:
-    """Return the picoseconds of some floating-point operations at the peak of a type."""
-    return int(flops / peak_flops_per_second(chip, operand_type) * PS_PER_SECOND)
-
-
 def peak_flops_per_second(chip: Chip, operand_type: str) -> float:
     """Return the device's peak for operands of a type; types that are converted first run at the rate of bf16."""
     return chip.peak_flops_per_second * chip.mxu.rate_by_type.get(operand_type, 1.0)
+
+
+class Roof(msgspec.Struct, frozen=True):
+    """A limit: bytes per second of a memory (``is_memory``), or floating-point operations per second of a unit."""
+
+    name: str
+    per_second: float
+    is_memory: bool
+
+
+class RoofPoint(msgspec.Struct, frozen=True):
+    """One op: its time on the core, FLOP, and bytes; ``memory`` tells whose bytes they are (HBM, VMEM or none)."""
+
+    name: str
+    bound_by: str
+    time_ps: int
+    flops: float
+    n_bytes: float
+    memory: str
+
+    @property
+    def flops_per_second(self) -> float:
+        """The rate that the op reached."""
+        return self.flops / self.time_ps * PS_PER_SECOND
+
+    @property
+    def bytes_per_second(self) -> float:
+        """The bandwidth that the op reached."""
+        return self.n_bytes / self.time_ps * PS_PER_SECOND
+
+    @property
+    def intensity(self) -> float:
+        """Floating-point operations per byte; 0 for an op that moves none."""
+        return self.flops / self.n_bytes if self.n_bytes else 0.0
+
+
+def roofs(chip: Chip, operand_type: str = "bf16") -> tuple[Roof, ...]:
+    """Return the roofs of a device: HBM, the loads from VMEM, the matrix units for a type, the vector ALUs for f32."""
+    clock = chip.clock_hz * chip.cores_per_device
+    return (
+        Roof(UNITS[HBM].label, chip.hbm.bandwidth_bytes_per_second, True),
+        Roof(UNITS[VMEM].label, chip.vpu.load_slots * chip.vpu.register_bytes * clock, True),
+        Roof(f"{UNITS[MATRIX].label} {operand_type}", peak_flops_per_second(chip, operand_type), False),
+        Roof("vector f32", chip.vpu.alu_slots * chip.vpu.register_elements * clock, False),
+    )
+
+
+def roof_points(timeline: Timeline, chip: Chip) -> tuple[RoofPoint, ...]:
+    """Return the ops of a run that took the core's time, the longest first."""
+    found = []
+    for group in group_records(timeline, "op"):
+        if group.time_ps <= 0 or group.opcode.endswith("-done"):
+            continue
+        by_registers = sum(group.activity.get(unit, 0.0) for unit in (LOAD, STORE)) * chip.vpu.register_bytes
+        memory, n_bytes = (HBM, group.hbm_bytes) if group.hbm_bytes else (VMEM, by_registers)
+        same = (group.name, group.bound_by, group.time_ps, group.flops)
+        found.append(RoofPoint(*same, n_bytes=n_bytes, memory=memory if n_bytes else ""))
+    return tuple(found)

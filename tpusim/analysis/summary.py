@@ -96,7 +96,6 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
 
 
 def _capacity_warnings(use: MemoryUse, chip: Chip) -> tuple[str, ...]:
-    """Return a warning for each memory that the program overfills."""
     # Warned of, not refused: how much memory the next chip should have is a question people ask.
     needs = (
         (UNITS[HBM].label, use.peak_hbm_bytes, chip.hbm.available_bytes),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import CORE, activity_of, busy_ps, executions
+from tpusim.timeline.records import CORE, activity_of, busy_ps, executions, totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tpusim.timeline.records import Record, Timeline
 
 GROUPINGS = ("op", "category", "source")
@@ -58,9 +56,9 @@ def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
     """Return the groups of a run by ``op``, ``category`` or ``source``, longest core time first, ties by first seen."""
     if by not in GROUPINGS:
         raise ValueError(f"expected by to be one of {', '.join(GROUPINGS)}, found {by!r}")
-    found: dict[tuple[str, str], list[Record]] = {}
+    found: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in timeline.records:
-        found.setdefault(_key(record, by), []).append(record)
+        found[_key(record, by)].append(record)
     groups = [_group(name, records, by) for (name, _), records in found.items()]
     # Sorting is stable, so ties keep the order of the run on every host.
     return tuple(sorted(groups, key=lambda group: (-group.time_ps, -group.beside_ps)))
@@ -68,12 +66,8 @@ def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
 
 def utilisation(timeline: Timeline) -> Utilisation:
     """Return how busy the machine was and what the core's time went to."""
-    bound = Counter[str]()
-    for record in timeline.records:
-        # Only the rows of the core add up to the time of the run; others overlap it.
-        if record.row == CORE:
-            for name, part_ps in record.bounds_ps.items():
-                bound[name] += part_ps * record.count
+    # Only the rows of the core add up to the time of the run; others overlap it.
+    bound = totals((r for r in timeline.records if r.row == CORE), lambda record: record.bounds_ps)
     total_ps = max(1, timeline.total_ps)
     return Utilisation(
         total_ps=timeline.total_ps,
@@ -98,10 +92,12 @@ def _key(record: Record, by: str) -> tuple[str, str]:
 
 
 def _group(name: str, records: list[Record], by: str) -> Group:
-    """Return the sum of some records."""
     first = records[0]
     # The records of one op agree in these fields; those of a category or a source do not.
     single = by == "op"
+    # The 1 lets a group that took no time name what bounds it all the same.
+    bound = Counter(record.bound_by for record in records)
+    bound.update(totals(records, lambda record: record.bounds_ps))
     return Group(
         name=name,
         opcode=first.opcode if single else "",
@@ -109,7 +105,7 @@ def _group(name: str, records: list[Record], by: str) -> Group:
         count=executions(records),
         time_ps=sum(record.total_ps for record in records if record.row == CORE),
         beside_ps=sum(record.total_ps for record in records if record.row != CORE),
-        bound_by=_longest_bound(records),
+        bound_by=max(bound, key=lambda name: bound[name]),
         flops=sum(record.flops * record.count for record in records),
         hbm_bytes=sum(record.hbm_bytes * record.count for record in records),
         activity=activity_of(records),
@@ -120,12 +116,31 @@ def _group(name: str, records: list[Record], by: str) -> Group:
     )
 
 
-def _longest_bound(records: Iterable[Record]) -> str:
-    """Return what most of the records' time went to."""
-    bound = Counter[str]()
-    for record in records:
-        # The 1 lets a group that took no time name what bounds it all the same.
-        bound[record.bound_by] += 1
-        for name, part_ps in record.bounds_ps.items():
-            bound[name] += part_ps * record.count
-    return max(bound, key=lambda name: bound[name])
+class LayerUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The core's records of one op, category or source: picoseconds by what they went to, and busy shares by unit."""
+
+    name: str
+    time_ps: int
+    parts_ps: dict[str, int]
+    busy: dict[str, float]
+
+
+def layer_use(timeline: Timeline, by: str = "source") -> tuple[LayerUse, ...]:
+    """Return the use of every layer, the longest first; ``by`` says what a layer is, as in ``group_records``."""
+    if by not in GROUPINGS:
+        raise ValueError(f"expected by to be one of {', '.join(GROUPINGS)}, found {by!r}")
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in timeline.records:
+        if record.row == CORE and record.duration_ps:
+            name = record.name if by == "op" else getattr(record, by)
+            found[name or "(none stated)"].append(record)
+    layers = [_layer(name, records) for name, records in found.items()]
+    return tuple(sorted(layers, key=lambda layer: -layer.time_ps))
+
+
+def _layer(name: str, records: list[Record]) -> LayerUse:
+    # Only kernels are taken apart; of all else the whole is known.
+    parts = totals(records, lambda record: record.parts or {record.bound_by: record.duration_ps})
+    time_ps = sum(record.total_ps for record in records)
+    shares = {unit: min(1.0, unit_ps / time_ps) for unit, unit_ps in busy_ps(records).items()}
+    return LayerUse(name=name, time_ps=time_ps, parts_ps=dict(parts), busy=shares)

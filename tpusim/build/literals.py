@@ -5,23 +5,18 @@ NumPy is imported when a value is first written, since most of this room does wi
 
 from __future__ import annotations
 
-import re
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Literal
-from tpusim.shapes.dtype import DTYPES, DType
+from tpusim.shapes.dtype import DTYPES, MANTISSA_BITS, DType, numpy_dtype
 from tpusim.shapes.shape import ArrayShape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_NAMES = {"bool": "pred", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128"}
-_PREFIXES = {"int": "s", "uint": "u", "float": "f"}
 _DEFAULTS = {"b": "pred", "i": "s32", "u": "u32", "f": "f32", "c": "c64"}
-# What text/literals.py can read back of a NaN: mantissa bits by type.
-_MANTISSA_BITS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4}
 
 
 def literal_of(value: Any, wanted: DType | None) -> tuple[Literal, ArrayShape, tuple[int, ...]]:
@@ -35,7 +30,9 @@ def literal_of(value: Any, wanted: DType | None) -> tuple[Literal, ArrayShape, t
     texts = _element_texts(array.reshape(-1), dtype)
     is_splat = len(texts) > 1 and len(set(texts)) == 1
     if not array.shape or is_splat:
-        return _scalar(texts[0], dtype), ArrayShape(dtype), array.shape
+        # Truth values are words in scalars only.
+        text = ("false", "true")[int(texts[0])] if dtype.is_pred else texts[0]
+        return Literal(text), ArrayShape(dtype), array.shape
     return Literal(_nested(texts, array.shape)), ArrayShape(dtype, array.shape), ()
 
 
@@ -45,30 +42,19 @@ def _as_array(value: Any, wanted: DType | None) -> tuple[Any, DType]:
 
     array = np.asarray(value)
     is_typed = isinstance(value, np.ndarray | np.generic)
-    own = _name_of(str(array.dtype)) if is_typed else _DEFAULTS.get(array.dtype.kind)
+    known = (each for each in DTYPES.values() if each.is_array_type and numpy_dtype(each) == array.dtype)
+    own = next(known, None) if is_typed else DTYPES.get(_DEFAULTS.get(array.dtype.kind, ""))
     if own is None:
         raise ProgramError(f"expected numbers as the value of a constant, found {str(value)[:60]!r}")
-    dtype = wanted or DTYPES[own]
-    if (dtype.is_integer and dtype.name != own) or (dtype.is_integer and not is_typed):
-        _check_range(array, dtype)
-    return array, dtype
-
-
-def _name_of(name: str) -> str | None:
-    """Return XLA's name of a NumPy type, None if it has none."""
-    match = re.fullmatch(r"(int|uint|float)(\d+)_?(\w*)", name)
-    known = f"{_PREFIXES[match[1]]}{match[2]}{match[3]}" if match else _NAMES.get(name)
-    return known if known in DTYPES else None
-
-
-def _check_range(array: Any, dtype: DType) -> None:
-    """Refuse what is no integer, and integers that the type does not hold."""
-    values = array.reshape(-1).tolist()
+    dtype = wanted or own
+    if not dtype.is_integer or (is_typed and dtype == own):
+        return array, dtype
     least = -(1 << dtype.bits - 1) if dtype.is_signed else 0
     most = (1 << dtype.bits - dtype.is_signed) - 1
-    wrong = next((v for v in values if int(v) != v or not least <= v <= most), None)
+    wrong = next((v for v in array.reshape(-1).tolist() if int(v) != v or not least <= v <= most), None)
     if wrong is not None:
         raise ProgramError(f"expected integers from {least} to {most} for {dtype}, found {wrong}")
+    return array, dtype
 
 
 def _element_texts(flat: Any, dtype: DType) -> list[str]:
@@ -86,12 +72,10 @@ def _element_texts(flat: Any, dtype: DType) -> list[str]:
 
 def _float_texts(flat: Any, dtype: DType) -> list[str]:
     """Return for each number the shortest decimal that reads back as it, rounded to the type."""
-    import ml_dtypes
     import numpy as np
 
-    name = numpy_name(dtype)
     with np.errstate(over="ignore"):
-        rounded = flat.astype(np.dtype(getattr(ml_dtypes, name, name)))
+        rounded = flat.astype(numpy_dtype(dtype))
         # NumPy's shortest text of an f32 also reads back as the narrower number that it holds.
         wide = rounded.astype(np.float64 if dtype.name == "f64" else np.float32)
     # The zero below zero keeps its fraction: XLA reads "-0" as an integer, which has no such zero.
@@ -101,17 +85,9 @@ def _float_texts(flat: Any, dtype: DType) -> list[str]:
     return texts
 
 
-def numpy_name(dtype: DType) -> str:
-    """Return what NumPy or ml_dtypes calls a floating-point type of XLA: ``float8_e4m3fn`` is ``f8e4m3fn``."""
-    if dtype.name == "bf16":
-        return "bfloat16"
-    bits, exponent, rest = re.sub(r"^f", "", dtype.name).partition("e")
-    return f"float{bits}{'_' + exponent + rest if exponent else ''}"
-
-
 def _nan_text(value: Any, dtype: DType) -> str:
     """Return one NaN with its sign and, unless it is the ordinary one, its payload."""
-    mantissa = _MANTISSA_BITS.get(dtype.name)
+    mantissa = MANTISSA_BITS.get(dtype.name)
     # These types have one NaN only, or two that nothing tells apart.
     if mantissa is None:
         return "nan"
@@ -120,11 +96,6 @@ def _nan_text(value: Any, dtype: DType) -> str:
     payload = bits & (1 << mantissa) - 1
     # The quiet bit alone is the ordinary NaN, which text writes without a payload.
     return f"{sign}nan" if payload == 1 << mantissa - 1 else f"{sign}nan({payload:#x})"
-
-
-def _scalar(text: str, dtype: DType) -> Literal:
-    """Return the literal of a scalar: only there are truth values words."""
-    return Literal(("false", "true")[int(text)] if dtype.is_pred else text)
 
 
 def _nested(texts: Sequence[str], dimensions: tuple[int, ...], is_inner: bool = False) -> str:

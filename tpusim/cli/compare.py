@@ -37,7 +37,7 @@ examples:
 )
 def diff(options: Namespace) -> None:
     """Compare two runs."""
-    from tpusim.pipeline.compare import diff
+    from tpusim.pipeline.stages import diff
     from tpusim.report.json.run import comparison_page
     from tpusim.report.terminal.compare import render_comparison
 

@@ -39,8 +39,10 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
-        _check_word("dataflow", self.dataflow, DATAFLOWS)
-        _check_word("mode", self.mode, MODES)
+        for key, word, known in (("dataflow", self.dataflow, DATAFLOWS), ("mode", self.mode, MODES)):
+            if word not in known:
+                hint = did_you_mean(str(word), known)
+                raise ConfigError(f"array: {key}: expected one of {', '.join(known)}, found {word!r}{hint}")
         for name, most in _MOST.items():
             value = getattr(self, name)
             if not (isinstance(value, int) and 1 <= value <= most):
@@ -59,10 +61,3 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def stream_cycles(self, length: int) -> int:
         """Return the cycles in which ``length`` steps of a stream enter an array."""
         return -(-length // self.rows_per_cycle)
-
-
-def _check_word(key: str, found: str, known: tuple[str, ...]) -> None:
-    """Refuse a word that is not in the list."""
-    if found not in known:
-        hint = did_you_mean(str(found), known)
-        raise ConfigError(f"array: {key}: expected one of {', '.join(known)}, found {found!r}{hint}")

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import msgspec
 
-from tpusim.hardware.vector_ops import VectorOps
-
 
 class Mxu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The matrix units of one core: weight-stationary systolic arrays."""
@@ -200,6 +198,25 @@ class Pod(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     dcn_latency_seconds: float
 
 
+OpCost = dict[str, float]
+"""Operations per vector register of the result, by unit; those of the scalar core per row or element."""
+
+
+class VectorOps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Costs of element-wise opcodes, of the moves that change where elements lie, and of changes of width.
+
+    ``unpack`` and ``pack`` are by element type and per 32-bit register of elements that come from, or go to, memory.
+    """
+
+    ops: dict[str, OpCost] = {}
+    moves: dict[str, OpCost] = {}
+    unpack: dict[str, OpCost] = {}
+    pack: dict[str, OpCost] = {}
+    # One word for the whole table, unlike the chips: no entry of it is published.
+    confidence: str = ""
+    source: str = ""
+
+
 class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One device as a program sees it."""
 
@@ -233,13 +250,8 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     vector_ops: VectorOps = VectorOps()
 
     @property
-    def macs_per_second(self) -> float:
-        """Multiply-adds per second of the device for one bf16 pass on all matrix units."""
+    def peak_flops_per_second(self) -> float:
+        """Floating-point operations per second for bf16, two per multiply-add, on all matrix units of the device."""
         # 2 arrays x 256 x 256 x 2 rows at 1.75 GHz, times the two of a multiply-add, are the 918 TFLOP/s of v6e.
         per_cycle = self.mxu.count * self.mxu.rows * self.mxu.columns * self.mxu.lhs_rows_per_cycle
-        return per_cycle * self.clock_hz * self.cores_per_device
-
-    @property
-    def peak_flops_per_second(self) -> float:
-        """Floating-point operations per second for bf16: two per multiply-add."""
-        return 2 * self.macs_per_second
+        return 2 * per_cycle * self.clock_hz * self.cores_per_device

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from tpusim.errors import ConfigError
+
+try:
+    import tomlkit
+except ImportError as error:
+    raise ConfigError("calibrate needs TOML Kit: pip install 'tpusim[calibrate]'") from error
 
 if TYPE_CHECKING:
     from tpusim.hardware.fields import Fact
-
-_WIDTH = 118
 
 
 def restate(text: str, fact: Fact) -> str:
@@ -16,31 +21,13 @@ def restate(text: str, fact: Fact) -> str:
 
     ``fact.key`` is dotted; all but its last word name the section.
     """
-    section, _, key = fact.key.rpartition(".")
-    line = _line(key, fact)
-    begin = re.search(rf"^\[{re.escape(section)}\]$" if section else r"\A", text, re.MULTILINE)
-    if begin is None:
-        return f"{text.rstrip()}\n\n[{section}]\n{line}\n"
-    following = re.search(r"^\[", text[begin.end() :], re.MULTILINE)
-    end = begin.end() + following.start() if following else len(text)
-    body = text[begin.end() : end]
-    # A table ends with a brace at the end of a line: notes have none there. A user's file may have a bare number.
-    stated = re.compile(rf"^{re.escape(key)}\s*=\s*(\{{.*?\}}|[^\n{{]*)$", re.MULTILINE | re.DOTALL)
-    changed, count = stated.subn(lambda _: line, body, count=1)
-    if not count:
-        changed = f"{body.rstrip()}\n{line}\n" + ("\n" if following else "")
-    return text[: begin.end()] + changed + text[end:]
-
-
-def _line(key: str, fact: Fact) -> str:
-    """Return the TOML of one quantity: the note on lines of its own."""
-    words, lines = fact.note.split(), [" "]
-    for word in words:
-        if len(lines[-1]) + len(word) + 1 > _WIDTH:
-            # A backslash at the end of a line joins it to the next.
-            lines[-1] += " \\"
-            lines.append(" ")
-        lines[-1] += f" {word}"
-    note = "\n".join(lines)
-    head = f'{key} = {{ value = {fact.value:g}, confidence = "{fact.confidence}", source = "{fact.source}", note = """'
-    return f'{head}\n{note}""" }}'
+    *sections, key = fact.key.split(".")
+    document = tomlkit.parse(text)
+    table: Any = document
+    for section in sections:
+        table = table.setdefault(section, tomlkit.table())
+    # A backslash at the end of a line joins it to the next.
+    note = " \\\n  ".join(wrap(fact.note, 114))
+    head = f'value = {fact.value:g}, confidence = "{fact.confidence}", source = "{fact.source}"'
+    table[key] = tomlkit.value(f'{{ {head}, note = """\n  {note}""" }}')
+    return tomlkit.dumps(document)

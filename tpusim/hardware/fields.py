@@ -11,8 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from numbers import Integral, Real
-from types import NoneType
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -60,9 +59,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Field(NamedTuple):
-    """One key: the type of its value, the unit, the plausible range (inclusive), that range in words, and whether every
-    chip has it.
-    """
+    """One key: type and unit of its value, the plausible range (inclusive, and in words), whether all chips have it."""
 
     key: str
     kind: Any
@@ -97,6 +94,7 @@ _BY_KEY = {
     "dma.chunk_cost_bytes": _Range("B", 0, 2**30, "bytes, from 0"),
     "ici.links": _Range("", 0, 64, "a whole number from 0 to 64"),
     "ici.dimensions": _Range("", 0, 8, "a whole number from 0 to 8"),
+    "ici.wrap": _Range("", 0, 0, " or ".join(map(repr, WRAP_RULES))),
 }
 # No ending here is the end of another one, so their order does not matter.
 _BY_ENDING = {
@@ -158,12 +156,10 @@ def _whole(field: Field, value: Any) -> int | None:
 
 
 def _real(field: Field, value: Any) -> float | None:
-    """Accept a finite number."""
     return float(value) if isinstance(value, Real) and math.isfinite(value) else None
 
 
 def _truth(field: Field, value: Any) -> bool | None:
-    """Accept ``true`` and ``false`` only."""
     return value if isinstance(value, bool) else None
 
 
@@ -175,7 +171,6 @@ def _text(field: Field, value: Any) -> str | None:
 
 
 def _texts(field: Field, value: Any) -> tuple[str, ...] | None:
-    """Accept a list of texts."""
     is_list = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
     return tuple(value) if is_list else None
 
@@ -198,12 +193,6 @@ def _range_of(key: str, kind: Any) -> _Range:
     return next(endings, by_type.get(kind, _Range("", 0, 0, "a list of texts")))
 
 
-def _plain_type(kind: Any) -> Any:
-    """Return the type of a value that may also be None: where the part is missing."""
-    plain = [part for part in get_args(kind) if part is not NoneType]
-    return plain[0] if NoneType in get_args(kind) else kind
-
-
 def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
     """Yield the fields of a struct and of the structs in it, in their order, with dotted keys."""
     for info in msgspec.structs.fields(struct):
@@ -213,14 +202,11 @@ def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
             yield from _fields_of(info.type, f"{key}.")
         elif key != _RATES:
-            kind = _plain_type(info.type)
-            yield Field(key, kind, *_range_of(key, kind), is_required=info.required)
+            yield Field(key, info.type, *_range_of(key, info.type), is_required=info.required)
 
 
 FIELDS: dict[str, Field] = {field.key: field for field in _fields_of(Chip)}
 """All fixed keys; ``mxu.rate_by_type`` has one more for each of ``OPERAND_TYPES``."""
-
-FIELDS["ici.wrap"] = FIELDS["ici.wrap"]._replace(expected=" or ".join(repr(rule) for rule in WRAP_RULES))
 
 
 def _nearest(key: str) -> str:

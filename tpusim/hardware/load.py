@@ -13,14 +13,13 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.chip import Chip
+from tpusim.hardware.chip import Chip, VectorOps
 from tpusim.hardware.fields import CONFIDENCE, FIELDS, OPERATIONS, TEXT_KEYS, Fact, Field, check_value, field_of
-from tpusim.hardware.vector_ops import VectorOps
 
 _PACKAGE = Path(__file__).parents[1]
 # A wheel carries the files inside the package; a checkout has them beside it.
@@ -41,14 +40,7 @@ def load_chip(name_or_path: str | Path, overrides: Mapping[str, Any] | None = No
     ``overrides`` maps dotted keys to values in the unit of the key: ``{"hbm.bandwidth_bytes_per_second": 1.2e12}``.
     Raises ConfigError for an unknown chip or key and for a missing, mistyped or implausible value.
     """
-    facts = _facts(name_or_path, overrides)
-    nested: dict[str, Any] = {}
-    for key, fact in facts.items():
-        *sections, last = key.split(".")
-        table = nested
-        for section in sections:
-            table = table.setdefault(section, {})
-        table[last] = fact.value
+    nested = _put({}, {key: fact.value for key, fact in _facts(name_or_path, overrides).items()})
     # The common table of operations, under what the chip's own file says of some of them.
     operations: Any = load_vector_ops()
     if OPERATIONS in nested:
@@ -56,9 +48,20 @@ def load_chip(name_or_path: str | Path, overrides: Mapping[str, Any] | None = No
     return msgspec.convert(nested | {OPERATIONS: operations}, Chip)
 
 
+def _put(nested: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Put values by dotted key into nested tables, and return these."""
+    for key, value in values.items():
+        *sections, last = key.split(".")
+        table = nested
+        for section in sections:
+            table = table.setdefault(section, {})
+        table[last] = value
+    return nested
+
+
 @cache
 def _vector_ops_table() -> dict[str, Any]:
-    """Return the common table of operations as nested dictionaries, which nobody may change."""
+    """Return the common table of operations as nested dictionaries, which must not be changed."""
     table: dict[str, Any] = msgspec.to_builtins(load_vector_ops())
     return table
 
@@ -77,8 +80,8 @@ def load_vector_ops() -> VectorOps:
         found = msgspec.convert(_read(path), VectorOps)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
-    for table, costs in (("ops", found.ops), ("moves", found.moves), ("unpack", found.unpack), ("pack", found.pack)):
-        for name, cost in costs.items():
+    for table in ("ops", "moves", "unpack", "pack"):
+        for name, cost in getattr(found, table).items():
             for unit in cost:
                 field_of(f"{OPERATIONS}.{table}.{name}.{unit}", str(path))
     return found
@@ -96,15 +99,8 @@ def fits_path() -> Path:
 
 def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     """Return a chip with single values replaced; ``overrides`` as for ``load_chip``, with the same errors."""
-    nested = msgspec.to_builtins(chip)
-    for key, value in overrides.items():
-        *sections, last = key.split(".")
-        table = nested
-        checked = check_value(field_of(key, "override"), value, "override")
-        for section in sections:
-            table = table.setdefault(section, {})
-        table[last] = checked
-    return msgspec.convert(nested, Chip)
+    checked = {key: check_value(field_of(key, "override"), value, "override") for key, value in overrides.items()}
+    return msgspec.convert(_put(msgspec.to_builtins(chip), checked), Chip)
 
 
 def is_as_shipped(chip: Chip) -> bool:
@@ -159,7 +155,6 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def _scalar(key: str, text: str) -> Any:
-    """Return the text of one TOML scalar as a value."""
     # TOML knows what a number looks like, and refuses what only Python would take.
     try:
         table = tomllib.loads(f"value = {text}")
@@ -174,7 +169,6 @@ def _scalar(key: str, text: str) -> Any:
 
 @cache
 def _config_folder() -> Path:
-    """Return the folder of the shipped chip files."""
     for folder in _FOLDERS:
         if any(folder.glob(_CHIP_FILES)):
             return folder
@@ -190,43 +184,29 @@ def _spelling(text: str) -> str:
 @cache
 def _names_by_spelling() -> dict[str, str]:
     """Map the spellings of all shipped names and aliases to the names."""
-    found: dict[str, str] = {}
-    for name in chip_names():
-        aliases = _shipped_facts(name)["aliases"].value
-        found.update({_spelling(word): name for word in (name, *aliases)})
-    return found
+    words = {name: (name, *_shipped_facts(name)["aliases"].value) for name in chip_names()}
+    return {_spelling(word): name for name in words for word in words[name]}
 
 
 def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dict[str, Fact]:
     """Return all quantities of a chip by key, complete, checked and with the overrides in place."""
     facts = dict(_facts_of(str(name_or_path), ()))
     for key, value in (overrides or {}).items():
-        facts[key] = _overridden(key, value, facts)
+        field = field_of(key, "override")
+        note = ""
+        if before := facts.get(key):
+            shown = f"{before.value:g}" if isinstance(before.value, float) else before.value
+            note = f"instead of {shown} ({before.confidence})"
+        facts[key] = Fact(key, check_value(field, value, "override"), field.unit, "user", "override", note)
     _check_complete(facts, str(name_or_path))
     return facts
-
-
-def _overridden(key: str, value: Any, facts: Mapping[str, Fact]) -> Fact:
-    """Return the quantity ``key`` with another value, noting which one it replaces."""
-    field = field_of(key, "override")
-    checked = check_value(field, value, "override")
-    before = facts.get(key)
-    note = f"instead of {_plain(before.value)} ({before.confidence})" if before else ""
-    return Fact(key, checked, field.unit, "user", "override", note)
-
-
-def _plain(value: Any) -> str:
-    """Return a value as short as a person would write it: ``1.9e+09`` for the clock."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _facts_of(name_or_path: str, within: tuple[str, ...]) -> Mapping[str, Fact]:
     """Return the quantities of a chip; ``within`` are the files that have named it as their base."""
     # A shipped chip's name has neither ending nor slash, so no file on disk can stand in for it.
-    is_path = name_or_path.endswith(".toml") or "/" in name_or_path
-    if not is_path:
-        name = resolve_chip_name(name_or_path)
-        return _shipped_facts(name)
+    if not name_or_path.endswith(".toml") and "/" not in name_or_path:
+        return _shipped_facts(resolve_chip_name(name_or_path))
     path = Path(name_or_path)
     if str(path.resolve()) in within:
         raise ConfigError(f"{path}: expected a chip that does not build on this one, found a circle")
@@ -249,7 +229,7 @@ def _followed(fact: Fact, chips: tuple[str, ...]) -> Fact:
     """Return a quantity, of another chip if it is a reference to one; ``chips`` led here."""
     if not isinstance(fact.value, _SameAs):
         return fact
-    other = fact.value.chip
+    other = str(fact.value)
     where = f"{chips[0]}: {fact.key}: same_as"
     if other in chips:
         raise ConfigError(f"{where}: expected a chip that states it, found a circle: {' > '.join((*chips, other))}")
@@ -261,10 +241,8 @@ def _followed(fact: Fact, chips: tuple[str, ...]) -> Fact:
     return msgspec.structs.replace(found, confidence="estimated", note=note)
 
 
-class _SameAs(NamedTuple):
-    """The value of a quantity that is that of another chip."""
-
-    chip: str
+class _SameAs(str):
+    """The value of a quantity that is that of another chip: the chip's name."""
 
 
 def _file_statements(path: Path, within: tuple[str, ...]) -> dict[str, Fact]:
@@ -272,10 +250,7 @@ def _file_statements(path: Path, within: tuple[str, ...]) -> dict[str, Fact]:
     table = _read(path)
     base = _base(path, table.pop("base", None), (*within, str(path.resolve())))
     inherited = {key: fact for key, fact in base.items() if key not in _NOT_INHERITED}
-    plain = {
-        "name": Fact("name", path.stem, "", "", "", ""),
-        "aliases": Fact("aliases", (), "", "", "", ""),
-    }
+    plain = {key: Fact(key, value, "", "", "", "") for key, value in (("name", path.stem), ("aliases", ()))}
     # Users try things out; what tpusim ships is quoted, and so owes a source.
     needs_source = path.parent == _config_folder()
     stated = (_fact(key, raw, path, needs_source) for key, raw in _quantities(table))
@@ -283,7 +258,6 @@ def _file_statements(path: Path, within: tuple[str, ...]) -> dict[str, Fact]:
 
 
 def _base(path: Path, base: Any, within: tuple[str, ...]) -> Mapping[str, Fact]:
-    """Return the quantities of the chip or file (relative to this one) that ``base`` names."""
     if base is None:
         return {}
     if not isinstance(base, str):
@@ -296,7 +270,6 @@ def _base(path: Path, base: Any, within: tuple[str, ...]) -> Mapping[str, Fact]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return a TOML file as nested dictionaries."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

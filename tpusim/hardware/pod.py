@@ -63,7 +63,11 @@ class Place(NamedTuple):
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """Slices of one chip with their links; ``order`` lists the chips of a slice as its devices are numbered."""
+    """Slices of one chip with their links.
+
+    ``host_sizes`` are the chips along each axis that hang on one host; ``order`` lists the chips of a slice as its
+    devices are numbered.
+    """
 
     chip: str
     torus: Torus
@@ -112,9 +116,13 @@ def parse_topology(text: str) -> Topology:
 
     Raises ConfigError for anything else.
     """
-    numbered = _NUMBERED.fullmatch(text.strip())
-    if numbered is not None:
-        return _numbered(text, numbered["chip"], int(numbered["count"]), int(numbered["slices"] or 1))
+    if numbered := _NUMBERED.fullmatch(text.strip()):
+        name = numbered["chip"]
+        chip = load_chip(name)
+        chips, rest = divmod(int(numbered["count"]), chip.pod.counted_per_chip)
+        if not chips or rest:
+            raise ConfigError(f"topology: {name} counts {chip.pod.counted_per_chip} of each chip, found {text!r}")
+        return Topology(default_sizes(chips, chip), name, int(numbered["slices"] or 1))
     match = _NOTATION.fullmatch(text.strip())
     sizes = tuple(int(size) for size in match["sizes"].split("x")) if match else ()
     slices = int(match["slices"] or 1) if match else 1
@@ -126,15 +134,6 @@ def parse_topology(text: str) -> Topology:
     return Topology(sizes, match["chip"] or "", slices, (match["twist"] or "").lstrip("_"))
 
 
-def _numbered(text: str, name: str, count: int, slices: int) -> Topology:
-    """Return the slice that a name with a number means by default."""
-    chip = load_chip(name)
-    chips, rest = divmod(count, chip.pod.counted_per_chip)
-    if not chips or rest:
-        raise ConfigError(f"topology: {name} counts {chip.pod.counted_per_chip} of each chip, found {text!r}")
-    return Topology(default_sizes(chips, chip), name, slices)
-
-
 def default_sizes(chips: int, chip: Chip) -> tuple[int, ...]:
     """Return the shape of so many chips that Google Cloud gives by default: short axes first, cut as evenly as can be.
 
@@ -142,13 +141,10 @@ def default_sizes(chips: int, chip: Chip) -> tuple[int, ...]:
     """
     axes = max(1, chip.ici.dimensions)
     best = min(_factorings(chips, axes), key=lambda sizes: (sum(sizes), sizes))
-    if 1 in best:
-        return tuple(size for size in best if size > 1) + (1,) * best.count(1)
-    return best
+    return tuple(size for size in best if size > 1) + (1,) * best.count(1)
 
 
 def _factorings(number: int, parts: int, least: int = 1) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to write a number as a product of ascending factors."""
     if parts == 1:
         yield (number,)
         return
@@ -170,21 +166,15 @@ def make_pod(topology: Topology, chip: Chip, *, along_ring: bool = False) -> Pod
         raise ConfigError(f"topology: a slice of {chip.name} has at most {chip.pod.chips} chips, found {topology}")
     sizes = topology.sizes + (1,) * (axes - len(topology.sizes))
     torus = Torus(sizes, wraps_of(sizes, chip.ici.wrap), _twist(topology, sizes, chip))
-    small = along_ring and prod(sizes) <= RING_CHIPS
+    order = tuple(range(prod(sizes)))
     return Pod(
         chip=chip.name,
         torus=torus,
         slices=topology.slices,
         devices_per_chip=chip.devices_per_chip,
-        host_sizes=_host_sizes(chip, axes),
-        order=torus.ring(tuple(range(prod(sizes)))) if small else tuple(range(prod(sizes))),
+        host_sizes=(*map(int, chip.pod.host.split("x")), *(1,) * axes)[:axes],
+        order=torus.ring(order) if along_ring and len(order) <= RING_CHIPS else order,
     )
-
-
-def _host_sizes(chip: Chip, axes: int) -> tuple[int, ...]:
-    """Return how many chips along each axis hang on one host."""
-    sizes = tuple(int(size) for size in chip.pod.host.split("x"))
-    return (*sizes, *(1,) * axes)[:axes]
 
 
 def wraps_of(sizes: tuple[int, ...], rule: str) -> tuple[bool, ...]:

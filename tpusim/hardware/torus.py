@@ -51,13 +51,8 @@ class Torus(msgspec.Struct, frozen=True):
         """Return the number of the link that leaves a chip along an axis, up or ``down``."""
         return (chip * len(self.sizes) + axis) * 2 + down
 
-    def link_exists(self, chip: int, axis: int, down: bool) -> bool:
-        """Tell whether a link leads anywhere: at the rim of a mesh it does not."""
-        place = self.coordinates(chip)[axis]
-        return self.wraps[axis] or (place > 0 if down else place < self.sizes[axis] - 1)
-
     def shift(self, axis: int) -> tuple[int, ...]:
-        """Return how far every coordinate moves for who goes once round an axis."""
+        """Return by how much one turn round an axis moves every coordinate."""
         if not self.twist or self.sizes[axis] != self.twist:
             return (0,) * len(self.sizes)
         return tuple(self.twist if size != self.twist else 0 for size in self.sizes)
@@ -74,8 +69,7 @@ class Torus(msgspec.Struct, frozen=True):
 
     def displacements(self, source: int, target: int) -> list[tuple[int, ...]]:
         """Return the shortest ways as steps along each axis; up comes first where both ways round are as long."""
-        ends = zip(self.coordinates(target), self.coordinates(source), strict=True)
-        plain = [end - start for end, start in ends]
+        plain = [end - start for end, start in zip(self.coordinates(target), self.coordinates(source), strict=True)]
         if not self.twist:
             axes = zip(plain, self.sizes, self.wraps, strict=True)
             return list(product(*(_shortest(steps, size, wraps) for steps, size, wraps in axes)))
@@ -165,7 +159,7 @@ def _shortest(steps: int, size: int, wraps: bool) -> tuple[int, ...]:
     if not wraps:
         return (steps,)
     up = steps % size
-    return (up, up - size) if 2 * up == size else ((up,) if 2 * up < size else (up - size,))
+    return (up, up - size) if 2 * up == size else (min(up, up - size, key=abs),)
 
 
 def _snake(lines: list[list[int]]) -> list[tuple[int, ...]]:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from tpusim.errors import ConfigError
+from tpusim.shapes import layout
 
 MATRIX: Final = "matrix"
 VECTOR: Final = "vector"
@@ -49,7 +50,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     - ``slots`` is the chip key of the operations that it begins each cycle, ``op_cycles`` that of the cycles that one
       takes, ``fill`` that of the share of the slots that compiled code fills.
     - ``rate`` is the chip key of the advertised bytes per second, ``share`` that of what is reached of them.
-    - ``space`` is XLA's number of a memory. ``is_shared`` tells what the kernels of all cores draw on.
+    - ``is_shared`` says whether the kernels of all cores draw on it.
     """
 
     key: str
@@ -66,7 +67,6 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     fill: str = ""
     rate: str = ""
     share: str = ""
-    space: int | None = None
     is_shared: bool = False
 
     @property
@@ -75,7 +75,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.slots or self.op_cycles)
 
 
-# In the order of pages: from arithmetic outwards. XLA leaves the meaning of a space's number to each backend.
+# In the order of pages: from arithmetic outwards.
 _ROWS = (
     Unit(key=MATRIX, label="MXU", name="matrix unit", bound="matrix", colour="#0072B2", marker="s",
          less="fewer rows or weight tiles (padding, passes)"),
@@ -91,19 +91,19 @@ _ROWS = (
          less="fewer loads from VMEM", slots="vpu.load_slots"),
     Unit(key=STORE, label="vector store", short="store", bound="VMEM", colour="#F0E442", hatch="||||", marker="v",
          less="fewer stores to VMEM", slots="vpu.store_slots"),
-    Unit(key=VMEM, label="VMEM", bound="VMEM", colour="#F0E442", hatch="||||", marker="v", space=1,
+    Unit(key=VMEM, label="VMEM", bound="VMEM", colour="#F0E442", hatch="||||", marker="v",
          rate="dma.vmem_bytes_per_second"),
-    Unit(key=HBM, label="HBM", bound="HBM", colour="#E69F00", space=0, is_shared=True,
+    Unit(key=HBM, label="HBM", bound="HBM", colour="#E69F00", is_shared=True,
          less="fewer bytes to and from HBM", rate="hbm.bandwidth_bytes_per_second", share="hbm.efficiency"),
-    Unit(key=CMEM, label="CMEM", bound="CMEM", colour="#F0E442", hatch="xx", marker="<", space=3, is_shared=True,
+    Unit(key=CMEM, label="CMEM", bound="CMEM", colour="#F0E442", hatch="xx", marker="<", is_shared=True,
          less="fewer bytes from CMEM", rate="cmem.read_bytes_per_second"),
     Unit(key=SCALAR, label="scalar core", short="scalar", bound="scalar", hatch="--", marker=".",
          op_cycles="fixed.scalar_op_cycles"),
-    Unit(key=SMEM, label="SMEM", space=6),
-    Unit(key=SYNC, label="sync flags", space=2),
+    Unit(key=SMEM, label="SMEM"),
+    Unit(key=SYNC, label="sync flags"),
     Unit(key=ICI, label="ICI", bound="ICI", colour="#56B4E9", hatch="////", marker="X",
          rate="ici.links_bytes_per_second"),
-    Unit(key=HOST, label="host", bound="host", colour="#000000", marker="*", space=5),
+    Unit(key=HOST, label="host", bound="host", colour="#000000", marker="*"),
     Unit(key=HOST_IN, label="from host", bound="host", colour="#000000", marker="*", is_shared=True,
          rate="host.bandwidth_bytes_per_second"),
     Unit(key=HOST_OUT, label="to host", bound="host", colour="#000000", marker="*", is_shared=True,
@@ -114,9 +114,8 @@ _ROWS = (
 UNITS: Final[dict[str, Unit]] = {unit.key: unit for unit in _ROWS}
 """All of them by key."""
 
-
 MEMORY_SPACES: Final[dict[int, MemorySpace]] = {
-    number: space for space in SPACES if (number := UNITS[space].space) is not None
+    number: space for number, label in layout.MEMORY_SPACES.items() for space in SPACES if UNITS[space].label == label
 }
 """The memory that XLA writes as ``S(number)``."""
 

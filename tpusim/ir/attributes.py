@@ -1,7 +1,7 @@
 """What the attributes of an instruction hold, as frozen values.
 
 Attributes that are long and seldom asked for, ``metadata`` and ``backend_config`` among them, stay the text that they
-were (``Raw``) until somebody decodes them with ``BackendConfig.decode`` or ``Metadata.decode``.
+were (``Raw``) until they are decoded with ``BackendConfig.decode`` or ``Metadata.decode``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Strings, not wrappers: they print as they were written, and their type says what the word stands for.
 class Raw(str):
-    """The text of an attribute's value that nobody has needed to decode yet."""
+    """The text of an attribute's value that is not decoded yet."""
 
     __slots__ = ()
 

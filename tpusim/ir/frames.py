@@ -20,15 +20,16 @@ class SourceFrames:
     def __init__(self, module: Module) -> None:
         self._module = module
         self._offsets: dict[str, dict[str, int]] = {}
+        self._tables: dict[str, dict[int, dict[str, int]]] = {}
 
     def location(self, metadata: Metadata) -> str:
         """Return ``file:line`` of the framework's source, or an empty string if the metadata does not say."""
         # Either each instruction names its file, or a frame of the tables does that many instructions share.
         if metadata.source_file:
             return f"{metadata.source_file}:{metadata.source_line}"
-        frame = self._frames.get(metadata.stack_frame_id, {})
+        frame = self._table("StackFrames").get(metadata.stack_frame_id, {})
         # Ids begin at 1: a protocol buffer leaves out a 0, which means that there is none.
-        place = self._locations.get(frame.get("file_location_id", 0), {})
+        place = self._table("FileLocations").get(frame.get("file_location_id", 0), {})
         file = self._files.get(place.get("file_name_id", 0), "")
         return f"{file}:{place.get('line', 0)}" if file else ""
 
@@ -44,28 +45,18 @@ class SourceFrames:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        """Offsets at which the lines of the text begin."""
         source = self._module.source
         # Found once: counting line breaks again for every instruction would be quadratic.
         return [0, *(match.end() for match in re.finditer("\n", source.text))] if source else []
 
     @cached_property
     def _files(self) -> dict[int, str]:
-        """File names by id."""
         split = (line.split(None, 1) for line in self._module.tables.get("FileNames", ()))
         return {int(number): name.strip('"') for number, name in split}
 
-    @cached_property
-    def _locations(self) -> dict[int, dict[str, int]]:
-        """File locations by id."""
-        return self._table("FileLocations")
-
-    @cached_property
-    def _frames(self) -> dict[int, dict[str, int]]:
-        """Stack frames by id."""
-        return self._table("StackFrames")
-
     def _table(self, title: str) -> dict[int, dict[str, int]]:
         """Return a table of records of numbers by id."""
-        split = (line.split(None, 1) for line in self._module.tables.get(title, ()))
-        return {int(number): {k: int(v) for k, v in _FIELD.findall(rest)} for number, rest in split}
+        if title not in self._tables:
+            split = (line.split(None, 1) for line in self._module.tables.get(title, ()))
+            self._tables[title] = {int(number): {k: int(v) for k, v in _FIELD.findall(rest)} for number, rest in split}
+        return self._tables[title]

@@ -10,6 +10,7 @@ import gzip
 import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +29,7 @@ _P = TypeVar("_P", bound="Callable[[Module], str]")
 
 
 class Literal(msgspec.Struct, frozen=True):
-    """The value of a ``constant`` as canonical HLO text; ``elided`` marks ``{...}``, whose value nobody knows."""
+    """The value of a ``constant`` as canonical HLO text; ``elided`` marks ``{...}``, whose value is not known."""
 
     text: str
     elided: bool = False
@@ -96,7 +97,7 @@ class Computation:
     # Where a text has it is not part of what it is: two readings of one program compare equal.
     offsets: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
-    # A cached_property writes past the frozen class, so that a table is built by the first who needs it.
+    # A cached_property writes past the frozen class, so that a table is built where it is first needed.
     @cached_property
     def opcodes(self) -> frozenset[str]:
         """The opcodes of its instructions."""
@@ -132,11 +133,11 @@ class Computation:
         """The parameters in the order of their numbers."""
         # The text may give parameters in any order; callers pass operands by number.
         found = [i for i in self.instructions if i.opcode == "parameter"]
-        return tuple(sorted(found, key=_parameter_number))
+        return tuple(sorted(found, key=attrgetter("immediate")))
 
     @cached_property
     def last_uses(self) -> tuple[tuple[str, ...], ...]:
-        """For each instruction, the names that nobody needs after it; the root is needed to the end."""
+        """For each instruction, the names that are not needed after it; the root is needed to the end."""
         last: dict[str, int] = {}
         for position, instruction in enumerate(self.instructions):
             # With its own name, so that a value without users is dropped at once.
@@ -150,12 +151,6 @@ class Computation:
     def operands_of(self, instruction: Instruction) -> tuple[Instruction, ...]:
         """Return the instructions that ``instruction`` takes its operands from."""
         return tuple(self.by_name[name] for name in instruction.operands)
-
-
-def _parameter_number(instruction: Instruction) -> int:
-    """Return the number of a ``parameter``."""
-    assert isinstance(instruction.immediate, int)
-    return instruction.immediate
 
 
 _PRINTERS: list[Callable[[Module], str]] = []

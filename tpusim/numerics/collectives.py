@@ -1,4 +1,4 @@
-"""Values of collectives: devices meet at an instruction, see what everybody brought, and compute their own part.
+"""Values of collectives: devices meet at an instruction, see what each of them brought, and compute their own part.
 
 Device numbers are places in the list of a run: replica times partitions plus partition. How many there are is what the
 module's first line says in ``replica_count`` and ``num_partitions``.
@@ -8,37 +8,33 @@ Source: XLA, Operation Semantics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Sequence
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError
+from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.reduction import UFUNCS, kernel_of
 from tpusim.numerics.registry import computes, zeros
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type
-from tpusim.numerics.site import Device, Meet
+from tpusim.numerics.site import Meet, Site
 from tpusim.semantics.device_groups import device_groups, device_pairs
-from tpusim.shapes.shape import TupleShape
+from tpusim.shapes.shape import Shape, TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+Meeting = Generator[Meet, dict[int, Any], Any]
 
-    from tpusim.ir.module import Instruction, Module
-    from tpusim.numerics.site import Site
-    from tpusim.shapes.shape import Shape
-
-    Meeting = Generator[Meet, dict[int, Any], Any]
-
-
-def device_number(module: Module, device: Device) -> int:
-    """Return a device's place in the list of a run."""
-    return device.replica * module.partition_count + device.partition
+computes("replica-id")(lambda site, instruction, operands: np.array(site.device.replica, np.uint32))
+computes("partition-id")(lambda site, instruction, operands: np.array(site.device.partition, np.uint32))
+# The start has computed the result: that of all-reduce returns it alone, the others behind their operands.
+computes("all-reduce-done")(lambda site, instruction, operands: operands[0])
+computes("all-gather-done", "collective-permute-done")(lambda site, instruction, operands: operands[0][1])
 
 
 def group_of(site: Site, instruction: Instruction) -> tuple[int, ...]:
     """Return the numbers of the devices that this one works with, in the order of the group; none if it is in none."""
-    own = device_number(site.module, site.device)
-    group = next((group for group in device_groups(site.module, instruction) if own in group), ())
+    groups = device_groups(site.module, instruction)
+    group = next((group for group in groups if site.device_number in group), ())
     return _existing(site, instruction, group)
 
 
@@ -54,29 +50,11 @@ def _existing(site: Site, instruction: Instruction, numbers: Sequence[int]) -> t
     return tuple(numbers)
 
 
-@computes("replica-id")
-def replica_id(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the number of the replica."""
-    return np.array(site.device.replica, np.uint32)
-
-
-@computes("partition-id")
-def partition_id(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the number of the partition."""
-    return np.array(site.device.partition, np.uint32)
-
-
 @computes("all-reduce", "all-reduce-start")
 def all_reduce(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
     """Return the operands of the group folded in its order, each on its own."""
     brought = yield from _gathered(site, instruction, operands)
     return _one_or_tuple(instruction, _folded(site, instruction, brought))
-
-
-@computes("all-reduce-done")
-def all_reduce_done(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return what the start has computed already."""
-    return operands[0]
 
 
 @computes("all-gather", "all-gather-start")
@@ -89,30 +67,24 @@ def all_gather(site: Site, instruction: Instruction, operands: list[Any]) -> Mee
     return (operands[0] if len(operands) == 1 else tuple(operands), value) if is_start else value
 
 
-@computes("all-gather-done", "collective-permute-done")
-def second_element(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the result, which the start has beside its operands."""
-    return operands[0][1]
-
-
 @computes("reduce-scatter")
 def reduce_scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
-    """Return our own block of the fold of the group's operands."""
+    """Return the device's own block of the fold of the group's operands."""
     axis = instruction.attributes["dimensions"][0]
     group = group_of(site, instruction)
     brought = yield from _gathered(site, instruction, operands)
     # Every member folds the whole: in one process that is cheaper than to send around parts.
-    place = group.index(device_number(site.module, site.device))
+    place = group.index(site.device_number)
     whole = _folded(site, instruction, brought)
     return _one_or_tuple(instruction, [np.split(array, len(group), axis)[place].copy() for array in whole])
 
 
 @computes("all-to-all")
 def all_to_all(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
-    """Return what every member had for us: a block of its array, or one of its operands."""
+    """Return what every member has for this device: a block of its array, or one of its operands."""
     group = group_of(site, instruction)
     brought = yield from _gathered(site, instruction, operands)
-    place = group.index(device_number(site.module, site.device))
+    place = group.index(site.device_number)
     if "dimensions" not in instruction.attributes:
         return _one_or_tuple(instruction, [arrays[place] for arrays in brought])
     axis = instruction.attributes["dimensions"][0]
@@ -126,9 +98,9 @@ def ragged_all_to_all(site: Site, instruction: Instruction, operands: list[Any])
     Operands are input, output, where rows begin in the sender's input, how many they are, where they begin in the
     receiver's output, and how many are received: vectors with as many entries for each member of the group.
     """
-    place = group_of(site, instruction).index(device_number(site.module, site.device))
+    place = group_of(site, instruction).index(site.device_number)
     brought = yield from _gathered(site, instruction, operands)
-    # The buffer is given as an operand, but whoever else holds it must not see it change.
+    # The buffer is given as an operand, but its other users must not see it change.
     result = operands[1].copy()
     for source, _, *counts in brought:
         mine = [vector.reshape(len(brought), -1)[place].tolist() for vector in counts[:3]]
@@ -157,15 +129,15 @@ def collective_broadcast(site: Site, instruction: Instruction, operands: list[An
 
 @computes("collective-permute", "collective-permute-start")
 def collective_permute(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
-    """Return what the source of our pair has; zeros if we are nobody's target.
+    """Return what the source of this device's pair has; zeros if the device is no pair's target.
 
-    With ``slice_sizes`` slices of it are written into our second operand.
+    With ``slice_sizes`` slices of it are written into the device's second operand.
     """
-    own = device_number(site.module, site.device)
+    own = site.device_number
     pairs = device_pairs(site.module, instruction)
     _existing(site, instruction, [number for pair in pairs for number in pair])
     company = _connected(own, pairs)
-    # Who has no partner goes on at once, as it would on the machine.
+    # A device without a partner goes on at once, as it would on the machine.
     brought: dict[int, Any] = {own: operands}
     if len(company) > 1:
         brought = yield Meet(_place(site, instruction), company, operands)
@@ -235,7 +207,7 @@ def _result_shape(instruction: Instruction) -> Shape:
 
 
 def _connected(own: int, pairs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the devices that pairs join, directly or through others, with our own: only they need to wait."""
+    """Return the devices that pairs join, directly or through others, with this one: only they need to wait."""
     # Pairs 0 to 1 and 1 to 2 join three devices: 1 must have come before either of the others can go on.
     company = {own}
     grown = True
@@ -247,26 +219,20 @@ def _connected(own: int, pairs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _with_slices(instruction: Instruction, pairs: Sequence[tuple[int, ...]], own: int, brought: dict[int, Any]) -> Any:
-    """Return our second operand with the slices written into it that others sent, to where they say."""
-    source_of_own, results = brought[own][0], brought[own][1]
-    is_tuple = isinstance(source_of_own, tuple)
+    """Return the device's second operand with the slices that others sent written where they say."""
+    results, all_sizes = brought[own][1], instruction.attributes["slice_sizes"]
+    is_tuple = isinstance(brought[own][0], tuple)
     buffers = [array.copy() for array in (results if is_tuple else (results,))]
     for number, (source, target) in enumerate(pairs):
         if target != own:
             continue
         # A device that is the source of several pairs sends its slices in their order.
         turn = sum(1 for pair in pairs[:number] if pair[0] == source)
+        sizes = all_sizes[min(turn, len(all_sizes) - 1)]
         sent, _, begins, targets = brought[source] if is_tuple else ([part] for part in brought[source])
         for buffer, array, begin, end in zip(buffers, sent, begins, targets, strict=True):
-            sizes = _slice_sizes(instruction, turn)
             buffer[_box(end, turn, sizes, buffer.shape)] = array[_box(begin, turn, sizes, array.shape)]
     return tuple(buffers) if is_tuple else buffers[0]
-
-
-def _slice_sizes(instruction: Instruction, turn: int) -> tuple[int, ...]:
-    """Return the sizes of one of the slices that a device sends."""
-    sizes = instruction.attributes["slice_sizes"]
-    return tuple(sizes[min(turn, len(sizes) - 1)])
 
 
 def _box(starts: Any, turn: int, sizes: Sequence[int], bounds: Sequence[int]) -> tuple[slice, ...]:

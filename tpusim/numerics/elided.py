@@ -1,24 +1,21 @@
 """Constants that the compiler's text leaves out (``{...}``), where their place in the program says what they were.
 
-The TPU compiler makes two of its own for convolutions: a mask of what lies beyond an array's edge, which nobody reads,
+The TPU compiler makes two of its own for convolutions: a mask of what lies beyond an array's edge, which is not read,
 and the group of each output feature, with which it spreads the kernel of a depthwise convolution over all features.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import COPIES, SAME_ELEMENTS
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import ArrayShape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.ir.module import Computation, Instruction, Module
 
 _PASSED_ON = SAME_ELEMENTS | COPIES
 

@@ -6,26 +6,22 @@ dropped after their last use, so that memory holds only what is alive.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, SimulationError, TpusimError, UnsupportedError
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import OPERATIONS, Category, async_parts
 from tpusim.numerics.ops.dynamic import fit_together
 from tpusim.numerics.registry import RULES
 from tpusim.numerics.site import Device, Meet, Run, Settings, Site
 from tpusim.numerics.values.relayout import numpy_dtype
-from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape, Shape
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.shapes.shape import Shape
-
-    Activity = Generator[Any, Any, Any]
+Activity = Generator[Any, Any, Any]
 
 
 def evaluate(module: Module, arguments: list[list[Any]], settings: Settings, devices: list[Device]) -> list[Any]:
@@ -53,7 +49,7 @@ def run_computation(
             operands = _cut_to_size(instruction, [values[name] for name in instruction.operands])
             try:
                 value = rule_of(instruction)(site, instruction, operands)
-                done = (yield from _finish(site, value)) if _is_activity(value) else value
+                done = (yield from _finish(site, value)) if isinstance(value, GeneratorType) else value
                 values[instruction.name] = _as_declared(done, instruction.shape)
             except Exception as error:
                 raise _with_place(site, instruction, error) from error
@@ -113,11 +109,6 @@ def _as_declared(value: Any, shape: Shape) -> Any:
     return array if array.dtype == wanted else array.astype(wanted)
 
 
-def _is_activity(value: Any) -> bool:
-    """Tell whether a rule is a generator that still has to run."""
-    return isinstance(value, GeneratorType)
-
-
 def _finish(site: Site, activity: Activity) -> Activity:
     """Run a rule that is a generator: answer its calls of computations here, pass its other wishes on."""
     answer: Any = None
@@ -135,14 +126,14 @@ def _finish(site: Site, activity: Activity) -> Activity:
 
 
 def _in_step(activities: list[Activity]) -> list[Any]:
-    """Drive all devices until they end, letting each go on when all whom it waits for have come to the same place."""
+    """Drive all devices until they end; each goes on when all that it waits for have come to the same place."""
     results: dict[int, Any] = {}
     waiting: dict[int, Meet] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(activities)))
     while len(results) < len(activities):
         if not answers:
             raise SimulationError(_deadlock(waiting, results))
-        # In the order of numbers: what devices draw or hand to the host does not hang on who met whom first.
+        # In the order of numbers: what devices draw or hand to the host does not depend on which devices met first.
         for number, answer in sorted(answers.items()):
             try:
                 waiting[number] = activities[number].send(answer)
@@ -155,7 +146,7 @@ def _in_step(activities: list[Activity]) -> list[Any]:
 
 
 def _met(waiting: dict[int, Meet]) -> dict[int, Any]:
-    """Return, for the devices whose company is complete, the values that its members brought."""
+    """Return, for each device whose members have all come, the values that they brought."""
     answers: dict[int, Any] = {}
     for number, meet in waiting.items():
         company = [waiting.get(member) for member in meet.members]
@@ -166,7 +157,7 @@ def _met(waiting: dict[int, Meet]) -> dict[int, Any]:
 
 
 def _deadlock(waiting: dict[int, Meet], results: dict[int, Any]) -> str:
-    """Say who waits for whom, and where."""
+    """Return the error text: which device waits for which others, and where."""
     lines = []
     for number, meet in sorted(waiting.items()):
         absent = [m for m in meet.members if m not in waiting or waiting[m].key != meet.key]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
-# Importing the modules of rules fills the table.
 from tpusim.errors import ProgramError
-from tpusim.numerics import collectives, host
-from tpusim.numerics.custom_calls import approx_top_k, block_calls, table
+
+# Importing the modules of rules fills the table.
+from tpusim.numerics import collectives, host  # noqa: F401
+from tpusim.numerics.custom_calls import approx_top_k, block_calls, table  # noqa: F401
 from tpusim.numerics.evaluate import evaluate
 from tpusim.numerics.files import apart_from, check_inputs, flat_values, in_types_of
 from tpusim.numerics.host import make_devices
-from tpusim.numerics.ops import (
+from tpusim.numerics.ops import (  # noqa: F401
     contraction,
     control,
     convert,
@@ -30,37 +32,11 @@ from tpusim.numerics.ops import (
     sorting,
 )
 from tpusim.numerics.registry import RULES
+from tpusim.numerics.site import Settings
 from tpusim.numerics.values.f32_pairs import widen_module
+from tpusim.semantics.verify.module import Verified
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tpusim.numerics.site import Settings
-    from tpusim.semantics.verify.module import Verified
-
-__all__ = [
-    "RULES",
-    "approx_top_k",
-    "block_calls",
-    "collectives",
-    "contraction",
-    "control",
-    "convert",
-    "convolution",
-    "dynamic",
-    "elementwise",
-    "execute_module",
-    "fft",
-    "host",
-    "indexed",
-    "linear_algebra",
-    "movement",
-    "normalisation",
-    "random",
-    "reduction",
-    "sorting",
-    "table",
-]
+__all__ = ["RULES", "execute_module"]
 
 
 def execute_module(

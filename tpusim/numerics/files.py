@@ -8,8 +8,9 @@ their name.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
@@ -20,9 +21,6 @@ from tpusim.numerics.registry import TOKEN
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 # Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.
 _STORED_AS_THEY_ARE = frozenset("?bBhHiIlLqQefdFD")
@@ -57,10 +55,10 @@ def take_inputs(arrays: Mapping[str, Any], shapes: Sequence[Shape]) -> list[Any]
     names = [(f"in{i}", f"in{i}_{leaf.dtype.name}") for i, leaf in enumerate(wanted)]
     _check_names(arrays, names, wanted)
     found = [next((arrays[name] for name in pair if name in arrays), TOKEN) for pair in names]
-    # Sizes of all before types: who mixed parameters up should hear of that.
+    # Sizes of all before types: of parameters that were mixed up, these are the better message.
     named = [(f"in{i}", value, leaf) for i, (value, leaf) in enumerate(zip(found, wanted, strict=True))]
     sized = [_as_array(*each) for each in named]
-    return nest_inputs([_typed(*each, array) for each, array in zip(named, sized, strict=True)], shapes)
+    return nest_inputs((_typed(*each, array) for each, array in zip(named, sized, strict=True)), shapes)
 
 
 def _check_names(arrays: Mapping[str, Any], names: list[tuple[str, str]], wanted: list[ArrayShape]) -> None:
@@ -115,7 +113,7 @@ def in_types_of(value: Any, shape: Shape) -> Any:
 def apart_from(value: Any, others: list[Any]) -> Any:
     """Return a value whose arrays may be written to: copied if they lie in the memory of ``others``, which then grow.
 
-    So neither what the caller gave nor another part of what he gets changes when he changes one.
+    So a caller that writes to one part changes neither another part nor what it gave.
     """
     if isinstance(value, tuple):
         return tuple(apart_from(part, others) for part in value)
@@ -127,10 +125,11 @@ def apart_from(value: Any, others: list[Any]) -> Any:
     return own
 
 
-def nest_inputs(flat: list[Any], shapes: Sequence[Shape]) -> list[Any]:
+def nest_inputs(flat: Iterator[Any], shapes: Sequence[Shape]) -> list[Any]:
     """Return flat values as the parameters have them: a tuple for each tuple shape."""
-    rest = iter(flat)
-    return [_nested(rest, shape) for shape in shapes]
+    return [
+        tuple(nest_inputs(flat, shape.elements)) if isinstance(shape, TupleShape) else next(flat) for shape in shapes
+    ]
 
 
 def with_random(arrays: Mapping[str, Any], shapes: Sequence[Shape], seed: int) -> dict[str, Any]:
@@ -148,13 +147,18 @@ def with_random(arrays: Mapping[str, Any], shapes: Sequence[Shape], seed: int) -
 def random_inputs(shapes: Sequence[Shape], seed: int) -> list[Any]:
     """Return values for parameters: floats from a standard normal distribution, small integers, coin flips."""
     generator = np.random.default_rng(seed)
-    return nest_inputs([_random(generator, leaf) for shape in shapes for leaf in leaves(shape)], shapes)
+    return nest_inputs((_random(generator, leaf) for shape in shapes for leaf in leaves(shape)), shapes)
 
 
 def name_outputs(value: Any) -> dict[str, Any]:
     """Return a result's arrays by name, as they are stored; tokens are left out."""
-    arrays = [leaf for leaf in flat_values(value) if leaf is not TOKEN]
-    return dict(_stored(f"out{i}", np.asarray(array)) for i, array in enumerate(arrays))
+    named = {}
+    for i, array in enumerate(np.asarray(leaf) for leaf in flat_values(value) if leaf is not TOKEN):
+        if _is_stored_as_it_is(array.dtype):
+            named[f"out{i}"] = array
+        else:
+            named[f"out{i}_{_NAMES[array.dtype]}"] = array.astype(np.float32)
+    return named
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
@@ -181,13 +185,6 @@ def flat_values(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _nested(rest: Iterator[Any], shape: Shape) -> Any:
-    """Take the values of one shape."""
-    if isinstance(shape, TupleShape):
-        return tuple(_nested(rest, element) for element in shape.elements)
-    return next(rest)
-
-
 def _as_array(name: str, value: Any, shape: ArrayShape) -> Any:
     """Return a value as an array of numbers, whose sizes must be the parameter's; a token comes back as it is."""
     if not shape.dtype.is_array_type:
@@ -206,7 +203,7 @@ def _as_array(name: str, value: Any, shape: ArrayShape) -> Any:
 
 
 def _typed(name: str, value: Any, shape: ArrayShape, array: Any) -> Any:
-    """Return an array in the type of its parameter, which its own must be, or float32 for a type that files know not.
+    """Return an array in the type of its parameter, which its own must be, or float32 where files lack the type.
 
     A plain ``value``, a number or a list, has no type of its own: it must fit.
     """
@@ -238,20 +235,13 @@ def _random(generator: np.random.Generator, shape: ArrayShape) -> Any:
     if shape.dtype.kind == "pred":
         return generator.integers(0, 2, shape.dimensions).astype(wanted)
     # Drawn in f32: bf16 and f8 then differ by rounding alone from what a wider program gets.
-    real = generator.standard_normal(shape.dimensions, dtype=np.float32)
+    numbers = np.asarray(generator.standard_normal(shape.dimensions, dtype=np.float32))
+    if shape.dtype.kind == "complex":
+        numbers = numbers + 1j * generator.standard_normal(shape.dimensions, dtype=np.float32)
     # A type of exponents alone has no sign.
-    real = np.abs(real) if shape.dtype.name == "f8e8m0fnu" else real
-    imaginary = generator.standard_normal(shape.dimensions, dtype=np.float32) if shape.dtype.kind == "complex" else 0
-    return (real + 1j * imaginary).astype(wanted) if shape.dtype.kind == "complex" else np.asarray(real).astype(wanted)
-
-
-def _stored(name: str, array: Any) -> tuple[str, Any]:
-    """Return an array and its name in a file."""
-    if _is_stored_as_it_is(array.dtype):
-        return name, array
-    return f"{name}_{_NAMES[array.dtype]}", array.astype(np.float32)
+    return np.asarray(np.abs(numbers) if shape.dtype.name == "f8e8m0fnu" else numbers).astype(wanted)
 
 
 def _is_stored_as_it_is(dtype: np.dtype[Any]) -> bool:
-    """Tell whether NumPy's files know a type."""
+    """Return whether NumPy's files know a type."""
     return dtype.char in _STORED_AS_THEY_ARE and dtype.isbuiltin == 1

@@ -12,30 +12,27 @@ Source: XLA, Operation Semantics (Infeed, Outfeed, Send, Recv, scheduling of cha
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, SimulationError
+from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import TRANSFERS
-from tpusim.numerics.collectives import device_number
 from tpusim.numerics.registry import TOKEN, computes, zeros
-from tpusim.numerics.site import Device
+from tpusim.numerics.site import Device, Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.device_groups import channel_pairs
-from tpusim.shapes.shape import TupleShape, shape_text
+from tpusim.shapes.shape import Shape, TupleShape, shape_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
-
-    from tpusim.ir.module import Instruction, Module
-    from tpusim.numerics.site import Site
-    from tpusim.shapes.shape import Shape
-
-    Waiting = Generator[Any, Any, Any]
+Waiting = Generator[Any, Any, Any]
 
 _REQUEST = np.zeros((), np.uint32)
+
+# The value went where it should when the send found its slot.
+computes("send-done")(lambda site, instruction, operands: TOKEN)
 
 
 @dataclass(eq=False)
@@ -48,7 +45,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Wait:
-    """A wish like ``Meet`` that is granted once something holds; until then it has ``peers`` whom it waits for.
+    """A wish like ``Meet`` that is granted once something holds; until then it waits for ``peers``.
 
     ``key`` is no other device's, so that the peers cannot meet it; errors show it.
     """
@@ -60,7 +57,7 @@ class Wait:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Nobody, once there is nothing more to wait for."""
+        """No device, once there is nothing more to wait for."""
         return () if self.holds() else self.peers
 
 
@@ -70,7 +67,7 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
     Each has an infeed of its own, in the order of device numbers; all share the channels between devices.
     """
     partitions = module.partition_count
-    # Only these are shared: what the host exchanges with one device is nobody else's.
+    # Only these are shared: what the host exchanges with one device is that device's alone.
     between = {channel: deque[Any]() for channel in _channels_between_devices(module)}
     feeds = [*infeeds, *[None] * (replicas * partitions - len(infeeds))]
     return [
@@ -113,16 +110,18 @@ def recv(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     # XLA leaves the value of a receive that no pair sends to undefined; zeros are what a permute would give.
     waiting = zeros(instruction.shape.elements[0])  # type: ignore[attr-defined]
     if not _is_host_transfer(instruction) and _peer(site, instruction, to=True) != ():
-        _channel(site, instruction).append(Slot(_own(site), []))
+        _channel(site, instruction).append(Slot(site.device_number, []))
     return (waiting, _REQUEST, TOKEN)
 
 
 @computes("recv-done")
 def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
-    """Return the value that came, and a token; zeros if the pairs of the channel send us nothing."""
+    """Return the value that came, and a token; zeros if no pair of the channel has this device as its target."""
     wanted = instruction.shape.elements[0]  # type: ignore[attr-defined]
-    start = _start_of(site, instruction)
-    channel, own = _channel(site, start), _own(site)
+    # The start states channel and pairs, unless it lies outside of this computation.
+    operand = site.operand(instruction, 0)
+    start = operand if operand.opcode in TRANSFERS else instruction
+    channel, own = _channel(site, start), site.device_number
     if _is_host_transfer(start):
         if not channel:
             raise SimulationError(f"{instruction.name!r} waits for the host, which put nothing into {_named(start)}")
@@ -157,12 +156,6 @@ def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
     return context
 
 
-@computes("send-done")
-def send_done(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return a token: the value went where it should when the send found its slot."""
-    return TOKEN
-
-
 def as_value(value: Any, shape: Shape) -> Any:
     """Return what the host gave, a NumPy array or anything like one, as a value of ``shape``.
 
@@ -187,8 +180,8 @@ def _until(
     peers: tuple[int, ...] | None,
 ) -> Waiting:
     """Wait for something that another device has to do; a device that is alone would wait for ever."""
-    own = _own(site)
-    # The number of the device keeps peers at the same instruction from looking as if they had met us.
+    own = site.device_number
+    # The number of the device keeps peers at the same instruction from looking as if they had met it.
     key = f"{instruction.opcode} {instruction.name!r} on {_named(start)} (device {own})"
     others = tuple(number for number in range(site.module.device_count) if number != own) if peers is None else peers
     if holds():
@@ -200,7 +193,7 @@ def _until(
 
 
 def _is_host_transfer(instruction: Instruction) -> bool:
-    """Whether the other side is the host."""
+    """Return whether the other side is the host."""
     return bool(instruction.attributes.get("is_host_transfer"))
 
 
@@ -214,24 +207,13 @@ def _channel(site: Site, instruction: Instruction) -> deque[Any]:
     return site.device.mailbox.setdefault(instruction.attributes.get("channel_id", 0), deque())
 
 
-def _start_of(site: Site, instruction: Instruction) -> Instruction:
-    """Return the instruction that states channel and pairs: the start, unless it lies outside of this computation."""
-    start = site.operand(instruction, 0)
-    return start if start.opcode in TRANSFERS else instruction
-
-
-def _own(site: Site) -> int:
-    """Return the number of this device."""
-    return device_number(site.module, site.device)
-
-
 def _peer(site: Site, instruction: Instruction, to: bool) -> tuple[int, ...] | None:
-    """Return the device at the other end, as the frontend's pairs say: whence to us, or whither from us.
+    """Return the devices at the other end, as the frontend's pairs say: the sources (``to`` this one), or the targets.
 
-    None if there are no pairs, so that it may be anyone; ``()`` if no pair has us at this end.
+    None if there are no pairs, so that it may be any device; ``()`` if no pair has this one at its end.
     """
     pairs = channel_pairs(site.module, instruction)
     if pairs is None:
         return None
     here, there = (1, 0) if to else (0, 1)
-    return tuple(pair[there] for pair in pairs if pair[here] == _own(site))
+    return tuple(pair[there] for pair in pairs if pair[here] == site.device_number)

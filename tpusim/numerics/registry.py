@@ -7,21 +7,19 @@ devices, is a generator: it yields what ``numerics.evaluate`` knows how to answe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tpusim.ir.module import Instruction
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
-from tpusim.shapes.shape import ArrayShape, TupleShape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-    from tpusim.shapes.shape import Shape
-
-    Rule = Callable[[Site, Instruction, list[Any]], Any]
+Array = NDArray[Any]
+Rule = Callable[[Site, Instruction, list[Any]], Any]
 
 TOKEN = "token"
 """The value of every token: only that it exists says anything."""
@@ -34,8 +32,7 @@ def computes(*opcodes: str) -> Callable[[Rule], Rule]:
     """Register the decorated function as the numeric rule of ``opcodes``."""
 
     def register(function: Rule) -> Rule:
-        for opcode in opcodes:
-            RULES[opcode] = function
+        RULES.update(dict.fromkeys(opcodes, function))
         return function
 
     return register

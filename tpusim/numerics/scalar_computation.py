@@ -6,29 +6,21 @@ in one walk: it is *lifted*. The usual computations of two parameters are known 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import SimulationError
-from tpusim.ir.module import Computation
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import COMBINES, REARRANGES
 from tpusim.numerics.evaluate import rule_of, run_computation
-from tpusim.numerics.registry import element_type
+from tpusim.numerics.registry import Rule, element_type
 from tpusim.numerics.site import Run, Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction, Module
-
-    Array = NDArray[Any]
 
 REPLACE = "replace"
 """What ``binary_opcode`` calls a computation that returns its second parameter."""
@@ -112,22 +104,9 @@ def _walk(site: Site, arguments: Sequence[Any]) -> Any:
         if instruction.opcode == "parameter":
             values[instruction.name] = arguments[instruction.immediate]  # type: ignore[index]
         else:
-            values[instruction.name] = _lifted_rule(instruction)(
-                site, instruction, [values[name] for name in instruction.operands]
-            )
+            rule = _LIFTED.get(instruction.opcode, _plain)
+            values[instruction.name] = rule(site, instruction, [values[name] for name in instruction.operands])
     return values[site.computation.root_name]
-
-
-def _lifted_rule(instruction: Instruction) -> Callable[[Site, Instruction, list[Any]], Any]:
-    """Return how an instruction among scalars computes on arrays: like anywhere, but for what follows shapes."""
-    if instruction.opcode in REARRANGES and len(instruction.operands) == 1:
-        return _first_operand
-    return _LIFTED.get(instruction.opcode, _plain)
-
-
-def _first_operand(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the operand: on a scalar there is nothing to reorder."""
-    return operands[0]
 
 
 def _plain(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
@@ -163,7 +142,7 @@ def _conditional(site: Site, instruction: Instruction, operands: list[Any]) -> A
     else:
         names = (attributes["true_computation"], attributes["false_computation"])
         chosen = np.where(chosen, 0, 1)
-    # A branch that nobody asks for must not run: it may never end.
+    # A branch that no element asks for must not run: it may never end.
     value: Any = None
     for number, name in enumerate(names):
         asked = chosen == number
@@ -186,12 +165,15 @@ def _while(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     return state
 
 
-def _map(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Compute a computation on scalars inside of one on scalars: lifted as it is."""
-    return apply_lifted(site, instruction.attributes["to_apply"], operands)
-
-
-_LIFTED = {"bitcast": _bitcast, "conditional": _conditional, "map": _map, "while": _while}
+# How instructions among scalars compute on arrays where the rule of their opcode would follow shapes.
+_LIFTED: dict[str, Rule] = {
+    "bitcast": _bitcast,
+    "conditional": _conditional,
+    "map": lambda site, instruction, operands: apply_lifted(site, instruction.attributes["to_apply"], operands),
+    "while": _while,
+    # On a scalar there is nothing to reorder.
+    **dict.fromkeys(REARRANGES, lambda site, instruction, operands: operands[0]),
+}
 
 
 def select_values(mask: Any, chosen: Any, other: Any) -> Any:
@@ -202,11 +184,9 @@ def select_values(mask: Any, chosen: Any, other: Any) -> Any:
 
 
 def _one_by_one(site: Site, arrays: Sequence[Any]) -> Any:
-    """Compute every element on its own.
-
-    A computation with arrays inside (a table that it looks up) cannot take whole arrays for its scalars.
-    """
-    # Slow, but right for whatever stands inside; such computations are rare and their arrays small.
+    """Compute every element on its own."""
+    # A table that the computation looks up, say, keeps it from taking whole arrays for its scalars. Such computations
+    # are rare and their arrays small.
     wide = np.broadcast_arrays(*arrays)
     shape, root = wide[0].shape, site.computation.root
     results = [np.empty(shape, numpy_dtype(leaf.dtype)) for leaf in leaves(root.shape)]

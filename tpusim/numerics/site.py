@@ -29,13 +29,15 @@ class Settings:
 
 @dataclass
 class Device:
-    """One device of a run: who it is, what the host feeds it, and what it fed back."""
+    """One device of a run: its numbers, what the host feeds it, and what it fed back."""
 
     replica: int = 0
     partition: int = 0
     infeed: Iterator[Any] | None = None
     outfeed: list[Any] = field(default_factory=list)
     mailbox: dict[int, deque[Any]] = field(default_factory=dict)
+    # What random operations keep from one call to the next.
+    random: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class Site:
     device: Device
     # Those of the computation, for the one rule that wants more than its operands.
     arguments: tuple[Any, ...] = ()
+
+    @property
+    def device_number(self) -> int:
+        """The device's place in the list of a run."""
+        return self.device.replica * self.module.partition_count + self.device.partition
 
     def operand(self, instruction: Instruction, position: int) -> Instruction:
         """Return the instruction that makes operand ``position``."""

@@ -51,7 +51,7 @@ def choose_chip(
 def find_chip_name(module: Module, made_by: Provenance) -> str:
     """Return the chip that a module was compiled for; raise ConfigError if nothing tells.
 
-    What somebody says goes before what the text shows, and the report tells if they do not agree.
+    What is stated goes before what the text shows, and the report says if they do not agree.
     """
     name = _as_programmed(made_by.stated, made_by.possible) or made_by.chip
     if not name:
@@ -63,9 +63,14 @@ def find_chip_name(module: Module, made_by: Provenance) -> str:
 def provenance_of(module: Module) -> Provenance:
     """Return what made a module, by its text, by the name of its file, and by the ``.json`` beside it."""
     place = Path(module.source.name if module.source else module.name)
-    facts = _facts_beside(place)
+    beside = place.with_name(re.sub(r"\.hlo(\.txt)?(\.gz)?$", "", place.name) + ".json")
+    facts: Any = {}
+    # No file there, or some other tool has one of that name: the name of the program has to tell.
+    with suppress(OSError, ValueError):
+        facts = json.loads(beside.read_text())
+    facts = facts if isinstance(facts, dict) else {}
     chip, version = facts.get("chip"), _VERSION.search(json.dumps(facts))
-    # What somebody has written down goes before what a name suggests.
+    # What was written down goes before what a name suggests.
     stated = resolve_chip_name(chip) if isinstance(chip, str) else named_chip(place.name)
     return read_provenance(module, stated, version[0] if version else "")
 
@@ -89,22 +94,10 @@ def check_topology(topology: Topology | None, programs: Sequence[Program], chip:
     of_whom = "the program is" if len(programs) == 1 else f"the {len(programs)} programs of this run are"
     if needed > devices:
         raise ConfigError(f"topology: {of_whom} for {needed} devices, this slice has {devices}")
-    # A program spreads over a larger slice by whole copies of its groups; the rest would have nobody to talk to.
+    # A program spreads over a larger slice by whole copies of its groups; devices beyond them would have no partners.
     if len(programs) == 1 and devices % needed:
-        raise ConfigError(
-            f"topology: {of_whom} for {needed} devices, this slice has {devices}: expected as many, or a multiple"
-        )
-
-
-def _facts_beside(path: Path) -> dict[str, Any]:
-    """Return what the ``.json`` beside a program says, or nothing."""
-    beside = path.with_name(re.sub(r"\.hlo(\.txt)?(\.gz)?$", "", path.name) + ".json")
-    try:
-        facts = json.loads(beside.read_text())
-    # No file there, or some other tool has one of that name: the name of the program has to tell.
-    except (OSError, ValueError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
+        wanted = "expected as many, or a multiple"
+        raise ConfigError(f"topology: {of_whom} for {needed} devices, this slice has {devices}: {wanted}")
 
 
 def named_chip(file_name: str) -> str:

@@ -17,17 +17,7 @@ from tpusim.ir.module import Module
 from tpusim.pipeline.result import ExplainedKernel
 from tpusim.pipeline.stages import prepare, run_program
 from tpusim.program.module import Program, walk
-from tpusim.program.steps import (
-    Branch,
-    Call,
-    ChannelTransfer,
-    Collective,
-    Copy,
-    HostTransfer,
-    Kernel,
-    Loop,
-    Wait,
-)
+from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.shapes.address import logical_bytes, physical_bytes
 
 
@@ -45,21 +35,20 @@ def explain(
     """
     lowered, machine, slice_, module = prepare(program, chip, topology, overrides)
     kernel = _kernel(lowered, op)
-    alone = run_program(_alone(lowered, kernel), machine, slice_).records[0]
+    by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
+    alone = run_program(by_itself, machine, slice_).records[0]
     in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
-    shapes = _array_bytes(module, op) if module else {}
+    shapes = {}
+    if module:
+        computation = next(c for c in module.computations if op in c.by_name)
+        arrays = (computation[op], *computation.operands_of(computation[op]))
+        shapes = {array.name: (physical_bytes(array.shape), logical_bytes(array.shape)) for array in arrays}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
     found = explanation(kernel, machine, *costs, (alone, in_run), shapes, provenance=lowered.provenance)
     return ExplainedKernel(**structs.asdict(found))
 
 
-def _alone(program: Program, kernel: Kernel) -> Program:
-    """Return a program of one kernel that waits for nothing."""
-    return structs.replace(program, steps=(structs.replace(kernel, needs=()),))
-
-
 def _kernel(program: Program, name: str) -> Kernel:
-    """Return a kernel of a lowered program by name."""
     steps = {step.name: step for step, _ in walk(program.steps)}
     found = steps.get(name)
     if isinstance(found, Kernel) and not found.scalar:
@@ -81,11 +70,3 @@ _OTHER_STEPS: dict[type, str] = {
     Call: "a call: name a kernel of what it calls",
 }
 """What a step is that has no tiles to explain."""
-
-
-def _array_bytes(module: Module, name: str) -> dict[str, tuple[int, int]]:
-    """Return the physical and the unpadded bytes of an instruction's operands and result, by name."""
-    computation = next(c for c in module.computations if name in c.by_name)
-    instruction = computation[name]
-    arrays = (instruction, *computation.operands_of(instruction))
-    return {array.name: (physical_bytes(array.shape), logical_bytes(array.shape)) for array in arrays}

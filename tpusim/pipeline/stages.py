@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from tpusim.analysis.compare import RunFigures, is_result, load_result, run_figures
+from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
@@ -131,6 +131,20 @@ def figures(program: Module | Program | str | Path, chip: Chip | str | None = No
     return run_figures(simulate(program, chip).summary)
 
 
+def diff(
+    before: Module | Program | str | Path,
+    after: Module | Program | str | Path,
+    chip: Chip | str | None = None,
+    other_chip: Chip | str | None = None,
+) -> Comparison:
+    """Return what changes from one run to another, by op and by category: what ``tpusim diff`` prints.
+
+    Each is what ``simulate`` takes, or a path to a result that ``tpusim run --save`` wrote. ``other_chip`` is the
+    second one's, by default ``chip``.
+    """
+    return compare(figures(before, chip), figures(after, other_chip or chip))
+
+
 def run_program(
     program: Program,
     chip: Chip,
@@ -154,8 +168,7 @@ def memory(
     overrides: Mapping[str, Any] | None = None,
 ) -> MemoryReport:
     """Return what a program needs of a chip's memories, buffer by buffer; what does not fit is no error here."""
-    found = prepare(program, chip, topology, overrides)
-    return memory_report(found.program, found.chip)
+    return memory_report(*prepare(program, chip, topology, overrides)[:2])
 
 
 def execute(
@@ -182,7 +195,7 @@ def execute(
 
     Raises ProgramError for a module that the verifier refuses and for inputs that are not the parameters'.
     """
-    # NumPy, Numba and the kernels load for who computes values only.
+    # NumPy, Numba and the kernels load only where values are computed.
     from tpusim.numerics.execute import execute_module
     from tpusim.numerics.files import take_inputs
     from tpusim.numerics.site import Settings
@@ -231,7 +244,7 @@ def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = 
     found = load_layers(layers) if isinstance(layers, str | Path) else layers
     if model == "fast":
         return [(layer, run_gemm(layer, array)) for layer in found]
-    # Numba is for who counts cycles.
+    # Numba loads only where cycles are counted.
     from tpusim.systolic.count import count_layer
 
     return [(layer, count_layer(layer, array)) for layer in found]

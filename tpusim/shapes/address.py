@@ -48,7 +48,6 @@ class TileStep(msgspec.Struct, frozen=True):
 
 
 def _tile_step(sizes: tuple[int, ...], tile: tuple[int, ...]) -> TileStep:
-    """Return what a tile does to those physical sizes."""
     # XLA treats f32[8] under (2,2) as [1,8].
     added = max(0, len(tile) - len(sizes))
     before = (1,) * added + sizes
@@ -72,7 +71,7 @@ def _tile_step(sizes: tuple[int, ...], tile: tuple[int, ...]) -> TileStep:
 def physical_order_sizes(shape: ArrayShape) -> tuple[int, ...]:
     """Return the sizes (``padded_dimensions``, if the layout has them), major to minor, before any tile.
 
-    Raises ``ProgramError`` for an array with an unbounded dimension: nobody knows where its elements lie.
+    Raises ``ProgramError`` for an array with an unbounded dimension: where its elements lie cannot be known.
     """
     if UNBOUNDED in shape.dimensions:
         raise ProgramError(f"expected a size or a bound for every dimension, found '?' in {shape}; give bounds, <=n")
@@ -148,7 +147,7 @@ def positions(shape: ArrayShape, index: Sequence[Any]) -> Any:
 
 
 def is_separable(shape: ArrayShape) -> bool:
-    """Whether ``positions`` is a sum of one term per logical dimension, so that a table per dimension gives them all.
+    """Return whether ``positions`` is a sum of one term per logical dimension, so that a table for each gives them all.
 
     It is unless a tile combines dimensions: otherwise no digit of the position depends on two of them.
     """
@@ -195,7 +194,11 @@ def multi_index(shape: ArrayShape, linear: int) -> tuple[int, ...] | None:
         if before is None:
             return None
         coordinates = before
-    return _logical(shape, coordinates)
+    by_number = dict(zip(reversed(shape.actual_layout.minor_to_major), coordinates, strict=True))
+    index = tuple(by_number[number] for number in range(shape.rank))
+    # A dimension that padded_dimensions widened has room for more than the array fills.
+    inside = all(e < size for e, size in zip(index, shape.dimensions, strict=True))
+    return index if inside else None
 
 
 def split(linear: int, sizes: Sequence[int]) -> list[int]:
@@ -225,15 +228,6 @@ def _back_through_tile(step: TileStep, coordinates: list[int]) -> list[int] | No
             back += split(next(groups), group)
             group = []
     return back[step.added :]
-
-
-def _logical(shape: ArrayShape, coordinates: list[int]) -> tuple[int, ...] | None:
-    """Return the logical index of coordinates in physical order, or ``None`` in the padding of the dimensions."""
-    by_number = dict(zip(reversed(shape.actual_layout.minor_to_major), coordinates, strict=True))
-    index = tuple(by_number[number] for number in range(shape.rank))
-    # A dimension that padded_dimensions widened has room for more than the array fills.
-    inside = all(e < size for e, size in zip(index, shape.dimensions, strict=True))
-    return index if inside else None
 
 
 def element_bits(shape: ArrayShape) -> int:

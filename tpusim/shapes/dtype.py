@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class DType(msgspec.Struct, frozen=True, cache_hash=True):
@@ -92,6 +99,13 @@ DTYPES: dict[str, DType] = {
 }
 """All element types by name."""
 
+_WIDE_MANTISSAS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7, "c64": 23, "c128": 52}
+MANTISSA_BITS: Final = {**_WIDE_MANTISSAS, "f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4}
+"""Bits that the payload of a NaN may have, for the types that tell NaNs apart; of complex types in either part."""
+
+_NUMPY_NAMES = {"pred": "bool", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128"}
+_NUMPY_KINDS = {"s": "int", "u": "uint", "f": "float"}
+
 
 def dtype(name: str) -> DType:
     """Return the element type of that name.
@@ -109,3 +123,17 @@ def unknown_dtype(name: str) -> str:
     # What stands where a type should may be a whole file without a blank.
     shown = name[:40]
     return f"expected an element type such as f32, found {shown!r}{did_you_mean(shown.lower(), DTYPES)}"
+
+
+@lru_cache(maxsize=64)
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """Return the NumPy type, from ml_dtypes where NumPy has none, of an element type that has values."""
+    # Most programs are read without NumPy, whose import takes longer than reading them.
+    import ml_dtypes
+    import numpy as np
+
+    match = re.fullmatch(r"([suf])(\d+)(e\w+)?", dtype.name)
+    name = _NUMPY_NAMES.get(dtype.name, "")
+    if match is not None:
+        name = _NUMPY_KINDS[match[1]] + match[2] + (f"_{match[3]}" if match[3] else "")
+    return np.dtype(getattr(ml_dtypes, name, name))

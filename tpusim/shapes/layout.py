@@ -64,20 +64,15 @@ class Layout(msgspec.Struct, frozen=True, cache_hash=True):
     padded_dimensions: tuple[int, ...] = ()
     padding_value: bool | int | float | complex = 0
 
+    # Ranks are few; one object per rank makes comparing layouts a comparison of addresses.
     @classmethod
+    @lru_cache(maxsize=64)
     def default(cls, rank: int) -> Layout:
         """Return the layout of a new shape: dimension 0 is the most major one, nothing is tiled."""
-        return _default(rank)
+        return cls(tuple(range(rank - 1, -1, -1)))
 
     def __str__(self) -> str:
         return _text(self)
-
-
-# Ranks are few; one object per rank makes comparing layouts a comparison of addresses.
-@lru_cache(maxsize=64)
-def _default(rank: int) -> Layout:
-    """Return the one default layout of that rank."""
-    return Layout(tuple(range(rank - 1, -1, -1)))
 
 
 def memory_space_name(number: int) -> str:
@@ -111,7 +106,6 @@ def _text(layout: Layout) -> str:
 
 
 def _commas(numbers: tuple[int, ...]) -> str:
-    """Join numbers as XLA does, without spaces."""
     return ",".join(map(str, numbers))
 
 

@@ -8,7 +8,6 @@ import msgspec
 
 from tpusim.errors import ProgramError
 from tpusim.shapes.address import (
-    TileStep,
     check_index,
     element_bits,
     logical_bytes,
@@ -25,10 +24,10 @@ from tpusim.shapes.layout import memory_space_name, tile_text
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 
-class TileFacts(msgspec.Struct, frozen=True, kw_only=True):
+class TileFacts(msgspec.Struct, frozen=True):
     """What a tile does to the sizes, major to minor."""
 
     tile: str
@@ -37,7 +36,7 @@ class TileFacts(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[int, ...]
 
 
-class TilePlace(msgspec.Struct, frozen=True, kw_only=True):
+class TilePlace(msgspec.Struct, frozen=True):
     """Which tile an element is in, and where inside it."""
 
     tile: str
@@ -112,20 +111,18 @@ def _bytes_facts(shape: Shape) -> dict[str, Any]:
     return {
         "logical_bytes": logical,
         "physical_bytes": physical,
-        # An empty array wastes nothing.
-        # Where only a pointer is stored (``P``), it is smaller than the data, and nothing is wasted.
+        # An empty array wastes nothing, nor does one of which only a pointer is stored (``P``).
         "wasted_share": max(0.0, 1 - logical / physical) if physical else 0.0,
     }
 
 
 def _array_facts(array: ArrayShape, at: Sequence[int] | None) -> ArrayFacts:
-    """Return the facts of one array."""
     layout = array.actual_layout
     return ArrayFacts(
         shape=str(array),
         dtype=array.dtype.name,
-        dimensions=tuple(array.dimensions),
-        dynamic=tuple(array.dynamic),
+        dimensions=array.dimensions,
+        dynamic=array.dynamic,
         rank=array.rank,
         true_rank=array.true_rank,
         element_bits=element_bits(array),
@@ -135,44 +132,32 @@ def _array_facts(array: ArrayShape, at: Sequence[int] | None) -> ArrayFacts:
         metadata_prefix_bytes=layout.metadata_prefix_bytes,
         memory_space=layout.memory_space,
         memory_space_name=memory_space_name(layout.memory_space),
-        minor_to_major=tuple(layout.minor_to_major),
-        physical_order=tuple(reversed(layout.minor_to_major)),
-        padded_dimensions=tuple(layout.padded_dimensions),
-        sizes_in_physical_order=tuple(physical_order_sizes(array)),
-        tiles=tuple(_tile_facts(step) for step in tile_steps(array)),
-        physical_dimensions=tuple(physical_dimensions(array)),
+        minor_to_major=layout.minor_to_major,
+        physical_order=layout.minor_to_major[::-1],
+        padded_dimensions=layout.padded_dimensions,
+        sizes_in_physical_order=physical_order_sizes(array),
+        tiles=tuple(TileFacts(tile_text(s.tile), s.before, s.combined, s.after) for s in tile_steps(array)),
+        physical_dimensions=physical_dimensions(array),
         tail_padding_alignment=layout.tail_padding_alignment,
         element=None if at is None else _element_facts(array, check_index(array, at)),
     )
 
 
-def _tile_facts(step: TileStep) -> TileFacts:
-    """Return what a tile does to the sizes."""
-    return TileFacts(
-        tile=tile_text(step.tile), before=tuple(step.before), combined=tuple(step.combined), after=tuple(step.after)
-    )
-
-
 def _element_facts(array: ArrayShape, index: Sequence[int]) -> ElementFacts:
-    """Return where an element lies."""
     linear = positions(array, index)
     byte, bit = divmod(linear * element_bits(array), 8)
+    coordinates = [index[number] for number in reversed(array.actual_layout.minor_to_major)]
+    places = []
+    for step in tile_steps(array):
+        coordinates = through_tile(step, coordinates)
+        # Counts come first, in-tile coordinates last; what the tile did not touch belongs to the counts.
+        cut = len(coordinates) - len(step.sizes)
+        places.append(TilePlace(tile_text(step.tile), tuple(coordinates[:cut]), tuple(coordinates[cut:])))
     return ElementFacts(
         index=tuple(index),
         linear_index=linear,
         byte_offset=byte + array.actual_layout.metadata_prefix_bytes,
         bit_offset=bit,
-        physical_coordinates=tuple(physical_coordinates(array, index)),
-        tiles=tuple(_tile_places(array, index)),
+        physical_coordinates=physical_coordinates(array, index),
+        tiles=tuple(places),
     )
-
-
-def _tile_places(array: ArrayShape, index: Sequence[int]) -> Iterator[TilePlace]:
-    """Yield, per tile of the layout, which tile the element is in and where inside it."""
-    coordinates = [index[number] for number in reversed(array.actual_layout.minor_to_major)]
-    for step in tile_steps(array):
-        coordinates = through_tile(step, coordinates)
-        # Counts come first, in-tile coordinates last; what the tile did not touch belongs to the counts.
-        cut = len(coordinates) - len(step.sizes)
-        index_of, inside = tuple(coordinates[:cut]), tuple(coordinates[cut:])
-        yield TilePlace(tile=tile_text(step.tile), tile_index=index_of, in_tile_index=inside)

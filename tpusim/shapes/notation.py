@@ -17,6 +17,8 @@ from tpusim.shapes.reader import Reader, skip_blanks
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, TupleShape
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tpusim.source import SourceText
 
 _DEEPEST = 100
@@ -36,7 +38,7 @@ _DIM_LEVEL = re.compile(r"[DCSH]\+?~?")
 _STAR = re.compile(r"[*\N{ASTERISK OPERATOR}]|-1(?!\d)")
 
 
-# A large program has a few thousand distinct shapes; the bound is for those who parse programs all day.
+# A large program has a few thousand distinct shapes; the bound is for processes that read many programs.
 @lru_cache(maxsize=1 << 16)
 def parse_shape(text: str) -> Shape:
     """Return the shape that ``text`` states, e.g. ``bf16[10,300]{1,0:T(8,128)(2,1)}``.
@@ -185,7 +187,10 @@ def _layout(reader: Reader, rank: int | None = None) -> Layout:
     if reader.accept(":"):
         for pattern, name, read in _LAYOUT_PARTS:
             if reader.find(pattern):
-                fields[name] = read(reader)
+                found = [_enclosed(reader, read)]
+                while name in _REPEATED and reader.accept("("):
+                    found.append(_enclosed(reader, read))
+                fields[name] = tuple(found) if name in _REPEATED else found[0]
     if not reader.accept("}"):
         reader.fail("'}' or a part of the layout, in the order D() T() L() #() *() E() S() SC() P() M()")
     layout = Layout(order, **fields)
@@ -193,94 +198,62 @@ def _layout(reader: Reader, rank: int | None = None) -> Layout:
     return layout
 
 
-def _dim_levels(reader: Reader) -> str:
-    """Read the level types of a sparse array, after ``D(``."""
-    levels = reader.items(_dim_level)
+def _enclosed(reader: Reader, read: Callable[[Reader], Any]) -> Any:
+    """Read what stands in parentheses, after the opening one."""
+    found = read(reader)
     reader.expect(")")
-    return ",".join(levels)
+    return found
 
 
-def _dim_level(reader: Reader) -> str:
-    """Read one level type."""
-    return reader.find(_DIM_LEVEL) or reader.fail("a dimension level type: D, C, S or H")
-
-
-def _tiles(reader: Reader) -> tuple[tuple[int, ...], ...]:
-    """Read tiles, after the first one's parenthesis."""
-    tiles = [_tile(reader)]
-    while reader.accept("("):
-        tiles.append(_tile(reader))
-    return tuple(tiles)
+def _dim_levels(reader: Reader) -> str:
+    """Read the level types of a sparse array."""
+    expected = "a dimension level type: D, C, S or H"
+    return ",".join(reader.items(lambda reader: reader.find(_DIM_LEVEL) or reader.fail(expected)))
 
 
 def _tile(reader: Reader) -> tuple[int, ...]:
-    """Read one tile, after its parenthesis."""
-    sizes = reader.items(_tile_size)
-    reader.expect(")")
-    return sizes
+    """Read sizes or ``*``, which programs that build layouts write as -1."""
+    return reader.items(lambda reader: COMBINE if reader.find(_STAR) else reader.number())
 
 
-def _tile_size(reader: Reader) -> int:
-    """Read a size or ``*``, which programs that build layouts write as -1."""
-    return COMBINE if reader.find(_STAR) else reader.number()
-
-
-def _parenthesised_number(reader: Reader) -> int:
-    """Read a number, after its parenthesis."""
-    number = reader.number()
-    reader.expect(")")
-    return number
-
-
-def _parenthesised_type(reader: Reader) -> str:
-    """Read the name of an integer type, after its parenthesis."""
+def _integer_type(reader: Reader) -> str:
     found = _type_name(reader)
     # XLA reads other types as "invalid" and prints that.
     if not found.is_integer:
         raise reader.error(f"expected an integer type, found {found}", reader.position - len(found.name))
-    reader.expect(")")
     return found.name
 
 
-def _split_configs(reader: Reader) -> tuple[SplitConfig, ...]:
-    """Read the cuts between memories, after the first one's parenthesis."""
-    configs = [_split_config(reader)]
-    while reader.accept("("):
-        configs.append(_split_config(reader))
-    return tuple(configs)
-
-
 def _split_config(reader: Reader) -> SplitConfig:
-    """Read ``dimension:i,j)``."""
+    """Read ``dimension:i,j``."""
     dimension = reader.number()
     reader.expect(":")
-    indices = reader.items(Reader.number)
-    reader.expect(")")
-    return SplitConfig(dimension, indices)
+    return SplitConfig(dimension, reader.items(Reader.number))
 
 
 def _physical_shape(reader: Reader) -> Shape:
-    """Read the shape that is really stored, after its parenthesis."""
+    """Read the shape that is really stored."""
     if reader.is_in_physical_shape:
         raise reader.error("expected no P() in the layout of a physical shape, found one")
     reader.is_in_physical_shape = True
     shape = _shape(reader)
     reader.is_in_physical_shape = False
-    reader.expect(")")
     return shape
 
 
 _LAYOUT_PARTS = (
     (re.compile(r"D\s*\("), "dim_level_types", _dim_levels),
     # XLA's documents leave the T out.
-    (re.compile(r"T?\s*\("), "tiles", _tiles),
-    (re.compile(r"L\s*\("), "tail_padding_alignment", _parenthesised_number),
-    (re.compile(r"#\s*\("), "index_primitive_type", _parenthesised_type),
-    (re.compile(r"\*\s*\("), "pointer_primitive_type", _parenthesised_type),
-    (re.compile(r"E\s*\("), "element_size_bits", _parenthesised_number),
-    (re.compile(r"S\s*\("), "memory_space", _parenthesised_number),
-    (re.compile(r"SC\s*\("), "split_configs", _split_configs),
+    (re.compile(r"T?\s*\("), "tiles", _tile),
+    (re.compile(r"L\s*\("), "tail_padding_alignment", Reader.number),
+    (re.compile(r"#\s*\("), "index_primitive_type", _integer_type),
+    (re.compile(r"\*\s*\("), "pointer_primitive_type", _integer_type),
+    (re.compile(r"E\s*\("), "element_size_bits", Reader.number),
+    (re.compile(r"S\s*\("), "memory_space", Reader.number),
+    (re.compile(r"SC\s*\("), "split_configs", _split_config),
     (re.compile(r"P\s*\("), "physical_shape", _physical_shape),
-    (re.compile(r"M\s*\("), "metadata_prefix_bytes", _parenthesised_number),
+    (re.compile(r"M\s*\("), "metadata_prefix_bytes", Reader.number),
 )
-"""The parts of a layout in the order of the text: how each begins, its field, and what reads the rest of it."""
+"""The parts of a layout in the order of the text: how each begins, its field, and what reads it up to the ``)``."""
+_REPEATED = ("tiles", "split_configs")
+"""Fields of which several may follow each other: ``T(8,128)(2,1)``."""

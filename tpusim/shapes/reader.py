@@ -67,7 +67,7 @@ class Reader:
         return ProgramError(message, self.span(self.position if start is None else start))
 
     def peek(self, token: str) -> bool:
-        """Whether ``token`` comes next; moves over blanks only."""
+        """Return whether ``token`` comes next; moves over blanks only."""
         self.skip_blanks()
         return self.text.startswith(token, self.position)
 

@@ -1,15 +1,21 @@
-"""Shapes: arrays, tuples, tokens, opaque values and buffers, as XLA knows them."""
+"""Shapes: arrays, tuples, tokens, opaque values and buffers, as XLA knows them, and the numbering of their parts."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from html import escape
+from itertools import accumulate
 from math import prod
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tpusim.errors import ProgramError
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.layout import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 UNBOUNDED = -1
 """The size of a dimension written ``?``."""
@@ -85,7 +91,7 @@ class BufferShape(Shape, frozen=True, cache_hash=True):
 
 def leaves(shape: Shape) -> tuple[ArrayShape, ...]:
     """Return the arrays (tokens and opaque values too) in a shape, depth first, left to right."""
-    # Nearly all shapes are arrays, and nearly everybody asks.
+    # Nearly all shapes are arrays, and nearly every module asks.
     if isinstance(shape, ArrayShape):
         return (shape,)
     found: list[ArrayShape] = []
@@ -118,15 +124,18 @@ def shape_text(shape: Shape, *, layout: bool = True) -> str:
     if isinstance(shape, ArrayShape):
         return _array_text(shape, layout)
     if isinstance(shape, TupleShape):
-        return _tuple_text(shape, layout)
+        texts = [shape_text(element, layout=layout) for element in shape.elements]
+        for number in range(_INDEX_COMMENT_INTERVAL, len(texts), _INDEX_COMMENT_INTERVAL):
+            texts[number] = f"/*index={number}*/{texts[number]}"
+        return f"({', '.join(texts)})"
     assert isinstance(shape, BufferShape)
     return f"b({shape_text(shape.element, layout=layout)})"
 
 
 def _array_text(shape: ArrayShape, layout: bool) -> str:
-    """Return the notation of an array."""
     # The common case of no dynamic dimension is kept as an empty tuple.
-    sizes = map(_size_text, shape.dimensions, shape.dynamic or (False,) * len(shape.dimensions))
+    bounds = ("<=" if dynamic else "" for dynamic in shape.dynamic or (False,) * len(shape.dimensions))
+    sizes = ("?" if n == UNBOUNDED else f"{bound}{n}" for n, bound in zip(shape.dimensions, bounds, strict=True))
     text = f"{shape.dtype.name}[{','.join(sizes)}]"
     if not layout or shape.layout is None:
         return text
@@ -135,23 +144,8 @@ def _array_text(shape: ArrayShape, layout: bool) -> str:
     return text if suffix == "{}" else text + suffix
 
 
-def _size_text(size: int, dynamic: bool) -> str:
-    """Return the notation of one dimension's size."""
-    if size == UNBOUNDED:
-        return "?"
-    return f"<={size}" if dynamic else str(size)
-
-
-def _tuple_text(shape: TupleShape, layout: bool) -> str:
-    """Return the notation of a tuple, every fifth element numbered."""
-    texts = [shape_text(element, layout=layout) for element in shape.elements]
-    for number in range(_INDEX_COMMENT_INTERVAL, len(texts), _INDEX_COMMENT_INTERVAL):
-        texts[number] = f"/*index={number}*/{texts[number]}"
-    return f"({', '.join(texts)})"
-
-
 def compatible(one: Shape, other: Shape) -> bool:
-    """Whether two shapes agree in everything but layout and in which dimensions are only bounds."""
+    """Return whether two shapes agree in everything but layout and in which dimensions are only bounds."""
     if one is other:
         return True
     if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
@@ -171,3 +165,33 @@ def normalize_dimension(number: int, rank: int) -> int:
     if not -rank <= number < rank:
         raise ProgramError(f"expected a dimension number from {-rank} to {rank - 1} (rank {rank}), found {number}")
     return number % rank
+
+
+def nodes(shape: Shape) -> Iterator[Shape]:
+    """Yield the parts of a shape, each tuple before its elements."""
+    yield shape
+    for element in shape.elements if isinstance(shape, TupleShape) else ():
+        yield from nodes(element)
+
+
+def node_count(shape: Shape) -> int:
+    """Return how many parts a shape has."""
+    return sum(1 for _ in nodes(shape))
+
+
+@lru_cache(maxsize=1024)
+def element_begins(shape: TupleShape) -> tuple[int, ...]:
+    """Return the number of the part that each element of a tuple begins at, and one past the last part."""
+    # The tuple itself is part 0. Kept, since every element of a loop's state asks for it.
+    return tuple(accumulate((node_count(element) for element in shape.elements), initial=1))
+
+
+def node_number(shape: Shape, index: Sequence[int]) -> int | None:
+    """Return which part of a shape the way ``index`` through nested tuples leads to, None if to none."""
+    number = 0
+    for step in index:
+        if not isinstance(shape, TupleShape) or step >= len(shape.elements):
+            return None
+        number += element_begins(shape)[step]
+        shape = shape.elements[step]
+    return number

@@ -1,4 +1,4 @@
-"""Products on a systolic array in closed form: the cycles that ``systolic.py`` counts, without counting them.
+"""Products on a systolic array in closed form: the cycles that ``count`` counts, without counting them.
 
 A product is cut into folds: tiles of (height, width) that stay in the array while a stream of some length passes. Folds
 are numbered with the height inside, then the passes, then the width, so that partial sums meet soon. Fold ``f`` begins
@@ -53,10 +53,6 @@ class Folds(NamedTuple):
         """Whether a fold is the last one along the height."""
         return fold % self.high == self.high - 1
 
-    def ragged_before(self, fold: int) -> int:
-        """Return how many folds with a smaller number are the last ones along the height."""
-        return fold // self.high
-
 
 def extent_of(layer: Layer, dataflow: str) -> Extent:
     """Return a product's dimensions by what they are to a dataflow."""
@@ -84,11 +80,6 @@ def share_folds(total: int, count: int) -> list[range]:
     """Return the runs of consecutive folds that ``count`` arrays take, none longer than another by more than one."""
     busy = min(total, count)
     return [range(total * i // busy, total * (i + 1) // busy) for i in range(busy)]
-
-
-def gemm_cycles(layer: Layer, array: Array) -> int:
-    """Return the cycles of a product on the arrays of a core."""
-    return run_gemm(layer, array).cycles
 
 
 def run_gemm(layer: Layer, array: Array) -> ArrayRun:
@@ -145,7 +136,7 @@ def _start(folds: Folds, array: Array, run: range, fold: int) -> int:
     """Return when a fold of a run begins to stream, in cycles."""
     # What the next fold waits for: its own tile to come in, or the sums before it to go out.
     waited = range(run.start, fold) if array.dataflow == "os" else range(run.start + 1, fold + 1)
-    ragged = folds.ragged_before(waited.stop) - folds.ragged_before(waited.start)
+    ragged = waited.stop // folds.high - waited.start // folds.high
     full_cycles = max(folds.stream_cycles, array.rows)
     ragged_cycles = max(folds.stream_cycles, folds.last_height)
     cycles = ragged * ragged_cycles + (len(waited) - ragged) * full_cycles

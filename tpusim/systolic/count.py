@@ -1,8 +1,8 @@
-"""Systolic arrays cycle by cycle: every register of every element, the values that come out, and who was busy when.
+"""Systolic arrays cycle by cycle: every register of every element, the values that come out, and which were busy when.
 
-In each cycle an element reads its neighbours' registers as the previous cycle left them. ``gemm.py`` says in closed
-form how many cycles this takes; here they are counted. The models of the three dataflows stand in ``held.py`` (an
-operand stays: ``ws``, ``is``) and ``summed.py`` (the result stays: ``os``).
+In each cycle an element reads its neighbours' registers as the previous cycle left them. ``closed_form`` computes how
+many cycles this takes; here they are counted. The models of the three dataflows stand in ``weight_stationary`` (an
+operand stays: ``ws``, ``is``) and ``output_stationary`` (the result stays: ``os``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from tpusim.errors import ProgramError, SimulationError, UnsupportedError
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
 from tpusim.systolic.closed_form import Folds, cut_folds, run_gemm, share_folds
-from tpusim.systolic.output_stationary import run_summed
-from tpusim.systolic.weight_stationary import run_held
+from tpusim.systolic.output_stationary import run_output_stationary
+from tpusim.systolic.registers import Values
+from tpusim.systolic.weight_stationary import run_weight_stationary
 from tpusim.timeline.folds import ArrayRun
-
-Values = np.ndarray[Any, Any]
 
 # A gigabyte of either, and so many cycles of a 128 x 128 array are half an hour.
 _MOST: Final = 1 << 28
@@ -55,7 +54,8 @@ def run_cycle_by_cycle(lhs: Values, rhs: Values, array: Array) -> CycleRun:
     """
     if lhs.ndim != 2 or rhs.ndim != 2 or lhs.shape[1] != rhs.shape[0] or not lhs.size or not rhs.size:
         raise ProgramError(f"expected matrices (m, k) and (k, n), none empty, found {lhs.shape} and {rhs.shape}")
-    kind = _computed_type(np.result_type(lhs, rhs))
+    kind: Any = np.result_type(lhs, rhs)
+    kind = np.int64 if kind.kind in "biu" else np.float64 if kind == np.float64 else np.float32
     # The product with the left operand at rest is the transposed product with the right one at rest.
     turned = array.dataflow == "is"
     left, right = (rhs.T, lhs.T) if turned else (lhs, rhs)
@@ -63,53 +63,42 @@ def run_cycle_by_cycle(lhs: Values, rhs: Values, array: Array) -> CycleRun:
     layer = Layer(name="", m=lhs.shape[0], n=rhs.shape[1], k=lhs.shape[1])
     folds = cut_folds(layer, array)
     operands = np.ascontiguousarray(left, kind), np.ascontiguousarray(right, kind), out
-    runs = [_run_array(operands, folds, array, run) for run in share_folds(folds.total, array.count)]
-    return CycleRun(
-        _totals(layer, array, runs),
-        out.T if turned else out,
-        np.stack([run.macs for run in runs]),
-        _summed_activity(runs),
-    )
-
-
-def _computed_type(kind: np.dtype[Any]) -> Any:
-    """Return the type in which products and sums are held."""
-    if kind.kind in "biu":
-        return np.int64
-    return np.float64 if kind == np.float64 else np.float32
+    runs = [_run_array(operands, folds, array, part) for part in share_folds(folds.total, array.count)]
+    active = np.zeros(max(len(run.active) for run in runs), np.int64)
+    for run in runs:
+        active[: len(run.active)] += run.active
+    macs = np.stack([run.macs for run in runs])
+    return CycleRun(_totals(layer, array, runs), out.T if turned else out, macs, active)
 
 
 def _run_array(operands: tuple[Values, Values, Values], folds: Folds, array: Array, run: range) -> _One:
     """Let one array compute its folds, and add their results to the last operand."""
-    table = _fold_table(folds, array, run)
+    # A row for each fold: first row and rows, first column and columns of its tile, and its pass.
+    rows = []
+    for fold in run:
+        column, within = divmod(fold, folds.per_column)
+        number, place = divmod(within, folds.high)
+        height = folds.last_height if folds.is_ragged(fold) else array.rows
+        width = folds.last_width if column == folds.wide - 1 else array.columns
+        rows.append((place * array.rows, height, column * array.columns, width, number))
     sizes = np.array([array.rows, array.columns, array.rows_per_cycle, array.overlaps])
     macs = np.zeros((array.rows, array.columns), np.int64)
     # No dataflow can take longer: folds one after the other, tiles in and sums out at full height.
     most_cycles = len(run) * (folds.stream_cycles + 3 * array.rows + array.columns) + 1
     active = np.zeros(most_cycles, np.int32)
-    kernel = run_summed if array.dataflow == "os" else run_held
-    cycles = int(kernel(*operands, table, sizes, macs, active))
+    kernel = run_output_stationary if array.dataflow == "os" else run_weight_stationary
+    cycles = int(kernel(*operands, np.array(rows), sizes, macs, active))
     # SCALE-Sim counts the cycles from 0 and reports the last one's number.
     return _One(cycles if array.overlaps else cycles - 1, macs, active[:cycles])
-
-
-def _fold_table(folds: Folds, array: Array, run: range) -> Values:
-    """Return a row for each fold: first row and rows, first column and columns of its tile, and its pass."""
-    table = []
-    for fold in run:
-        column, within = divmod(fold, folds.per_column)
-        height = folds.last_height if folds.is_ragged(fold) else array.rows
-        width = folds.last_width if column == folds.wide - 1 else array.columns
-        number = within // folds.high
-        table.append((within % folds.high * array.rows, height, column * array.columns, width, number))
-    return np.array(table)
 
 
 def _totals(layer: Layer, array: Array, runs: list[_One]) -> ArrayRun:
     """Return the totals that were counted; only what the product and the array state is taken from the closed form."""
     expected = run_gemm(layer, array)
     cycles = max(run.cycles for run in runs)
-    computing = sum(_busy_span(run.active) for run in runs) * (array.mac_slots // array.count)
+    busy = [np.flatnonzero(run.active) for run in runs]
+    # From the first multiply-accumulate to the last.
+    computing = sum(int(one[-1] - one[0]) + 1 for one in busy) * (array.mac_slots // array.count)
     return msgspec.structs.replace(
         expected,
         cycles=cycles,
@@ -117,20 +106,6 @@ def _totals(layer: Layer, array: Array, runs: list[_One]) -> ArrayRun:
         slots=cycles * array.mac_slots,
         computing_slots=computing if array.overlaps else expected.computing_slots,
     )
-
-
-def _busy_span(active: Values) -> int:
-    """Return the cycles from the first multiply-accumulate to the last."""
-    busy = np.flatnonzero(active)
-    return int(busy[-1] - busy[0]) + 1
-
-
-def _summed_activity(runs: list[_One]) -> Values:
-    """Return the activity of all arrays together, cycle by cycle."""
-    total = np.zeros(max(len(run.active) for run in runs), np.int64)
-    for run in runs:
-        total[: len(run.active)] += run.active
-    return total
 
 
 def count_layer(layer: Layer, array: Array) -> ArrayRun:

@@ -7,14 +7,12 @@ with the last operands hands them over.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from tpusim.systolic.registers import SETTLE_CYCLES, count, multiply, settle, shift_down, shift_right
-
-Values = np.ndarray[Any, Any]
+from tpusim.systolic.registers import SETTLE_CYCLES, Values, count, multiply, settle, shift_down, shift_right
 
 
 class Registers(NamedTuple):
@@ -36,18 +34,12 @@ class Registers(NamedTuple):
 
 
 @njit(cache=True)
-def run_summed(
-    lhs: Values,
-    rhs: Values,
-    out: Values,
-    folds: Values,
-    sizes: Values,
-    macs: Values,
-    active: Values,
+def run_output_stationary(
+    lhs: Values, rhs: Values, out: Values, folds: Values, sizes: Values, macs: Values, active: Values
 ) -> int:
     """Compute ``out += lhs @ rhs`` fold by fold and return the cycles.
 
-    ``folds``: a row for each, as ``systolic.py`` makes them; ``sizes``: rows, columns, steps per cycle, and whether
+    ``folds``: a row for each, as ``count`` makes them; ``sizes``: rows, columns, steps per cycle, and whether
     folds overlap. Counts multiply-accumulates by element in ``macs`` and by cycle in ``active``.
     """
     rows, columns, lanes, overlaps = sizes[0], sizes[1], sizes[2], sizes[3] == 1
@@ -66,7 +58,6 @@ def run_summed(
         shift_down(registers.fall_valid, top, rows)
         top = shift_down(registers.falls, top, rows)
         for fold in range(oldest, streaming):
-            _clear(registers.sums, cycle - starts[fold])
             _feed(registers, lhs, rhs, folds[fold], head, top, cycle - starts[fold], steps)
         active[cycle] = _compute(registers, head, top)
         # Oldest first: what it leaves behind is where the next one's sums move to, or are put, in this very cycle.
@@ -74,10 +65,7 @@ def run_summed(
             if overlaps and _move_out(registers.leaving, out, folds[fold], cycle - starts[fold] - steps + 1):
                 last_out = cycle + 1
         for fold in range(oldest, streaming):
-            if overlaps:
-                _hand_over(registers, folds[fold], cycle - starts[fold] - steps + 1)
-            else:
-                _read_in_place(registers.sums, out, folds[fold], cycle - starts[fold] - steps + 1)
+            _hand_over(registers, out, folds[fold], cycle - starts[fold] - steps + 1, overlaps)
         cycle += 1
         if cycle % settle_cycles == 0:
             settle(macs, registers.recent)
@@ -110,18 +98,16 @@ def _may_stream(folds: Values, starts: Values, fold: int, cycle: int, steps: int
 
 
 @njit(cache=True)
-def _clear(sums: Values, age: int) -> None:
-    """Begin new sums where a fold's first token is, ``age`` cycles after it came in."""
-    for i in range(max(0, age - sums.shape[1] + 1), min(sums.shape[0], age + 1)):
-        sums[i, age - i] = 0
-
-
-@njit(cache=True)
 def _feed(
     registers: Registers, lhs: Values, rhs: Values, fold: Values, head: int, top: int, age: int, steps: int
 ) -> None:
-    """Put a fold's next operands in at the left and on top, each row and column one cycle after the one before."""
-    lanes = registers.lines.shape[0]
+    """Put a fold's next operands in at the left and on top, each row and column one cycle after the one before.
+
+    ``age`` cycles after its first token came in, new sums begin where that token is.
+    """
+    lanes, (rows, columns) = registers.lines.shape[0], registers.sums.shape
+    for i in range(max(0, age - columns + 1), min(rows, age + 1)):
+        registers.sums[i, age - i] = 0
     oldest_step = max(0, age - steps + 1)
     for lane in range(lanes):
         for i in range(oldest_step, min(fold[1], age + 1)):
@@ -147,17 +133,16 @@ def _compute(registers: Registers, head: int, top: int) -> int:
 
 
 @njit(cache=True)
-def _hand_over(registers: Registers, fold: Values, age: int) -> None:
-    """Put sums that are ready into the spare registers where the last token is, ``age`` cycles after it came in."""
-    for i in range(max(0, age - fold[3] + 1), min(fold[1], age + 1)):
-        registers.leaving[age - i, i] = registers.sums[i, age - i]
+def _hand_over(registers: Registers, out: Values, fold: Values, age: int, overlaps: bool) -> None:
+    """Take sums that are ready where the last token is, ``age`` cycles after it came in.
 
-
-@njit(cache=True)
-def _read_in_place(sums: Values, out: Values, fold: Values, age: int) -> None:
-    """Add sums that are ready to the result where the last token is, as if every element had a way out."""
+    They go into the spare registers or, without overlap, into the result, as if every element had a way out.
+    """
     for i in range(max(0, age - fold[3] + 1), min(fold[1], age + 1)):
-        out[fold[0] + i, fold[2] + age - i] += sums[i, age - i]
+        if overlaps:
+            registers.leaving[age - i, i] = registers.sums[i, age - i]
+        else:
+            out[fold[0] + i, fold[2] + age - i] += registers.sums[i, age - i]
 
 
 @njit(cache=True)

@@ -7,21 +7,19 @@ wavefront of the tile before. A token that runs along with the first activations
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from tpusim.systolic.registers import SETTLE_CYCLES, count, multiply, settle, shift_down, shift_right
-
-Values = np.ndarray[Any, Any]
+from tpusim.systolic.registers import SETTLE_CYCLES, Values, count, multiply, settle, shift_down, shift_right
 
 
 class Registers(NamedTuple):
     """The registers of an array; activations and sums once for every row that streams in per cycle (lane)."""
 
     spare: Values
-    held: Values
+    in_use: Values
     enabled: Values
     """1 where the weight in use is part of its tile, 0 beyond a ragged edge."""
     lines: Values
@@ -35,18 +33,12 @@ class Registers(NamedTuple):
 
 
 @njit(cache=True)
-def run_held(  # noqa: C901 - one cycle of the array, whose parts follow each other
-    stream: Values,
-    weights: Values,
-    out: Values,
-    folds: Values,
-    sizes: Values,
-    macs: Values,
-    active: Values,
+def run_weight_stationary(  # noqa: C901 - one cycle of the array, whose parts follow each other
+    stream: Values, weights: Values, out: Values, folds: Values, sizes: Values, macs: Values, active: Values
 ) -> int:
     """Compute ``out += stream @ weights`` fold by fold and return the cycles.
 
-    ``folds``: a row for each, as ``systolic.py`` makes them; ``sizes``: rows, columns, rows per cycle, and whether
+    ``folds``: a row for each, as ``count`` makes them; ``sizes``: rows, columns, rows per cycle, and whether
     folds overlap. Counts multiply-accumulates by element in ``macs`` and by cycle in ``active``.
     """
     rows, columns, lanes, overlaps = sizes[0], sizes[1], sizes[2], sizes[3] == 1
@@ -94,12 +86,12 @@ def run_held(  # noqa: C901 - one cycle of the array, whose parts follow each ot
 def _registers(out: Values, rows: int, columns: int, lanes: int) -> Registers:
     """Return an array's registers, empty, for values of the type of ``out``."""
     spare = np.zeros((rows, columns), out.dtype)
-    held = np.zeros((rows, columns), out.dtype)
+    in_use = np.zeros((rows, columns), out.dtype)
     enabled = np.zeros((rows, columns), np.uint8)
     lines = np.zeros((lanes, rows, 3 * columns), out.dtype)
     valid = np.zeros((lanes, rows, 3 * columns), np.uint8)
     sums = np.zeros((lanes, 3 * rows, columns), out.dtype)
-    return Registers(spare, held, enabled, lines, valid, sums, np.zeros((rows, columns), np.uint8))
+    return Registers(spare, in_use, enabled, lines, valid, sums, np.zeros((rows, columns), np.uint8))
 
 
 @njit(cache=True)
@@ -112,12 +104,12 @@ def _may_stream(folds: Values, sizes: Values, loads: Values, starts: Values, fol
 @njit(cache=True)
 def _switch(registers: Registers, fold: Values, age: int) -> None:
     """Take the spare weights into use where a fold's token is, ``age`` cycles after it came in."""
-    rows, columns = registers.held.shape
+    rows, columns = registers.in_use.shape
     for i in range(max(0, age - columns + 1), min(rows, age + 1)):
         j = age - i
         inside = i < fold[1] and j < fold[3]
         # Below a ragged tile stands what the tile before left there.
-        registers.held[i, j] = registers.spare[i, j] if inside else 0
+        registers.in_use[i, j] = registers.spare[i, j] if inside else 0
         registers.enabled[i, j] = inside
 
 
@@ -153,7 +145,7 @@ def _compute(registers: Registers, head: int, top: int) -> int:
     """Let every element add its product to the sum from above; return how many products were of real operands."""
     active = 0
     for lane in range(registers.lines.shape[0]):
-        multiply(registers.sums[lane], top, registers.lines[lane], head, registers.held, 0)
+        multiply(registers.sums[lane], top, registers.lines[lane], head, registers.in_use, 0)
         active += count(registers.valid[lane], head, registers.enabled, 0, registers.recent)
     return active
 

@@ -80,21 +80,9 @@ def _check_conditional(instruction: Instruction, operands: Operands, around: Sur
     return None if branches == len(operands) - 1 else broken("conditional_c3", f"{len(operands) - 1} for {branches}")
 
 
-def _check_dynamic_slice(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
-    """Require one scalar start per dimension, or a vector of them."""
-    return _check_starts(operands, 1)
-
-
-def _check_dynamic_update_slice(
-    instruction: Instruction, operands: Operands, around: Surroundings
-) -> ProgramError | None:
-    """Require the same after operand and update."""
-    return _check_starts(operands, 2)
-
-
-def _check_starts(operands: Operands, before: int) -> ProgramError | None:
-    """Compare the number of starts with the rank of the first operand."""
-    starts = operands[before:]
+def _check_starts(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+    """Require one scalar start per dimension of the first operand, or a vector of them."""
+    starts = operands[2 if instruction.opcode == "dynamic-update-slice" else 1 :]
     # A vector of starts is the old form, which XLA still reads.
     if (len(starts) == 1 and _rank(starts[0]) == 1) or len(starts) == _rank(operands[0]):
         return None
@@ -102,13 +90,10 @@ def _check_starts(operands: Operands, before: int) -> ProgramError | None:
 
 
 def _check_pairs(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
-    """Require an initial value for each array."""
-    return broken(_PAIRS[instruction.opcode], f"{len(operands)} operands") if len(operands) % 2 else None
-
-
-def _check_scatter(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
-    """Require an update for each array, around the indices."""
-    return None if len(operands) % 2 else broken("scatter_c1", f"{len(operands)} operands")
+    """Require an initial value for each array; of a scatter an update for each, around the indices."""
+    indices = 1 if instruction.opcode == "scatter" else 0
+    label = f"{instruction.opcode.replace('-', '_')}_c1"
+    return broken(label, f"{len(operands)} operands") if (len(operands) - indices) % 2 else None
 
 
 def _check_one_dimension(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
@@ -121,11 +106,12 @@ def _check_one_dimension(instruction: Instruction, operands: Operands, around: S
 
 def _check_scan(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
     """Require one operand, carries included, per parameter of the computation."""
-    parameters = len(around.computations[instruction.attributes["to_apply"]].parameters)
+    attributes = instruction.attributes
+    parameters = len(around.computations[attributes["to_apply"]].parameters)
     if parameters != len(operands):
         return broken("scan_c5", f"{parameters} parameters for {len(operands)} operands")
-    if instruction.attributes["num_carries"] > len(operands):
-        return broken("scan_c1", f"{instruction.attributes['num_carries']} for {len(operands)} operands")
+    if attributes["num_carries"] > len(operands):
+        return broken("scan_c1", f"{attributes['num_carries']} for {len(operands)} operands")
     return _check_one_dimension(instruction, operands, around)
 
 
@@ -140,8 +126,9 @@ def _check_reduction(instruction: Instruction, operands: Operands, around: Surro
 
 def _check_permute(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
     """Require pairs, and in the form with slices source, destination and their starts."""
-    if any(len(pair) != 2 for pair in instruction.attributes["source_target_pairs"]):
-        return broken("collective_permute_c1", instruction.attributes["source_target_pairs"])
+    pairs = instruction.attributes["source_target_pairs"]
+    if any(len(pair) != 2 for pair in pairs):
+        return broken("collective_permute_c1", pairs)
     if "slice_sizes" in instruction.attributes and len(operands) != 4:
         return broken("collective_permute_c5", f"{len(operands)} operands")
     return None
@@ -166,11 +153,6 @@ def _check_async_start(instruction: Instruction, operands: Operands, around: Sur
     if isinstance(shape, TupleShape) and len(shape.elements) > 1 and isinstance(shape.elements[0], TupleShape):
         return None
     return broken("async_c1", shape_text(shape))
-
-
-def _check_async_update(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
-    """Require a start or an update to go on with, and the shape of one."""
-    return _check_async_start(instruction, operands, around) or _check_async_done(instruction, operands, around)
 
 
 def _check_async_done(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
@@ -199,13 +181,11 @@ def _check_transfer_tuple(instruction: Instruction, operands: Operands, around: 
 def _check_transfer_done(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
     """Require the channel of the transfer that it waits for."""
     before = operands[0]
-    # The operand may be a tuple's element, whose channel nobody knows here.
-    if before.opcode not in TRANSFERS:
+    own, started = instruction.attributes.get("channel_id"), before.attributes.get("channel_id")
+    # The operand may be a tuple's element, whose channel is not known here.
+    if before.opcode not in TRANSFERS or own == started:
         return None
-    channels = instruction.attributes.get("channel_id"), before.attributes.get("channel_id")
-    if channels[0] == channels[1]:
-        return None
-    return broken("channel_c1", f"{channels[0]} and {channels[1]}")
+    return broken("channel_c1", f"{own} and {started}")
 
 
 def _rank(instruction: Instruction) -> int:
@@ -217,8 +197,7 @@ def _rank(instruction: Instruction) -> int:
 
 
 _BRANCHES = frozenset({"true_computation", "false_computation", "branch_computations"})
-# The rules of inference ask the same, of instructions that no text was read for.
-_PAIRS = {"reduce": "reduce_c1", "reduce-window": "reduce_window_c1"}
+# The rules of inference require the same of instructions that were not read from a text.
 _ONE_DIMENSION = {
     "all-gather": "all_gather_c2",
     "all-to-all": "all_to_all_c2",
@@ -231,36 +210,29 @@ _ONE_DIMENSION = {
     "sort": "sort_c1",
 }
 _CHECKS: dict[str, Check] = {
-    "all-gather": _check_one_dimension,
-    "all-gather-start": _check_one_dimension,
+    **dict.fromkeys(("all-gather-start", *_ONE_DIMENSION), _check_one_dimension),
     "all-reduce": _check_reduction,
     "all-reduce-start": _check_reduction,
-    "all-to-all": _check_one_dimension,
     "async-done": _check_async_done,
     "async-start": _check_async_start,
-    "async-update": _check_async_update,
+    "async-update": lambda *checked: _check_async_start(*checked) or _check_async_done(*checked),
     "broadcast": _check_broadcast,
     "collective-permute": _check_permute,
     "collective-permute-start": _check_permute,
-    "concatenate": _check_one_dimension,
     "conditional": _check_conditional,
     "custom-call": _check_custom_call,
-    "dynamic-slice": _check_dynamic_slice,
-    "dynamic-update-slice": _check_dynamic_update_slice,
-    "get-dimension-size": _check_one_dimension,
+    "dynamic-slice": _check_starts,
+    "dynamic-update-slice": _check_starts,
     "infeed": _check_transfer_tuple,
     "parameter": _check_parameter,
-    "ragged-all-to-all": _check_one_dimension,
     "recv": _check_transfer_tuple,
     "recv-done": _check_transfer_done,
     "reduce": _check_pairs,
     "reduce-scatter": _check_reduction,
     "reduce-window": _check_pairs,
     "scan": _check_scan,
-    "scatter": _check_scatter,
+    "scatter": _check_pairs,
     "send-done": _check_transfer_done,
-    "set-dimension-size": _check_one_dimension,
-    "sort": _check_one_dimension,
     "tuple": _check_tuple,
 }
 # A misspelt opcode would otherwise be a check that never runs.

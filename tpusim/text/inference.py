@@ -1,7 +1,4 @@
-"""Shapes that the text may leave out, because the operands imply them: which, and how to ask for them.
-
-What they are, the rules of ``ir.infer`` say; XLA's parser, too, asks its shape inference.
-"""
+"""Shapes that the text may leave out, because the operands imply them: XLA's parser, too, asks its shape inference."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import SHAPE_IMPLIED
-from tpusim.semantics.infer.rules import UNKNOWN, find_rule
+from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 
 if TYPE_CHECKING:
@@ -25,18 +22,15 @@ class _Surroundings(NamedTuple):
     attributes: Mapping[str, Any]
 
 
-def infer_shape(
-    opcode: str, operands: Sequence[Shape], attributes: dict[str, Any], computations: Mapping[str, Computation]
-) -> Shape:
-    """Return the shape that operands and attributes imply.
+def infer_shape(instruction: Instruction, operands: Sequence[Shape], computations: Mapping[str, Computation]) -> Shape:
+    """Return the shape of an instruction whose own is ``UNKNOWN``, as operands and attributes imply it.
 
     Raises:
         ProgramError: They break a constraint, which the message names by its label.
     """
-    instruction = Instruction("", UNKNOWN, opcode, ("",) * len(operands), attributes)
-    return find_rule(opcode)(Site(instruction, operands, _Surroundings(computations, {})))
+    return find_rule(instruction.opcode)(Site(instruction, operands, _Surroundings(computations, {})))
 
 
 def can_infer(opcode: str) -> bool:
-    """Whether a shape may be left out for this opcode."""
+    """Return whether a shape may be left out for this opcode."""
     return opcode in SHAPE_IMPLIED

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import OPERATIONS, Operation, find_operation
-from tpusim.semantics.infer.site import broken
+from tpusim.semantics.infer.site import UNKNOWN, broken
 from tpusim.shapes.shape import TupleShape
 from tpusim.text.attributes.table import take_attributes
 from tpusim.text.checks import find_check
@@ -76,7 +78,7 @@ def take_right_side(lexer: Lexer, scope: ComputationScope, name: str, place: int
     A nested instruction has neither name nor attributes, since the comma after it belongs to the one around it.
     """
     # A shape may be left out where operands imply it; old texts do so.
-    shape = scope.take_shape(lexer) if shape_follows(lexer) else None
+    shape = lexer.take_shape() if shape_follows(lexer) else None
     opcode_place = lexer.start
     operation = _take_opcode(lexer)
     if shape is None and not can_infer(operation.name):
@@ -87,17 +89,14 @@ def take_right_side(lexer: Lexer, scope: ComputationScope, name: str, place: int
         attributes = take_attributes(lexer, operation, scope)
     elif operation.required:
         lexer.fail(f"{operation.name!r} needs attributes, so it cannot be nested", opcode_place)
-    if shape is None:
-        shape = _inferred(lexer, scope, operation, operands, attributes, opcode_place)
     # After the operands, whose own nested instructions take their names first.
     name = name or scope.module.fresh_name(f"{operation.name}.anon", scope.by_name)
-    instruction = Instruction(name, shape, operation.name, operands, attributes, immediate)
-    _check(lexer, scope, instruction, opcode_place)
-    return scope.add(lexer, instruction, place)
+    instruction = Instruction(name, shape or UNKNOWN, operation.name, operands, attributes, immediate)
+    return scope.add(lexer, _checked(lexer, scope, instruction, opcode_place), place)
 
 
 def shape_follows(lexer: Lexer) -> bool:
-    """Whether a shape begins at the token at hand."""
+    """Return whether a shape begins at the token at hand."""
     if lexer.kind in ("type", "("):
         return True
     # b(shape) is a buffer; b alone may be an instruction.
@@ -127,10 +126,20 @@ def _take_arguments(
         literal = take_literal(lexer, shape)
         lexer.take(")", "')' after the literal")
         return (), literal
-    operands = _take_operands(lexer, scope)
+    operands: list[str] = []
+    while lexer.kind != ")":
+        operands.append(_take_operand(lexer, scope))
+        # XLA lets a comma stand after the last.
+        if not lexer.accept(","):
+            break
+    lexer.take(")", "',' or ')' in the list of operands")
     if not operation.accepts_count(len(operands)):
-        lexer.fail(f"{operation.name!r} takes {_count_text(operation)}, found {len(operands)} [instruction_c2]", place)
-    return operands, None
+        fewest = operation.fewest_operands
+        count = f"{fewest} operand{'s' if fewest != 1 else ''}"
+        if operation.most_operands is None:
+            count = f"at least {fewest} operands"
+        lexer.fail(f"{operation.name!r} takes {count}, found {len(operands)} [instruction_c2]", place)
+    return tuple(operands), None
 
 
 def _take_parameter_number(lexer: Lexer) -> int:
@@ -143,21 +152,10 @@ def _take_parameter_number(lexer: Lexer) -> int:
     return number
 
 
-def _take_operands(lexer: Lexer, scope: ComputationScope) -> tuple[str, ...]:
-    """Read operands up to the parenthesis; XLA lets a comma stand after the last."""
-    operands: list[str] = []
-    while lexer.kind != ")":
-        operands.append(_take_operand(lexer, scope))
-        if not lexer.accept(","):
-            break
-    lexer.take(")", "',' or ')' in the list of operands")
-    return tuple(operands)
-
-
 def _take_operand(lexer: Lexer, scope: ComputationScope) -> str:
     """Read ``[shape] name``, or an instruction in its place."""
     place = lexer.start
-    shape = scope.take_shape(lexer) if shape_follows(lexer) else None
+    shape = lexer.take_shape() if shape_follows(lexer) else None
     # add(f32[2], f32[2]): only a text that is one instruction has operands without names.
     if shape is not None and scope.makes_parameters and lexer.kind in (",", ")"):
         return scope.find_operand(lexer, "", shape, place)
@@ -191,36 +189,17 @@ def _take_elements(lexer: Lexer, scope: ComputationScope, name: str, place: int)
     return name
 
 
-def _inferred(
-    lexer: Lexer,
-    scope: ComputationScope,
-    operation: Operation,
-    operands: tuple[str, ...],
-    attributes: dict[str, Any],
-    place: int,
-) -> Shape:
-    """Return the shape that the text left out."""
-    shapes = [scope.by_name[name].shape for name in operands]
-    try:
-        return infer_shape(operation.name, shapes, attributes, scope.computations)
-    except ProgramError as error:
-        lexer.fail(f"{operation.name!r}: {error.message}", place)
-
-
-def _check(lexer: Lexer, scope: ComputationScope, instruction: Instruction, place: int) -> None:
-    """Apply the check of the opcode."""
-    check = find_check(instruction.opcode)
-    if check is None:
-        return
+def _checked(lexer: Lexer, scope: ComputationScope, instruction: Instruction, place: int) -> Instruction:
+    """Return an instruction that passes the check of its opcode, with its shape inferred if the text left it out."""
     operands = tuple(scope.by_name[name] for name in instruction.operands)
-    error = check(instruction, operands, scope)
-    if error is not None:
-        lexer.fail(f"{instruction.opcode!r} {instruction.name!r}: {error.message}", place)
-
-
-def _count_text(operation: Operation) -> str:
-    """Return how many operands an operation takes, in words."""
-    fewest, most = operation.fewest_operands, operation.most_operands
-    if most is None:
-        return f"at least {fewest} operands"
-    return f"{fewest} operand{'s' if fewest != 1 else ''}"
+    if instruction.shape is UNKNOWN:
+        try:
+            shape = infer_shape(instruction, [operand.shape for operand in operands], scope.computations)
+        except ProgramError as error:
+            lexer.fail(f"{instruction.opcode!r}: {error.message}", place)
+        instruction = msgspec.structs.replace(instruction, shape=shape)
+    check = find_check(instruction.opcode)
+    problem = check(instruction, operands, scope) if check is not None else None
+    if problem is not None:
+        lexer.fail(f"{instruction.opcode!r} {instruction.name!r}: {problem.message}", place)
+    return instruction

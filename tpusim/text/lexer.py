@@ -9,15 +9,17 @@ Source: XLA, the HLO text format.
 from __future__ import annotations
 
 import re
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tpusim.errors import ProgramError
-from tpusim.source import SourceText
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.notation import parse_shape_prefix
 
-TYPE_WORDS: Final = frozenset(
-    "pred s1 s2 s4 s8 s16 s32 s64 u1 u2 u4 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 f8e5m2 f8e4m3 f8e4m3fn"
-    " f8e4m3b11fnuz f8e3m4 f8e5m2fnuz f8e4m3fnuz f8e8m0fnu f4e2m1fn token opaque".split()
-)
+if TYPE_CHECKING:
+    from tpusim.shapes.shape import Shape
+    from tpusim.source import SourceText
+
+TYPE_WORDS: Final = frozenset(DTYPES)
 """Words that begin a shape and so cannot name an instruction without ``%``."""
 
 KEYWORDS: Final = frozenset(
@@ -96,8 +98,12 @@ class Lexer:
             self.kind = self.value = match[group]
             return
         self.kind, self.value = _classify(group, match[group])
-        if self.value == "nan":
-            self._take_nan_payload()
+        # A payload such as (0x7f) belongs to the token. The neighbour nan.1 is a name; only the bare word is a number.
+        if self.value == "nan" and self.kind == "float":
+            payload = _NAN_PAYLOAD.match(self.text, self.end)
+            if payload is not None:
+                self.end = payload.end()
+                self.value += payload.group()
 
     def jump(self, offset: int) -> None:
         """Go on reading at ``offset``."""
@@ -140,6 +146,12 @@ class Lexer:
             self.fail(f"integer {text[:_MOST_DIGITS]}... does not fit 64 bits", start)
         return int(text)
 
+    def take_shape(self) -> Shape:
+        """Return the shape at hand and read the token after it."""
+        shape, end = parse_shape_prefix(self.text, self.start, self.source)
+        self.jump(end)
+        return shape
+
     def take_json_object(self) -> str:
         """Return the text of the ``{...}`` that begins at the token at hand, braces inside strings not counted.
 
@@ -156,7 +168,7 @@ class Lexer:
             if depth == 0:
                 self.jump(position)
                 return self.text[start:position]
-        return self.fail(f"braces are nested more than {_DEEPEST_JSON} deep here", start)
+        self.fail(f"braces are nested more than {_DEEPEST_JSON} deep here", start)
 
     def peek(self) -> str:
         """Return the kind of the token after the one at hand, ``error`` if there is none."""
@@ -175,16 +187,6 @@ class Lexer:
         """Raise a ProgramError at ``start``, or at the token at hand."""
         begin = self.start if start is None else start
         raise ProgramError(message, self.source.span(begin, max(begin + 1, self.end if start is None else begin + 1)))
-
-    def _take_nan_payload(self) -> None:
-        """Take the ``(0x7f)`` after a ``nan`` into the token."""
-        # Its neighbour nan.1 is a name; only the bare word is a number.
-        if self.kind != "float":
-            return
-        match = _NAN_PAYLOAD.match(self.text, self.end)
-        if match is not None:
-            self.end = match.end()
-            self.value += match.group()
 
     def _fail_at_no_token(self) -> NoReturn:
         """Say what is wrong where no token begins."""

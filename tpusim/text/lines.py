@@ -65,7 +65,7 @@ class _Row:
 
 
 class _NotShared(Exception):
-    """Attributes name something of their own computation, so that equal text elsewhere means another thing."""
+    """Attributes name something of their own computation, so that equal text elsewhere means another value."""
 
 
 class _SharedScope(ModuleScope):
@@ -148,9 +148,15 @@ class LineReader:
     def _learn(self, scope: ComputationScope, match: re.Match[str], arguments: str) -> bool:
         """Fill the dicts with what is new on a line; return whether it now can be read at once."""
         try:
+            row = self._rows.get(match[4])
+            if row is None:
+                operation = find_operation(match[4])
+                if operation is None:
+                    return False
+                row = self._rows[match[4]] = _Row(operation)
             # Operands come first: a comment among them could make the rest of the line mean something else.
-            row = self._learn_row(match[4])
-            if row is None or not self._operands_are_known(scope, row, arguments):
+            names = arguments.split(", ") if arguments and row.immediate == _NO_IMMEDIATE else []
+            if not all(name in scope.references for name in names):
                 return False
             shape = self._learn_shape(match)
             if shape is None or not self._learn_immediate(row, shape, match):
@@ -159,21 +165,6 @@ class LineReader:
         except (ProgramError, _NotShared):
             # The full reader will find the same fault and its place, or read what is only unusual.
             return False
-
-    def _learn_row(self, opcode: str) -> _Row | None:
-        """Return the row of an opcode."""
-        if opcode not in self._rows:
-            operation = find_operation(opcode)
-            if operation is None:
-                return None
-            self._rows[opcode] = _Row(operation)
-        return self._rows[opcode]
-
-    def _operands_are_known(self, scope: ComputationScope, row: _Row, arguments: str) -> bool:
-        """Whether all operands are names of this computation, written with ``%`` if the others are."""
-        if row.immediate != _NO_IMMEDIATE or not arguments:
-            return True
-        return all(reference in scope.references for reference in arguments.split(", "))
 
     def _learn_shape(self, match: re.Match[str]) -> Shape | None:
         """Return the shape on a line, which must end where the line's pattern thinks."""

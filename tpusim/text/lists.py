@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tpusim.text.lexer import Lexer
 
-    from tpusim.text.lexer import Lexer
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 Item = TypeVar("Item")
 
@@ -38,11 +38,18 @@ def take_list(
     return tuple(items)
 
 
+def list_of(
+    item: Callable[[Lexer], Item], brackets: str = "{}", separator: str = ","
+) -> Callable[[Lexer], tuple[Item, ...]]:
+    """Return the function that reads a list of such items."""
+    return lambda lexer: take_list(lexer, item, brackets, separator)
+
+
 def take_integers(lexer: Lexer, brackets: str = "{}") -> tuple[int, ...]:
     """Return ``{1,2,3}`` as integers."""
     match = _PLAIN_LISTS[brackets].match(lexer.text, lexer.start)
     if match is None:
-        return take_list(lexer, _integer, brackets)
+        return take_list(lexer, Lexer.take_integer, brackets)
     lexer.jump(match.end())
     return tuple(map(int, match[1].split(","))) if match[1] else ()
 
@@ -80,16 +87,11 @@ def take_boolean(lexer: Lexer) -> bool:
     return value
 
 
-def show_integers(values: tuple[int, ...]) -> str:
-    """Return integers as ``{1,2,3}``."""
+def show_list(values: Iterable[object]) -> str:
+    """Return values as ``{1,2,3}``."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
-def show_integer_lists(values: tuple[tuple[int, ...], ...]) -> str:
-    """Return tuples of integers as ``{{0,1},{1,0}}``."""
-    return "{" + ",".join(map(show_integers, values)) + "}"
-
-
-def _integer(lexer: Lexer) -> int:
-    """Return one integer of a list."""
-    return lexer.take_integer()
+def show_lists(values: Iterable[Iterable[object]]) -> str:
+    """Return values as ``{{0,1},{1,0}}``."""
+    return show_list(map(show_list, values))

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Literal
+from tpusim.shapes.dtype import MANTISSA_BITS, DType
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, shape_text
-from tpusim.text.literal_values import MANTISSA_BITS, array_values
+from tpusim.text.literal_values import array_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tpusim.shapes.dtype import DType
     from tpusim.text.lexer import Lexer
 
 ELIDED: Final = "{...}"
@@ -34,9 +32,9 @@ _SPECIAL = frozenset({"inf", "-inf", "nan", "-nan"})
 _COMMAS = re.compile(r"[, \t\r\n]*+")
 _WHOLE_ELISION = re.compile(rf"\{{{_BLANK}\.\.\.{_BLANK}\}}")
 
-# The least magnitude that a type refuses. XLA rounds through f32, which is why those
-# of f16 and bf16 lie half a unit of f32 below the middle between the largest number and the next. Complex parts are
-# compared with the largest number itself.
+# The least magnitude that a type refuses. XLA rounds through f32, which is why those of f16 and bf16 lie half a unit
+# of f32 below the middle between the largest number and the next. Complex parts are compared with the largest number
+# itself. f8e8m0fnu holds powers of two only: no zero, no sign.
 _OVERFLOW: Final[dict[str, float]] = {
     "f64": float("inf"),
     "f32": (2 - 2.0**-24) * 2.0**127,
@@ -54,7 +52,6 @@ _OVERFLOW: Final[dict[str, float]] = {
     "c64": nextafter((2 - 2.0**-23) * 2.0**127, float("inf")),
     "c128": float("inf"),
 }
-# f8e8m0fnu holds powers of two only: no zero, no sign.
 # XLA takes leading zeros; what is left must be short enough to convert.
 _MOST_DIGITS = 25
 
@@ -66,13 +63,13 @@ def take_literal(lexer: Lexer, shape: Shape) -> Literal:
         ProgramError: Nesting, count, spelling or range of the elements do not fit the shape.
     """
     # XLA elides large tuples in the same way, although it could not read them again.
-    if lexer.kind == "{" and _take_elision(lexer):
+    if _take_elision(lexer):
         return Literal(ELIDED, elided=True)
     text = _take_text(lexer, shape)
     return Literal(text, elided="..." in text)
 
 
-def take_shaped_literal(lexer: Lexer, take_shape: Callable[[Lexer], Shape]) -> None:
+def take_shaped_literal(lexer: Lexer) -> None:
     """Read ``shape literal``, or a tuple of them in parentheses, in a loop so that depth costs no recursion."""
     depth = 0
     while True:
@@ -81,7 +78,7 @@ def take_shaped_literal(lexer: Lexer, take_shape: Callable[[Lexer], Shape]) -> N
             if lexer.kind != ")":
                 continue
         else:
-            take_literal(lexer, take_shape(lexer))
+            take_literal(lexer, lexer.take_shape())
         while depth and lexer.accept(")"):
             depth -= 1
         if not depth:
@@ -108,8 +105,8 @@ def literal_values(literal: Literal, shape: Shape) -> Any:
 
 
 def _take_elision(lexer: Lexer) -> bool:
-    """Pass over ``{...}`` if that is what comes."""
-    match = _WHOLE_ELISION.match(lexer.text, lexer.start)
+    """Pass over ``{...}`` if that is what comes; return whether it was."""
+    match = _WHOLE_ELISION.match(lexer.text, lexer.start) if lexer.kind == "{" else None
     if match is not None:
         lexer.jump(match.end())
     return match is not None
@@ -123,9 +120,7 @@ def _take_text(lexer: Lexer, shape: Shape) -> str:
         lexer.fail(f"a constant of shape {shape_text(shape)} has no literal")
     if not shape.dimensions:
         return _take_element(lexer, shape.dtype)
-    if lexer.kind == "{" and _take_elision(lexer):
-        return ELIDED
-    return _take_array(lexer, shape)
+    return ELIDED if _take_elision(lexer) else _take_array(lexer, shape)
 
 
 def _take_tuple(lexer: Lexer, shape: TupleShape) -> str:
@@ -157,7 +152,9 @@ def _take_array(lexer: Lexer, shape: ArrayShape) -> str:
                 depth -= 1
             else:
                 counts[depth - 1] = 0
-                parts.append("{ " + _place_comment(rank, counts, depth))
+                # From rank 4 on XLA prints the index of the element in its brace.
+                shown = f"/*i{depth - 2}={counts[depth - 2] - 1}*/ " if rank > 3 and depth > 1 else ""
+                parts.append("{ " + shown)
                 lexer.advance()
         elif lexer.kind == "}" and depth:
             depth -= 1
@@ -170,11 +167,6 @@ def _take_array(lexer: Lexer, shape: ArrayShape) -> str:
             lexer.advance()
         if not depth:
             return "".join(parts)
-
-
-def _place_comment(rank: int, counts: list[int], depth: int) -> str:
-    """Return the comment that XLA prints in the brace at ``depth``: the element's index, from rank 4 on."""
-    return f"/*i{depth - 2}={counts[depth - 2] - 1}*/ " if rank > 3 and depth > 1 else ""
 
 
 def _count_element(lexer: Lexer, shape: ArrayShape, counts: list[int], dimension: int, parts: list[str]) -> None:
@@ -207,7 +199,7 @@ def _take_row(lexer: Lexer, shape: ArrayShape) -> str:
 
 
 def _are_plain_and_fit(elements: list[str], dtype: DType) -> bool:
-    """Whether numbers can be taken at once; if not, reading them one by one finds out why."""
+    """Return whether numbers can be taken at once; if not, reading them one by one finds out why."""
     try:
         # min and max over converted numbers run in C; the elements stay the text that they were.
         if dtype.is_integer:
@@ -216,16 +208,12 @@ def _are_plain_and_fit(elements: list[str], dtype: DType) -> bool:
             return least <= min(values) and max(values) <= most
         if not dtype.is_float or dtype.name == "f8e8m0fnu":
             return False
-        return _fit_float(elements, _OVERFLOW[dtype.name])
+        limit = _OVERFLOW[dtype.name]
+        numbers = [float(element) for element in elements if element not in _SPECIAL]
+        return not numbers or (-limit < min(numbers) and max(numbers) < limit)
     except ValueError:
         # A fraction among integers, or more digits than Python converts.
         return False
-
-
-def _fit_float(elements: Iterable[str], limit: float) -> bool:
-    """Whether all decimal numbers lie below a limit."""
-    values = [float(element) for element in elements if element not in _SPECIAL]
-    return not values or (-limit < min(values) and max(values) < limit)
 
 
 def _take_elements(lexer: Lexer, shape: ArrayShape) -> list[str]:
@@ -312,7 +300,7 @@ def _take_float(lexer: Lexer, dtype: DType) -> str:
 
 
 def _fits(text: str, dtype: DType) -> bool:
-    """Whether a decimal number rounds to a finite value of a type."""
+    """Return whether a decimal number rounds to a finite value of a type."""
     # Python rounds a decimal text to the nearest double, as XLA does before it narrows it.
     value = float(text)
     # A power of two is above zero; what is smaller than the least is the least, as XLA reads it.

@@ -44,18 +44,13 @@ def parse_module(source: SourceText, *, careful: bool = False) -> Module:
     Raises:
         ProgramError: The text is not an HLO module; says what is wrong and where.
     """
-    _refuse_binary(source)
-    with _collector_paused():
-        return _ModuleReader(source, careful).read()
-
-
-def _refuse_binary(source: SourceText) -> None:
-    """Refuse a text without content, or with NUL bytes in it."""
     nul = source.text.find("\0")
     if nul >= 0:
         raise ProgramError("this is not HLO text: it holds NUL bytes", source.span(nul))
     if not source.text.strip():
         raise ProgramError("the text is empty; expected an HLO module ('HloModule name ...')", source.span(0))
+    with _collector_paused():
+        return _ModuleReader(source, careful).read()
 
 
 @contextmanager
@@ -149,32 +144,26 @@ class _ModuleReader:
 
     def _read_head_and_body(self, lexer: Lexer, scope: NestingScope) -> tuple[str | None, int]:
         """Read from the signature to the closing brace; return the signature's text, if there is one, and place."""
-        place = lexer.start
-        if self._lines is None:
-            signature = "" if lexer.kind == "(" else None
-            if signature is not None:
-                _take_signature(lexer)
-            take_body(lexer, scope)
-            return signature, place
-        signature = None
+        place, signature = lexer.start, None
         if lexer.kind == "(":
             ordinary = _ORDINARY_SIGNATURE.match(lexer.text, place)
-            signature = ordinary[1] if ordinary else ""
-            if ordinary:
-                self._read_body(lexer, scope, ordinary.end())
-                return signature, place
+            if ordinary and self._lines is not None:
+                self._read_body(lexer, scope, self._lines, ordinary.end())
+                return ordinary[1], place
             _take_signature(lexer)
-        begin = lexer.end
-        if lexer.kind != "{":
+            signature = ""
+        if self._lines is None:
+            take_body(lexer, scope)
+        elif lexer.kind != "{":
             lexer.fail(f"expected '{{' before the instructions, found {lexer.shown()}")
-        self._read_body(lexer, scope, begin + 1 if lexer.text.startswith("\n", begin) else begin)
+        else:
+            self._read_body(lexer, scope, self._lines, lexer.end + lexer.text.startswith("\n", lexer.end))
         return signature, place
 
-    def _read_body(self, lexer: Lexer, scope: NestingScope, position: int) -> None:
+    def _read_body(self, lexer: Lexer, scope: NestingScope, lines: LineReader, position: int) -> None:
         """Read instructions from ``position`` on, and the closing brace."""
-        assert self._lines is not None
         while True:
-            lexer.jump(self._lines.read(scope, position))
+            lexer.jump(lines.read(scope, position))
             if lexer.kind == "}" and scope.by_name:
                 lexer.advance()
                 return
@@ -185,9 +174,8 @@ class _ModuleReader:
 
     def _take_thread(self, lexer: Lexer) -> str:
         """Read ``, execution_thread="..."`` after a computation."""
-        if lexer.kind != ",":
+        if not lexer.accept(","):
             return "main"
-        lexer.advance()
         place = lexer.start
         if lexer.take("attribute", "execution_thread=") != "execution_thread":
             lexer.fail("expected execution_thread=, the only attribute of a computation", place)
@@ -197,7 +185,7 @@ class _ModuleReader:
         """Read a signature that is not the one that we would print; its result must be that of the root."""
         lexer = Lexer(self._source, place)
         result, place = _take_signature(lexer)
-        # XLA asks nothing of the parameters' shapes here, and neither do we.
+        # As in XLA, the shapes of the parameters need not be those of the signature.
         lexer.take("{", "'{' before the instructions")
         if not compatible(result, computation.root.shape):
             lexer.fail(f"the root of {computation.name!r} has the shape {shape_text(computation.root.shape)}", place)
@@ -212,7 +200,7 @@ class _ModuleReader:
                 lexer.fail(broken("alias_c2", f"{shown} of {shape_text(result)}").message, place)
             if alias.output_index in seen:
                 lexer.fail(broken("alias_c9", f"{shown} twice").message, place)
-            # Parameters are not asked for here; XLA leaves them to its verifier.
+            # Parameters are the verifier's to check, as in XLA.
             seen.add(alias.output_index)
 
     def _check_async_callers(self, lexer: Lexer) -> None:
@@ -231,20 +219,19 @@ class _ModuleReader:
 
 def _take_signature(lexer: Lexer) -> tuple[Shape, int]:
     """Read ``(name: shape, ...) -> shape``; return the result's shape and its place."""
-    scope = ModuleScope(lexer.source)
 
     def take_parameter(lexer: Lexer) -> Shape:
         lexer.take_word("the name of a parameter")
-        return scope.take_shape(lexer)
+        return lexer.take_shape()
 
     take_list(lexer, take_parameter, "()")
     lexer.take("->", "'->' after the parameters")
     place = lexer.start
-    return scope.take_shape(lexer), place
+    return lexer.take_shape(), place
 
 
 def _has_part(shape: Shape, index: tuple[int, ...]) -> bool:
-    """Whether a shape has the part that ``index`` leads to."""
+    """Return whether a shape has the part that ``index`` leads to."""
     for number in index:
         if not isinstance(shape, TupleShape) or not 0 <= number < len(shape.elements):
             return False

@@ -56,8 +56,7 @@ def _header_text(module: Module) -> str:
     attributes = (f", {name}={MODULE_KINDS[name].show(value, '%')}" for name, value in module.attributes.items())
     tables = ["\n".join([title, *rows]) for title, rows in module.tables.items()]
     # XLA leaves one more line empty after the last table.
-    foot = "\n" if tables else ""
-    return "\n\n".join([f"HloModule {module.name}{''.join(attributes)}", *tables]) + foot
+    return "\n\n".join([f"HloModule {module.name}{''.join(attributes)}", *tables]) + "\n" * bool(tables)
 
 
 def _computation_text(module: Module, computation: Computation, style: Style) -> str:

@@ -1,4 +1,4 @@
-"""HLO text from a file or standard input; whatever is not HLO text is refused with a word on what to do.
+"""HLO text from a file or standard input; anything else is refused with advice on what to do.
 
 Files may be gzipped, which their first bytes tell. What they unpack to is limited, since a few kilobytes can claim
 gigabytes.

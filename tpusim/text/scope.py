@@ -9,14 +9,10 @@ from tpusim.ir.attributes import ComputationName, InstructionName
 from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import async_phase
 from tpusim.semantics.infer.site import broken
-from tpusim.shapes.notation import parse_shape_prefix
 from tpusim.shapes.shape import compatible
 from tpusim.text.lexer import RESERVED_WORDS, TYPE_WORDS
-from tpusim.text.literals import take_shaped_literal
 
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from tpusim.shapes.shape import Shape
     from tpusim.source import SourceText
     from tpusim.text.lexer import Lexer
@@ -53,16 +49,6 @@ class ModuleScope:
     def take_instruction_name(self, lexer: Lexer) -> InstructionName:
         """Refuse: there are no instructions outside a computation."""
         return lexer.fail("no instruction can be named here")
-
-    def take_shape(self, lexer: Lexer) -> Shape:
-        """Read a shape."""
-        shape, end = parse_shape_prefix(lexer.text, lexer.start, lexer.source)
-        lexer.jump(end)
-        return shape
-
-    def take_raw_literal(self, lexer: Lexer) -> None:
-        """Read a shape and a literal of it."""
-        take_shaped_literal(lexer, self.take_shape)
 
     def fresh_name(self, base: str, taken: object) -> str:
         """Return ``base``, or ``base.1`` and so on, whichever is not ``taken``."""
@@ -117,18 +103,10 @@ class ComputationScope:
             lexer.fail(f"instruction {name!r} is not defined above [schedule_c1]", place)
         return InstructionName(name)
 
-    def take_shape(self, lexer: Lexer) -> Shape:
-        """Read a shape."""
-        return self.module.take_shape(lexer)
-
-    def take_raw_literal(self, lexer: Lexer) -> None:
-        """Read a shape and a literal of it."""
-        self.module.take_raw_literal(lexer)
-
     def find_operand(self, lexer: Lexer, name: str, shape: Shape | None, place: int) -> str:
         """Return the name of an operand, whose shape, if it is written, must be the instruction's.
 
-        In a text that is one instruction, operands that nobody defined become parameters.
+        In a text that is one instruction, operands without a definition become parameters.
         """
         instruction = self.by_name.get(name)
         # An operand without a name has an empty one, which no instruction has.
@@ -160,7 +138,8 @@ class ComputationScope:
         """Add an instruction that begins at ``place``; return its name, which must be new."""
         name = instruction.name
         if name in self.by_name:
-            self._fail_defined_twice(lexer, name, place)
+            line = lexer.source.span(self.offsets[list(self.by_name).index(name)]).line
+            lexer.fail(f"instruction {name!r} is already defined on line {line} [instruction_c5]", place)
         # %true may name an instruction, but true cannot refer to it.
         if self.module.sigil or name not in RESERVED_WORDS:
             self.references[self.module.sigil + name] = name
@@ -170,9 +149,13 @@ class ComputationScope:
 
     def finish(self, lexer: Lexer, name: str, execution_thread: str = "main") -> Computation:
         """Return the computation. Its parameters must be numbered from 0 on without a gap."""
-        self._refuse_reserved_names(lexer)
+        reserved = TYPE_WORDS.intersection(self.by_name)
+        reserved |= {name for name in self.by_name if name[0] == "_" and _RESERVED_PREFIX.match(name)}
+        if reserved:
+            first = min(list(self.by_name).index(name) for name in reserved)
+            lexer.fail("this name is reserved; XLA puts '_' behind such a name", self.offsets[first])
         instructions = tuple(self.by_name.values())
-        # XLA's process aborts on a hole among the numbers; ours says which there are.
+        # A hole among the numbers aborts XLA's process; the message here says which there are.
         numbers = [i.immediate for i in instructions if i.opcode == "parameter"]
         if len(numbers) != len(set(numbers)) or any(number not in range(len(numbers)) for number in numbers):
             place = next(o for o, i in zip(self.offsets, instructions, strict=True) if i.opcode == "parameter")
@@ -181,17 +164,3 @@ class ComputationScope:
         # No ROOT means the last instruction.
         root_name = self.root_name if self.root_name is not None else instructions[-1].name
         return Computation(name, instructions, root_name, execution_thread, tuple(self.offsets))
-
-    def _refuse_reserved_names(self, lexer: Lexer) -> None:
-        """Refuse names that XLA keeps for itself, with ``%`` or without."""
-        reserved = TYPE_WORDS.intersection(self.by_name)
-        reserved |= {name for name in self.by_name if name[0] == "_" and _RESERVED_PREFIX.match(name)}
-        if reserved:
-            first = min(list(self.by_name).index(name) for name in reserved)
-            lexer.fail("this name is reserved; XLA puts '_' behind such a name", self.offsets[first])
-
-    def _fail_defined_twice(self, lexer: Lexer, name: str, place: int) -> NoReturn:
-        """Say where the name was defined first."""
-        first = self.offsets[list(self.by_name).index(name)]
-        line = lexer.source.span(first).line
-        lexer.fail(f"instruction {name!r} is already defined on line {line} [instruction_c5]", place)

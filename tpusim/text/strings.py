@@ -13,21 +13,12 @@ if TYPE_CHECKING:
     from tpusim.text.lexer import Lexer
 
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]++)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
-_LETTERS = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"v": b"\v",
-    b"\\": b"\\",
-    b"?": b"?",
-    b"'": b"'",
-    b'"': b'"',
-}
-# What absl::CEscape, which XLA prints strings with, writes by name; other bytes are octal.
-_ESCAPED = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x22: '\\"', 0x27: "\\'", 0x5C: "\\\\"}
+_CONTROLS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_LETTERS = _CONTROLS | {mark: mark for mark in (b"\\", b"?", b"'", b'"')}
+# As absl::CEscape, which XLA prints strings with, writes every byte: as itself, by name, or octal.
+_ESCAPED = [chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}" for byte in range(256)]
+for _name, _byte in {"n": 0x0A, "r": 0x0D, "t": 0x09, '"': 0x22, "'": 0x27, "\\": 0x5C}.items():
+    _ESCAPED[_byte] = f"\\{_name}"
 _PLAIN = re.compile(r"[\x20-\x7e]*+")
 _SPECIAL = frozenset("\"'\\")
 
@@ -53,14 +44,7 @@ def quoted(text: str) -> str:
     """Return ``text`` in double quotes, with the escapes that XLA prints."""
     if _PLAIN.fullmatch(text) and _SPECIAL.isdisjoint(text):
         return f'"{text}"'
-    return '"' + "".join(_escaped(byte) for byte in text.encode("utf-8", "surrogateescape")) + '"'
-
-
-def _escaped(byte: int) -> str:
-    """Return one byte as it stands between the quotes."""
-    if byte in _ESCAPED:
-        return _ESCAPED[byte]
-    return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
+    return '"' + "".join(_ESCAPED[byte] for byte in text.encode("utf-8", "surrogateescape")) + '"'
 
 
 def _unescaped(match: re.Match[bytes]) -> bytes:

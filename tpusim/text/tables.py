@@ -5,20 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tpusim.text.attributes.checked_text import take_fields, take_int32
+from tpusim.text.attributes.checked_text import fields as fields_of
+from tpusim.text.attributes.checked_text import take_int32
 from tpusim.text.strings import take_string
 
 if TYPE_CHECKING:
     from tpusim.text.lexer import Lexer
 
-_LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
-_FRAME = ("file_location_id", "parent_frame_id")
-
 TABLES: Final[dict[str, tuple[str, ...]]] = {
     "FileNames": (),
     "FunctionNames": (),
-    "FileLocations": _LOCATION,
-    "StackFrames": _FRAME,
+    "FileLocations": ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column"),
+    "StackFrames": ("file_location_id", "parent_frame_id"),
 }
 """Titles in their order, and the fields of a row; rows without fields are strings."""
 
@@ -38,8 +36,10 @@ def take_tables(lexer: Lexer) -> dict[str, tuple[str, ...]]:
 def _take_rows(lexer: Lexer, fields: tuple[str, ...]) -> tuple[str, ...]:
     """Read the rows of one table, from the token of its title on."""
     rows: list[str] = []
-    # Tables of large programs have thousands of rows.
-    ordinary = _ordinary_row(fields)
+    # Tables of large programs have thousands of rows, nearly all as XLA prints them. Nine digits are 32 bits for
+    # certain; longer numbers, and strings with escapes, are read token by token.
+    body = r"\{" + " ".join(rf"{field}=-?[0-9]{{1,9}}" for field in fields) + r"\}" if fields else r'"[^"\\\n]*+"'
+    ordinary = re.compile(rf"\n([0-9]{{1,9}} {body})(?=\n)")
     position = lexer.end
     while True:
         match = ordinary.match(lexer.text, position)
@@ -62,12 +62,5 @@ def _take_row(lexer: Lexer, fields: tuple[str, ...]) -> str:
         take_string(lexer)
         return f"{number} {lexer.text[start : lexer.previous_end]}"
     # XLA reads fields in any order and prints them in its own.
-    values = take_fields(lexer, dict.fromkeys(fields, take_int32), frozenset(fields))
+    values = fields_of(dict.fromkeys(fields, take_int32), all_required=True)(lexer)
     return f"{number} {{{' '.join(f'{field}={values[field]}' for field in fields)}}}"
-
-
-def _ordinary_row(fields: tuple[str, ...]) -> re.Pattern[str]:
-    """Return the pattern of a row as XLA prints it."""
-    # Nine digits are 32 bits for certain; the rest, and strings with escapes, are read token by token.
-    body = r"\{" + " ".join(rf"{field}=-?[0-9]{{1,9}}" for field in fields) + r"\}" if fields else r'"[^"\\\n]*+"'
-    return re.compile(rf"\n({'[0-9]{1,9}'} {body})(?=\n)")

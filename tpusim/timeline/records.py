@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tpusim.hardware.units import HBM, ICI, UNITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 CORE = "core"
 """The row of the core: its records follow each other and never overlap."""
@@ -91,22 +91,23 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
         return self.parts if LATE in self.parts else {self.bound_by: self.duration_ps}
 
 
+def totals(records: Iterable[Record], amounts: Callable[[Record], Mapping[str, Any]]) -> Counter[str]:
+    """Return the sums of some amounts of records, by what they are of, over all executions."""
+    total = Counter[str]()
+    for record in records:
+        for name, amount in amounts(record).items():
+            total[name] += amount * record.count
+    return total
+
+
 def busy_ps(records: Iterable[Record]) -> Counter[str]:
     """Return how long all executions of some records kept each unit busy, in picoseconds."""
-    busy = Counter[str]()
-    for record in records:
-        for unit, unit_ps in record.units.items():
-            busy[unit] += unit_ps * record.count
-    return busy
+    return totals(records, lambda record: record.units)
 
 
 def activity_of(records: Iterable[Record]) -> dict[str, float]:
     """Return what all executions of some records did, by unit."""
-    done: dict[str, float] = {}
-    for record in records:
-        for unit, count in record.activity.items():
-            done[unit] = done.get(unit, 0.0) + count * record.count
-    return done
+    return dict(totals(records, lambda record: record.activity))
 
 
 def executions(records: Iterable[Record]) -> int:

@@ -109,7 +109,7 @@ def _fitted(
     chip: Chip, plan: Plan, cases: Sequence[Case], start: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """Return the parameters that make the sum of the damped squares of log errors least; families count the same."""
-    # Needed by who fits, and by nobody else: SciPy is an extra.
+    # SciPy is an extra: only fits need it.
     try:
         from scipy.optimize import least_squares
     except ImportError as error:

@@ -49,7 +49,7 @@ def cross_validate(index: str | Path, chips: Callable[[str], Chip]) -> tuple[lis
     """Return the outcomes of rows that the links' efficiency and the launch were not fitted to.
 
     First with each row left out of the fit of its chip, then with its whole source left out. What then has no rows to
-    be fitted to is as for a chip that nobody has measured. The fit is by least squares of the shares by which
+    be fitted to is as for a chip without measurements. The fit is by least squares of the shares by which
     predictions are off; they are linear in the launch and in the inverse of the efficiency.
     """
     rows = read_rows(index, _Row)
@@ -106,10 +106,8 @@ def _fit(lines: Sequence[_Line], chip: str) -> tuple[float, float]:
         launches = [_fit(lines, other)[0] for other, row in zip(others, rows, strict=True) if _can_fit(row)]
         return sum(launches) / max(1, len(launches)), 1 / _USUAL_EFFICIENCY
     weights = [1 / line.outcome.measured_us for line in own]
-    left = [
-        (w, w * line.links_us, w * (line.outcome.measured_us - line.fixed_us))
-        for w, line in zip(weights, own, strict=True)
-    ]
+    times = zip(weights, own, strict=True)
+    left = [(w, w * line.links_us, w * (line.outcome.measured_us - line.fixed_us)) for w, line in times]
     aa, ab, bb = (sum(row[i] * row[j] for row in left) for i, j in ((0, 0), (0, 1), (1, 1)))
     ac, bc = (sum(row[i] * row[2] for row in left) for i in (0, 1))
     determinant = aa * bb - ab * ab
@@ -117,12 +115,11 @@ def _fit(lines: Sequence[_Line], chip: str) -> tuple[float, float]:
 
 
 def _can_fit(lines: Sequence[_Line]) -> bool:
-    """Tell whether rows of more than one size are there: a launch and an efficiency follow from no less."""
+    """Return whether there are rows of more than one size: a launch and an efficiency follow from no less."""
     return len({line.links_us for line in lines}) > 1
 
 
 def _outcome(row: _Row, chips: Callable[[str], Chip]) -> Outcome:
-    """Return what is predicted for one row."""
     topology, chip = _slice(row, chips)
     count = topology.chip_count * chip.devices_per_chip
     step = _step(row, count)
@@ -155,13 +152,10 @@ def _slice(row: _Row, chips: Callable[[str], Chip]) -> tuple[Topology, Chip]:
 
 
 def _step(row: _Row, count: int) -> Collective:
-    """Return the collective of a row."""
     kind = row.kind
     if kind not in COLLECTIVE_KINDS:
-        hint = did_you_mean(kind, COLLECTIVE_KINDS)
-        raise ConfigError(
-            f"{row.where}: kind: expected one of {', '.join(sorted(COLLECTIVE_KINDS))}, found {kind!r}{hint}"
-        )
+        known = f"one of {', '.join(sorted(COLLECTIVE_KINDS))}"
+        raise ConfigError(f"{row.where}: kind: expected {known}, found {kind!r}{did_you_mean(kind, COLLECTIVE_KINDS)}")
     is_permute = kind == "collective-permute"
     groups = () if is_permute else _groups(row, count)
     if is_permute and row.groups.strip():

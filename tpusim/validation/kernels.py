@@ -26,7 +26,7 @@ from tpusim.units import ps_to_us
 from tpusim.validation.rows import FileName, Number, Row, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from tpusim.hardware.chip import Chip
     from tpusim.ir.module import Computation, Module
@@ -117,7 +117,8 @@ def predict(case: Case, chip: Chip) -> Outcome:
         compiler_us=cycles / chip.clock_hz * 1e6,
         roofline_us=_plain_roofline_us(records, chip),
         bound_by=hero.bound_by if hero else "",
-        units=_busiest(records, total_ps),
+        # The three that are busiest.
+        units={unit: unit_ps / max(1, total_ps) for unit, unit_ps in busy_ps(records).most_common(3)},
     )
 
 
@@ -142,7 +143,8 @@ def _case(folder: Path, row: _CaseRow) -> Case | None:
         raise ConfigError(f"{row.where}: program: {error}") from error
     # Also where a kernel is too small to be split.
     chip = measured_as(row.chip or find_chip_name(module, provenance_of(module)))
-    bounds = {name: _integers(text) for name, text in row.bounds.items()}
+    # Lists such as [3, 3, 24, 1].
+    bounds = {name: tuple(map(int, re.findall(r"-?\d+", text))) for name, text in row.bounds.items()}
     tiled = replace(module, computations=_with_bounds(module, bounds)) if bounds else module
     return Case(
         path=path,
@@ -166,10 +168,8 @@ def _kind(row: _CaseRow, module: Module) -> str:
     return row.kind or row.op or found
 
 
-@lru_cache(maxsize=32)
-def _load(path: Path) -> Module:
-    """Return a program; many rows may be about the same one."""
-    return load(path)
+# Many rows may be about the same program.
+_load = lru_cache(maxsize=32)(load)
 
 
 def _with_bounds(module: Module, bounds: dict[str, tuple[int, ...]]) -> tuple[Computation, ...]:
@@ -184,8 +184,7 @@ def _with_bounds(module: Module, bounds: dict[str, tuple[int, ...]]) -> tuple[Co
 def family_of(module: Module) -> str:
     """Return what kind of work a program is, by the heaviest thing that it does."""
     opcodes = {i.opcode for computation in module.computations for i in computation.instructions}
-    found = (name for name, members in _FAMILIES.items() if opcodes & members)
-    return next(found, "copy")
+    return next((name for name, members in _FAMILIES.items() if opcodes & members), "copy")
 
 
 _FAMILIES = {
@@ -197,21 +196,8 @@ _FAMILIES = {
 }
 
 
-def _integers(text: str) -> tuple[int, ...]:
-    """Return the whole numbers in a list such as ``[3, 3, 24, 1]``."""
-    return tuple(int(number) for number in re.findall(r"-?\d+", text))
-
-
-def _plain_roofline_us(records: Iterable[Record], chip: Chip) -> float:
+def _plain_roofline_us(records: Sequence[Record], chip: Chip) -> float:
     """Return the time at the advertised peak of bf16 or of HBM, whichever is longer: what a spreadsheet would say."""
-    flops = hbm_bytes = 0.0
-    for record in records:
-        hbm_bytes += record.hbm_bytes * record.count
-        if record.is_kernel:
-            flops += record.flops * record.count
+    flops = sum(record.flops * record.count for record in records if record.is_kernel)
+    hbm_bytes = sum(record.hbm_bytes * record.count for record in records)
     return 1e6 * max(flops / chip.peak_flops_per_second, hbm_bytes / chip.hbm.bandwidth_bytes_per_second)
-
-
-def _busiest(records: Iterable[Record], total_ps: int) -> dict[str, float]:
-    """Return the three units that are busiest, with their share of the time."""
-    return {unit: unit_ps / max(1, total_ps) for unit, unit_ps in busy_ps(records).most_common(3)}

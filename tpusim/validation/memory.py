@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpusim.analysis.memory_accuracy import MemoryOutcome
+from tpusim.analysis.accuracy import MemoryOutcome
 from tpusim.errors import ConfigError
 from tpusim.pipeline.stages import memory
 from tpusim.validation.rows import Bytes, FileName, Row, read_rows
@@ -31,7 +31,6 @@ def memory_cases(given: Iterable[str | Path]) -> list[tuple[Path, str | None, in
 
 
 def _cases(path: Path) -> Iterator[tuple[Path, str | None, int]]:
-    """Yield the cases of one path."""
     if path.suffix == ".csv":
         for row in read_rows(path, _CaseRow):
             yield path.parent / row.program, row.chip or None, row.temp_size_in_bytes

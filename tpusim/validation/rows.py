@@ -54,12 +54,9 @@ def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
 
 
 def _row(where: str, cells: dict[str, Any], kind: type[_R]) -> _R:
-    """Return one row."""
     if _BEYOND in cells:
-        found = cells[_BEYOND]
-        raise ConfigError(
-            f"{where}: expected a cell for each column (lists need quotes), found {found!r} beyond the last"
-        )
+        found = f"{cells[_BEYOND]!r} beyond the last"
+        raise ConfigError(f"{where}: expected a cell for each column (lists need quotes), found {found}")
     types, values = get_type_hints(kind, include_extras=True), {"where": where}
     for field in msgspec.structs.fields(kind):
         text = cells.get(field.name, "")
@@ -71,7 +68,6 @@ def _row(where: str, cells: dict[str, Any], kind: type[_R]) -> _R:
 
 
 def _cell(where: str, text: str, kind: Any) -> Any:
-    """Return the value of a cell."""
     try:
         return msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError as error:

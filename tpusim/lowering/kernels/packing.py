@@ -16,8 +16,7 @@ from tpusim.program.work import Work, scaled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.vector_ops import OpCost, VectorOps
+    from tpusim.hardware.chip import Chip, OpCost, VectorOps
     from tpusim.lowering.kernels.tiles import Nest
     from tpusim.semantics.demand.needs import Access
 

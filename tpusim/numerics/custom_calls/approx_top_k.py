@@ -8,24 +8,18 @@ Source: F. Chern et al., TPU-KNN: K Nearest Neighbor Search at Peak FLOP/s, algo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError
+from tpusim.ir.module import Instruction
 from tpusim.numerics.custom_calls.table import target
 from tpusim.numerics.ops.sorting import sorted_together
-from tpusim.numerics.registry import array_shape
+from tpusim.numerics.registry import Array, array_shape
 from tpusim.numerics.scalar_computation import apply_lifted
+from tpusim.numerics.site import Site
 from tpusim.shapes.shape import leaves
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
 
 _LANES = 128
 _LINEAR_TILE = 1024

@@ -7,25 +7,19 @@ Source: XLA, Custom calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, TpusimError, UnsupportedError, did_you_mean
 from tpusim.ir.custom_calls import REGISTERED
+from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.sorting import top_k
-from tpusim.numerics.registry import TOKEN, array_shape, computes, zeros
-from tpusim.numerics.site import Run
+from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, zeros
+from tpusim.numerics.site import Run, Site
 from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.registry import Rule
-    from tpusim.numerics.site import Site
-
 
 _BUILT_IN: dict[str, Rule] = {}
 
@@ -44,7 +38,7 @@ def target(*names: str) -> Callable[[Rule], Rule]:
 def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return what the target computes.
 
-    Raises UnsupportedError for a target of which nobody said what it computes, ProgramError for a registered function
+    Raises UnsupportedError for a target of which nothing says what it computes, ProgramError for a registered function
     that returned something else than the instruction's shape.
     """
     name = instruction.attributes.get("custom_call_target", "")
@@ -88,7 +82,7 @@ def _read_only(value: Any) -> Any:
 
 
 def _is_wrapper(site: Site, instruction: Instruction) -> bool:
-    """Tell whether a custom call only hands a computation on: the computation takes and returns what the call does."""
+    """Return whether a custom call only hands on a computation, which takes and returns what the call does."""
     called = instruction.called_computations
     if len(called) != 1:
         return False
@@ -111,18 +105,14 @@ def _checked(value: Any, shape: Shape, name: str) -> Any:
     # Whatever a function returns for a token, that it returned is all that counts.
     if isinstance(shape, ArrayShape) and not shape.dtype.is_array_type:
         return TOKEN
-    if isinstance(value, (tuple, list)) or not isinstance(shape, ArrayShape):
-        raise _wrong_value(name, shape, f"a {type(value).__name__}")
-    array = np.asarray(value)
-    if array.dtype != numpy_dtype(shape.dtype) or array.shape != shape.dimensions:
-        raise _wrong_value(name, shape, f"{array.dtype}{list(array.shape)}")
-    return array
-
-
-def _wrong_value(name: str, shape: Shape, found: str) -> ProgramError:
-    """Return the error about a registered function that returned something else than the shape asks for."""
+    found = f"a {type(value).__name__}"
+    if not isinstance(value, (tuple, list)) and isinstance(shape, ArrayShape):
+        array = np.asarray(value)
+        if array.dtype == numpy_dtype(shape.dtype) and array.shape == shape.dimensions:
+            return array
+        found = f"{array.dtype}{list(array.shape)}"
     wanted = shape_text(shape, layout=False)
-    return ProgramError(f"expected the function registered for {name!r} to return {wanted}, found {found}")
+    raise ProgramError(f"expected the function registered for {name!r} to return {wanted}, found {found}")
 
 
 @target(
@@ -150,17 +140,11 @@ def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     return operands[0]
 
 
-@target("AllocateBuffer", "PrepareAsyncCallStart")
-def _unwritten(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return zeros: nobody reads a buffer, or a handle, before it is written."""
-    # Zeros rather than whatever memory holds: a run must give the same values every time.
-    return zeros(instruction.shape)
-
-
-@target("PrepareAsyncCallDone")
-def _token(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return a token."""
-    return TOKEN
+# No buffer or handle is read before it is written; zeros, so that a run gives the same values every time.
+target("AllocateBuffer", "PrepareAsyncCallStart")(lambda site, instruction, operands: zeros(instruction.shape))
+target("PrepareAsyncCallDone")(lambda site, instruction, operands: TOKEN)
+# What the collective gave stands second among what the start returned.
+target("AsyncCollectiveDone")(lambda site, instruction, operands: operands[1])
 
 
 @target("AsyncCollectiveStart")
@@ -177,12 +161,6 @@ def _async_collective(site: Site, instruction: Instruction, operands: list[Any])
         )
     source = site.arguments[taken.immediate]  # type: ignore[index]
     return (source, operands[0], *map(zeros, instruction.shape.elements[2:]))
-
-
-@target("AsyncCollectiveDone")
-def _async_collective_done(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return what the collective gave; operands are those that the start returned, with the collective among them."""
-    return operands[1]
 
 
 @target("ConcatBitcast")
@@ -240,6 +218,11 @@ def _rounded(doubles: Any) -> Any:
         return doubles.astype(np.float32)
 
 
+# Of complex numbers of two doubles.
+target("X128SplitHigh")(lambda site, instruction, operands: operands[0].imag)
+target("X128SplitLow")(lambda site, instruction, operands: operands[0].real)
+
+
 @target("X128Combine")
 def _combine_complex(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return complex numbers of two doubles from their real and imaginary parts."""
@@ -247,15 +230,3 @@ def _combine_complex(site: Site, instruction: Instruction, operands: list[Any]) 
     joined = np.empty(operands[0].shape, np.complex128)
     joined.real, joined.imag = operands
     return joined
-
-
-@target("X128SplitHigh")
-def _imaginary(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the imaginary parts of complex numbers of two doubles."""
-    return operands[0].imag
-
-
-@target("X128SplitLow")
-def _real(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the real parts of complex numbers of two doubles."""
-    return operands[0].real

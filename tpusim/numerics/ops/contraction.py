@@ -10,23 +10,17 @@ from __future__ import annotations
 
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from tpusim.errors import UnsupportedError
-from tpusim.numerics.registry import array_shape, computes
+from tpusim.ir.module import Instruction
+from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul
 from tpusim.semantics.products import PRODUCT_ROLES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
 
 
 class DotDimensions(NamedTuple):

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import Any
 
 import msgspec
 
 from tpusim.errors import SimulationError
-from tpusim.ir.module import Literal
+from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import async_parts
 from tpusim.numerics.elided import guess_left_out
 from tpusim.numerics.registry import RULES, TOKEN, computes
-from tpusim.numerics.site import Run
+from tpusim.numerics.site import Run, Site
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
+Calls = Generator[Run, Any, Any]
 
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Calls = Generator[Run, Any, Any]
+computes("tuple")(lambda site, instruction, operands: tuple(operands))
+computes("get-tuple-element")(lambda site, instruction, operands: operands[0][instruction.attributes["index"]])
+# A copy changes the place and the layout of a value, not the value.
+computes("copy", "opt-barrier", "domain", "add-dependency")(lambda site, instruction, operands: operands[0])
+computes("copy-done")(lambda site, instruction, operands: operands[0][0])
+# Target, source and a flag: the value is there at once.
+computes("copy-start")(lambda site, instruction, operands: (operands[0], operands[0], TOKEN))
+# A token says no more than that its operands exist.
+computes("after-all")(lambda site, instruction, operands: TOKEN)
+# The result stands beside the operands.
+computes("async-done")(lambda site, instruction, operands: operands[0][1])
 
 
 @computes("constant")
@@ -31,36 +38,6 @@ def constant(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
         if guessed is not None:
             return guessed
     return site.settings.read_literal(instruction.immediate, instruction.shape)  # type: ignore[arg-type]
-
-
-@computes("tuple")
-def make_tuple(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the operands as one value."""
-    return tuple(operands)
-
-
-@computes("get-tuple-element")
-def get_tuple_element(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return one element of a tuple."""
-    return operands[0][instruction.attributes["index"]]
-
-
-@computes("copy", "opt-barrier", "domain", "add-dependency", "copy-done")
-def same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the first operand: a copy changes its place and layout, not its value."""
-    return operands[0][0] if instruction.opcode == "copy-done" else operands[0]
-
-
-@computes("copy-start")
-def copy_start(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return target, source and a flag; the value is there at once."""
-    return (operands[0], operands[0], TOKEN)
-
-
-@computes("after-all")
-def after_all(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return a token; that its operands exist is all that it says."""
-    return TOKEN
 
 
 @computes("fusion", "call")
@@ -110,17 +87,13 @@ def async_start(site: Site, instruction: Instruction, operands: list[Any]) -> An
         value = yield Run(name, operands)
     else:
         # The rule inside sees an ordinary instruction, so that no rule has to know of asynchronous forms.
-        value = RULES[short[0]](site, _wrapped(instruction, short[0]), operands)
+        shape = instruction.shape
+        inner = shape.elements[1] if isinstance(shape, TupleShape) and len(shape.elements) > 1 else shape
+        wrapped = msgspec.structs.replace(instruction, opcode=short[0], shape=inner)
+        value = RULES[short[0]](site, wrapped, operands)
         if hasattr(value, "send"):
             value = yield from value
     return (tuple(operands), value, TOKEN)
-
-
-def _wrapped(instruction: Instruction, opcode: str) -> Instruction:
-    """Return the operation that a start in its short form is: its own result is the second of the start's."""
-    shape = instruction.shape
-    inner = shape.elements[1] if isinstance(shape, TupleShape) and len(shape.elements) > 1 else shape
-    return msgspec.structs.replace(instruction, opcode=opcode, shape=inner)
 
 
 @computes("async-update")
@@ -137,9 +110,3 @@ def async_update(site: Site, instruction: Instruction, operands: list[Any]) -> A
         return (tuple(bound), (), TOKEN)
     value = yield Run(name, bound)
     return (tuple(bound), value, TOKEN)
-
-
-@computes("async-done")
-def async_done(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the result of what was started."""
-    return operands[0][1]

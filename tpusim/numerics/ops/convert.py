@@ -8,24 +8,20 @@ Source: XLA, Operation Semantics, ConvertElementType, BitcastConvertType, Reduce
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from tpusim.numerics.registry import array_shape, computes, element_type
+from tpusim.ir.module import Instruction
+from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import compute_type
+from tpusim.numerics.site import Site
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-Array = NDArray[Any]
 Type = np.dtype[Any]
 
 BFLOAT16: Type = np.dtype(ml_dtypes.bfloat16)

@@ -11,24 +11,18 @@ from __future__ import annotations
 from functools import partial
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
-from tpusim.numerics.registry import array_shape, computes
+from tpusim.ir.module import Instruction
+from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, sums_type
 from tpusim.semantics.windows import Pairing, Phase, find_pairing, find_phases, output_size
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
 
 _MOST_PATCH_ELEMENTS = 1 << 22
 """Patches of more elements are made and multiplied piece by piece: a 7x7 kernel makes 49 copies of the input."""

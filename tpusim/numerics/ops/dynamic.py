@@ -8,21 +8,17 @@ Source: XLA, Operation Semantics (GetDimensionSize, SetDimensionSize).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, UnsupportedError
+from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import array_shape, computes, element_type
-from tpusim.shapes.shape import shape_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-    from tpusim.shapes.shape import ArrayShape
+from tpusim.numerics.site import Site
+from tpusim.shapes.shape import ArrayShape, shape_text
 
 
 @computes("get-dimension-size")
@@ -41,7 +37,7 @@ def set_dimension_size(site: Site, instruction: Instruction, operands: list[Any]
     _check_sizes(instruction, (wanted,), (array_shape(instruction.shape).dimensions[axis],))
     shape = array_shape(instruction.shape)
     if not (shape.dynamic and shape.dynamic[axis]):
-        # Stated as a static size: what lies beyond the elements is there, and nobody knows it.
+        # Stated as a static size: what lies beyond the elements is there, and is not known.
         wanted = shape.dimensions[axis]
     sizes = list(operands[0].shape)
     sizes[axis] = wanted

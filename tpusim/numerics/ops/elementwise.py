@@ -8,30 +8,26 @@ Source: XLA, Operation Semantics.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from tpusim.errors import UnsupportedError
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import MAKES_SUBNORMALS
 from tpusim.numerics.ops.convert import convert_values, flat, word_type
-from tpusim.numerics.registry import array_shape, computes, element_type
+from tpusim.numerics.ops.sorting import as_ordered
+from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type
+from tpusim.numerics.site import Site
 from tpusim.numerics.values import floats, integers
 from tpusim.numerics.values.blocks import compute
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.dtype import DTYPES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-Array = NDArray[Any]
 Type = np.dtype[Any]
 
 # Opcode, kinds of elements (b truth, i signed, u unsigned, f float, c complex), kernel.
@@ -115,18 +111,12 @@ _COMPARISONS = {
 @computes(*sorted({row[0] for row in _ROWS}))
 def elementwise(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return what the opcode's kernel gives; on ``precision`` of ``tpu``, results too small to be normal are zeros."""
-    kernel = _kernel(instruction, compute_type(operands[0].dtype).kind)
-    flush = site.settings.precision == "tpu" and instruction.opcode in MAKES_SUBNORMALS
-    return compute(kernel, operands, element_type(instruction), flush=flush and operands[0].dtype.kind not in "biu")
-
-
-def _kernel(instruction: Instruction, kind: str) -> Callable[..., Any]:
-    """Return the kernel of an opcode on one kind of elements."""
-    kernel = _KERNELS.get((instruction.opcode, kind))
+    kernel = _KERNELS.get((instruction.opcode, compute_type(operands[0].dtype).kind))
     if kernel is None:
         found = array_shape(instruction.shape).dtype
         raise UnsupportedError(f"{instruction.name}: {instruction.opcode} is not defined on {found} elements in XLA")
-    return kernel
+    flush = site.settings.precision == "tpu" and instruction.opcode in MAKES_SUBNORMALS
+    return compute(kernel, operands, element_type(instruction), flush=flush and operands[0].dtype.kind not in "biu")
 
 
 @computes(*_ON_BITS)
@@ -135,13 +125,10 @@ def on_bits(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     sign, kernel = _ON_BITS[instruction.opcode]
     bits = array_shape(instruction.shape).dtype.bits
     dtype = numpy_dtype(DTYPES[f"{sign}{bits}"])
-    values = [_bits(operand, dtype) for operand in operands]
+    # A lifted computation may keep integers in wider ones.
+    is_own = [operand.dtype.itemsize == dtype.itemsize for operand in operands]
+    values = [each.view(dtype) if own else each.astype(dtype) for each, own in zip(operands, is_own, strict=True)]
     return compute(partial(kernel, bits=bits), values, dtype).view(element_type(instruction))
-
-
-def _bits(values: Array, dtype: Type) -> Array:
-    """Return integers as others of their width, wherever a lifted computation keeps them."""
-    return values.view(dtype) if values.dtype.itemsize == dtype.itemsize else values.astype(dtype)
 
 
 @computes("mulhi")
@@ -157,17 +144,8 @@ def compare(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     kernel = _COMPARISONS[instruction.attributes["direction"]]
     if instruction.attributes.get("type") == "TOTALORDER":
         # Only then: mapping the bits costs a pass, and nearly all comparisons go without.
-        operands = [_total_order_keys(operand) for operand in operands]
+        operands = [as_ordered(operand, is_total=True) for operand in operands]
     return compute(kernel, operands, element_type(instruction))
-
-
-def _total_order_keys(values: Array) -> Array:
-    """Return integers that are ordered as the bits of floats are by sign and magnitude."""
-    if compute_type(values.dtype).kind != "f":
-        return values
-    signed = np.dtype(f"int{8 * values.dtype.itemsize}")
-    keys = values.view(signed)
-    return np.asarray(keys ^ ((keys >> (8 * signed.itemsize - 1)) & np.iinfo(signed).max))
 
 
 @computes("select")
@@ -209,12 +187,8 @@ def apply_map(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     return np.broadcast_to(value, array_shape(instruction.shape).dimensions)
 
 
-@computes("real")
-def real(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the real part; a real number is its own."""
-    operand = operands[0]
-    # A view would keep the imaginary half in memory as well.
-    return operand.real.copy() if operand.dtype.kind == "c" else operand
+# In one piece: a view would keep the imaginary half in memory as well.
+computes("real")(lambda site, instruction, operands: np.asarray(operands[0].real, order="C"))
 
 
 @computes("imag")

@@ -8,18 +8,15 @@ Source: XLA, Operation Semantics, Fft.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tpusim.errors import UnsupportedError
+from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import array_shape, computes, element_type, zeros
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
+from tpusim.numerics.site import Site
 
 _TRANSFORMS: dict[str, Callable[..., Any]] = {
     "FFT": np.fft.fftn,

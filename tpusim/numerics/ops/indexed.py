@@ -8,27 +8,22 @@ Source: XLA, Operation Semantics (Gather, Scatter).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from tpusim.numerics.registry import computes
+from tpusim.ir.module import Instruction
+from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, compute_type, lifted_list
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import put_at, take_at
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
-    Places = NDArray[np.int64]
+Places = NDArray[np.int64]
 
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 _CODES = {"add": 0, "multiply": 1, "maximum": 2, "minimum": 3}
@@ -60,22 +55,17 @@ class Windows(NamedTuple):
         """Return the last start in one dimension with which the whole window lies inside."""
         return self.dimensions[dimension] - self.sizes[dimension]
 
-    def clamped_bases(self) -> Places:
-        """Flat positions where windows begin, all moved to lie inside."""
-        return self._bases({d: np.clip(start, 0, self.limit(d)) for d, start in self.starts.items()})
-
-    def bases(self) -> Places:
-        """Flat positions where windows begin; of no use where a window does not lie inside."""
-        return self._bases(self.starts)
+    def bases(self, *, is_clamped: bool) -> Places:
+        """Flat positions where windows begin, moved to lie inside if ``is_clamped``; else of no use if they do not."""
+        strides, total = element_strides(self.dimensions), np.zeros(self.outer, np.int64)
+        for d, start in self.starts.items():
+            total = total + (np.clip(start, 0, self.limit(d)) if is_clamped else start) * strides[d]
+        return np.ravel(total)
 
     def inside(self) -> NDArray[np.bool_]:
-        """Tell of each window whether all of it lies inside the operand."""
+        """Return of each window whether all of it lies inside the operand."""
         parts = [(start >= 0) & (start <= self.limit(d)) for d, start in self.starts.items()]
         return np.ravel(np.logical_and.reduce([np.ones(self.outer, np.bool_), *parts]))
-
-    def _bases(self, starts: dict[int, Places]) -> Places:
-        strides = element_strides(self.dimensions)
-        return np.ravel(sum((start * strides[d] for d, start in starts.items()), np.zeros(self.outer, np.int64)))
 
 
 def _without(sizes: tuple[int, ...], dimension: int) -> tuple[int, ...]:
@@ -119,7 +109,7 @@ def gather(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     sizes = tuple(map(min, attributes["slice_sizes"], operand.shape))
     outer = _without(indices.shape, attributes["index_vector_dim"])
     windows = Windows(operand.shape, sizes, starts, outer)
-    values = take_windows(np.ravel(operand), windows.clamped_bases(), windows.offsets)
+    values = take_windows(np.ravel(operand), windows.bases(is_clamped=True), windows.offsets)
     # Collapsed and batching dimensions have size 1 in a window and no dimension in the result.
     dropped = {*attributes["collapsed_slice_dims"], *own}
     kept = [size for dimension, size in enumerate(sizes) if dimension not in dropped]
@@ -146,7 +136,7 @@ def scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     attributes, count = instruction.attributes, len(operands) // 2
     targets, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     windows = _scatter_windows(attributes, targets[0].shape, indices, updates[0].shape)
-    inside, bases = windows.inside(), windows.bases()
+    inside, bases = windows.inside(), windows.bases(is_clamped=False)
     in_rows = [_update_rows(update, attributes["update_window_dims"]) for update in updates]
     if not inside.all():
         bases, in_rows = bases[inside], [rows[inside] for rows in in_rows]

@@ -7,19 +7,13 @@ Source: XLA, Operation Semantics, Cholesky and TriangularSolve; LAPACK Users' Gu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tpusim.numerics.registry import computes, element_type
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
+from tpusim.ir.module import Instruction
+from tpusim.numerics.registry import Array, computes, element_type
+from tpusim.numerics.site import Site
 
 _BLOCK = 32
 """Rows that are solved one by one before a matrix product carries them into all the others."""
@@ -103,18 +97,13 @@ def solve_triangle(a: Array, b: Array, *, is_lower: bool, is_unit: bool = False)
     with np.errstate(all="ignore"):
         for start in range(0, size, _BLOCK):
             stop = min(start + _BLOCK, size)
-            _substitute(a[..., start:stop, start:stop], x[..., start:stop, :], is_unit)
+            for row in range(start, stop):
+                if not is_unit:
+                    x[..., row, :] /= a[..., row, row, None]
+                x[..., row + 1 : stop, :] -= a[..., row + 1 : stop, row, None] * x[..., row, None, :]
             if stop < size:
                 x[..., stop:, :] -= np.ascontiguousarray(a[..., stop:, start:stop]) @ x[..., start:stop, :]
     return x
-
-
-def _substitute(a: Array, x: Array, is_unit: bool) -> None:
-    """Solve a small lower triangle in place, row by row."""
-    for row in range(a.shape[-1]):
-        if not is_unit:
-            x[..., row, :] /= a[..., row, row, None]
-        x[..., row + 1 :, :] -= a[..., row + 1 :, row, None] * x[..., row, None, :]
 
 
 def invert_triangle(a: Array, *, is_lower: bool) -> Array:

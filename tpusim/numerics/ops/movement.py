@@ -1,33 +1,37 @@
 """Values of what only moves elements: reshape, transpose, slices, padding, concatenation, and physical bitcasts.
 
-Results may be views of their operands, since nobody writes into a value.
+Results may be views of their operands, since no rule writes into a value.
 
 Source: XLA, Operation Semantics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.dynamic import reshaped_sizes
-from tpusim.numerics.registry import array_shape, computes
+from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
 from tpusim.shapes.address import element_bits, is_separable, physical_bytes, physical_order_sizes
 from tpusim.shapes.shape import ArrayShape
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
+computes("transpose")(lambda site, instruction, operands: operands[0].transpose(instruction.attributes["dimensions"]))
+computes("reverse")(lambda site, instruction, operands: np.flip(operands[0], instruction.attributes["dimensions"]))
+computes("concatenate")(
+    lambda site, instruction, operands: np.concatenate(operands, instruction.attributes["dimensions"][0])
+)
+computes("slice")(
+    lambda site, instruction, operands: operands[0][
+        tuple(slice(d.start, d.limit, d.stride) for d in instruction.attributes["slice"])
+    ]
+)
 
 
 @computes("reshape")
@@ -36,31 +40,6 @@ def reshape(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     source, target = array_shape(site.operand(instruction, 0).shape), array_shape(instruction.shape)
     sizes = reshaped_sizes(operands[0].shape, source, target) if target.dynamic else target.dimensions
     return operands[0].reshape(sizes)
-
-
-@computes("transpose")
-def transpose(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return a view whose dimension ``i`` is the operand's dimension ``dimensions[i]``."""
-    return operands[0].transpose(instruction.attributes["dimensions"])
-
-
-@computes("reverse")
-def reverse(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return a view with the elements of some dimensions in opposite order."""
-    return np.flip(operands[0], instruction.attributes["dimensions"])
-
-
-@computes("slice")
-def static_slice(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return ``[start:limit:stride]`` of every dimension, as a view."""
-    dimensions = instruction.attributes["slice"]
-    return operands[0][tuple(slice(d.start, d.limit, d.stride) for d in dimensions)]
-
-
-@computes("concatenate")
-def concatenate(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the operands one after the other along one dimension."""
-    return np.concatenate(operands, instruction.attributes["dimensions"][0])
 
 
 @computes("pad")
@@ -136,7 +115,7 @@ def bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 
 
 def _is_without_buffer(source: ArrayShape, target: ArrayShape) -> bool:
-    """Tell whether a bitcast inside a fusion is between a tiled array and one that never lies in memory.
+    """Return whether a bitcast inside a fusion is between a tiled array and one that never lies in memory.
 
     The compiler has given that one an order but no tiles, so that the buffers would not even be equally large.
     """
@@ -147,7 +126,7 @@ def _is_without_buffer(source: ArrayShape, target: ArrayShape) -> bool:
 
 @lru_cache(maxsize=4096)
 def same_order(source: ArrayShape, target: ArrayShape) -> bool:
-    """Tell whether element k, counted in physical order without padding, has the same position in both buffers.
+    """Return whether element k, counted in physical order without padding, has the same position in both buffers.
 
     A sufficient condition: where it fails the bytes decide.
     """
@@ -166,8 +145,12 @@ def _order(shape: ArrayShape) -> tuple[Any, ...] | None:
     while tiles:
         sizes = _joined(sizes, tiles[0])
         # Rows as wide as a tile lie one after the other, as if there were no tile.
-        if sizes[1:] != tiles[0][1:] or not all(_stays_inside(tiles[0], later) for later in tiles[1:]):
+        if sizes[1:] != tiles[0][1:]:
             return sizes, tiles
+        for later in tiles[1:]:
+            # Only a later tile that cuts the inside of this one, and evenly, leaves the rows as they are.
+            if len(later) > len(tiles[0]) or (len(later) == len(tiles[0]) and tiles[0][0] % later[0]):
+                return sizes, tiles
         tiles = tiles[1:]
     return (prod(sizes),), ()
 
@@ -181,8 +164,3 @@ def _joined(sizes: tuple[int, ...], tile: tuple[int, ...]) -> tuple[int, ...]:
     outer, inner = prod(sizes[: len(sizes) - len(tile)]), sizes[len(sizes) - len(tile) :]
     is_even = outer == 1 or inner[0] % tile[0] == 0
     return (outer * inner[0], *inner[1:]) if is_even else (outer, *inner)
-
-
-def _stays_inside(tile: tuple[int, ...], later: tuple[int, ...]) -> bool:
-    """Tell whether a later tile cuts the inside of a tile only, and evenly."""
-    return len(later) < len(tile) or (len(later) == len(tile) and tile[0] % later[0] == 0)

@@ -7,27 +7,22 @@ Source: XLA, Operation Semantics, BatchNormTraining, BatchNormInference, BatchNo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tpusim.numerics.registry import array_shape, computes
+from tpusim.ir.module import Instruction
+from tpusim.numerics.ops.linear_algebra import solvable
+from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import Shape, TupleShape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
 
 
 @computes("batch-norm-training")
 def batch_norm_training(site: Site, instruction: Instruction, operands: list[Any]) -> tuple[Array, ...]:
     """Return the normalised operand, and the mean and the biased variance of each feature in this batch."""
-    x, scale, offset = map(_wide, operands)
+    x, scale, offset = map(solvable, operands)
     epsilon, feature = instruction.attributes["epsilon"], instruction.attributes["feature_index"]
     mean = _mean(x, feature)
     # Squares of differences, not the difference of squares, which cancels.
@@ -39,7 +34,7 @@ def batch_norm_training(site: Site, instruction: Instruction, operands: list[Any
 @computes("batch-norm-inference")
 def batch_norm_inference(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
     """Return the operand normalised by means and variances that are given."""
-    x, *moments = map(_wide, operands)
+    x, *moments = map(solvable, operands)
     epsilon, feature = instruction.attributes["epsilon"], instruction.attributes["feature_index"]
     result = _normalised(x, tuple(moments), epsilon, feature)
     return result.astype(numpy_dtype(array_shape(instruction.shape).dtype), copy=False)
@@ -48,7 +43,7 @@ def batch_norm_inference(site: Site, instruction: Instruction, operands: list[An
 @computes("batch-norm-grad")
 def batch_norm_grad(site: Site, instruction: Instruction, operands: list[Any]) -> tuple[Array, ...]:
     """Return the gradients of operand, scale and offset, from those of the normalised result."""
-    x, scale, mean, variance, gradient = map(_wide, operands)
+    x, scale, mean, variance, gradient = map(solvable, operands)
     epsilon, feature = instruction.attributes["epsilon"], instruction.attributes["feature_index"]
     inverse = _inverse_deviation(variance, epsilon)
     centred = (x - _along(mean, x, feature)) * _along(inverse, x, feature)
@@ -58,12 +53,6 @@ def batch_norm_grad(site: Site, instruction: Instruction, operands: list[Any]) -
     inner = gradient - _along(mean_gradient, x, feature) - centred * _along(mean_product, x, feature)
     grad_x = _along(scale * inverse, x, feature) * inner
     return _rounded(instruction.shape, grad_x, mean_product * count, mean_gradient * count)
-
-
-def _wide(array: Array) -> Array:
-    """Return the array in a type that can be computed in: f32, unless it is wider."""
-    # Without this NumPy would compute bf16 in bf16, rounding at every step.
-    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
 
 
 def _mean(x: Array, feature: int) -> Array:

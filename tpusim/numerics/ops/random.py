@@ -8,26 +8,22 @@ Source: XLA, Operation Semantics, RngBitGenerator; Salmon et al., Parallel Rando
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.convert import convert_values
-from tpusim.numerics.registry import array_shape, computes, element_type
+from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import compute_type
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Device, Site
-
-Array = NDArray[Any]
 Words = NDArray[np.uint32]
 Produced = tuple[Array, Array]
 
@@ -44,14 +40,13 @@ def rng_bit_generator(site: Site, instruction: Instruction, operands: list[Any])
     state of u32 words that returns the bits alone.
     """
     shape = instruction.shape
-    is_pair = isinstance(shape, TupleShape)
     bits = array_shape(shape.elements[1] if isinstance(shape, TupleShape) else shape)
     generate = _GENERATORS[instruction.attributes["algorithm"]]
     width = max(8, bits.dtype.bits)
     words = np.ascontiguousarray(operands[0]).reshape(-1)
     state, values = generate(words.view(np.uint64), bits.dimensions, width)
     typed = _typed(values, numpy_dtype(bits.dtype))
-    return (state, typed) if is_pair else typed
+    return (state, typed) if isinstance(shape, TupleShape) else typed
 
 
 @computes("rng")
@@ -63,32 +58,19 @@ def rng(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     draw = _DISTRIBUTIONS[instruction.attributes["distribution"]]
     dtype, shape = element_type(instruction), array_shape(instruction.shape).dimensions
     low, high = (convert_values(operand, compute_type(dtype)) for operand in operands)
-    return convert_values(np.asarray(draw(_generator(site), low, high, shape)), dtype)
+    device, memory = site.device, site.device.random
+    if "generator" not in memory:
+        memory["generator"] = np.random.default_rng([site.settings.seed, device.replica, device.partition])
+    return convert_values(np.asarray(draw(memory["generator"], low, high, shape)), dtype)
 
 
 @computes("rng-get-and-update-state")
 def rng_get_and_update_state(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return this device's state, 128 bits as u64 with the lower half first, and advance it by ``delta``."""
-    memory = _memory(site.device)
+    memory = site.device.random
     state = memory.setdefault("state", _INITIAL_STATE + site.settings.seed)
     memory["state"] = state + instruction.attributes["delta"]
     return _halves(state, 2)
-
-
-def _memory(device: Device) -> dict[str, Any]:
-    """Return what random operations keep on a device between one call and the next."""
-    # No other rule needs it, so the device's class does not know of it.
-    memory: dict[str, Any] = vars(device).setdefault("random", {})
-    return memory
-
-
-def _generator(site: Site) -> np.random.Generator:
-    """Return this device's stream of random numbers."""
-    device, memory = site.device, _memory(site.device)
-    if "generator" not in memory:
-        memory["generator"] = np.random.default_rng([site.settings.seed, device.replica, device.partition])
-    generator: np.random.Generator = memory["generator"]
-    return generator
 
 
 def _uniform(generator: np.random.Generator, low: Array, high: Array, shape: tuple[int, ...]) -> Array:
@@ -100,12 +82,13 @@ def _uniform(generator: np.random.Generator, low: Array, high: Array, shape: tup
     return np.minimum(values, np.maximum(low, np.nextafter(high, low)))
 
 
-def _normal(generator: np.random.Generator, mean: Array, deviation: Array, shape: tuple[int, ...]) -> Array:
-    """Draw by mean and standard deviation."""
-    return np.asarray(mean + deviation * generator.standard_normal(shape, mean.dtype))
-
-
-_DISTRIBUTIONS: dict[str, Callable[..., Array]] = {"rng_uniform": _uniform, "rng_normal": _normal}
+_DISTRIBUTIONS: dict[str, Callable[..., Array]] = {
+    "rng_uniform": _uniform,
+    # By mean and standard deviation.
+    "rng_normal": lambda generator, mean, deviation, shape: (
+        mean + deviation * generator.standard_normal(shape, mean.dtype)
+    ),
+}
 
 
 def three_fry(state: Array, dimensions: tuple[int, ...], width: int) -> Produced:

@@ -8,16 +8,19 @@ Source: XLA, Operation Semantics (Reduce, ReduceWindow, SelectAndScatter).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tpusim.ir.attributes import Window
+from tpusim.ir.attributes import Window, WindowDimension
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import SELECTS
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import padded
-from tpusim.numerics.registry import array_shape, computes
+from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.scalar_computation import (
     apply_lifted,
     binary_opcode,
@@ -25,24 +28,14 @@ from tpusim.numerics.scalar_computation import (
     lifted_list,
     select_values,
 )
-from tpusim.numerics.site import Run
+from tpusim.numerics.site import Run, Site
 from tpusim.numerics.values import floats
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.attributes import WindowDimension
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
-    Pieces = list[Array]
-    Combine = Callable[[Pieces, Pieces], Pieces]
+Pieces = list[Array]
+Combine = Callable[[Pieces, Pieces], Pieces]
 
 UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
@@ -92,7 +85,7 @@ def reduce_arrays(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tu
 
 
 def _only_selects(site: Site, name: str) -> bool:
-    """Tell whether a computation returns some of its arguments, so that neighbours may be combined in any grouping.
+    """Return whether a computation returns some of its arguments, so that neighbours may be combined in any grouping.
 
     Any other, such as ``x + y * y``, takes what has been reduced so far on its left and one element on its right.
     """
@@ -117,15 +110,11 @@ def _reduced_by(ufunc: np.ufunc, array: Array, axes: int | tuple[int, ...], star
     if array.dtype.kind != "f" or ufunc not in _OF_ZEROS or (result != 0).all():
         return result
     # Of zeros alone +0 is the largest, -0 the smallest: one of that kind is enough.
-    is_wanted = np.signbit if ufunc is np.minimum else _is_unsigned
-    is_there = np.any((array == 0) & is_wanted(array), axes, keepdims=keep) | bool(start == 0 and is_wanted(start))
-    chosen = np.where(is_there == (ufunc is np.minimum), array.dtype.type(-0.0), array.dtype.type(0))
+    wanted_sign = ufunc is np.minimum
+    is_there = np.any((array == 0) & (np.signbit(array) == wanted_sign), axes, keepdims=keep)
+    is_there = is_there | bool(start == 0 and np.signbit(start) == wanted_sign)
+    chosen = np.where(is_there == wanted_sign, array.dtype.type(-0.0), array.dtype.type(0))
     return np.asarray(np.where(result == 0, chosen, result))
-
-
-def _is_unsigned(values: Any) -> Any:
-    """Return where no sign is set."""
-    return ~np.signbit(values)
 
 
 def _folded(rows: Pieces, combine: Combine) -> Pieces:
@@ -232,7 +221,7 @@ def _windows_in_order(
 
 
 def _sees_everything(size: int, dimension: WindowDimension) -> bool:
-    """Tell whether every position of the window covers all ``size`` elements, as in a compiled softmax."""
+    """Return whether every position of the window covers all ``size`` elements, as in a compiled softmax."""
     last = (_window_count(size, dimension) - 1) * dimension.stride - dimension.pad_low
     # The first position ends no earlier than the last element, the last one begins no later than the first.
     is_plain = dimension.rhs_dilate == 1 and dimension.lhs_dilate == 1

@@ -8,28 +8,23 @@ Source: XLA, Operation Semantics (Sort); K. Batcher, Sorting networks and their 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.convert import convert_values
-from tpusim.numerics.registry import array_shape, computes
+from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type, lifted_part
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.comparators import order_of
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import TupleShape
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Site
-
-    Array = NDArray[Any]
-    Indices = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 _SIGNED = {2: np.int16, 4: np.int32, 8: np.int64}
 
@@ -120,7 +115,7 @@ def _rounds(size: int) -> Iterator[tuple[Indices, Indices, NDArray[np.bool_]]]:
 
 
 def _comes_before(site: Site, name: str, rows: list[Array], one: Indices, two: Indices) -> NDArray[np.bool_]:
-    """Tell of numbered elements which of two comes first; where the comparator cannot tell, the lower number does."""
+    """Return which of two numbered elements comes first; where the comparator leaves it open, the lower number."""
     last = len(rows[0]) - 1
     ones = [np.take_along_axis(row, np.minimum(one, last), 0) for row in rows]
     twos = [np.take_along_axis(row, np.minimum(two, last), 0) for row in rows]

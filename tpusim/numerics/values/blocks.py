@@ -6,9 +6,10 @@ narrow floats are widened and rounded there, once per instruction.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -17,16 +18,12 @@ from numpy.typing import NDArray
 from tpusim.numerics.ops.convert import FLOAT32, convert_values, from_float32, to_float32
 from tpusim.numerics.scalar_computation import compute_type
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 Array = NDArray[Any]
 Type = np.dtype[Any]
 Index = tuple[int | slice, ...]
 
 BLOCK_ELEMENTS = 1 << 16
 """Elements per block: a few temporaries of this many f32 fit the second level of cache of current processors."""
-
 
 # Asked several times per instruction, and slow to tell by names.
 _wide_type = cache(compute_type)
@@ -39,18 +36,13 @@ def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, 
     for what is the same everywhere. With ``flush``, f32 results too small to be normal become zeros of their sign.
     """
     with np.errstate(all="ignore"):
-        if not _is_one_call(kernel, operands, dtype):
+        types = (dtype, *(operand.dtype for operand in operands))
+        if not isinstance(kernel, np.ufunc) or any(_wide_type(each) != each for each in types):
             return _in_blocks(kernel, operands, dtype, flush)
         if not flush or dtype != FLOAT32:
             return np.asarray(kernel(*operands)).astype(dtype, copy=False)
         is_one_block = all(operand.size <= BLOCK_ELEMENTS for operand in operands)
         return _flushed(kernel(*operands)) if is_one_block else _in_blocks(kernel, operands, dtype, flush)
-
-
-def _is_one_call(kernel: Any, operands: Sequence[Array], dtype: Type) -> bool:
-    """Tell whether NumPy does all of it in one pass."""
-    types = [dtype, *(operand.dtype for operand in operands)]
-    return isinstance(kernel, np.ufunc) and all(_wide_type(each) == each for each in types)
 
 
 def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, flush: bool) -> Array:
@@ -68,26 +60,15 @@ def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Typ
 
 def _spread(operands: Sequence[Array], dimensions: tuple[int, ...]) -> tuple[tuple[int, ...], list[Array]]:
     """Return the dimensions to walk and the operands broadcast to them, those of one value with sizes of 1."""
-    # What is the same everywhere is widened once, and needs no place in the cache.
-    parts = [_single(operand) if _is_uniform(operand) else operand for operand in operands]
+    parts = []
+    for operand in operands:
+        # All elements at one address, as those of a broadcast scalar: widened once, they need no place in the cache.
+        is_uniform = all(n == 1 or not step for n, step in zip(operand.shape, operand.strides, strict=True))
+        parts.append(operand[(slice(0, 1),) * operand.ndim].reshape(1) if is_uniform and operand.size else operand)
     is_flat = all(p.size == 1 or (p.shape == dimensions and p.flags.c_contiguous) for p in parts)
-    shape = (prod(dimensions),) if is_flat else dimensions
-    return shape, [part if part.size == 1 else _viewed(part, shape) for part in parts]
-
-
-def _is_uniform(operand: Array) -> bool:
-    """Tell whether all elements lie at one address, as those of a broadcast scalar do."""
-    return operand.size > 0 and all(n == 1 or not step for n, step in zip(operand.shape, operand.strides, strict=True))
-
-
-def _single(operand: Array) -> Array:
-    """Return the one value of a uniform array, as an array of one element."""
-    return operand[(slice(0, 1),) * operand.ndim].reshape(1)
-
-
-def _viewed(part: Array, shape: tuple[int, ...]) -> Array:
-    """Return an operand in the dimensions of the walk, without a copy."""
-    return part.reshape(shape) if part.size == prod(shape) and len(shape) == 1 else np.broadcast_to(part, shape)
+    if is_flat:
+        return (prod(dimensions),), [part if part.size == 1 else part.reshape(-1) for part in parts]
+    return dimensions, [part if part.size == 1 else np.broadcast_to(part, dimensions) for part in parts]
 
 
 def _cuts(shape: tuple[int, ...]) -> Iterator[Index]:
@@ -119,7 +100,7 @@ def _store(value: Array, target: Array) -> None:
 
 
 def _flushed(value: Any) -> Array:
-    """Return an f32 result, which nobody else has, without numbers too small to be normal."""
+    """Return an f32 result, which is written to, without numbers too small to be normal."""
     # NumPy's result lies in memory like its operands do; the row to flush must not be a copy of it.
     result = np.asarray(value, order="C")
     _flush(result.reshape(-1).view(np.uint32))

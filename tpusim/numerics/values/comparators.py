@@ -7,12 +7,10 @@ into integers and break ties by position. All of these are found here; any other
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import COMMON_ATTRIBUTES
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Computation, Instruction
 
 # LE and GE are no strict orders; where elements are alike XLA leaves the result open.
 _ASCENDING = {"LT": True, "LE": True, "GT": False, "GE": False}
@@ -29,13 +27,12 @@ class Key(NamedTuple):
     is_total: bool
 
 
-def order_of(computation: Computation) -> list[Key] | None:
-    """Return the keys by which a comparator orders elements, the first one counting most; None if it is another one."""
-    return _order(computation, computation.root)
+def order_of(computation: Computation, root: Instruction | None = None) -> list[Key] | None:
+    """Return the keys by which a comparator orders elements, the first one counting most; None if it is another one.
 
-
-def _order(computation: Computation, root: Instruction) -> list[Key] | None:
-    """Return the keys of an expression that says whether left comes before right."""
+    ``root`` is an expression inside of the comparator; without it all of the comparator is meant.
+    """
+    root = root or computation.root
     if root.opcode == "compare":
         return _single_key(computation, root)
     if root.opcode == "select":
@@ -64,28 +61,26 @@ def _order_with_ties(computation: Computation, root: Instruction) -> list[Key] |
     test, tie, before = computation.operands_of(root)
     if test.opcode != "compare" or test.attributes["direction"] != "EQ":
         return None
-    orders = [_order(computation, side) for side in computation.operands_of(test)]
-    order, rest = _order(computation, before), _order(computation, tie)
+    orders = [order_of(computation, side) for side in computation.operands_of(test)]
+    order, rest = order_of(computation, before), order_of(computation, tie)
+    if order is None or rest is None:
+        return None
     # The test may compare the two directions either way round.
-    if order is None or rest is None or sorted(map(str, orders)) != sorted(map(str, (order, _opposite(order)))):
+    opposite = [key._replace(is_ascending=not key.is_ascending) for key in order]
+    if sorted(map(str, orders)) != sorted(map(str, (order, opposite))):
         return None
     return order + rest
-
-
-def _opposite(order: list[Key]) -> list[Key]:
-    """Return the keys of the order the other way round."""
-    return [key._replace(is_ascending=not key.is_ascending) for key in order]
 
 
 def _lexicographic(computation: Computation, root: Instruction) -> list[Key] | None:
     """Return the keys of ``x(a) < x(b) or (x(a) == x(b) and tie)``, in any order of the operands."""
     for before, both in _either_way(computation, root):
         # Only a single key can be compared for equality by one instruction.
-        order = _order(computation, before)
+        order = order_of(computation, before)
         if order is None or len(order) != 1 or both.opcode != "and":
             continue
         for same, tie in _either_way(computation, both):
-            rest = _order(computation, tie)
+            rest = order_of(computation, tie)
             if rest is not None and _is_tie_of(computation, same, order[0]):
                 return order + rest
     return None
@@ -98,31 +93,28 @@ def _either_way(computation: Computation, root: Instruction) -> tuple[tuple[Inst
 
 
 def _is_tie_of(computation: Computation, same: Instruction, key: Key) -> bool:
-    """Tell whether an expression says that both elements have the same key."""
+    """Return whether an expression says that both elements have the same key."""
     if same.opcode != "compare" or same.attributes["direction"] != "EQ":
         return False
     if key.is_total != (same.attributes.get("type") == "TOTALORDER"):
         return False
     wanted = computation[key.name]
     pairs = _either_way(computation, same)
-    return any(_equal(computation, one, wanted) and _mirrored(computation, one, two, 0) for one, two in pairs)
+    return any(
+        _corresponds(computation, one, wanted, (0, 0)) and _mirrored(computation, one, two, 0) for one, two in pairs
+    )
 
 
 def _mirrored(computation: Computation, first: Instruction, second: Instruction, side: int) -> bool:
-    """Tell whether ``second`` is the expression ``first`` with the other element of every pair.
+    """Return whether ``second`` is the expression ``first`` with the other element of every pair.
 
     ``side`` is that of the elements in ``first``: 0 is left, 1 is right.
     """
     return _corresponds(computation, first, second, (side, 1 - side))
 
 
-def _equal(computation: Computation, first: Instruction, second: Instruction) -> bool:
-    """Tell whether two expressions on left elements are the same."""
-    return _corresponds(computation, first, second, (0, 0))
-
-
 def _corresponds(computation: Computation, first: Instruction, second: Instruction, sides: tuple[int, int]) -> bool:
-    """Tell whether two expressions differ only in which element of every pair they take."""
+    """Return whether two expressions differ only in which element of every pair they take."""
     # Parameters 2k and 2k + 1 are the left and the right element of operand k.
     if first.opcode == second.opcode == "parameter":
         numbers = (first.immediate, second.immediate)

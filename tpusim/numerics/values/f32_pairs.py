@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.ir.module import Instruction
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import SEES_BITS
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Computation, Module
 
 # How JAX calls a conversion of the program; the compiler's own have no name, or that of the product they are for.
 _OWN_CONVERSION = "/convert_element_type"
@@ -30,21 +26,17 @@ _NARROW, _WIDE = DTYPES["bf16"], DTYPES["f32"]
 
 def widen_module(module: Module) -> Module:
     """Return a scheduled module with f32 in place of bf16; any other module, and one that looks at bits, as it is."""
-    looks_at_bits = any(_looks_at_bits(computation) for computation in module.computations)
-    if not module.is_scheduled or looks_at_bits:
-        return module
-    return replace(module, computations=tuple(_wide_computation(c) for c in module.computations))
-
-
-def _looks_at_bits(computation: Computation) -> bool:
-    """Tell whether an instruction gives the bits of a bf16 array another meaning."""
-    return any(
-        any(leaf.dtype == _NARROW for leaf in leaves(shape))
+    shapes = (
+        shape
+        for computation in module.computations
         for instruction in computation.instructions
         # Both would see f32's bits where the program means those of bf16.
         if instruction.opcode in SEES_BITS
         for shape in (instruction.shape, *(operand.shape for operand in computation.operands_of(instruction)))
     )
+    if not module.is_scheduled or any(leaf.dtype == _NARROW for shape in shapes for leaf in leaves(shape)):
+        return module
+    return replace(module, computations=tuple(_wide_computation(c) for c in module.computations))
 
 
 def _wide_computation(computation: Computation) -> Computation:
@@ -61,7 +53,11 @@ def _wide_instructions(computation: Computation, instruction: Instruction, taken
     would narrow all that it reduces.
     """
     if instruction.opcode != "constant":
-        return (_wide_instruction(computation, instruction),)
+        wide = msgspec.structs.replace(instruction, shape=_wide_shape(instruction.shape))
+        if _is_own_rounding(computation, instruction):
+            attributes = {**wide.attributes, **_ROUNDING}
+            wide = msgspec.structs.replace(wide, opcode="reduce-precision", attributes=attributes)
+        return (wide,)
     if all(leaf.dtype != _NARROW for leaf in leaves(instruction.shape)) or isinstance(instruction.shape, TupleShape):
         return (instruction,)
     name = next(f"{instruction.name}.narrow{i}" for i in count() if f"{instruction.name}.narrow{i}" not in taken)
@@ -69,16 +65,8 @@ def _wide_instructions(computation: Computation, instruction: Instruction, taken
     return msgspec.structs.replace(instruction, name=name), converted
 
 
-def _wide_instruction(computation: Computation, instruction: Instruction) -> Instruction:
-    """Return an instruction with a wide shape."""
-    wide = msgspec.structs.replace(instruction, shape=_wide_shape(instruction.shape))
-    if _is_own_rounding(computation, instruction):
-        return msgspec.structs.replace(wide, opcode="reduce-precision", attributes={**wide.attributes, **_ROUNDING})
-    return wide
-
-
 def _is_own_rounding(computation: Computation, instruction: Instruction) -> bool:
-    """Tell whether an instruction is a conversion of f32 to bf16 that the program asks for."""
+    """Return whether an instruction is a conversion of f32 to bf16 that the program asks for."""
     if instruction.opcode != "convert" or not isinstance(instruction.shape, ArrayShape):
         return False
     (operand,) = computation.operands_of(instruction)

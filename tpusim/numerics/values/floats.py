@@ -28,15 +28,12 @@ _Q += tuple(map(np.float32, (1.4070470171167667e-2, 1.1098505178285362e-1, 4.974
 def power(base: Array, exponent: Array) -> Array:
     """Return the power of floats; that to one half is the root, but for -inf and -0, whose powers are positive."""
     # NumPy takes the root as well, and forgets these two, but only of an exponent that lies in memory once.
-    result, half = np.power(base, exponent), exponent == _HALF
+    result, half = np.power(base, exponent), exponent == np.float32(0.5)
     if half.any():
         # Adding +0 makes -0 one, too.
         roots = np.where(np.isneginf(base), -base, np.sqrt(base + np.zeros((), base.dtype)))
         np.copyto(result, roots, where=half)
     return result
-
-
-_HALF = np.float32(0.5)
 
 
 def complex_power(base: Array, exponent: Array) -> Array:

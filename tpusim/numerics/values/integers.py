@@ -36,13 +36,8 @@ def power(base: Array, exponent: Array) -> Array:
     while left.any():
         result = result * np.where(left & 1, squared, 1)
         squared, left = squared * squared, left >> 1
-    return np.where(exponent < 0, _reciprocal(base, exponent), result).astype(base.dtype, copy=False)
-
-
-def _reciprocal(base: Array, exponent: Array) -> Array:
-    """Return the power with a negative exponent, cut to an integer."""
-    is_odd = (exponent & 1).astype(bool)
-    return np.where(np.abs(base) == 1, np.where(is_odd, base, 1), 0)
+    reciprocal = np.where(np.abs(base) == 1, np.where((exponent & 1).astype(bool), base, 1), 0)
+    return np.where(exponent < 0, reciprocal, result).astype(base.dtype, copy=False)
 
 
 def clamp(low: Array, value: Array, high: Array) -> Array:

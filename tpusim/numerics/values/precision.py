@@ -6,27 +6,23 @@ exact in f32; their sums round in f32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
+from tpusim.ir.module import Instruction
+from tpusim.numerics.site import Settings
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.precision import product_passes
+from tpusim.shapes.dtype import DType
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from tpusim.ir.module import Instruction
-    from tpusim.numerics.site import Settings
-    from tpusim.shapes.dtype import DType
-
-    Array = NDArray[Any]
-    Contract = Callable[["Arithmetic", Array, Array], Array]
+Array = NDArray[Any]
+Contract = Callable[["Arithmetic", Array, Array], Array]
 
 _EXACT_BYTE_SUMS = 256
 """So many products of two bytes add up exactly in f32: 256 * 255 * 255 < 2**24."""
@@ -120,16 +116,12 @@ def bf16_parts(array: Array, count: int) -> list[Array]:
     # A byte, or bf16 itself, has nothing to round.
     if array.dtype.itemsize == 1 or array.dtype == ml_dtypes.bfloat16:
         return [rest]
-    parts = [_rounded(rest)]
+    parts: list[Array] = []
     while len(parts) < count:
-        rest = np.where(np.isfinite(parts[-1]), rest - parts[-1], np.float32(0))
-        parts.append(_rounded(rest))
+        if parts:
+            rest = np.where(np.isfinite(parts[-1]), rest - parts[-1], np.float32(0))
+        parts.append(rest.astype(ml_dtypes.bfloat16).astype(np.float32))
     return parts
-
-
-def _rounded(array: Array) -> Array:
-    """Return f32 values rounded to the nearest bf16, ties to even."""
-    return array.astype(ml_dtypes.bfloat16).astype(np.float32)
 
 
 def _converted(array: Array, dtype: np.dtype[Any]) -> Array:

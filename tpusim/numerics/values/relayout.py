@@ -40,13 +40,10 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     if not dtype.is_array_type:
         raise UnsupportedError(f"expected an element type with values, found {dtype.name!r}; leave such arrays out")
     plain = re.fullmatch(r"([suf])(\d+)(e\w+)?", dtype.name)
-    name = _NUMPY_NAMES[dtype.name] if plain is None else "_".join(filter(None, (_numbered(plain), plain[3])))
+    name = _NUMPY_NAMES.get(dtype.name, "")
+    if plain is not None:
+        name = _NUMBERED[plain[1]] + plain[2] + (f"_{plain[3]}" if plain[3] else "")
     return np.dtype(getattr(ml_dtypes, name, name))
-
-
-def _numbered(name: re.Match[str]) -> str:
-    """Return NumPy's word and the bits: ``int4`` for ``s4``."""
-    return f"{_NUMBERED[name[1]]}{name[2]}"
 
 
 def pack(array: Array, shape: ArrayShape, *, fill: Any = 0) -> Bytes:
@@ -67,7 +64,8 @@ def pack(array: Array, shape: ArrayShape, *, fill: Any = 0) -> Bytes:
     element = np.asarray(fill).astype(wanted).reshape(1).view(_word(shape))[0]
     # Fill first and scatter over it: where padding lies need not be known.
     if bits < 8:
-        data = np.full(-(-padded_element_count(shape) * bits // 8), _repeated(int(element), bits), np.uint8)
+        repeated = sum((int(element) & ((1 << bits) - 1)) << shift for shift in range(0, 8, bits))
+        data = np.full(-(-padded_element_count(shape) * bits // 8), repeated, np.uint8)
         _scatter_bits(data, source, outer, inner, bits)
     else:
         words = np.full(padded_element_count(shape), element, _word(shape))
@@ -128,11 +126,6 @@ def _padded(array: Array, shape: ArrayShape) -> Array:
     wide = np.full(layout.padded_dimensions, np.asarray(layout.padding_value).astype(array.dtype))
     wide[tuple(map(slice, array.shape))] = array
     return wide
-
-
-def _repeated(element: int, bits: int) -> int:
-    """Return the byte that is full of one narrow element."""
-    return sum((element & ((1 << bits) - 1)) << shift for shift in range(0, 8, bits))
 
 
 # Loops pack the same few buffers again and again; the bound keeps the tables of large ones from piling up.

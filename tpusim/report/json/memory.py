@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
+from tpusim.analysis.accuracy import MemoryAccuracy, MemoryOutcome, memory_accuracy
 from tpusim.analysis.memory import MemoryProfile, MemoryReport
-from tpusim.analysis.memory_accuracy import MemoryAccuracy, MemoryOutcome, memory_accuracy
 from tpusim.program.buffers import Buffer
 from tpusim.report.json.page import document, fill, page, rows
 from tpusim.report.out_of_memory import oom_text

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 from matplotlib.transforms import Bbox
 
-from tpusim.analysis.roof_points import Roof, RoofPoint, roof_points, roofs
+from tpusim.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from tpusim.hardware.units import HBM, MATRIX, UNITS, VMEM
 from tpusim.report.plots.style import (
     GREY,

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import to_hex
 
-from tpusim.analysis.layer_use import LayerUse, layer_use
+from tpusim.analysis.utilisation import LayerUse, layer_use
 from tpusim.hardware.units import UNITS
 from tpusim.report.plots.style import (
     BLUE,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from tpusim.analysis.memory_accuracy import LEAST_BYTES, memory_accuracy
+from tpusim.analysis.accuracy import LEAST_BYTES, memory_accuracy
 from tpusim.report.tables import plain_table, size_text
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from tpusim.analysis.memory_accuracy import MemoryOutcome
+    from tpusim.analysis.accuracy import MemoryOutcome
 
 
 def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Console) -> None:

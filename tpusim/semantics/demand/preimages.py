@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from tpusim.ir.attributes import ConvolutionLabels, SliceDimension, Window, WindowDimension
+from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import ELEMENTWISE
 from tpusim.semantics.demand.regions import Box, Span, common_span, whole_box
@@ -32,12 +32,11 @@ def boxes_behind(instruction: Instruction, box: Box, operands: Sequence[ArraySha
     found = _RULES.get(instruction.opcode)
     if found is not None:
         return found(instruction, box, operands)
-    return _each(instruction, box, operands) if instruction.opcode in ELEMENTWISE else list(map(whole_box, operands))
+    is_elementwise = instruction.opcode in ELEMENTWISE
+    return _each(instruction, box, operands) if is_elementwise else list(map(whole_box, operands))
 
 
 def _rule(*opcodes: str) -> Callable[[Rule], Rule]:
-    """Enter the decorated function as the rule of ``opcodes``."""
-
     def enter(function: Rule) -> Rule:
         _RULES.update(dict.fromkeys(opcodes, function))
         return function
@@ -55,9 +54,8 @@ def _each(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) ->
 def _bitcast_convert(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
     """Elements stand where those of the result do, but for a last dimension of parts of one wider element."""
     (shape,) = operands
-    parts = prod(shape.dimensions[len(box.spans) :])
-    spans = (*box.spans, *map(Span, shape.dimensions[len(box.spans) :]))
-    return [box.moved(spans[: shape.rank], parts)]
+    inside = shape.dimensions[len(box.spans) :]
+    return [box.moved((*box.spans, *map(Span, inside))[: shape.rank], prod(inside))]
 
 
 @_rule("bitcast", "reshape", "dynamic-reshape")
@@ -87,8 +85,8 @@ def _broadcast(instruction: Instruction, box: Box, operands: Sequence[ArrayShape
 @_rule("reverse")
 def _reverse(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
     """The first element of a turned dimension is the operand's last."""
-    turned, spans = instruction.attributes["dimensions"], list(box.spans)
-    for d in turned:
+    spans = list(box.spans)
+    for d in instruction.attributes["dimensions"]:
         span = spans[d]
         if span.start is not None:
             spans[d] = Span(span.count, operands[0].dimensions[d] - span.start - span.reach, span.step)
@@ -98,14 +96,11 @@ def _reverse(instruction: Instruction, box: Box, operands: Sequence[ArrayShape])
 @_rule("slice")
 def _slice(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
     """Element ``i`` is the operand's ``start + i * stride``."""
-    cuts: tuple[SliceDimension, ...] = instruction.attributes["slice"]
-    pairs = zip(box.spans, cuts, strict=True)
-    return [box.moved(_spread(span, cut.start, cut.stride) for span, cut in pairs)]
-
-
-def _spread(span: Span, start: int, stride: int) -> Span:
-    """Return the operand's indices behind those of a strided slice."""
-    return Span(span.count, None if span.start is None else start + span.start * stride, span.step * stride)
+    spans = []
+    for span, cut in zip(box.spans, instruction.attributes["slice"], strict=True):
+        start = None if span.start is None else cut.start + span.start * cut.stride
+        spans.append(Span(span.count, start, span.step * cut.stride))
+    return [box.moved(spans)]
 
 
 @_rule("dynamic-slice")
@@ -208,14 +203,13 @@ def _convolution(instruction: Instruction, box: Box, operands: Sequence[ArraySha
     if instruction.attributes.get("batch_group_count", 1) == 1:
         spans["b"] = out["b"]
     kernel = {d: Span(size) for d, size in zip(labels.rhs, right.dimensions, strict=True)} | {"o": out["f"]}
-    boxes = [
-        Box(tuple(found[d] for d in order), _LIMITLESS) for found, order in ((spans, labels.lhs), (kernel, labels.rhs))
-    ]
-    return [*(found.moved(found.spans) for found in boxes), *map(whole_box, operands[2:])]
+    sides = [_product([spans[d] for d in labels.lhs]), _product([kernel[d] for d in labels.rhs])]
+    return [*sides, *map(whole_box, operands[2:])]
 
 
-_LIMITLESS = 1 << 62
-"""More elements than any array has: a limit that says nothing."""
+def _product(spans: Sequence[Span]) -> Box:
+    """Return the box of all elements of some spans."""
+    return Box(tuple(spans), prod(span.count for span in spans))
 
 
 @_rule("dot")
@@ -227,10 +221,8 @@ def _dot(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> 
     for side, shape in zip(("lhs", "rhs"), operands, strict=False):
         batch = dict(zip(instruction.attributes.get(f"{side}_batch_dims", ()), box.spans, strict=False))
         contracted = set(instruction.attributes.get(f"{side}_contracting_dims", ()))
-        spans = []
-        for d, size in enumerate(shape.dimensions):
-            spans.append(batch[d] if d in batch else Span(size) if d in contracted else next(free))
-        found.append(Box(tuple(spans), _LIMITLESS).moved(spans))
+        sizes = enumerate(shape.dimensions)
+        found.append(_product([batch.get(d) or (Span(n) if d in contracted else next(free)) for d, n in sizes]))
     return [*found, *map(whole_box, operands[2:])]
 
 
@@ -254,14 +246,14 @@ def _gather(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) 
         fixed = d not in moved or attributes["slice_sizes"][d] == size
         spans.append(span if fixed else _unplaced(min(size, rows * span.count), size))
     most = min(rows * row, prod(span.count for span in spans))
-    return [Box(tuple(spans), most, max(1, rows)), Box(tuple(taken), _LIMITLESS).moved(taken)]
+    return [Box(tuple(spans), most, max(1, rows)), _product(taken)]
 
 
 @_rule("dynamic-update-slice")
 def _dynamic_update_slice(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
     """What is around the update, and of the update as much as fits."""
-    pairs = zip(box.spans, operands[1].dimensions, strict=True)
-    update = box.moved(_unplaced(min(span.count, size), size, span.step) for span, size in pairs)
+    sizes = operands[1].dimensions
+    update = box.moved(_unplaced(min(span.count, n), n, span.step) for span, n in zip(box.spans, sizes, strict=True))
     return [box, update, *map(whole_box, operands[2:])]
 
 

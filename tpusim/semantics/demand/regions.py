@@ -1,15 +1,14 @@
 """Regions of arrays: which of their elements are meant, dimension by dimension.
 
-A region is a union of boxes; a box is a product of spans, one a dimension, each an arithmetic progression of indices.
-Where a span begins need not be known (the start of a dynamic slice, a tile at any place): its count still is. Regions
-are upper bounds: what they leave out is certainly not meant.
+A region is a union of boxes; a box is a product of spans, one per dimension, each an arithmetic progression of indices.
+The start of a span may be unknown (a dynamic slice, a tile at any place); its count is always known. Regions are upper
+bounds: what they leave out is certainly not meant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import combinations
 from math import gcd, prod
 from typing import Final
 
@@ -19,11 +18,11 @@ from tpusim.shapes.address import element_bits, physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
 _MOST_BOXES = 4
-"""More boxes than this are joined into one: all pairs, triples and so on of them are looked at to count elements."""
+"""A region of more boxes is replaced by one box around them all."""
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """``count`` indices of one dimension, ``step`` apart, from ``start`` on; a start of None is not known."""
+    """``count`` indices of one dimension, ``step`` apart, from ``start`` on; a start of None is unknown."""
 
     count: int
     start: int | None = 0
@@ -42,6 +41,11 @@ class Box(msgspec.Struct, frozen=True, gc=False):
     most: int
     pieces: int = 1
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether exactly the elements of the spans are meant, at known places."""
+        return self.most == prod(s.count for s in self.spans) and all(s.start is not None for s in self.spans)
+
     def moved(self, spans: Iterable[Span], times: int = 1) -> Box:
         """Return a box of other spans for which at most ``times`` elements are needed for each of this one."""
         found = tuple(spans)
@@ -55,7 +59,6 @@ class Region(msgspec.Struct, frozen=True, gc=False):
     is_whole: bool = False
 
     def __bool__(self) -> bool:
-        """Whether anything is meant at all."""
         return self.is_whole or bool(self.boxes)
 
 
@@ -74,12 +77,17 @@ def boxes_of(region: Region, shape: ArrayShape) -> tuple[Box, ...]:
 
 
 def region_of(boxes: Iterable[Box], shape: ArrayShape) -> Region:
-    """Return the union of boxes of an array of this shape, in as few boxes as it takes."""
+    """Return the union of boxes of an array of this shape, in as few boxes as possible."""
     kept: list[Box] = []
     for box in boxes:
-        if box.most:
-            _absorb(kept, _settled(box, shape))
-    if any(_is_whole(box, shape) for box in kept):
+        if not box.most:
+            continue
+        pairs = list(zip(box.spans, shape.dimensions, strict=True))
+        if any(span.start is None and span.count >= size for span, size in pairs):
+            # As many indices as the dimension has can only be all of them.
+            box = box.moved(Span(size) if span.count >= size else span for span, size in pairs)
+        _absorb(kept, box)
+    if any(box.most >= shape.element_count for box in kept):
         return WHOLE
     return Region(tuple(kept) if len(kept) <= _MOST_BOXES else (_hull(kept, shape),))
 
@@ -93,48 +101,33 @@ def union(first: Region, second: Region, shape: ArrayShape) -> Region:
     return region_of((*first.boxes, *second.boxes), shape)
 
 
-def element_count(region: Region, shape: ArrayShape) -> int:
-    """Return the elements of a region: exactly if all its places are known, else at most so many."""
-    if region.is_whole:
-        return shape.element_count
-    known = [box for box in region.boxes if _is_exact(box)]
-    counted = sum(box.most for box in region.boxes if not _is_exact(box))
-    # Inclusion and exclusion: pairs are counted twice, triples then taken off too often, and so on.
-    for size in range(1, len(known) + 1):
-        sign = 1 if size % 2 else -1
-        counted += sign * sum(_common_count(chosen) for chosen in combinations(known, size))
-    return min(counted, shape.element_count)
-
-
 def region_bytes(region: Region, shape: ArrayShape) -> float:
     """Return the bytes of a region of a physical array: whole tiles, never more than all of it."""
     whole = float(physical_bytes(shape))
     if region.is_whole or not region:
         return whole if region else 0.0
-    n_bytes = sum(_box_bytes(box, shape) for box in region.boxes)
-    return min(whole, n_bytes)
+    return min(whole, sum(_box_bytes(box, shape) for box in region.boxes))
 
 
 def run_of(region: Region, shape: ArrayShape) -> int:
-    """Return the bytes of the longest piece of a region that lies together; 0 for a whole array."""
-    if region.is_whole:
-        return 0
-    return max((_piece_bytes(box, shape) for box in region.boxes), default=0)
-
-
-def _piece_bytes(box: Box, shape: ArrayShape) -> int:
-    """Return the bytes of one piece of a box: a slice has whole tiles, a row of many only its own elements."""
-    if box.pieces == 1:
-        return int(_box_bytes(box, shape))
-    return max(1, box.most // box.pieces * shape.dtype.bits // 8)
+    """Return the bytes of the longest contiguous piece of a region; 0 for a whole array."""
+    # A slice has whole tiles, a row among many only its own elements.
+    pieces = (
+        int(_box_bytes(box, shape)) if box.pieces == 1 else max(1, box.most // box.pieces * shape.dtype.bits // 8)
+        for box in region.boxes
+    )
+    return 0 if region.is_whole else max(pieces, default=0)
 
 
 def _box_bytes(box: Box, shape: ArrayShape) -> float:
     """Return the bytes that are fetched for a box: whole rows of tiles."""
     n_bits = float(element_bits(shape)) * box.most
-    for span, size, (tile, grain) in zip(box.spans, shape.dimensions, _grains(shape), strict=True):
+    for span, size, (tile, row) in zip(box.spans, shape.dimensions, _grains(shape), strict=True):
         # All of a dimension comes with its padding.
-        n_bits *= _extent(span, tile if span.count >= size else grain) / span.count
+        grain = tile if span.count >= size else row
+        # An unknown start is taken to be aligned to tiles, as in a scan over layers or for a cache line.
+        offset = span.start % grain if span.start is not None else 0
+        n_bits *= min(-(-(offset + span.reach) // grain), span.count) * grain / span.count
     return n_bits / 8
 
 
@@ -142,55 +135,25 @@ def _box_bytes(box: Box, shape: ArrayShape) -> float:
 def _grains(shape: ArrayShape) -> tuple[tuple[int, int], ...]:
     """Return by dimension the size of a tile, and how many elements of it cannot be fetched apart.
 
-    A row of a tile is: with narrow types, as many rows as share a word. Elements of a row are not.
+    A row of a tile can; with narrow types, as many rows as share a word. Elements of a row cannot.
     """
     layout, found = shape.actual_layout, [(1, 1)] * shape.rank
     words = layout.tiles[1] if len(layout.tiles) > 1 else ()
-    for number, (d, tile) in enumerate(
-        zip(layout.minor_to_major, reversed(layout.tiles[0] if layout.tiles else ()), strict=False)
-    ):
-        packed = words[-1 - number] if number < len(words) else 1
-        found[d] = (tile, tile if number == 0 else packed)
+    tiles = reversed(layout.tiles[0] if layout.tiles else ())
+    for number, (d, tile) in enumerate(zip(layout.minor_to_major, tiles, strict=False)):
+        found[d] = (tile, tile if number == 0 else words[-1 - number] if number < len(words) else 1)
     return tuple(found)
 
 
-def _extent(span: Span, grain: int) -> int:
-    """Return how many elements have to be fetched along a dimension for those of a span."""
-    # A start that nobody knows is taken to be a tile's, as those of a scan over layers or of a cache line are.
-    offset = span.start % grain if span.start is not None else 0
-    return min(-(-(offset + span.reach) // grain), span.count) * grain
-
-
-def _settled(box: Box, shape: ArrayShape) -> Box:
-    """Return a box with the places that follow from its counts alone."""
-    if all(span.start is not None or span.count < size for span, size in zip(box.spans, shape.dimensions, strict=True)):
-        return box
-    spans = (Span(size) if span.count >= size else span for span, size in zip(box.spans, shape.dimensions, strict=True))
-    return box.moved(spans)
-
-
-def _is_whole(box: Box, shape: ArrayShape) -> bool:
-    """Tell whether a box is all of an array."""
-    return box.most >= shape.element_count
-
-
-def _is_exact(box: Box) -> bool:
-    """Tell whether exactly the elements of a box's spans are meant, and it is known where they are."""
-    return box.most == prod(s.count for s in box.spans) and all(s.start is not None for s in box.spans)
-
-
 def _absorb(kept: list[Box], box: Box) -> None:
-    """Add a box to those that are kept, joined with those that it fits to."""
-    if not _is_exact(box):
-        kept.append(box)
-        return
-    at = 0
+    """Add a box to those that are kept, joined with those whose union with it is a box."""
+    at = 0 if box.is_exact else len(kept)
     while at < len(kept):
-        joined = _joined(kept[at], box) if _is_exact(kept[at]) else None
+        joined = _joined(kept[at], box) if kept[at].is_exact else None
         if joined is None:
             at += 1
             continue
-        # What has grown may fit to one that it did not fit to before.
+        # The larger box may fit to one that the smaller did not fit to.
         box, at = joined, 0
         kept[:] = [other for other in kept if _joined(other, joined) != joined]
     kept.append(box)
@@ -198,19 +161,16 @@ def _absorb(kept: list[Box], box: Box) -> None:
 
 def _joined(first: Box, second: Box) -> Box | None:
     """Return the box that is exactly the union of two, None if none is."""
-    differing = [d for d, pair in enumerate(zip(first.spans, second.spans, strict=True)) if pair[0] != pair[1]]
-    if not differing:
+    pairs = [(d, a, b) for d, (a, b) in enumerate(zip(first.spans, second.spans, strict=True)) if a != b]
+    common = [common_span(a, b).count for _, a, b in pairs]
+    if common == [b.count for _, _, b in pairs]:
         return first
-    if all(_within(second.spans[d], first.spans[d]) for d in differing):
-        return first
-    if all(_within(first.spans[d], second.spans[d]) for d in differing):
+    if common == [a.count for _, a, _ in pairs]:
         return second
-    if len(differing) > 1:
-        return None
-    (d,) = differing
-    span = _joined_span(first.spans[d], second.spans[d])
+    span = _joined_span(*pairs[0][1:]) if len(pairs) == 1 else None
     if span is None:
         return None
+    d = pairs[0][0]
     spans = (*first.spans[:d], span, *first.spans[d + 1 :])
     return Box(spans, prod(s.count for s in spans), max(first.pieces, second.pieces))
 
@@ -230,11 +190,6 @@ def _joined_span(first: Span, second: Span) -> Span | None:
     return Span((last - first.start) // step + 1, first.start, step)
 
 
-def _within(inner: Span, outer: Span) -> bool:
-    """Tell whether all of ``inner`` lies in ``outer``, both at known places."""
-    return common_span(inner, outer).count == inner.count
-
-
 def common_span(first: Span, second: Span) -> Span:
     """Return the indices in both of two spans whose starts are known."""
     assert first.start is not None
@@ -246,18 +201,9 @@ def common_span(first: Span, second: Span) -> Span:
     period = second.step // common
     k = (second.start - first.start) // common * pow(first.step // common, -1, period) % period if period > 1 else 0
     step, begin = first.step * period, first.start + k * first.step
-    low = max(first.start, second.start)
-    begin += max(0, -(-(low - begin) // step)) * step
+    begin += max(0, -(-(max(first.start, second.start) - begin) // step)) * step
     last = min(first.start + first.reach, second.start + second.reach) - 1
     return Span(max(0, (last - begin) // step + 1), begin, step)
-
-
-def _common_count(boxes: Sequence[Box]) -> int:
-    """Return the elements in all of some boxes at known places."""
-    spans = boxes[0].spans
-    for box in boxes[1:]:
-        spans = tuple(common_span(*pair) for pair in zip(spans, box.spans, strict=True))
-    return prod(span.count for span in spans)
 
 
 def _hull(boxes: Sequence[Box], shape: ArrayShape) -> Box:
@@ -268,7 +214,6 @@ def _hull(boxes: Sequence[Box], shape: ArrayShape) -> Box:
 
 
 def _hull_span(spans: Sequence[Span], size: int) -> Span:
-    """Return a span around some."""
     if all(span == spans[0] for span in spans) and spans[0].start is not None:
         return spans[0]
     starts = [span.start for span in spans if span.start is not None]

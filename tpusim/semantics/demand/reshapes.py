@@ -69,7 +69,7 @@ def _groups(
 
 
 def _keeps_places(groups: Sequence[Group], operand: ArrayShape, result: ArrayShape) -> bool:
-    """Tell whether elements that correspond by ``groups`` lie at the same place in memory, by some of each group."""
+    """Return whether elements that correspond by ``groups`` lie at the same place in memory, by some of each group."""
     for group in groups:
         sizes = [result.dimensions[d] for d in group.result]
         count = prod(sizes)
@@ -121,16 +121,15 @@ def _run(spans: Sequence[Span], sizes: Sequence[int]) -> Span | None:
 
 
 def _first_dimension(run: Span, rest: int) -> tuple[Span, Span]:
-    """Return which indices of a dimension a run touches, of ``rest`` elements each, and the run within each of them."""
+    """Return the indices of a dimension that a run touches, ``rest`` elements each, and the run within each."""
     whole = Span(rest)
+    if rest == 1:
+        return run, whole
     if run.start is not None:
         first, last = run.start // rest, (run.start + run.reach - 1) // rest
-        inside = Span(run.count, run.start % rest, run.step) if first == last else whole
-        if rest == 1:
-            return Span(run.count, run.start, run.step), Span(1)
-        return Span(last - first + 1, first), inside
+        return Span(last - first + 1, first), Span(run.count, run.start % rest, run.step) if first == last else whole
     if run.reach % rest == 0:
-        return Span(run.reach // rest, None) if rest > 1 else Span(run.count, None, run.step), whole
+        return Span(run.reach // rest, None), whole
     if rest % run.reach == 0:
         # A run at an unknown place is taken to begin at a multiple of its length.
         return Span(1, None), run

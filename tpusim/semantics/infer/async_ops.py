@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS, async_parts
 from tpusim.semantics.infer.site import RULES, Rule, Signature, Site, broken, infers, require
-from tpusim.semantics.infer.types import TOKEN, U32, is_prefix, is_token, plain
+from tpusim.semantics.infer.types import TOKEN, U32, is_prefix, is_token, parts, plain
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
 
 
@@ -40,9 +40,9 @@ def _short_start(site: Site) -> Shape:
 def _start(site: Site) -> Shape:
     """Give the stated shape: operands so far, result so far, and the state of the operation."""
     operands, result = async_state(site.stated())
-    # Without a module the stated shape is taken at its word.
-    signature = site.signature("calls")
-    _check_start(site, operands, result, signature or Signature(tuple(site.operands), result))
+    # Without a module nothing contradicts the stated shape.
+    signature = site.signature("calls") or Signature(tuple(site.operands), result)
+    _check_start(site, operands, result, signature)
     return site.stated()
 
 
@@ -71,13 +71,7 @@ def _check_start(site: Site, operands: TupleShape, result: Shape, signature: Sig
     require(is_prefix(result, signature.result), "async_c5", result, "for", signature.result)
 
 
-def _state(shape: Shape) -> TupleShape:
-    """Return what comes after operands and result in the shape of a start or an update."""
-    return TupleShape(shape.elements[2:] if isinstance(shape, TupleShape) else ())
-
-
 def _check_bound(label: str, expected: Sequence[Shape], operands: Sequence[Shape]) -> None:
-    """Require operands to be what the shape says of them."""
     for shape, operand in zip(expected, operands, strict=True):
         require(compatible(shape, operand), label, operand, "for", shape)
 
@@ -92,7 +86,7 @@ def _update(site: Site) -> Shape:
     operands, result = async_state(site.declared)
     if not is_prefix(before, operands) or not is_prefix(result_before, result):
         raise broken("async_c6", f"{plain(site.declared)} after {plain(site.operands[0])}")
-    if not compatible(_state(site.operands[0]), _state(site.declared)):
+    if not compatible(*(TupleShape(parts(shape)[2:]) for shape in (site.operands[0], site.declared))):
         raise broken("async_c14", f"{plain(site.declared)} after {plain(site.operands[0])}")
     added = operands.elements[len(before.elements) :]
     require(len(added) == len(site.operands) - 1, "async_c7", len(site.operands) - 1, "for", len(added))
@@ -108,23 +102,24 @@ def _done(site: Site) -> Shape:
     return declared if declared is not None and is_prefix(result, declared) else result
 
 
-@infers("copy-start")
-def _copy_start(site: Site) -> TupleShape:
-    """Give target, source and a context."""
-    shape = site.operands[0]
-    # Target before source: the opposite of async-start, which has its operands first.
-    return TupleShape((shape, shape, U32))
+# Target before source: the opposite of async-start, which has its operands first.
+infers("copy-start")(lambda site: TupleShape((site.operands[0], site.operands[0], U32)))
 
 
 @infers("copy-done")
 def _copy_done(site: Site) -> Shape:
     """Give the target."""
-    start = site.operands[0]
-    if not isinstance(start, TupleShape) or len(start.elements) < 2:
-        raise broken("start_c1", plain(start))
+    target, source = elements_of(site.operands[0], 2, "start_c1")[:2]
     # Up to layout and memory space: to change these is what copies are for.
-    require(compatible(start.elements[0], start.elements[1]), "copy_done_c1", start)
-    return start.elements[0]
+    require(compatible(target, source), "copy_done_c1", site.operands[0])
+    return target
+
+
+def elements_of(shape: Shape, least: int, label: str) -> tuple[Shape, ...]:
+    """Return the elements of a tuple of at least so many; any other shape breaks the constraint of the label."""
+    if not isinstance(shape, TupleShape) or len(shape.elements) < least:
+        raise broken(label, plain(shape))
+    return shape.elements
 
 
 @infers("send")
@@ -137,72 +132,53 @@ def _send(site: Site) -> TupleShape:
     return TupleShape((site.operands[0], U32, TOKEN))
 
 
-@infers("send-done")
-def _send_done(site: Site) -> ArrayShape:
-    """Give a token."""
-    return TOKEN
-
-
 @infers("recv")
 def _recv(site: Site) -> TupleShape:
-    """Give the data, as stated, a request id and a token."""
     _check_token(site, 0)
-    declared = site.stated()
-    if not isinstance(declared, TupleShape) or not declared.elements:
-        raise broken("recv_c1", plain(declared))
-    return TupleShape((declared.elements[0], U32, TOKEN))
+    return TupleShape((elements_of(site.stated(), 1, "recv_c1")[0], U32, TOKEN))
 
 
 @infers("recv-done")
 def _recv_done(site: Site) -> TupleShape:
-    """Give the data and a token."""
-    start = site.operands[0]
-    if not isinstance(start, TupleShape) or not start.elements:
-        raise broken("start_c1", plain(start))
-    return TupleShape((start.elements[0], TOKEN))
+    return TupleShape((elements_of(site.operands[0], 1, "start_c1")[0], TOKEN))
 
 
 @infers("infeed")
 def _infeed(site: Site) -> TupleShape:
-    """Give the data, as stated, and a token."""
     _check_token(site, 0)
-    declared = site.stated()
-    if not isinstance(declared, TupleShape) or len(declared.elements) != 2:
-        raise broken("infeed_c1", plain(declared))
-    data = declared.elements[0]
-    if isinstance(data, TupleShape) and any(isinstance(element, TupleShape) for element in data.elements):
-        raise broken("infeed_c2", plain(data))
+    require(len(elements_of(site.stated(), 2, "infeed_c1")) == 2, "infeed_c1", site.stated())
+    data = parts(site.stated())[0]
+    nested = isinstance(data, TupleShape) and any(isinstance(element, TupleShape) for element in data.elements)
+    require(not nested, "infeed_c2", data)
     return TupleShape((data, TOKEN))
 
 
 @infers("outfeed")
 def _outfeed(site: Site) -> ArrayShape:
-    """Give a token."""
     _check_token(site, 1)
-    stated = site.attributes.get("outfeed_shape")
-    if stated is not None and not compatible(stated, site.operands[0]):
-        raise broken("outfeed_c1", f"{plain(stated)} for {plain(site.operands[0])}")
+    stated = site.attributes.get("outfeed_shape", site.operands[0])
+    require(compatible(stated, site.operands[0]), "outfeed_c1", stated, "for", site.operands[0])
     return TOKEN
 
 
 @infers("add-dependency")
 def _add_dependency(site: Site) -> Shape:
-    """Give the first operand's shape."""
     _check_token(site, 1)
     return site.operands[0]
 
 
+infers("send-done")(lambda site: TOKEN)
+
+
 @infers("after-all")
 def _after_all(site: Site) -> ArrayShape:
-    """Give a token that is there when all operands are: tokens, but the TPU compiler also waits for arrays."""
-    if site.module is not None and site.module.attributes.get("is_scheduled") is True:
-        return TOKEN
-    for position in range(len(site.operands)):
-        _check_token(site, position)
+    # Operands are tokens, but the TPU compiler also waits for arrays.
+    if site.module is None or site.module.attributes.get("is_scheduled") is not True:
+        for position in range(len(site.operands)):
+            _check_token(site, position)
     return TOKEN
 
 
 def _check_token(site: Site, position: int) -> None:
-    """Require a token as an operand."""
     shape = site.operands[position]
     require(is_token(shape), "token_c1", "operand", position, "of shape", shape)

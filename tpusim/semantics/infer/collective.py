@@ -11,16 +11,11 @@ from tpusim.semantics.device_groups import (
     site_id_count,
     stated_groups,
 )
+from tpusim.semantics.infer.async_ops import elements_of
 from tpusim.semantics.infer.reduction import check_reducer
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import U32, is_array, make_array, one_or_tuple, parts, plain, resized, types_agree
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible
-
-
-@infers("partition-id", "replica-id")
-def _device_id(site: Site) -> ArrayShape:
-    """Give an unsigned number of 32 bits."""
-    return U32
 
 
 @infers("all-gather", "all-gather-start")
@@ -41,14 +36,14 @@ def _all_gather(site: Site) -> Shape:
         # 1 may mean that neither groups nor module say how many there are; the stated shape then does.
         require(size in (1, count), "all_gather_c5", count, "times for groups of", size)
         size = count
-    results = [_enlarged(shape, dimension, size) for shape in shapes]
-    result = one_or_tuple(results)
+    sizes = [shape.dimensions[dimension] for shape in shapes]
+    known = [n if n == UNBOUNDED else n * size for n in sizes]
+    result = one_or_tuple([resized(s, dimension, n, n == UNBOUNDED) for s, n in zip(shapes, known, strict=True)])
     # A start keeps its operands alive until its done, and so lists them before the results.
     return TupleShape((one_or_tuple(shapes), result)) if is_start else result
 
 
 def _operands(site: Site, label: str) -> list[ArrayShape]:
-    """Return the shapes of all operands, at least one."""
     require(site.operands, label, "none")
     return site.arrays()
 
@@ -70,24 +65,8 @@ def _ratio(larger: Shape, smaller: Shape, dimension: int, label: str) -> int:
     return -(-larger.dimensions[dimension] // divisor) if divisor else 1
 
 
-def _enlarged(shape: ArrayShape, dimension: int, times: int) -> ArrayShape:
-    """Return the shape with one dimension so many times larger; a size that is not known stays so."""
-    size = shape.dimensions[dimension]
-    return resized(shape, dimension, size if size == UNBOUNDED else size * times, size == UNBOUNDED)
-
-
-@infers("all-gather-done", "collective-permute-done")
-def _second_element(site: Site) -> Shape:
-    """Give what the start will have written."""
-    start = site.operands[0]
-    if not isinstance(start, TupleShape) or len(start.elements) < 2:
-        raise broken("start_c1", plain(start))
-    return start.elements[1]
-
-
 @infers("all-reduce", "all-reduce-start")
 def _all_reduce(site: Site) -> Shape:
-    """Give the operands' shapes."""
     # Channel 0 is how the protocol buffer says that there is no channel.
     if "channel_id" in site.attributes and site.attributes["channel_id"] <= 0:
         raise broken("all_reduce_c1", site.attributes["channel_id"])
@@ -114,13 +93,6 @@ def _check_reduction(site: Site, shapes: Sequence[ArrayShape]) -> None:
             raise broken("all_reduce_c3", f"{plain(shape)} for a reduction of {results[0].dtype}")
 
 
-# all-reduce-start alone gives just its result, so that its done has nothing to pick out.
-@infers("all-reduce-done")
-def _all_reduce_done(site: Site) -> Shape:
-    """Give the start's shape."""
-    return site.operands[0]
-
-
 @infers("reduce-scatter")
 def _reduce_scatter(site: Site) -> Shape:
     """Give each member of a group its part of the reduction."""
@@ -132,17 +104,15 @@ def _reduce_scatter(site: Site) -> Shape:
         count = _ratio(shapes[0], parts(site.declared)[0], dimension, "reduce_scatter_c3")
         require(size in (1, count), "reduce_scatter_c4", count, "parts for groups of", size)
         size = count
-    return one_or_tuple([_divided(shape, dimension, size) for shape in shapes])
-
-
-# A part of a dynamic dimension has no bound: XLA infers it so.
-def _divided(shape: ArrayShape, dimension: int, parts_count: int) -> ArrayShape:
-    """Return the shape of one of so many equal parts."""
-    size = shape.dimensions[dimension]
-    if parts_count < 1 or (size != UNBOUNDED and size % parts_count):
-        raise broken("reduce_scatter_c5", f"{parts_count} parts of {plain(shape)}")
-    dynamic = bool(shape.dynamic) and shape.dynamic[dimension]
-    return resized(shape, dimension, UNBOUNDED if dynamic else size // parts_count, dynamic)
+    results = []
+    for shape in shapes:
+        length = shape.dimensions[dimension]
+        whole = size > 0 and (length == UNBOUNDED or length % size == 0)
+        require(whole, "reduce_scatter_c5", size, "parts of", shape)
+        # A part of a dynamic dimension has no bound: XLA infers it so.
+        dynamic = bool(shape.dynamic) and shape.dynamic[dimension]
+        results.append(resized(shape, dimension, UNBOUNDED if dynamic else length // size, dynamic))
+    return one_or_tuple(results)
 
 
 @infers("all-to-all")
@@ -153,7 +123,10 @@ def _all_to_all(site: Site) -> Shape:
     """
     size = group_size(site, check_groups(site))
     if "dimensions" not in site.attributes:
-        return _all_to_all_tuple(site, size)
+        require(len(site.operands) == size, "all_to_all_c5", len(site.operands), "for groups of", size)
+        is_one = all(compatible(shape, site.operands[0]) for shape in site.operands)
+        require(is_one, "all_to_all_c6", TupleShape(tuple(site.operands)))
+        return TupleShape(tuple(site.operands))
     require(len(site.operands) == 1, "all_to_all_c1", len(site.operands))
     shape, dimension = site.array(), _dimension(site, "all_to_all_c2")
     # XLA, InferAllToAllShape: sizes without any bound may pass, bounded ones may not.
@@ -161,14 +134,6 @@ def _all_to_all(site: Site) -> Shape:
     length = shape.dimensions[dimension]
     require(length == UNBOUNDED or length % size == 0, "all_to_all_c4", length, "for groups of", size)
     return make_array(shape.dtype, shape.dimensions, shape.dynamic)
-
-
-def _all_to_all_tuple(site: Site, size: int) -> TupleShape:
-    """Return the shape of one array from each member."""
-    require(len(site.operands) == size, "all_to_all_c5", len(site.operands), "for groups of", size)
-    if not all(compatible(shape, site.operands[0]) for shape in site.operands):
-        raise broken("all_to_all_c6", ", ".join(map(plain, site.operands)))
-    return TupleShape(tuple(site.operands))
 
 
 @infers("ragged-all-to-all")
@@ -182,18 +147,13 @@ def _ragged_all_to_all(site: Site) -> ArrayShape:
     return site.array(1)
 
 
-def _check_broadcast(site: Site) -> None:
-    """Require ids that are there at most once."""
+@infers("collective-broadcast")
+def _collective_broadcast(site: Site) -> Shape:
+    """Give the shapes of what is sent; with a dynamic root, the last operand says who sends."""
     group_mode(site.opcode, site.attributes)
     # Devices in no group get zeros, so that not all ids must be there.
     ids = [number for group in stated_groups(site.attributes) for number in group]
     require(len(set(ids)) == len(ids) and min(ids, default=0) >= 0, "collective_broadcast_c3", ids)
-
-
-@infers("collective-broadcast")
-def _collective_broadcast(site: Site) -> Shape:
-    """Give the shapes of what is sent; with a dynamic root, the last operand says who sends."""
-    _check_broadcast(site)
     shapes = _operands(site, "collective_broadcast_c1")
     if not site.flag("has_dynamic_root"):
         return one_or_tuple(shapes)
@@ -207,7 +167,8 @@ def _collective_broadcast(site: Site) -> Shape:
 def _collective_permute(site: Site) -> Shape:
     """Give the operands' shapes, or that of the array written into; a start gives operands, results and contexts."""
     in_place = "slice_sizes" in site.attributes
-    _check_permute(site)
+    # Each device is a source and a target once, or once for every slice that is sent.
+    _check_pairs(site, _check_in_place(site) if in_place else 1)
     if site.opcode == "collective-permute":
         return site.operands[1] if in_place else one_or_tuple(site.arrays())
     operands = site.operands[0] if in_place else one_or_tuple(site.operands)
@@ -215,11 +176,6 @@ def _collective_permute(site: Site) -> Shape:
     declared = site.declared
     contexts = declared.elements[2:] if isinstance(declared, TupleShape) else ()
     return TupleShape((operands, results, *contexts))
-
-
-def _check_permute(site: Site) -> None:
-    """Require pairs of devices, each a source and a target once, or once for every slice that is sent."""
-    _check_pairs(site, _check_in_place(site) if "slice_sizes" in site.attributes else 1)
 
 
 def _check_pairs(site: Site, most: int) -> None:
@@ -257,10 +213,15 @@ def _check_in_place(site: Site) -> int:
 
 
 def _check_offsets(buffer: Shape, starts: Shape) -> None:
-    """Require one start per dimension, or tuples of as many."""
     elements = parts(starts) if isinstance(starts, TupleShape) else ()
     rank = buffer.rank if isinstance(buffer, ArrayShape) else -1
     all_tuples = bool(elements) and all(isinstance(element, TupleShape) for element in elements)
     counts = [len(parts(element)) for element in elements] if all_tuples else [len(elements)]
     if any(count != rank for count in counts) or not (all_tuples or all(map(is_array, elements))):
         raise broken("collective_permute_c7", f"{plain(starts)} for {plain(buffer)}")
+
+
+infers("partition-id", "replica-id")(lambda site: U32)
+# all-reduce-start alone gives just its result, so that its done has nothing to pick out.
+infers("all-reduce-done")(lambda site: site.operands[0])
+infers("all-gather-done", "collective-permute-done")(lambda site: elements_of(site.operands[0], 2, "start_c1")[1])

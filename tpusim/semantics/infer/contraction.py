@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import dynamic_flags, is_array, is_scalar, make_array, plain, sizes_agree, wider
@@ -35,7 +35,8 @@ def _check_dot(site: Site, lhs: ArrayShape, rhs: ArrayShape) -> None:
     for label, name in (("dot_c3", "contracting_dims"), ("dot_c5", "batch_dims")):
         left, right = site.attributes.get(f"lhs_{name}", ()), site.attributes.get(f"rhs_{name}", ())
         require(len(left) == len(right), label, left, "and", right)
-        if not _paired(lhs, left, rhs, right):
+        sizes = zip([lhs.dimensions[i] for i in left], [rhs.dimensions[j] for j in right], strict=True)
+        if not all(sizes_agree(*pair) for pair in sizes):
             # dot_c4 of contracting dimensions, dot_c6 of batch dimensions.
             raise broken("dot_c4" if label == "dot_c3" else "dot_c6", f"{plain(lhs)} and {plain(rhs)}")
 
@@ -44,12 +45,6 @@ def _used(site: Site, side: str) -> tuple[int, ...]:
     """Return the contracting and the batch dimensions of one side."""
     attributes = site.attributes
     return (*attributes.get(f"{side}_contracting_dims", ()), *attributes.get(f"{side}_batch_dims", ()))
-
-
-def _paired(lhs: ArrayShape, left: Sequence[int], rhs: ArrayShape, right: Sequence[int]) -> bool:
-    """Whether dimensions of two arrays agree in size, one by one."""
-    pairs = zip(left, right, strict=True)
-    return all(sizes_agree(lhs.dimensions[i], rhs.dimensions[j]) for i, j in pairs)
 
 
 def _product(site: Site, lhs: ArrayShape, rhs: ArrayShape, gone: Collection[int] = (), first: int = -1) -> ArrayShape:

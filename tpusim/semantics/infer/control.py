@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 
-from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
+from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import PRED, dynamic_flags, plain
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
@@ -17,27 +16,18 @@ _FRONTEND = re.compile(r'([\w.\-]+|"(?:[^"\\]|\\.)*")\s*=\s*("(?:[^"\\]|\\.)*")'
 
 def frontend_attributes(site_attributes: dict[str, object]) -> dict[str, str]:
     """Return the quoted values of ``frontend_attributes`` by key; those that are objects are left out."""
-    text = str(site_attributes.get("frontend_attributes", ""))
-    return {key.strip('"'): _unescaped(value) for key, value in _FRONTEND.findall(text)}
-
-
-def _unescaped(value: str) -> str:
-    """Return what a quoted string says; HLO has escapes of C that JSON lacks, and then the text stands for itself."""
-    try:
-        return str(json.loads(value))
-    except ValueError:
-        return value[1:-1]
-
-
-@infers("tuple")
-def _tuple(site: Site) -> TupleShape:
-    """Give the operands' shapes as elements."""
-    return TupleShape(tuple(site.operands))
+    found = {}
+    for key, value in _FRONTEND.findall(str(site_attributes.get("frontend_attributes", ""))):
+        try:
+            found[key.strip('"')] = str(json.loads(value))
+        except ValueError:
+            # HLO has escapes of C that JSON lacks: the text then stands for itself.
+            found[key.strip('"')] = value[1:-1]
+    return found
 
 
 @infers("get-tuple-element")
 def _get_tuple_element(site: Site) -> Shape:
-    """Give one element's shape."""
     shape, index = site.operands[0], site.attributes["index"]
     if not isinstance(shape, TupleShape):
         raise broken("get_tuple_element_c1", plain(shape))
@@ -50,43 +40,30 @@ def _get_tuple_element(site: Site) -> Shape:
 def _call(site: Site) -> Shape:
     """Give what the called computation gives."""
     if site.flag("is_composite"):
-        _check_composite(frontend_attributes(site.attributes))
-    signature = site.signature("to_apply")
+        known = frontend_attributes(site.attributes)
+        require(known.get("composite.name"), "call_c3", known)
+        # An empty text is no dictionary; where there are no attributes, the entry is left out.
+        require(known.get("composite.attributes") != "", "call_c4", known)
+        version = known.get("composite.version", "0")
+        require(version.isdecimal(), "call_c5", version)
+    return _called(site, "to_apply", "call_c1", "call_c2")
+
+
+# XLA's verifier lets more operands than parameters pass, but its layout assignment then aborts.
+infers("fusion")(lambda site: _called(site, "calls", "fusion_c1", "fusion_c2"))
+
+
+def _called(site: Site, attribute: str, count_label: str, shape_label: str) -> Shape:
+    """Return what a computation gives, whose parameters must be what the operands are."""
+    signature = site.signature(attribute)
     if signature is None:
         return site.stated()
-    if len(signature.parameters) != len(site.operands):
-        raise broken("call_c1", f"{len(site.operands)} for {len(signature.parameters)}")
-    _check_arguments("call_c2", signature, site.operands)
-    return signature.result
-
-
-def _check_composite(known: dict[str, str]) -> None:
-    """Require a name, and attributes and a version that make sense, of a call that stands for an operation."""
-    require(known.get("composite.name"), "call_c3", known)
-    # An empty text is no dictionary; where there are no attributes, the entry is left out.
-    require(known.get("composite.attributes") != "", "call_c4", known)
-    if not known.get("composite.version", "0").isdecimal():
-        raise broken("call_c5", known["composite.version"])
-
-
-def _check_arguments(label: str, signature: Signature, operands: Sequence[Shape]) -> None:
-    """Require operands to be what the first parameters are."""
-    for number, (parameter, operand) in enumerate(zip(signature.parameters, operands, strict=False)):
+    parameters = signature.parameters
+    require(len(parameters) == len(site.operands), count_label, len(site.operands), "for", len(parameters))
+    for number, (parameter, operand) in enumerate(zip(parameters, site.operands, strict=True)):
         # The parser keeps one object per shape's text, so that identity answers most of the time.
         if parameter is not operand and not compatible(parameter, operand):
-            raise broken(label, f"{plain(operand)} for parameter {number} of shape {plain(parameter)}")
-
-
-@infers("fusion")
-def _fusion(site: Site) -> Shape:
-    """Give what the fused computation gives."""
-    signature = site.signature("calls")
-    if signature is None:
-        return site.stated()
-    # XLA's verifier lets more operands than parameters pass, but its layout assignment then aborts.
-    if len(signature.parameters) != len(site.operands):
-        raise broken("fusion_c1", f"{len(site.operands)} for {len(signature.parameters)}")
-    _check_arguments("fusion_c2", signature, site.operands)
+            raise broken(shape_label, f"{plain(operand)} for parameter {number} of shape {plain(parameter)}")
     return signature.result
 
 
@@ -111,7 +88,6 @@ def _while(site: Site) -> Shape:
 
 @infers("conditional")
 def _conditional(site: Site) -> Shape:
-    """Give what every branch gives."""
     selector = site.array()
     require(not selector.dimensions and selector.dtype.name in ("pred", "s32"), "conditional_c1", selector)
     names = branches(site.attributes)
@@ -122,8 +98,12 @@ def _conditional(site: Site) -> Shape:
     for name, operand in zip(names, site.operands[1:], strict=True):
         signature = site.signature_of(name)
         if signature is not None:
-            _check_branch(name, signature, operand, result)
-            result = signature.result if result is None else _loosest(result, signature.result)
+            taken, given = signature
+            require(len(taken) == 1, "conditional_c4", len(taken), "in", repr(name))
+            require(compatible(taken[0], operand), "conditional_c5", operand, "for", taken[0], "of", repr(name))
+            result = given if result is None else result
+            require(compatible(given, result), "conditional_c6", given, "of", repr(name), "and", result)
+            result = _loosest(result, given)
     return site.stated() if result is None else result
 
 
@@ -146,15 +126,6 @@ def branches(attributes: dict[str, object]) -> tuple[str, ...]:
     return tuple(str(attributes[key]) for key in ("true_computation", "false_computation") if key in attributes)
 
 
-def _check_branch(name: str, signature: Signature, operand: Shape, result: Shape | None) -> None:
-    """Require a branch to take its operand and to give what the first one gives."""
-    require(len(signature.parameters) == 1, "conditional_c4", f"{len(signature.parameters)} in {name!r}")
-    if not compatible(signature.parameters[0], operand):
-        raise broken("conditional_c5", f"{plain(operand)} for {plain(signature.parameters[0])} of {name!r}")
-    if result is not None and not compatible(signature.result, result):
-        raise broken("conditional_c6", f"{plain(signature.result)} of {name!r} and {plain(result)}")
-
-
 @infers("custom-call")
 def _custom_call(site: Site) -> Shape:
     """Give the stated shape: nobody but the target knows more."""
@@ -169,3 +140,6 @@ def _custom_call(site: Site) -> Shape:
     ):
         raise broken("custom_call_c3", f"{plain(result)} of {len(site.operands)} operands")
     return result
+
+
+infers("tuple")(lambda site: TupleShape(tuple(site.operands)))

@@ -57,7 +57,10 @@ def _check_features(site: Site, lhs: ArrayShape, rhs: ArrayShape, groups: int, b
     features, batch = lhs.dimensions[labels.lhs.index("f")], lhs.dimensions[labels.lhs.index("b")]
     inputs, outputs = rhs.dimensions[labels.rhs.index("i")], rhs.dimensions[labels.rhs.index("o")]
     # A sparse kernel stores one of each block of input features; the left operand has them all.
-    inputs *= _sparse_block(site)
+    sparsity = _SPARSITY.search(site.attributes.get("sparsity_config", ""))
+    if sparsity is not None:
+        require(sparsity[1] == "1", "convolution_c12", sparsity[1], "of", sparsity[2])
+        inputs *= int(sparsity[2])
     if outputs % batches or outputs % groups:
         raise broken("convolution_c6", f"{outputs} for {groups} feature and {batches} batch groups")
     require(batch % batches == 0 or batch == UNBOUNDED, "convolution_c7", batch, "for", batches, "groups")
@@ -66,16 +69,6 @@ def _check_features(site: Site, lhs: ArrayShape, rhs: ArrayShape, groups: int, b
     kernel = [rhs.dimensions[labels.rhs.index(str(i))] for i in range(len(window.dimensions))]
     if kernel != [dimension.size for dimension in window.dimensions]:
         raise broken("convolution_c9", f"{[d.size for d in window.dimensions]} for {kernel}")
-
-
-def _sparse_block(site: Site) -> int:
-    """Return how many elements of the kernel one stored element stands for; 1 unless it is sparse."""
-    found = _SPARSITY.search(site.attributes.get("sparsity_config", ""))
-    if found is None:
-        return 1
-    if found[1] != "1":
-        raise broken("convolution_c12", f"{found[1]} of {found[2]}")
-    return int(found[2])
 
 
 def _convolved(site: Site, lhs: ArrayShape, rhs: ArrayShape, window: Window) -> ArrayShape:

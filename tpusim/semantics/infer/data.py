@@ -42,31 +42,20 @@ def _iota(site: Site) -> ArrayShape:
     return shape
 
 
-@infers("parameter", "constant")
-def _stated(site: Site) -> Shape:
-    """Give the stated shape: nothing else says it."""
-    return site.stated()
-
-
 @infers("bitcast")
 def _bitcast(site: Site) -> ArrayShape:
     """Give the stated shape, under which the same bytes are read: padding may change the number of elements."""
     shape, result = site.array(), site.stated_array()
-    # XLA may be told to let the padding at the end differ; before layouts there is none.
-    if not _same_bytes(shape, result):
-        raise broken("bitcast_c1", f"{physical_bytes(shape)} for {shape} and {physical_bytes(result)} for {result}")
+    # Unknown sizes cannot be compared; shape_c3 refuses them.
+    if is_unbounded(shape) or is_unbounded(result):
+        return result
+    # XLA may be told to let the padding at the end differ; before layouts there is none. An array without tiles inside
+    # a fusion lies nowhere and has none either.
+    are_tiled = all(array.layout is not None and array.layout.tiles for array in (shape, result))
+    sizes = physical_bytes(shape), physical_bytes(result)
+    if sizes[0] != sizes[1] and (are_tiled or logical_bytes(shape) != logical_bytes(result)):
+        raise broken("bitcast_c1", f"{sizes[0]} for {shape} and {sizes[1]} for {result}")
     return result
-
-
-def _same_bytes(one: ArrayShape, other: ArrayShape) -> bool:
-    """Whether two arrays are of one size in memory; inside a fusion one without tiles, which lies nowhere, has none."""
-    # Sizes that nobody knows are no sizes; shape_c3 refuses them.
-    if is_unbounded(one) or is_unbounded(other):
-        return True
-    if physical_bytes(one) == physical_bytes(other):
-        return True
-    are_tiled = one.layout is not None and other.layout is not None and one.layout.tiles and other.layout.tiles
-    return not are_tiled and logical_bytes(one) == logical_bytes(other)
 
 
 @infers("broadcast")
@@ -98,15 +87,10 @@ def _reshape(site: Site) -> ArrayShape:
             "reshape_c2", f"{shape.element_count} in {plain(shape)}, {result.element_count} in {plain(result)}"
         )
     if site.opcode == "dynamic-reshape":
-        _check_dynamic_sizes(site, result)
+        require(len(site.operands) - 1 == result.rank, "dynamic_reshape_c1", len(site.operands) - 1, "for", result)
+        for size in site.arrays()[1:]:
+            require(size.dtype.name == "s32", "dynamic_reshape_c2", size)
     return retyped(result, shape.dtype)
-
-
-def _check_dynamic_sizes(site: Site, result: ArrayShape) -> None:
-    """Require a size for each dimension of a ``dynamic-reshape``."""
-    require(len(site.operands) - 1 == result.rank, "dynamic_reshape_c1", len(site.operands) - 1, "for", result)
-    for size in site.arrays()[1:]:
-        require(size.dtype.name == "s32", "dynamic_reshape_c2", size)
 
 
 @infers("transpose")
@@ -120,7 +104,6 @@ def _transpose(site: Site) -> ArrayShape:
 
 @infers("reverse")
 def _reverse(site: Site) -> ArrayShape:
-    """Give the operand's shape."""
     shape, dimensions = site.array(), site.attributes["dimensions"]
     require(len(set(dimensions)) == len(dimensions), "reverse_c1", dimensions)
     require(all(0 <= dimension < shape.rank for dimension in dimensions), "reverse_c2", dimensions, "for", shape)
@@ -208,7 +191,6 @@ def _slice(site: Site) -> ArrayShape:
 
 @infers("get-dimension-size")
 def _get_dimension_size(site: Site) -> ArrayShape:
-    """Give a 32-bit integer."""
     shape, dimension = _one_dimension(site, "get_dimension_size_c1")
     if shape.dimensions[dimension] > _MOST_INT32:
         raise broken("get_dimension_size_c2", shape.dimensions[dimension])
@@ -236,7 +218,6 @@ def _one_dimension(site: Site, label: str) -> tuple[ArrayShape, int]:
 
 @infers("sort")
 def _sort(site: Site) -> Shape:
-    """Give the operands' shapes."""
     shapes, dimensions = site.arrays(), site.attributes["dimensions"]
     for shape in shapes[1:]:
         if shape.dimensions != shapes[0].dimensions:
@@ -271,3 +252,6 @@ def _topk(site: Site) -> TupleShape:
     # k is a number of the text, so that the last dimension is static even where the operand's was not.
     values = make_array(shape.dtype, (*shape.dimensions[:-1], k), (*dynamic_flags(shape)[:-1], False))
     return TupleShape((values, retyped(values, DTYPES["s32"])))
+
+
+infers("parameter", "constant")(Site.stated)

@@ -17,7 +17,7 @@ from tpusim.semantics.infer.types import (
     wider,
 )
 from tpusim.shapes.dtype import DTYPES, DType
-from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape
 
 _COMPONENTS = {"c64": "f32", "c128": "f64"}
 _COMPLEX = {"f32": "c64", "f64": "c128"}
@@ -25,62 +25,39 @@ _COMPLEX = {"f32": "c64", "f64": "c128"}
 _KINDS_OF_COMPARISON = {"float": "FLOAT", "complex": "FLOAT", "signed": "SIGNED", "unsigned": "UNSIGNED"}
 
 
-_UNARY: dict[str, tuple[str, Callable[[DType], bool]]] = {}
-"""By opcode the label of the types that its operand may have, and the question whether one is among them."""
-
-
-def _takes(label: str, *opcodes: str) -> Callable[[Callable[[DType], bool]], Callable[[DType], bool]]:
-    """Enter the decorated question as that which types ``opcodes`` take."""
-
-    def enter(allows: Callable[[DType], bool]) -> Callable[[DType], bool]:
-        _UNARY.update(dict.fromkeys(opcodes, (label, allows)))
-        return allows
-
-    return enter
-
-
-@_takes("unary_c1", "cbrt", "ceil", "erf", "floor", "is-finite", "round-nearest-afz", "round-nearest-even")
-def _is_float(dtype: DType) -> bool:
-    """Whether ``unary_c1`` allows the type."""
-    return dtype.is_float
-
-
-@_takes("unary_c2", "acos", "acosh", "asin", "asinh", "atanh", "cosh", "cosine", "exponential", "exponential-minus-one")
-@_takes("unary_c2", "imag", "log", "log-plus-one", "logistic", "real", "rsqrt", "sine", "sinh", "sqrt", "tan", "tanh")
 def _is_float_or_complex(dtype: DType) -> bool:
-    """Whether ``unary_c2`` allows the type."""
     return dtype.is_float or dtype.is_complex
 
 
-@_takes("unary_c3", "abs", "sign")
-def _has_sign(dtype: DType) -> bool:
-    """Whether ``unary_c3`` allows the type."""
-    return dtype.is_signed or dtype.is_float or dtype.is_complex
-
-
-@_takes("unary_c4", "count-leading-zeros", "popcnt")
-def _is_integer(dtype: DType) -> bool:
-    """Whether ``unary_c4`` allows the type."""
-    return dtype.is_integer
-
-
-@_takes("unary_c5", "negate")
-def _is_number(dtype: DType) -> bool:
-    """Whether ``unary_c5`` allows the type."""
-    return dtype.is_integer or dtype.is_float or dtype.is_complex
-
-
-@_takes("unary_c6", "not")
 def _has_bits(dtype: DType) -> bool:
-    """Whether ``unary_c6`` and ``logical_c1`` allow the type."""
     return dtype.is_integer or dtype.is_pred
 
 
-@infers(*_UNARY)
+_UNARY: dict[str, tuple[Callable[[DType], bool], str]] = {
+    "unary_c1": (
+        lambda dtype: dtype.is_float,
+        "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even",
+    ),
+    "unary_c2": (
+        _is_float_or_complex,
+        "acos acosh asin asinh atanh cosh cosine exponential exponential-minus-one imag log log-plus-one logistic"
+        " real rsqrt sine sinh sqrt tan tanh",
+    ),
+    "unary_c3": (lambda dtype: dtype.is_signed or dtype.is_float or dtype.is_complex, "abs sign"),
+    "unary_c4": (lambda dtype: dtype.is_integer, "count-leading-zeros popcnt"),
+    "unary_c5": (lambda dtype: dtype.is_integer or dtype.is_float or dtype.is_complex, "negate"),
+    "unary_c6": (_has_bits, "not"),
+}
+"""By label, the types that operations of one operand take, and these operations."""
+
+_ALLOWED = {opcode: (label, allows) for label, (allows, opcodes) in _UNARY.items() for opcode in opcodes.split()}
+
+
+@infers(*_ALLOWED)
 def _unary(site: Site) -> ArrayShape:
     """Give the operand's shape, whose type the operation must know."""
     shape = site.array()
-    label, allows = _UNARY[site.opcode]
+    label, allows = _ALLOWED[site.opcode]
     require(allows(shape.dtype), label, shape.dtype)
     return shape
 
@@ -91,19 +68,6 @@ def _component(site: Site) -> ArrayShape:
     """Give the real type that a complex one is made of; other types stay."""
     shape = _unary(site)
     return retyped(shape, DTYPES[_COMPONENTS.get(shape.dtype.name, shape.dtype.name)])
-
-
-@infers("is-finite")
-def _is_finite(site: Site) -> ArrayShape:
-    """Give truth values."""
-    return retyped(_unary(site), DTYPES["pred"])
-
-
-# Tuples pass through these too, so that they must not ask for an array.
-@infers("copy", "domain", "opt-barrier")
-def _same(site: Site) -> Shape:
-    """Give the operand's shape, whatever it is."""
-    return site.operands[0]
 
 
 @infers("add", "maximum", "minimum", "multiply", "mulhi")
@@ -121,22 +85,11 @@ def _binary(site: Site) -> ArrayShape:
 
 def _merged(lhs: ArrayShape, rhs: ArrayShape) -> ArrayShape:
     """Return two shapes of one array as one: the wider type, known sizes, dynamic where either is."""
-    sizes = map(_known, lhs.dimensions, rhs.dimensions)
-    pairs = zip(lhs.dimensions, dynamic_flags(lhs), rhs.dimensions, dynamic_flags(rhs), strict=True)
-    dynamic = [_dynamic_of_both(*pair) for pair in pairs]
+    sizes = [two if one == UNBOUNDED else one for one, two in zip(lhs.dimensions, rhs.dimensions, strict=True)]
+    # A side without a bound does not say whether the other is dynamic.
+    sides = [zip(shape.dimensions, dynamic_flags(shape), strict=True) for shape in (lhs, rhs)]
+    dynamic = [b if n == UNBOUNDED else a if m == UNBOUNDED else a or b for (n, a), (m, b) in zip(*sides, strict=True)]
     return make_array(wider(lhs.dtype, rhs.dtype), sizes, dynamic)
-
-
-def _known(one: int, other: int) -> int:
-    """Return the size of two that is known."""
-    return other if one == UNBOUNDED else one
-
-
-def _dynamic_of_both(size: int, dynamic: bool, other_size: int, other_dynamic: bool) -> bool:
-    """Return whether a dimension is dynamic in the result: what is known beats what is not bounded."""
-    if size == UNBOUNDED:
-        return other_dynamic
-    return dynamic if other_size == UNBOUNDED else dynamic or other_dynamic
 
 
 @infers(
@@ -210,12 +163,6 @@ def _select(site: Site) -> ArrayShape:
     return _merged(result, retyped(pred, result.dtype)) if pred.dimensions else result
 
 
-@infers("convert")
-def _convert(site: Site) -> ArrayShape:
-    """Give the operand's sizes with the stated type."""
-    return retyped(site.array(), site.stated_array().dtype)
-
-
 @infers("bitcast-convert")
 def _bitcast_convert(site: Site) -> ArrayShape:
     """Give the operand's bits as another type: a narrower one adds a last dimension, a wider one takes it."""
@@ -232,7 +179,6 @@ def _bitcast_convert(site: Site) -> ArrayShape:
 
 @infers("stochastic-convert")
 def _stochastic_convert(site: Site) -> ArrayShape:
-    """Infer a conversion that rounds by random bits."""
     shape, random = site.array(0), site.array(1)
     require(random.dtype.is_unsigned, "stochastic_convert_c1", random.dtype)
     require(shape.dtype.is_float, "stochastic_convert_c2", shape.dtype)
@@ -280,3 +226,9 @@ def _mapped(signature: Signature, shapes: list[ArrayShape]) -> DType:
     for parameter, shape in zip(signature.parameters, shapes, strict=True):
         require(alike(parameter, ArrayShape(shape.dtype)), "map_c6", parameter, "for", shape)
     return signature.result.dtype
+
+
+infers("is-finite")(lambda site: retyped(_unary(site), DTYPES["pred"]))
+infers("convert")(lambda site: retyped(site.array(), site.stated_array().dtype))
+# Tuples pass through these too, so that they must not ask for an array.
+infers("copy", "domain", "opt-barrier")(lambda site: site.operands[0])

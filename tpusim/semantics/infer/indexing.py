@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from tpusim.semantics.infer.reduction import check_reducer
 from tpusim.semantics.infer.site import Site, broken, infers, require
@@ -16,7 +17,19 @@ from tpusim.semantics.infer.types import (
     sizes_agree,
     types_agree,
 )
-from tpusim.shapes.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, compatible
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, TupleShape, compatible
+
+
+def _check_starts(starts: Sequence[Shape], shape: ArrayShape) -> None:
+    """Require one integer scalar per dimension, all of one type; or, as older programs have it, a vector of them."""
+    if len(starts) == 1 and isinstance(starts[0], ArrayShape) and starts[0].rank == 1:
+        require(starts[0].dimensions[0] == shape.rank, "dynamic_slice_c1", starts[0], "for", shape)
+    else:
+        require(len(starts) == shape.rank, "dynamic_slice_c1", len(starts), "for", shape)
+        require(all(map(is_scalar, starts)), "dynamic_slice_c2", TupleShape(tuple(starts)))
+    for start in starts:
+        is_one = isinstance(start, ArrayShape) and start.dtype.is_integer and compatible(start, starts[0])
+        require(is_one, "dynamic_slice_c3", TupleShape(tuple(starts)))
 
 
 @infers("dynamic-slice")
@@ -32,21 +45,6 @@ def _dynamic_slice(site: Site) -> ArrayShape:
     # Only a dimension that is taken whole stays dynamic, and XLA calls a single element static.
     flags = zip(shape.dynamic, sizes, shape.dimensions, strict=True)
     return make_array(shape.dtype, sizes, [flag and size > 1 and size == bound for flag, size, bound in flags])
-
-
-def _check_starts(starts: Sequence[Shape], shape: ArrayShape) -> None:
-    """Require one integer scalar per dimension, all of one type; or, as older programs have it, a vector of them."""
-    if len(starts) == 1 and isinstance(starts[0], ArrayShape) and starts[0].rank == 1:
-        if starts[0].dimensions[0] != shape.rank:
-            raise broken("dynamic_slice_c1", f"{plain(starts[0])} for {plain(shape)}")
-    elif len(starts) != shape.rank:
-        raise broken("dynamic_slice_c1", f"{len(starts)} for {plain(shape)}")
-    elif not all(map(is_scalar, starts)):
-        raise broken("dynamic_slice_c2", ", ".join(map(plain, starts)))
-    for start in starts:
-        assert isinstance(start, ArrayShape)
-        if not start.dtype.is_integer or not compatible(start, starts[0]):
-            raise broken("dynamic_slice_c3", ", ".join(map(plain, starts)))
 
 
 @infers("dynamic-update-slice")
@@ -78,10 +76,8 @@ def _gather(site: Site) -> ArrayShape:
     require(indices.dtype.is_integer, "gather_c1", indices)
     require(0 <= vector_dimension <= indices.rank, "gather_c2", vector_dimension, "for", indices)
     index_sizes, index_flags = _with_vector(indices, vector_dimension)
-    _check_gather_offsets(site, len(index_sizes))
-    _check_gather_map(site, shape, index_sizes[vector_dimension])
-    _check_gather_collapsed(site, shape)
-    _check_gather_batching(site, shape, index_sizes)
+    _check_gather_dimensions(site, shape, index_sizes)
+    _check_batching(site, shape, index_sizes, _GATHER)
     _check_gather_slices(site, shape)
     # An index vector is used up by its slice: only the dimensions around it are in the result.
     del index_sizes[vector_dimension], index_flags[vector_dimension]
@@ -94,49 +90,61 @@ def _with_vector(indices: ArrayShape, vector_dimension: int) -> tuple[list[int],
     return (sizes, flags) if vector_dimension < len(sizes) else ([*sizes, 1], [*flags, False])
 
 
-def _check_gather_offsets(site: Site, index_rank: int) -> None:
-    """Require ``offset_dims`` to be dimensions of the result, in order."""
-    offsets = site.attributes["offset_dims"]
+def _check_gather_dimensions(site: Site, shape: ArrayShape, index_sizes: Sequence[int]) -> None:
+    """Require dimension numbers to be dimensions of the result, of the index vectors and of the operand."""
+    offsets, start_map = site.attributes["offset_dims"], site.attributes["start_index_map"]
+    collapsed, vector_size = site.attributes["collapsed_slice_dims"], index_sizes[site.attributes["index_vector_dim"]]
     require(_ascends(offsets), "gather_c3", offsets)
     # Less one: the dimension of the index vector is not in the result.
-    rank = len(offsets) + index_rank - 1
+    rank = len(offsets) + len(index_sizes) - 1
     require(_within(offsets, rank), "gather_c4", offsets, "for rank", rank)
-
-
-def _check_gather_map(site: Site, shape: ArrayShape, vector_size: int) -> None:
-    """Require ``start_index_map`` to place each element of an index vector."""
-    start_map = site.attributes["start_index_map"]
     require(sizes_agree(len(start_map), vector_size), "gather_c5", start_map, "for vectors of", vector_size)
     require(_within(start_map, shape.rank), "gather_c6", start_map, "for", shape)
     require(len(set(start_map)) == len(start_map), "gather_c7", start_map)
-
-
-def _check_gather_collapsed(site: Site, shape: ArrayShape) -> None:
-    """Require ``collapsed_slice_dims`` to be dimensions of the operand, in order."""
-    collapsed = site.attributes["collapsed_slice_dims"]
     require(_within(collapsed, shape.rank), "gather_c8", collapsed, "for", shape)
     require(_ascends(collapsed), "gather_c9", collapsed)
 
 
-def _check_gather_batching(site: Site, shape: ArrayShape, index_sizes: list[int]) -> None:
+class _Batching(NamedTuple):
+    """The names of the attributes that batching dimensions concern, and the labels of what is required of them."""
+
+    own: str
+    other: str
+    dropped: str
+    target: str
+    labels: tuple[str, str, str, str, str, str]
+
+
+_GATHER = _Batching(
+    "operand_batching_dims",
+    "start_indices_batching_dims",
+    "collapsed_slice_dims",
+    "start_index_map",
+    ("gather_c10", "gather_c11", "gather_c12", "gather_c17", "gather_c18", "gather_c19"),
+)
+_SCATTER = _Batching(
+    "input_batching_dims",
+    "scatter_indices_batching_dims",
+    "inserted_window_dims",
+    "scatter_dims_to_operand_dims",
+    ("scatter_c14", "scatter_c15", "scatter_c16", "scatter_c17", "scatter_c18", "scatter_c19"),
+)
+
+
+def _check_batching(site: Site, shape: ArrayShape, index_sizes: Sequence[int], names: _Batching) -> None:
     """Require batching dimensions in pairs of one of the operand and one of the indices."""
-    own = site.attributes.get("operand_batching_dims", ())
-    other = site.attributes.get("start_indices_batching_dims", ())
-    require(len(own) == len(other), "gather_c10", own, "and", other)
-    require(_within(own, shape.rank) and _ascends(own), "gather_c11", own, "for", shape)
+    own, other = site.attributes.get(names.own, ()), site.attributes.get(names.other, ())
+    dropped, target = site.attributes[names.dropped], site.attributes[names.target]
+    as_many, of_operand, of_indices, not_dropped, one_size, not_target = names.labels
+    require(len(own) == len(other), as_many, own, "and", other)
+    require(_within(own, shape.rank) and _ascends(own), of_operand, own, "for", shape)
     # Pairs go by position: the operand's side ascends, which leaves the other any order.
-    require(_within(other, len(index_sizes)) and len(set(other)) == len(other), "gather_c12", other)
-    if not set(own).isdisjoint(site.attributes["collapsed_slice_dims"]):
-        raise broken("gather_c17", f"{own} and {site.attributes['collapsed_slice_dims']}")
-    require(_paired(own, shape, other, index_sizes), "gather_c18", own, "of", shape, "and", other, "of", index_sizes)
-    if not set(own).isdisjoint(site.attributes["start_index_map"]):
-        raise broken("gather_c19", f"{site.attributes['start_index_map']} and {own}")
-
-
-def _paired(own: Sequence[int], shape: ArrayShape, other: Sequence[int], index_sizes: Sequence[int]) -> bool:
-    """Whether batching dimensions of an operand and of the indices have the same sizes, pair by pair."""
+    require(_within(other, len(index_sizes)) and len(set(other)) == len(other), of_indices, other)
+    require(set(own).isdisjoint(dropped), not_dropped, own, "and", dropped)
     # A larger batch of indices would leave the operand.
-    return all(sizes_agree(shape.dimensions[i], index_sizes[j]) for i, j in zip(own, other, strict=True))
+    agree = all(sizes_agree(shape.dimensions[i], index_sizes[j]) for i, j in zip(own, other, strict=True))
+    require(agree, one_size, own, "of", shape, "and", other, "of", index_sizes)
+    require(set(own).isdisjoint(target), not_target, target, "and", own)
 
 
 def _check_gather_slices(site: Site, shape: ArrayShape) -> None:
@@ -179,20 +187,15 @@ def _scatter(site: Site) -> Shape:
     index_sizes, _ = _with_vector(indices, vector_dimension)
     for shape, updates in zip(shapes[:count], shapes[count + 1 :], strict=True):
         _check_scatter_pair(site, shape, updates, index_sizes)
-    _check_scatter_alike(shapes, count)
+    for group in (shapes[:count], shapes[count + 1 :]):
+        is_one = all(shape.dimensions == group[0].dimensions for shape in group)
+        require(is_one, "scatter_c4", TupleShape(tuple(group)))
     signature = site.signature("to_apply")
     if signature is not None:
         # An element of the operand is the accumulator, one of the updates the element.
         inits = [ArrayShape(shape.dtype) for shape in shapes[:count]]
         check_reducer(signature, inits, [updates.dtype for updates in shapes[count + 1 :]])
     return one_or_tuple(shapes[:count])
-
-
-def _check_scatter_alike(shapes: Sequence[ArrayShape], count: int) -> None:
-    """Require all operands to have the same sizes, and all updates."""
-    for group in (shapes[:count], shapes[count + 1 :]):
-        if any(shape.dimensions != group[0].dimensions for shape in group):
-            raise broken("scatter_c4", ", ".join(map(plain, group)))
 
 
 def _check_scatter_pair(site: Site, shape: ArrayShape, updates: ArrayShape, index_sizes: list[int]) -> None:
@@ -225,28 +228,12 @@ def _check_scatter_dimensions(site: Site, shape: ArrayShape, index_sizes: list[i
     require(sizes_agree(len(target), vector_size), "scatter_c11", target, "for vectors of", vector_size)
     require(_within(target, shape.rank), "scatter_c12", target, "for", shape)
     require(len(set(target)) == len(target), "scatter_c13", target)
-    _check_scatter_batching(site, shape, index_sizes)
-
-
-def _check_scatter_batching(site: Site, shape: ArrayShape, index_sizes: list[int]) -> None:
-    """Require batching dimensions in pairs of one of the operand and one of the indices."""
-    batching = site.attributes.get("input_batching_dims", ())
-    other = site.attributes.get("scatter_indices_batching_dims", ())
-    inserted, target = site.attributes["inserted_window_dims"], site.attributes["scatter_dims_to_operand_dims"]
-    require(len(batching) == len(other), "scatter_c14", batching, "and", other)
-    require(_ascends(batching) and _within(batching, shape.rank), "scatter_c15", batching, "for", shape)
-    require(_within(other, len(index_sizes)) and len(set(other)) == len(other), "scatter_c16", other)
-    require(set(batching).isdisjoint(inserted), "scatter_c17", batching, "and", inserted)
-    if not _paired(batching, shape, other, index_sizes):
-        raise broken("scatter_c18", f"{batching} of {plain(shape)} and {other} of {index_sizes}")
-    require(set(batching).isdisjoint(target), "scatter_c19", target, "and", batching)
+    _check_batching(site, shape, index_sizes, _SCATTER)
 
 
 def _ascends(numbers: Sequence[int]) -> bool:
-    """Whether each number is larger than the one before."""
     return all(a < b for a, b in pairwise(numbers))
 
 
 def _within(numbers: Sequence[int], rank: int) -> bool:
-    """Whether all numbers are those of dimensions."""
     return all(0 <= number < rank for number in numbers)

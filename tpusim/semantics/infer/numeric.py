@@ -42,42 +42,27 @@ def _triangular_solve(site: Site) -> ArrayShape:
 @infers("fft")
 def _fft(site: Site) -> ArrayShape:
     """Give the transform's shape: a real one keeps half of the last dimension, its inverse brings it back."""
-    shape, lengths = site.array(), site.attributes["fft_length"]
+    shape, lengths, kind = site.array(), site.attributes["fft_length"], str(site.attributes["fft_type"])
     # XLA transforms up to three dimensions at once.
     require(1 <= len(lengths) <= 3, "fft_c1", lengths)
     require(shape.rank >= len(lengths), "fft_c2", lengths, "for", shape)
-    kind = str(site.attributes["fft_type"])
+    sizes, last, length = shape.dimensions[-len(lengths) :], shape.dimensions[-1], lengths[-1]
     if kind == "RFFT":
-        return _real_fft(shape, lengths)
+        require(shape.dtype.name in _COMPLEX, "fft_c4", shape.dtype)
+        agree = all(size in (UNBOUNDED, n) for size, n in zip(sizes, lengths, strict=True))
+        require(agree, "fft_c5", lengths, "for", shape)
+        # Real numbers have a symmetric spectrum, of which half and the middle say everything.
+        return _last_resized(shape, length // 2 + 1 if length else last, _COMPLEX[shape.dtype.name])
     require(shape.dtype.is_complex, "fft_c3", shape.dtype, "for", kind)
-    return _inverse_real_fft(shape, lengths) if kind == "IRFFT" else shape
-
-
-def _real_fft(shape: ArrayShape, lengths: tuple[int, ...]) -> ArrayShape:
-    """Return the shape of real numbers' frequencies."""
-    require(shape.dtype.name in _COMPLEX, "fft_c4", shape.dtype)
-    require(all(map(_is_length, shape.dimensions[-len(lengths) :], lengths)), "fft_c5", lengths, "for", shape)
-    # Real numbers have a symmetric spectrum, of which half and the middle say everything.
-    last = lengths[-1] // 2 + 1 if lengths[-1] else shape.dimensions[-1]
-    return _last_resized(shape, last, _COMPLEX[shape.dtype.name])
-
-
-def _is_length(size: int, length: int) -> bool:
-    """Whether a dimension has the length of its transform."""
-    return size in (UNBOUNDED, length)
-
-
-def _inverse_real_fft(shape: ArrayShape, lengths: tuple[int, ...]) -> ArrayShape:
-    """Return the shape of the real numbers that have these frequencies."""
-    require(shape.dimensions[-len(lengths) : -1] == lengths[:-1], "fft_c5", lengths, "for", shape)
-    last, length = shape.dimensions[-1], lengths[-1]
+    if kind != "IRFFT":
+        return shape
+    require(sizes[:-1] == lengths[:-1], "fft_c5", lengths, "for", shape)
     require(last == UNBOUNDED or (not last and not length) or last == length // 2 + 1, "fft_c6", lengths, "for", shape)
     # n/2+1 frequencies come from an even n or the odd one after it: only fft_length tells which.
     return _last_resized(shape, length, _COMPONENTS[shape.dtype.name])
 
 
 def _last_resized(shape: ArrayShape, size: int, dtype: str) -> ArrayShape:
-    """Return the shape with another last size and another type."""
     flags = dynamic_flags(shape)
     last = flags[-1] and shape.dimensions[-1] != UNBOUNDED
     return make_array(DTYPES[dtype], (*shape.dimensions[:-1], size), (*flags[:-1], last))
@@ -109,23 +94,11 @@ def _rng_bit_generator(site: Site) -> Shape:
     return result
 
 
-@infers("rng-get-and-update-state")
-def _rng_get_and_update_state(site: Site) -> ArrayShape:
-    """Give the state: two words of 64 bits."""
-    return ArrayShape(DTYPES["u64"], (2,))
-
-
 @infers("batch-norm-training")
 def _batch_norm_training(site: Site) -> TupleShape:
     """Give the normalised operand, and the batch's mean and variance per feature."""
     shape, features = _check_batch_norm(site, (1, 2))
     return TupleShape((shape, features, features))
-
-
-@infers("batch-norm-inference")
-def _batch_norm_inference(site: Site) -> ArrayShape:
-    """Give the operand's shape."""
-    return _check_batch_norm(site, (1, 2, 3, 4))[0]
 
 
 @infers("batch-norm-grad")
@@ -153,3 +126,7 @@ def _check_batch_norm(site: Site, vectors: tuple[int, ...]) -> tuple[ArrayShape,
     # In the operand's type, even where scale and offset are narrower.
     features = make_array(shape.dtype, (shape.dimensions[feature],), (dynamic_flags(shape)[feature],))
     return shape, features
+
+
+infers("batch-norm-inference")(lambda site: _check_batch_norm(site, (1, 2, 3, 4))[0])
+infers("rng-get-and-update-state")(lambda site: ArrayShape(DTYPES["u64"], (2,)))

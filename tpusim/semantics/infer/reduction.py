@@ -68,13 +68,10 @@ def window_result(shape: ArrayShape, window: Window, dtype: DType) -> ArrayShape
 @infers("reduce")
 def _reduce(site: Site) -> Shape:
     """Give the dimensions that are not reduced, of each array."""
-    shapes, inits = _halves(site, "reduce_c1")
+    shapes, _, types = _reduced(site, "reduce_c1", "reduce_c2")
     first, dimensions = shapes[0], site.attributes["dimensions"]
-    for shape in shapes[1:]:
-        require(shape.dimensions == first.dimensions, "reduce_c2", first, "and", shape)
     require(all(0 <= dimension < first.rank for dimension in dimensions), "reduce_c3", dimensions, "for", first)
     require(len(set(dimensions)) == len(dimensions), "reduce_c4", dimensions)
-    types = _result_types(site, shapes, inits)
     kept = [i for i in range(first.rank) if i not in dimensions]
     sizes = [first.dimensions[i] for i in kept]
     dynamic = [first.dynamic[i] for i in kept] if first.dynamic else ()
@@ -84,32 +81,23 @@ def _reduce(site: Site) -> Shape:
 @infers("reduce-window")
 def _reduce_window(site: Site) -> Shape:
     """Give one element per place of the window, of each array."""
-    shapes, inits = _halves(site, "reduce_window_c1")
-    for shape in shapes[1:]:
-        if shape.dimensions != shapes[0].dimensions:
-            raise broken("reduce_window_c2", f"{plain(shapes[0])} and {plain(shape)}")
-    _result_types(site, shapes, inits)
+    shapes, inits, _ = _reduced(site, "reduce_window_c1", "reduce_window_c2")
     window = site.attributes.get("window", Window())
     # XLA infers reduce from its computation, but reduce-window from its initial values.
-    types = [init.dtype for init in inits]
-    return one_or_tuple([window_result(*each) for each in zip(shapes, [window] * len(shapes), types, strict=True)])
+    return one_or_tuple([window_result(s, window, init.dtype) for s, init in zip(shapes, inits, strict=True)])
 
 
-def _halves(site: Site, label: str) -> tuple[list[ArrayShape], list[ArrayShape]]:
-    """Return the shapes of the arrays and of as many initial values."""
-    require(site.operands and len(site.operands) % 2 == 0, label, len(site.operands))
-    shapes = site.arrays()
-    count = len(shapes) // 2
-    return shapes[:count], shapes[count:]
-
-
-def _result_types(site: Site, shapes: Sequence[ArrayShape], inits: Sequence[ArrayShape]) -> list[DType]:
-    """Return the element types that a reduction gives: those of its computation, which is checked, if it is known."""
-    signature = site.signature("to_apply")
+def _reduced(site: Site, count_label: str, size_label: str) -> tuple[list[ArrayShape], list[ArrayShape], list[DType]]:
+    """Return the shapes of the arrays and of as many initial values, and the types that the computation gives."""
+    require(site.operands and len(site.operands) % 2 == 0, count_label, len(site.operands))
+    shapes, signature = site.arrays(), site.signature("to_apply")
+    shapes, inits = shapes[: len(shapes) // 2], shapes[len(shapes) // 2 :]
+    for shape in shapes[1:]:
+        require(shape.dimensions == shapes[0].dimensions, size_label, shapes[0], "and", shape)
     if signature is None:
-        return [init.dtype for init in inits]
+        return shapes, inits, [init.dtype for init in inits]
     check_reducer(signature, inits, [shape.dtype for shape in shapes])
-    return [result.dtype for result in parts(signature.result) if is_array(result)]
+    return shapes, inits, [result.dtype for result in parts(signature.result) if is_array(result)]
 
 
 @infers("select-and-scatter")
@@ -118,21 +106,16 @@ def _select_and_scatter(site: Site) -> ArrayShape:
     shape, source, init = site.arrays()
     select, scatter = site.signature("select"), site.signature("scatter")
     if select is not None:
-        _check_select(select, shape)
+        require(len(select.parameters) == 2, "select_and_scatter_c1", len(select.parameters))
+        require(compatible(select.result, PRED), "select_and_scatter_c2", select.result)
+        for parameter in select.parameters:
+            require(alike(parameter, ArrayShape(shape.dtype)), "select_and_scatter_c3", parameter, "for", shape)
     if scatter is not None:
         check_reducer(scatter, [init], [source.dtype])
     # The source is what a reduce-window of this operand and window gives: its gradient scatters back.
     places = window_result(shape, site.attributes.get("window", Window()), shape.dtype)
     require(alike(source, places), "select_and_scatter_c4", source, "for", places)
     return shape
-
-
-def _check_select(select: Signature, shape: ArrayShape) -> None:
-    """Require a function of two elements that gives a truth value."""
-    require(len(select.parameters) == 2, "select_and_scatter_c1", len(select.parameters))
-    require(compatible(select.result, PRED), "select_and_scatter_c2", select.result)
-    for parameter in select.parameters:
-        require(alike(parameter, ArrayShape(shape.dtype)), "select_and_scatter_c3", parameter, "for", shape)
 
 
 @infers("scan")

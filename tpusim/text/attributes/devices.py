@@ -13,14 +13,14 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from tpusim.ir.attributes import ReplicaGroups
-from tpusim.text.lists import show_integer_lists, take_integer_lists, take_integers, take_list
+from tpusim.text.lists import show_lists, take_integer_lists, take_integers, take_list
 from tpusim.text.strings import take_string
 
 if TYPE_CHECKING:
     from tpusim.text.lexer import Lexer
 
 MOST_DEVICES = 1 << 20
-"""Devices that a short notation may stand for; more is taken for a slip of the pen."""
+"""Devices that a short notation may stand for; more is taken for a mistake."""
 
 
 class Mesh(NamedTuple):
@@ -42,7 +42,7 @@ def take_replica_groups(lexer: Lexer) -> ReplicaGroups:
     """Read device groups in any of the three notations."""
     if lexer.kind == "{":
         groups = take_integer_lists(lexer)
-        return ReplicaGroups(groups, show_integer_lists(groups))
+        return ReplicaGroups(groups, show_lists(groups))
     # The newest of the three notations; maximal_mesh is for shardings only.
     if lexer.value == "mesh":
         return _mesh_groups(lexer)
@@ -68,7 +68,7 @@ def take_iota_array(lexer: Lexer) -> tuple[tuple[int, ...], str]:
     start = lexer.start
     dimensions = take_integers(lexer, "[]")
     _check_count(lexer, dimensions, start)
-    text = "[" + ",".join(map(str, dimensions)) + "]"
+    text = f"[{','.join(map(str, dimensions))}]"
     # XLA refuses an order of one dimension, even T(0).
     if len(dimensions) == 1:
         return tuple(range(dimensions[0])), text
@@ -76,9 +76,10 @@ def take_iota_array(lexer: Lexer) -> tuple[tuple[int, ...], str]:
         lexer.fail(f"expected 'T(' with the order of {len(dimensions)} dimensions, found {lexer.shown()}")
     lexer.advance()
     order = take_integers(lexer, "()")
+    shown = f"T({','.join(map(str, order))})"
     if sorted(order) != list(range(len(dimensions))):
-        lexer.fail(f"T({','.join(map(str, order))}) is no order of {len(dimensions)} dimensions", start)
-    return transposed(dimensions, order), f"{text}T({','.join(map(str, order))})"
+        lexer.fail(f"{shown} is no order of {len(dimensions)} dimensions", start)
+    return transposed(dimensions, order), text + shown
 
 
 def take_mesh(lexer: Lexer, *, may_be_empty: bool = False) -> Mesh:
@@ -92,7 +93,8 @@ def take_mesh(lexer: Lexer, *, may_be_empty: bool = False) -> Mesh:
     if not axes and may_be_empty:
         return Mesh(axes, (0,))
     _check_count(lexer, tuple(axes.values()), start)
-    if lexer.kind != "," or not _device_ids_follow(lexer):
+    follows = lexer.kind == "," and lexer.peek() == "attribute"
+    if not follows or not lexer.text[lexer.end : lexer.end + 40].lstrip().startswith("device_ids="):
         return Mesh(axes, tuple(range(prod(axes.values()))))
     lexer.advance()
     lexer.advance()
@@ -108,9 +110,9 @@ def take_axis(lexer: Lexer, mesh: Mesh) -> AxisPart:
     """Read one axis of ``mesh``, by name or by number, or a part of one."""
     start = lexer.start
     name = take_string(lexer, "the name of an axis")
-    if name not in mesh.axes:
-        # A mesh printed without names has its axes by number.
-        name = _axis_by_number(name, mesh)
+    # A mesh printed without names has its axes by number.
+    if name not in mesh.axes and name.isdecimal() and len(name) < 10 and int(name) < len(mesh.axes):
+        name = list(mesh.axes)[int(name)]
     if name not in mesh.axes:
         lexer.fail(f"the mesh has no such axis; it has {', '.join(mesh.axes)}", start)
     if not lexer.accept(":"):
@@ -172,7 +174,7 @@ def _factors(mesh: Mesh, parts: tuple[AxisPart, ...]) -> list[AxisPart] | None:
 
 
 def _covers(part: AxisPart, factor: AxisPart) -> bool:
-    """Whether a factor of an axis lies in a part of it."""
+    """Return whether a factor of an axis lies in a part of it."""
     end = part.before * part.size
     return part.axis == factor.axis and part.before <= factor.before and factor.before * factor.size <= end
 
@@ -189,12 +191,6 @@ def _axis(lexer: Lexer) -> tuple[str, int]:
     return name, lexer.take_integer()
 
 
-def _axis_by_number(name: str, mesh: Mesh) -> str:
-    """Return the name of the axis with this number, or the text as it was."""
-    number = int(name) if name.isdecimal() and len(name) < 10 else -1
-    return list(mesh.axes)[number] if 0 <= number < len(mesh.axes) else name
-
-
 def _device_ids(lexer: Lexer, count: int) -> tuple[int, ...]:
     """Read ``(0,1,2)`` or ``([2,4]T(1,0))``."""
     start = lexer.start
@@ -207,11 +203,6 @@ def _device_ids(lexer: Lexer, count: int) -> tuple[int, ...]:
     if len(devices) != count:
         lexer.fail(f"the mesh has {count} devices, device_ids lists {len(devices)}", start)
     return devices
-
-
-def _device_ids_follow(lexer: Lexer) -> bool:
-    """Whether ``device_ids=`` comes after the comma at hand."""
-    return lexer.peek() == "attribute" and lexer.text[lexer.end : lexer.end + 40].lstrip().startswith("device_ids=")
 
 
 def _check_count(lexer: Lexer, dimensions: tuple[int, ...], start: int) -> None:

@@ -1,0 +1,154 @@
+"""Places: which temporaries lie in the memory of outputs, in XLA's order of candidates, and how intervals meet."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lowering.hlo import lower_text
+from tpusim.allocation.placement import overlaps_any, united
+
+MIB = 2**20
+INTERVALS = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair))), max_size=6
+)
+
+
+def positions(intervals):
+    """Return the positions in some intervals."""
+    return {at for first, last in intervals for at in range(first, last + 1)}
+
+
+@given(INTERVALS)
+def test_united_intervals_have_the_same_positions_and_gaps_between(intervals):
+    """What touches is one: between two that are left there is a position of neither."""
+    found = united(intervals)
+    assert positions(found) == positions(intervals)
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
+
+
+@given(INTERVALS, st.integers(0, 25), st.integers(0, 6))
+def test_an_interval_overlaps_where_a_position_is_of_both(intervals, first, length):
+    """Against the sets."""
+    taken = united(intervals)
+    assert overlaps_any((first, first + length), taken) == bool(positions([(first, first + length)]) & positions(taken))
+
+
+def rows(mib):
+    """Return the shape of an array of so many MiB."""
+    return f"f32[{256 * mib},1024]{{1,0:T(8,128)}}"
+
+
+def homes(lines, root):
+    """Return in whose memory each temporary of a megabyte or more lies, empty for the heap."""
+    program = lower_text("\n".join([f"%a = {rows(16)} parameter(0)", *lines, f"ROOT %t = {root}"]))
+    return {b.name: b.within for b in program.buffers if b.kind == "temporary" and b.n_bytes >= MIB}
+
+
+def cut(name, mib, source="a"):
+    """Return a line that makes an array of so many MiB."""
+    return f"%{name} = {rows(mib)} slice(%{source}), slice={{[0:{256 * mib}], [0:1024]}}"
+
+
+def test_a_temporary_takes_the_smallest_output_that_is_large_enough():
+    """Of outputs of 2, 4 and 8 MiB, made when it is dead, one of 3 MiB takes that of 4."""
+    lines = [cut("x", 3), cut("k", 1, "x"), cut("l", 1, "k"), cut("two", 2), cut("eight", 8), cut("four", 4)]
+    found = homes(lines, f"({rows(1)}, {rows(2)}, {rows(8)}, {rows(4)}) tuple(%l, %two, %eight, %four)")
+    assert found["x"] == "four"
+
+
+def test_of_equal_outputs_the_last_of_the_order_is_tried_first():
+    """XLA goes through its allocations from the last one that it made: outputs of one size follow the order."""
+    for order in (("e", "f"), ("f", "e")):
+        lines = [cut("x", 2), cut("k", 1, "x"), cut("l", 1, "k"), *(cut(name, 2) for name in order)]
+        found = homes(lines, f"({rows(1)}, {rows(2)}, {rows(2)}) tuple(%l, %{order[0]}, %{order[1]})")
+        assert found["x"] == order[1]
+
+
+def test_an_output_stands_in_the_order_where_it_is_first_written():
+    """Made first and updated in place last, an output comes before one that is made between, which is tried first."""
+    lines = [cut("x", 2), cut("k", 1, "x"), cut("l", 1, "k"), cut("e", 2), cut("f", 2), "%i = s32[] constant(0)"]
+    lines.append(f"%u = {rows(2)} dynamic-update-slice(%e, %l, %i, %i)")
+    assert homes(lines, f"({rows(1)}, {rows(2)}, {rows(2)}) tuple(%l, %u, %f)")["x"] == "f"
+
+
+def test_scalars_of_the_scalar_core_count_as_no_temporaries():
+    """A number between two others is in no heap that statistics count."""
+    lines = "%i = s32[] parameter(0)\n%n = s32[] negate(%i)\nROOT %m = s32[] add(%n, %i)"
+    assert lower_text(lines).temp_bytes == 0
+
+
+def test_the_largest_temporary_chooses_first():
+    """Two are alive at once, and the output has room for one: the larger gets it, whichever was made first."""
+    for order in ((2, 3), (3, 2)):
+        first, second = (cut(f"x{mib}", mib) for mib in order)
+        join = f"%k = {rows(1)} fusion(%x2, %x3), kind=kLoop, calls=%f"
+        lines = [first, second, join, cut("l", 1, "k"), cut("out", 4)]
+        called = f"%f {{\n  %p = {rows(2)} parameter(0)\n  %q = {rows(3)} parameter(1)\n"
+        called += f"  %b = {rows(1)} slice(%p), slice={{[0:256], [0:1024]}}\n"
+        called += f"  %c = {rows(1)} slice(%q), slice={{[0:256], [0:1024]}}\n  ROOT %d = {rows(1)} add(%b, %c)\n}}\n"
+        text = [f"%a = {rows(16)} parameter(0)", *lines, f"ROOT %t = ({rows(1)}, {rows(4)}) tuple(%l, %out)"]
+        program = lower_text("\n".join(text), called)
+        assert {b.name: b.within for b in program.buffers if b.name in ("x2", "x3")} == {"x2": "", "x3": "out"}
+
+
+def test_two_temporaries_of_different_times_lie_in_one_output():
+    """The second comes when the first is dead."""
+    lines = [cut("x", 4), cut("k", 1, "x"), cut("y", 3), cut("l", 1, "y"), f"%m = {rows(1)} add(%k, %l)", cut("o", 4)]
+    found = homes(lines, f"({rows(1)}, {rows(4)}) tuple(%m, %o)")
+    assert (found["x"], found["y"]) == ("o", "o")
+
+
+def test_a_temporary_that_is_read_while_the_output_is_made_lies_elsewhere():
+    """Its last position is the output's first."""
+    found = homes([cut("x", 4), f"%o = {rows(4)} negate(%x)"], f"({rows(4)}, {rows(16)}) tuple(%o, %a)")
+    assert found == {"x": ""}
+
+
+def test_temporaries_of_the_heap_are_counted_at_their_fullest():
+    """A chain of arrays of 4 MiB: two at once, nothing between them."""
+    lines = [
+        f"%a = {rows(4)} parameter(0)",
+        *(f"%t{n} = {rows(4)} negate(%{f't{n - 1}' if n else 'a'})" for n in range(5)),
+    ]
+    program = lower_text("\n".join([*lines, f"ROOT %r = {rows(1)} slice(%t4), slice={{[0:256], [0:1024]}}"]))
+    assert program.temp_bytes == 8 * MIB
+
+
+def test_a_hole_in_the_heap_is_counted_with_it():
+    """3, then 1 MiB beside it, then 4 beside that when the 3 are dead: 8 MiB of heap, of which 5 are in use at most.
+
+    XLA's statistics add what is not in use at the fullest moment.
+    """
+    program = lower_text(
+        f"""
+        %a = {rows(16)} parameter(0)
+        {cut("x", 3)}
+        {cut("y", 1, "x")}
+        {cut("z", 4)}
+        %w = {rows(1)} fusion(%y, %z), kind=kLoop, calls=%f
+        ROOT %r = f32[8,128]{{1,0:T(8,128)}} slice(%w), slice={{[0:8], [0:128]}}""",
+        f"""%f {{
+  %p = {rows(1)} parameter(0)
+  %q = {rows(4)} parameter(1)
+  %c = {rows(1)} slice(%q), slice={{[0:256], [0:1024]}}
+  ROOT %d = {rows(1)} add(%p, %c)
+}}
+""",
+    )
+    offsets = {b.name: (b.offset_bytes or 0) // MIB for b in program.buffers if b.kind == "temporary"}
+    assert offsets == {"x": 0, "y": 3, "z": 4, "w": 0}
+    assert program.temp_bytes == (8 + 8 - 6) * MIB
+
+
+def test_scratch_in_vmem_lies_at_multiples_of_a_register():
+    """Two arrays in VMEM of a little more than a register each."""
+    vmem = "f32[9,128]{1,0:T(1,128)S(1)}"
+    program = lower_text(f"""
+        %a = f32[9,128]{{1,0:T(1,128)}} parameter(0)
+        %x = {vmem} negate(%a)
+        %y = {vmem} exponential(%a)
+        ROOT %r = f32[9,128]{{1,0:T(1,128)}} add(%x, %y)""")
+    assert sorted(b.offset_bytes for b in program.buffers if b.space == "vmem") == [0, 8192]
