@@ -147,7 +147,7 @@ def _other_work(scope: Scope, body: Body, shares: list[float], sides: dict[int, 
             and item.instruction.opcode not in FREE
             and item.instruction.opcode not in PRODUCTS
         ):
-            work = vector_work(Site(scope.module, item.computation, scope.chip), item.instruction)
+            work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
             # What is made for an operand of the product stays as long as its tile does, and is then made anew.
             count = share * uses.get(sides.get(at, ""), 1.0)
             found.append(work if count == 1.0 else work * count)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
 from tpusim.ir.attributes import Window
-from tpusim.ir.ops import FREE, RESHAPES, UNHELD
+from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES, UNHELD
 from tpusim.program.work import Work, scaled, sum_work
 from tpusim.semantics.demand.inlining import behind_views
 from tpusim.shapes.address import padded_element_count
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tpusim.hardware.chip import Chip
     from tpusim.ir.attributes import SliceDimension, WindowDimension
     from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.lowering.scope import Notes
     from tpusim.semantics.demand.inlining import Body, Inner
     from tpusim.shapes.shape import Shape
 
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Site:
-    """Where an instruction stands: its module, its computation, and the chip it will run on."""
+    """Where an instruction stands: its module, its computation, the chip it will run on, and where estimates go."""
 
     module: Module
     computation: Computation
     chip: Chip
+    notes: Notes
 
     def operand_shape(self, instruction: Instruction, position: int) -> ArrayShape:
         """Return the shape of operand ``position``, which must be an array."""
@@ -62,7 +64,20 @@ def work_rule(*opcodes: str) -> Callable[[WorkRule], WorkRule]:
 def vector_work(site: Site, instruction: Instruction) -> Work:
     """Return the vector work of one instruction, its operands' loads and its result's stores not included."""
     found = WORK_RULES.get(instruction.opcode)
-    return found(site, instruction) if found else _elementwise(site, instruction)
+    if found:
+        return found(site, instruction)
+    cost = site.chip.vector_ops.ops.get(instruction.opcode)
+    if cost is not None:
+        return Work(ops=scaled(cost, registers(instruction.shape, site.chip)))
+    # Nothing is free in silence.
+    site.notes.estimated(instruction, "no cost of its own: one operation per register of its largest array")
+    return Work(ops={VECTOR: _widest(site, instruction)})
+
+
+def _widest(site: Site, instruction: Instruction) -> float:
+    """Return the registers of the largest value that an instruction takes or makes."""
+    values = (instruction, *site.computation.operands_of(instruction))
+    return max(registers(value.shape, site.chip) for value in values)
 
 
 def registers(shape: Shape, chip: Chip) -> float:
@@ -78,9 +93,12 @@ def stored_registers(n_bytes: float, chip: Chip) -> float:
 
 
 def computation_cost(module: Module, name: str, chip: Chip) -> Work:
-    """Return the work of a scalar computation applied to one register of elements."""
-    costs = (chip.vector_ops.ops.get(i.opcode) for i in module[name].instructions)
-    return sum_work(Work(ops=cost) for cost in costs if cost is not None)
+    """Return the work of a scalar computation, and of those that it calls, applied to one register of elements."""
+    instructions = module[name].instructions
+    costs = (chip.vector_ops.ops.get(instruction.opcode) for instruction in instructions)
+    called = (inner for i in instructions if i.opcode in CALLS for inner in i.called_computations)
+    inside = (computation_cost(module, inner, chip) for inner in called)
+    return sum_work((*(Work(ops=cost) for cost in costs if cost is not None), *inside))
 
 
 def _words(shape: ArrayShape, chip: Chip) -> float:
@@ -91,16 +109,40 @@ def _words(shape: ArrayShape, chip: Chip) -> float:
     return max(1.0, shape.dtype.bits / WORD_BITS)
 
 
-def _elementwise(site: Site, instruction: Instruction) -> Work:
-    """Work of an opcode that treats each element alone: its cost times the registers of its result."""
-    cost = site.chip.vector_ops.ops.get(instruction.opcode)
-    return Work(ops=scaled(cost, registers(instruction.shape, site.chip))) if cost else Work()
-
-
-@work_rule("bitcast-convert", *FREE)
+# The number of a device is the scalar core's.
+@work_rule(*FREE, *DEVICE_IDS)
 def _free(site: Site, instruction: Instruction) -> Work:
     """Return no work."""
     return Work()
+
+
+@work_rule("bitcast-convert")
+def _bits(site: Site, instruction: Instruction) -> Work:
+    """Nothing while elements keep their width; else they come to lie in other places."""
+    (source,), (target,) = leaves(site.operand_shape(instruction, 0)), leaves(instruction.shape)
+    if source.dtype.bits == target.dtype.bits:
+        return Work()
+    return Work(ops=scaled(site.chip.vector_ops.moves["retile"], _widest(site, instruction)))
+
+
+@work_rule("scan")
+def _scan(site: Site, instruction: Instruction) -> Work:
+    """Run the computation once per step: each instruction waits for the one before, and other slots stay empty."""
+    attributes, (dimension,) = instruction.attributes, instruction.attributes["dimensions"]
+    carries = attributes["num_carries"]
+    operands = site.computation.operands_of(instruction)
+    inputs = [leaves(operand.shape)[0] for operand in operands[: len(operands) - carries]]
+    results = leaves(instruction.shape)
+    outputs = results[: len(results) - carries]
+    inside = Site(site.module, site.module[attributes["to_apply"]], site.chip, site.notes)
+    steps: int = (inputs or outputs)[0].dimensions[dimension]
+    slots = site.chip.vpu.alu_slots
+    chain = ((vector_work(inside, i), _widest(inside, i)) for i in inside.computation.instructions)
+    # Even a scalar takes a whole cycle.
+    step = sum_work(work * max(1.0, slots / width) for work, width in chain if width)
+    moved = {LOAD: sum(max(1.0, registers(shape, site.chip) / max(1, steps)) for shape in inputs)}
+    moved[STORE] = sum(max(1.0, registers(shape, site.chip) / max(1, steps)) for shape in outputs)
+    return (step + Work(ops=moved)) * steps
 
 
 @work_rule("broadcast")
