@@ -39,7 +39,6 @@ def group_of(site: Site, instruction: Instruction) -> tuple[int, ...]:
 
 
 def _existing(site: Site, instruction: Instruction, numbers: Sequence[int]) -> tuple[int, ...]:
-    """Return numbers of devices that the run must have."""
     count = site.module.device_count
     absent = [number for number in numbers if not 0 <= number < count]
     if absent:
@@ -70,8 +69,7 @@ def all_gather(site: Site, instruction: Instruction, operands: list[Any]) -> Mee
 @computes("reduce-scatter")
 def reduce_scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Meeting:
     """Return the device's own block of the fold of the group's operands."""
-    axis = instruction.attributes["dimensions"][0]
-    group = group_of(site, instruction)
+    axis, group = instruction.attributes["dimensions"][0], group_of(site, instruction)
     brought = yield from _gathered(site, instruction, operands)
     # Every member folds the whole: in one process that is cheaper than to send around parts.
     place = group.index(site.device_number)

@@ -60,16 +60,14 @@ def run_computation(
 
 
 def _with_place(site: Site, instruction: Instruction, error: Exception) -> Exception:
-    """Return the error to raise in place of one that an instruction ended in: where it stands, and what it was.
-
-    What no rule foresaw is an UnsupportedError: the verifier has found nothing wrong with the module.
-    """
+    """Return the error to raise in place of one that an instruction ended in: where it stands, and what it was."""
     span = site.module.where(site.computation, instruction)
     if isinstance(error, TpusimError):
         # An error of an inner computation has its place already.
         return error if error.span is not None else type(error)(error.message, span)
     cause = f"{type(error).__name__}: {error}"
     message = f"{instruction.name}: expected a value of {instruction.opcode!r} of {instruction.shape}, found {cause}"
+    # No rule foresaw it, and the verifier has found nothing wrong with the module.
     return UnsupportedError(message, span)
 
 
@@ -94,10 +92,7 @@ def rule_of(instruction: Instruction) -> Any:
 
 
 def _as_declared(value: Any, shape: Shape) -> Any:
-    """Return an array in the element type that its instruction declares.
-
-    Compiled code mixes widths: it pads or selects between bf16 and f32, and the result's type decides.
-    """
+    """Return an array in the element type that its instruction declares."""
     if not isinstance(shape, ArrayShape) or not isinstance(value, np.ndarray | np.generic):
         return value
     # Indexing an array of rank 0 gives NumPy's scalar, which cannot be written to.
@@ -106,6 +101,7 @@ def _as_declared(value: Any, shape: Shape) -> Any:
         # The verifier lets a bound stand for a size, as XLA's does; here the two differ.
         found = list(array.shape)
         raise ProgramError(f"expected a value of {shape}, found sizes {found}: state a dynamic size by its bound, <=n")
+    # Compiled code mixes widths: it pads or selects between bf16 and f32, and the result's type decides.
     return array if array.dtype == wanted else array.astype(wanted)
 
 

@@ -62,7 +62,6 @@ def take_inputs(arrays: Mapping[str, Any], shapes: Sequence[Shape]) -> list[Any]
 
 
 def _check_names(arrays: Mapping[str, Any], names: list[tuple[str, str]], wanted: list[ArrayShape]) -> None:
-    """Refuse arrays that are missing, twice there, or no parameter's."""
     known = {name for pair in names for name in pair}
     counts = [sum(name in arrays for name in pair) for pair in names]
     problems = {
@@ -77,7 +76,6 @@ def _check_names(arrays: Mapping[str, Any], names: list[tuple[str, str]], wanted
 
 
 def _parameters(wanted: Sequence[ArrayShape]) -> str:
-    """Return the list of the parameters for an error."""
     listed = ", ".join(f"in{i}: {shape_text(leaf, layout=False)}" for i, leaf in enumerate(wanted))
     return f"the parameters are {listed or 'none'}"
 
@@ -203,15 +201,12 @@ def _as_array(name: str, value: Any, shape: ArrayShape) -> Any:
 
 
 def _typed(name: str, value: Any, shape: ArrayShape, array: Any) -> Any:
-    """Return an array in the type of its parameter, which its own must be, or float32 where files lack the type.
-
-    A plain ``value``, a number or a list, has no type of its own: it must fit.
-    """
+    """Return an array in the type of its parameter, which its own must be, or float32 where files lack the type."""
     if array is TOKEN:
         return TOKEN
     wanted, stated = numpy_dtype(shape.dtype), shape_text(shape, layout=False)
     is_stored = array.dtype == np.float32 and not _is_stored_as_it_is(wanted)
-    # Of what came without a type NumPy has chosen the widest one.
+    # A plain value, a number or a list, has no type of its own: NumPy has chosen the widest one, and it must fit.
     is_plain = not hasattr(value, "dtype") and _KINDS.get(array.dtype.kind, 9) <= _KINDS.get(wanted.kind, 2)
     if array.dtype != wanted and not is_stored and not is_plain:
         advice = f"convert it, for instance with .astype({wanted.name!r})"
@@ -223,7 +218,6 @@ def _typed(name: str, value: Any, shape: ArrayShape, array: Any) -> Any:
 
 
 def _random(generator: np.random.Generator, shape: ArrayShape) -> Any:
-    """Return random values of one array."""
     if not shape.dtype.is_array_type:
         return TOKEN
     wanted = numpy_dtype(shape.dtype)
@@ -243,5 +237,4 @@ def _random(generator: np.random.Generator, shape: ArrayShape) -> Any:
 
 
 def _is_stored_as_it_is(dtype: np.dtype[Any]) -> bool:
-    """Return whether NumPy's files know a type."""
     return dtype.char in _STORED_AS_THEY_ARE and dtype.isbuiltin == 1

@@ -68,18 +68,14 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
     """
     partitions = module.partition_count
     # Only these are shared: what the host exchanges with one device is that device's alone.
-    between = {channel: deque[Any]() for channel in _channels_between_devices(module)}
+    transfers = (i.attributes for each in module.computations for i in each if i.opcode in TRANSFERS)
+    channels = {transfer.get("channel_id", 0) for transfer in transfers if not transfer.get("is_host_transfer")}
+    between = {channel: deque[Any]() for channel in channels}
     feeds = [*infeeds, *[None] * (replicas * partitions - len(infeeds))]
     return [
         Device(*divmod(number, partitions), infeed=None if feed is None else iter(feed), mailbox=dict(between))
         for number, feed in enumerate(feeds)
     ]
-
-
-def _channels_between_devices(module: Module) -> set[int]:
-    """Return the channels on which devices send to devices."""
-    transfers = (i for computation in module.computations for i in computation if i.opcode in TRANSFERS)
-    return {i.attributes.get("channel_id", 0) for i in transfers if not i.attributes.get("is_host_transfer")}
 
 
 @computes("infeed")
@@ -109,7 +105,7 @@ def recv(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Lay out a slot for the value that will come; return the context of the receive."""
     # XLA leaves the value of a receive that no pair sends to undefined; zeros are what a permute would give.
     waiting = zeros(instruction.shape.elements[0])  # type: ignore[attr-defined]
-    if not _is_host_transfer(instruction) and _peer(site, instruction, to=True) != ():
+    if not instruction.attributes.get("is_host_transfer") and _peer(site, instruction, to=True) != ():
         _channel(site, instruction).append(Slot(site.device_number, []))
     return (waiting, _REQUEST, TOKEN)
 
@@ -122,14 +118,14 @@ def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Wait
     operand = site.operand(instruction, 0)
     start = operand if operand.opcode in TRANSFERS else instruction
     channel, own = _channel(site, start), site.device_number
-    if _is_host_transfer(start):
+    if start.attributes.get("is_host_transfer"):
         if not channel:
             raise SimulationError(f"{instruction.name!r} waits for the host, which put nothing into {_named(start)}")
         return (as_value(channel.popleft(), wanted), TOKEN)
     peers = _peer(site, start, to=True)
     if peers == ():
         return (operands[0][0], TOKEN)
-    # The first of our own: receives of one channel end in the order in which they began.
+    # The device's first: receives of one channel end in the order in which they began.
     slot = next(slot for slot in channel if slot.receiver == own)
     yield from _until(site, instruction, start, lambda: bool(slot.values), peers)
     channel.remove(slot)
@@ -141,7 +137,7 @@ def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
     """Put the value where a receive of the channel waits for it; return the context of the send."""
     context = (operands[0], _REQUEST, TOKEN)
     channel, peers = _channel(site, instruction), _peer(site, instruction, to=False)
-    if _is_host_transfer(instruction):
+    if instruction.attributes.get("is_host_transfer"):
         channel.append(operands[0])
         return context
     if peers == ():
@@ -173,11 +169,7 @@ def as_value(value: Any, shape: Shape) -> Any:
 
 
 def _until(
-    site: Site,
-    instruction: Instruction,
-    start: Instruction,
-    holds: Callable[[], bool],
-    peers: tuple[int, ...] | None,
+    site: Site, instruction: Instruction, start: Instruction, holds: Callable[[], bool], peers: tuple[int, ...] | None
 ) -> Waiting:
     """Wait for something that another device has to do; a device that is alone would wait for ever."""
     own = site.device_number
@@ -192,18 +184,11 @@ def _until(
     yield Wait(key, holds, others)
 
 
-def _is_host_transfer(instruction: Instruction) -> bool:
-    """Return whether the other side is the host."""
-    return bool(instruction.attributes.get("is_host_transfer"))
-
-
 def _named(instruction: Instruction) -> str:
-    """Return how errors call the channel."""
     return f"channel {instruction.attributes.get('channel_id', 0)}"
 
 
 def _channel(site: Site, instruction: Instruction) -> deque[Any]:
-    """Return what lies on the channel."""
     return site.device.mailbox.setdefault(instruction.attributes.get("channel_id", 0), deque())
 
 

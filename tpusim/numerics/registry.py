@@ -28,14 +28,21 @@ RULES: dict[str, Rule] = {}
 """The numeric rule of every opcode that has one."""
 
 
-def computes(*opcodes: str) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the numeric rule of ``opcodes``."""
+def registrar(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
+    """Return a decorator that enters a rule into ``table`` under the names that it is given."""
 
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(opcodes, function))
-        return function
+    def enters(*names: str) -> Callable[[Rule], Rule]:
+        def register(function: Rule) -> Rule:
+            table.update(dict.fromkeys(names, function))
+            return function
 
-    return register
+        return register
+
+    return enters
+
+
+computes = registrar(RULES)
+"""Enters the decorated function as the numeric rule of the opcodes that it is given."""
 
 
 def element_type(instruction: Instruction) -> np.dtype[Any]:

@@ -7,6 +7,7 @@ in one walk: it is *lifted*. The usual computations of two parameters are known 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from types import GeneratorType
 from typing import Any
 
@@ -83,11 +84,13 @@ def lifted_part(site: Site, name: str, part: str, arrays: Sequence[Any]) -> Any:
     return _walk(Site(site.module, Computation(name, kept, part), site.settings, site.device), arrays)
 
 
+@cache
 def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type in which several steps on elements of ``dtype`` are computed before one rounding.
 
     Floats narrower than 32 bits take f32 and integers narrower than 8 bits a byte; all others are their own.
     """
+    # Kept, as it is asked several times per instruction.
     if dtype in _IN_BYTES:
         return _IN_BYTES[dtype]
     is_wide = dtype.kind in "biuc" or dtype.name in ("float32", "float64")
@@ -98,7 +101,6 @@ _IN_BYTES = {numpy_dtype(DTYPES[f"{sign}{bits}"]): np.dtype(byte) for bits in (1
 
 
 def _walk(site: Site, arguments: Sequence[Any]) -> Any:
-    """Compute a computation of scalars on arrays."""
     values: dict[str, Any] = {}
     for instruction in site.computation:
         if instruction.opcode == "parameter":
@@ -129,7 +131,6 @@ def _finish(site: Site, activity: Any) -> Any:
 
 
 def _bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the same bits as another type."""
     return np.ascontiguousarray(operands[0]).view(element_type(instruction)).reshape(np.shape(operands[0]))
 
 
@@ -184,7 +185,6 @@ def select_values(mask: Any, chosen: Any, other: Any) -> Any:
 
 
 def _one_by_one(site: Site, arrays: Sequence[Any]) -> Any:
-    """Compute every element on its own."""
     # A table that the computation looks up, say, keeps it from taking whole arrays for its scalars. Such computations
     # are rare and their arrays small.
     wide = np.broadcast_arrays(*arrays)

@@ -32,8 +32,12 @@ def _partial_reduce(site: Site, instruction: Instruction, operands: list[Any]) -
     half, axis = len(operands) // 2, _axis(instruction, operands[0])
     count = 1 << int(instruction.backend_config.fields.get("log2_reduction", 0))
     tile = _LINEAR_TILE if operands[0].ndim == 1 else _LANES
-    pairs = zip(operands[:half], operands[half:], strict=True)
-    binned = [_in_bins(np.moveaxis(array, axis, -1), fill, (count, tile)) for array, fill in pairs]
+    binned = []
+    for operand, fill in zip(operands[:half], operands[half:], strict=True):
+        # The last dimension as (groups of registers, registers of a group, lanes), filled up at its end.
+        array = np.moveaxis(operand, axis, -1)
+        padding = np.broadcast_to(fill, (*array.shape[:-1], -array.shape[-1] % (count * tile)))
+        binned.append(np.concatenate([array, padding], -1).reshape(*array.shape[:-1], -1, count, tile))
     best = [array[..., 0, :] for array in binned]
     for place in range(1, count):
         others = [array[..., place, :] for array in binned]
@@ -59,13 +63,6 @@ def _axis(instruction: Instruction, operand: Array) -> int:
     changed = [i for i, (old, new) in enumerate(zip(operand.shape, sizes, strict=False)) if old != new]
     axis = instruction.backend_config.fields.get("reduction_dim", changed[0] if changed else -1)
     return int(axis) % operand.ndim
-
-
-def _in_bins(array: Array, fill: Array, bins: tuple[int, int]) -> Array:
-    """Return the last dimension as (groups of registers, registers of a group, lanes), filled up at its end."""
-    missing = -array.shape[-1] % (bins[0] * bins[1])
-    padding = np.broadcast_to(fill, (*array.shape[:-1], missing))
-    return np.concatenate([array, padding], -1).reshape(*array.shape[:-1], -1, *bins)
 
 
 def _checked(instruction: Instruction, results: list[Array]) -> tuple[Array, ...]:

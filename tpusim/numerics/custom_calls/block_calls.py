@@ -17,18 +17,8 @@ import numpy as np
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction
 from tpusim.numerics.custom_calls.table import target
-from tpusim.numerics.ops.linear_algebra import (
-    adjoint,
-    block_reflector,
-    cholesky_factor,
-    complex_of,
-    eigen_decomposition,
-    householder_product,
-    invert_triangle,
-    lu_factor,
-    qr_factor,
-    solvable,
-)
+from tpusim.numerics.ops import linear_algebra
+from tpusim.numerics.ops.linear_algebra import adjoint, complex_of, solvable
 from tpusim.numerics.registry import Array, Rule
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
@@ -71,11 +61,9 @@ def _eigh(matrices: Array) -> tuple[Array, Array]:
 
 
 def _eigh_quadrants(*quadrants: Array) -> tuple[Array, ...]:
-    """Return eigenvalues in two halves and the adjoint of the eigenvectors in four quadrants, row by row.
-
-    The quadrants given are those of a Hermitian matrix. Order and signs are free; the caller sorts.
-    """
-    values, vectors = eigen_decomposition(np.block([list(quadrants[:2]), list(quadrants[2:])]))
+    """Return a Hermitian matrix's eigenvalues in halves and its eigenvectors' adjoint in quadrants, row by row."""
+    # Order and signs are free; the caller sorts.
+    values, vectors = linear_algebra.eigen_decomposition(np.block([list(quadrants[:2]), list(quadrants[2:])]))
     half = values.shape[-1] // 2
     rows = adjoint(vectors)
     parts = [part for row in (rows[..., :half, :], rows[..., half:, :]) for part in (row[..., :half], row[..., half:])]
@@ -93,15 +81,15 @@ def _rule_of(function: Callable[..., Any], count: int = 1) -> Rule:
 
 
 # The compiler calls this on the diagonal blocks of a factorisation that it does itself.
-target("Cholesky")(_rule_of(cholesky_factor))
+target("Cholesky")(_rule_of(linear_algebra.cholesky_factor))
 # With these inverses the compiler turns a triangular solve into products.
-target("InvertDiagBlocksLowerTriangular")(_rule_of(partial(invert_triangle, is_lower=True)))
-target("InvertDiagBlocksUpperTriangular")(_rule_of(partial(invert_triangle, is_lower=False)))
+target("InvertDiagBlocksLowerTriangular")(_rule_of(partial(linear_algebra.invert_triangle, is_lower=True)))
+target("InvertDiagBlocksUpperTriangular")(_rule_of(partial(linear_algebra.invert_triangle, is_lower=False)))
 # Q stays in factored form; another call multiplies it out where it is wanted.
-target("Qr", "QrDecompositionBlock")(_rule_of(qr_factor))
-target("CompactWyHelper")(_rule_of(block_reflector))
-target("ProductOfElementaryHouseholderReflectors")(_rule_of(householder_product, 2))
+target("Qr", "QrDecompositionBlock")(_rule_of(linear_algebra.qr_factor))
+target("CompactWyHelper")(_rule_of(linear_algebra.block_reflector))
+target("ProductOfElementaryHouseholderReflectors")(_rule_of(linear_algebra.householder_product, 2))
 _LU = ("LuComplexDecompositionBlock", "LuDecomposition", "LuDecompositionBlock", "LuRealDecompositionBlock")
-target(*_LU)(_rule_of(lu_factor))
+target(*_LU)(_rule_of(linear_algebra.lu_factor))
 target("Eigh")(_rule_of(_eigh))
 target("EighTpu")(_rule_of(_eigh_quadrants, 4))

@@ -15,23 +15,23 @@ import numpy as np
 from tpusim.errors import ProgramError, TpusimError, UnsupportedError, did_you_mean
 from tpusim.ir.custom_calls import REGISTERED
 from tpusim.ir.module import Instruction
+from tpusim.numerics.ops.control import call
+from tpusim.numerics.ops.linear_algebra import complex_of
 from tpusim.numerics.ops.sorting import top_k
-from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, zeros
-from tpusim.numerics.site import Run, Site
+from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, registrar, zeros
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
 _BUILT_IN: dict[str, Rule] = {}
+target = registrar(_BUILT_IN)
+"""Enters the decorated function as what custom calls with the targets that it is given compute."""
 
-
-def target(*names: str) -> Callable[[Rule], Rule]:
-    """Register the decorated function as what custom calls with these targets compute."""
-
-    def register(function: Rule) -> Rule:
-        _BUILT_IN.update(dict.fromkeys(names, function))
-        return function
-
-    return register
+# Each promises something of its operand, or marks where it is.
+_MARKS = (
+    "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked LayoutConstraint MoveToDevice MoveToHost Sharding"
+    " SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement xla.sdy.FuncResultSharding"
+)
 
 
 @computes("custom-call")
@@ -46,15 +46,16 @@ def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> An
     registered = REGISTERED.get(name)
     if registered is not None and registered.numerics is not None:
         return _checked(_user_value(registered.numerics, instruction, operands), instruction.shape, name)
-    if name not in _BUILT_IN and _is_wrapper(site, instruction):
-        return _offloaded(instruction, operands)
-    if name not in _BUILT_IN:
+    if name in _BUILT_IN:
+        return _BUILT_IN[name](site, instruction, operands)
+    if not _is_wrapper(site, instruction):
         raise UnsupportedError(
             f"{instruction.name}: nothing says what the custom call {name!r} computes"
             f"{did_you_mean(name, _BUILT_IN)}; register it with"
             f" tpusim.register_custom_call({name!r}, numerics=lambda instruction, *operands: ...)"
         )
-    return _BUILT_IN[name](site, instruction, operands)
+    # Such as one that hands its computation to the sparse cores.
+    return call(site, instruction, operands)
 
 
 def _user_value(function: Callable[..., Any], instruction: Instruction, operands: list[Any]) -> Any:
@@ -93,11 +94,6 @@ def _is_wrapper(site: Site, instruction: Instruction) -> bool:
     return plain == [shape_text(shape, layout=False) for shape in (*operands, instruction.shape)]
 
 
-def _offloaded(instruction: Instruction, operands: list[Any]) -> Any:
-    """Run the computation that a wrapper hands to the sparse cores."""
-    return (yield Run(instruction.called_computations[0], operands))
-
-
 def _checked(value: Any, shape: Shape, name: str) -> Any:
     """Return what a registered function returned, if it has the shape that the program says."""
     if isinstance(shape, TupleShape) and isinstance(value, (tuple, list)) and len(value) == len(shape.elements):
@@ -115,20 +111,9 @@ def _checked(value: Any, shape: Shape, name: str) -> Any:
     raise ProgramError(f"expected the function registered for {name!r} to return {wanted}, found {found}")
 
 
-@target(
-    "AssumeGatherIndicesInBound",
-    "GatherScatterIndicesBitpacked",
-    "LayoutConstraint",
-    "MoveToDevice",
-    "MoveToHost",
-    "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-    "annotate_device_placement",
-    "xla.sdy.FuncResultSharding",
-)
+@target(*_MARKS.split())
 def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the operand: the target promises something of it, or marks where it is."""
+    """Return the operand."""
     # Layout and memory space may differ: that is what some of these calls are for.
     wanted = [leaf.dimensions for leaf in leaves(instruction.shape)]
     if wanted != [leaf.dimensions for leaf in leaves(site.operand(instruction, 0).shape)]:
@@ -149,11 +134,9 @@ target("AsyncCollectiveDone")(lambda site, instruction, operands: operands[1])
 
 @target("AsyncCollectiveStart")
 def _async_collective(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return what the collective took, what it gave, and handles: beside the core it is done when it starts.
-
-    The operand is the collective, which stands in the same computation and takes a parameter of it.
-    """
+    """Return what the collective took, what it gave, and handles: beside the core it is done when it starts."""
     assert isinstance(instruction.shape, TupleShape)
+    # The operand is the collective, which stands in the same computation and takes a parameter of it.
     taken = site.operand(site.operand(instruction, 0), 0)
     if taken.opcode != "parameter":
         raise UnsupportedError(
@@ -219,14 +202,6 @@ def _rounded(doubles: Any) -> Any:
 
 
 # Of complex numbers of two doubles.
+target("X128Combine")(lambda site, instruction, operands: complex_of(*operands))
 target("X128SplitHigh")(lambda site, instruction, operands: operands[0].imag)
 target("X128SplitLow")(lambda site, instruction, operands: operands[0].real)
-
-
-@target("X128Combine")
-def _combine_complex(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return complex numbers of two doubles from their real and imaginary parts."""
-    # Not by arithmetic: i times infinity has a real part that is no number.
-    joined = np.empty(operands[0].shape, np.complex128)
-    joined.real, joined.imag = operands
-    return joined

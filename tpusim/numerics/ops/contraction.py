@@ -17,7 +17,7 @@ import numpy as np
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
-from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul
 from tpusim.semantics.products import PRODUCT_ROLES
@@ -32,19 +32,16 @@ class DotDimensions(NamedTuple):
     rhs_contracting: tuple[int, ...]
 
 
-@computes("dot")
+@computes("dot", "scaled-dot")
 def dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
-    """Return the sum of products over the contracted dimensions: dimensions batch, lhs free, rhs free."""
-    arithmetic = _arithmetic(site, instruction)
-    return in_passes(arithmetic, operands[0], operands[1], partial(general_dot, dimensions=dot_dimensions(instruction)))
+    """Return the sum of products over the contracted dimensions: dimensions batch, lhs free, rhs free.
 
-
-@computes("scaled-dot")
-def scaled_dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
-    """Return the dot of both sides after each element was multiplied by the scale of its block."""
-    arithmetic, roles = _arithmetic(site, instruction), PRODUCT_ROLES["scaled-dot"]
-    lhs = _scaled(operands[roles.lhs], operands[roles.lhs_scale])
-    rhs = _scaled(operands[roles.rhs], operands[roles.rhs_scale])
+    A scaled dot multiplies each element by the scale of its block first.
+    """
+    arithmetic, roles = choose_arithmetic(site, instruction), PRODUCT_ROLES[instruction.opcode]
+    lhs, rhs = operands[roles.lhs], operands[roles.rhs]
+    if instruction.opcode == "scaled-dot":
+        lhs, rhs = _scaled(lhs, operands[roles.lhs_scale]), _scaled(rhs, operands[roles.rhs_scale])
     return in_passes(arithmetic, lhs, rhs, partial(general_dot, dimensions=dot_dimensions(instruction)))
 
 
@@ -59,9 +56,12 @@ def ragged_dot(site: Site, instruction: Instruction, operands: list[Any]) -> Arr
     ragged = instruction.attributes.get("lhs_ragged_dims", ())
     if len(ragged) != 1:
         raise UnsupportedError(f"{instruction.name}: expected one entry in lhs_ragged_dims, found {ragged!r}")
-    arithmetic = _arithmetic(site, instruction)
+    arithmetic = choose_arithmetic(site, instruction)
     if ragged[0] in dimensions.lhs_batch:
-        lhs = _within_groups(operands[0], operands[2], ragged[0])
+        bound = operands[0].shape[ragged[0]]
+        ends = np.minimum(np.sum(operands[2], -1, dtype=np.int64), bound)
+        mask = _mask(operands[0].ndim, (np.zeros_like(ends), ends), slice(0, bound), ragged[0])
+        lhs = np.where(mask, operands[0], np.zeros((), operands[0].dtype))
         return in_passes(arithmetic, lhs, operands[1], partial(general_dot, dimensions=dimensions))
     if ragged[0] in dimensions.lhs_contracting:
         return _ragged_contraction(arithmetic, operands, dimensions, ragged[0])
@@ -76,13 +76,9 @@ def dot_dimensions(instruction: Instruction) -> DotDimensions:
 
 def general_dot(arithmetic: Arithmetic, lhs: Array, rhs: Array, dimensions: DotDimensions) -> Array:
     """Return the dot of two operands of the arithmetic's working type, before its result is rounded."""
-    batch, lhs_contracting, rhs_contracting = (
-        dimensions.lhs_batch,
-        dimensions.lhs_contracting,
-        dimensions.rhs_contracting,
-    )
+    batch, rhs_batch, lhs_contracting, rhs_contracting = dimensions
     lhs_free = _others(lhs.ndim, batch + lhs_contracting)
-    rhs_free = _others(rhs.ndim, dimensions.rhs_batch + rhs_contracting)
+    rhs_free = _others(rhs.ndim, rhs_batch + rhs_contracting)
     batch_sizes = tuple(lhs.shape[d] for d in batch)
     rows = tuple(lhs.shape[d] for d in lhs_free)
     columns = tuple(rhs.shape[d] for d in rhs_free)
@@ -90,20 +86,11 @@ def general_dot(arithmetic: Arithmetic, lhs: Array, rhs: Array, dimensions: DotD
     depth = prod(lhs.shape[d] for d in lhs_contracting)
     # Batch dimensions stay apart: merging them could force a copy, and matmul takes any number.
     left = lhs.transpose(batch + lhs_free + lhs_contracting).reshape((*batch_sizes, prod(rows), depth))
-    right = rhs.transpose(dimensions.rhs_batch + rhs_contracting + rhs_free)
-    right = right.reshape((*batch_sizes, depth, prod(columns)))
+    right = rhs.transpose(rhs_batch + rhs_contracting + rhs_free).reshape((*batch_sizes, depth, prod(columns)))
     return matmul(arithmetic, left, right).reshape(batch_sizes + rows + columns)
 
 
-def _arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
-    """Return how an instruction multiplies its two sides."""
-    roles = PRODUCT_ROLES[instruction.opcode]
-    shapes = [array_shape(site.operand(instruction, position).shape) for position in (roles.lhs, roles.rhs)]
-    return choose_arithmetic(site.settings, instruction, shapes[0].dtype, shapes[1].dtype)
-
-
 def _others(rank: int, taken: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the dimensions that are not taken, in order."""
     return tuple(d for d in range(rank) if d not in taken)
 
 
@@ -148,11 +135,8 @@ def _ragged_contraction(arithmetic: Arithmetic, operands: list[Any], dimensions:
     lhs, rhs, sizes = operands
     rhs_ragged = dimensions.rhs_contracting[dimensions.lhs_contracting.index(ragged)]
     contract = partial(general_dot, dimensions=dimensions)
-    parts = [
-        in_passes(arithmetic, part.of(lhs, ragged), part.of_plain(rhs, rhs_ragged), contract)
-        for part in _groups(lhs, sizes, ragged)
-    ]
-    return np.stack(parts)
+    pairs = [(group.of(lhs, ragged), group.of_plain(rhs, rhs_ragged)) for group in _groups(lhs, sizes, ragged)]
+    return np.stack([in_passes(arithmetic, left, right, contract) for left, right in pairs])
 
 
 class _Group(NamedTuple):
@@ -183,13 +167,6 @@ def _groups(lhs: Array, sizes: Array, ragged: int) -> list[_Group]:
         mask = None if sizes.ndim == 1 else _mask(lhs.ndim, (low, high), span, ragged)
         groups.append(_Group(span, mask))
     return groups
-
-
-def _within_groups(lhs: Array, sizes: Array, ragged: int) -> Array:
-    """Return the operand with zeros where a ragged dimension goes on beyond its groups."""
-    ends = np.minimum(np.sum(sizes, -1, dtype=np.int64), lhs.shape[ragged])
-    mask = _mask(lhs.ndim, (np.zeros_like(ends), ends), slice(0, lhs.shape[ragged]), ragged)
-    return np.where(mask, lhs, np.zeros((), lhs.dtype))
 
 
 def _mask(rank: int, bounds: tuple[Array, Array], span: slice, ragged: int) -> Array:

@@ -43,8 +43,7 @@ def constant(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 @computes("fusion", "call")
 def call(site: Site, instruction: Instruction, operands: list[Any]) -> Calls:
     """Return what the called computation returns: fusions and calls are transparent."""
-    attribute = "calls" if instruction.opcode == "fusion" else "to_apply"
-    return (yield Run(instruction.attributes[attribute], operands))
+    return (yield Run(instruction.called_computations[0], operands))
 
 
 @computes("while")

@@ -15,12 +15,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import compute_type
 from tpusim.numerics.site import Site
+from tpusim.numerics.values.relayout import word_type
 
 Type = np.dtype[Any]
 
@@ -28,9 +28,6 @@ BFLOAT16: Type = np.dtype(ml_dtypes.bfloat16)
 FLOAT4: Type = np.dtype(ml_dtypes.float4_e2m1fn)
 FLOAT32: Type = np.dtype(np.float32)
 
-FLOAT32_MANTISSA_BITS = 23
-
-_WORDS: dict[int, Type] = {n_bytes: np.dtype(f"uint{8 * n_bytes}") for n_bytes in (1, 2, 4, 8)}
 _MANTISSA_BITS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 
 
@@ -61,13 +58,11 @@ def from_float32(array: Array, dtype: Type, out: Array | None = None) -> Array:
         _round(flat(np.broadcast_to(array, target.shape)).view(np.uint32), target.reshape(-1).view(np.uint16))
     else:
         with np.errstate(over="ignore"):
-            target[...] = _without_nan(array, array.astype(dtype, copy=False))
+            target[...] = array.astype(dtype, copy=False)
+        if dtype == FLOAT4:
+            # A type without NaN: XLA makes each -0, whatever its sign.
+            target[np.broadcast_to(np.isnan(array), target.shape)] = -np.zeros((), dtype)
     return target
-
-
-def _without_nan(array: Array, rounded: Array) -> Array:
-    """Return rounded numbers with -0 for every NaN, if their type has none: XLA makes it that, whatever its sign."""
-    return np.where(np.isnan(array), -np.zeros((), rounded.dtype), rounded) if rounded.dtype == FLOAT4 else rounded
 
 
 def flat(array: Array) -> Array:
@@ -75,30 +70,22 @@ def flat(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1)
 
 
-def word_type(dtype: Type) -> Type:
-    """Return the unsigned integers of the same storage; 16-byte complex numbers, which have none, stay as they are."""
-    return _WORDS.get(dtype.itemsize, dtype)
-
-
 def convert_values(array: Array, dtype: Type) -> Array:
     """Return an array converted to an element type by XLA's rules.
 
     Floats to integers are cut towards zero, saturate, and NaN becomes 0; integers among each other keep the low bits;
     anything but zero is true. Floats round once, to nearest even; only from f64 to f16 and bf16 XLA rounds to f32 on
-    the way, and so do we.
+    the way, and so does this.
     """
     if array.dtype == dtype:
         return array
-    wide = _widened(array)
+    wide = widened(array)
     kinds = (wide.dtype.kind, compute_type(dtype).kind)
     with np.errstate(all="ignore"):
         return _CONVERSIONS.get(kinds, _cast)(wide, dtype)
 
 
-@computes("convert")
-def convert(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the operand in another element type."""
-    return convert_values(operands[0], element_type(instruction))
+computes("convert")(lambda site, instruction, operands: convert_values(operands[0], element_type(instruction)))
 
 
 @computes("bitcast-convert")
@@ -113,7 +100,13 @@ def bitcast_convert(site: Site, instruction: Instruction, operands: list[Any]) -
     if source_bits == target_bits:
         return operand.view(dtype)
     ratio = max(source_bits, target_bits) // min(source_bits, target_bits)
-    data = _split_bytes(_bytes_of(operand, source_bits), target_bits)
+    data: Array = flat(operand).view(np.uint8)
+    # Elements narrower than a byte lie in one each, and follow one another in wider ones from the low bits up.
+    if source_bits < 8:
+        parts = data.reshape(-1, 8 // source_bits) & ((1 << source_bits) - 1)
+        data = np.bitwise_or.reduce(parts << np.arange(0, 8, source_bits, dtype=np.uint8), axis=1)
+    if target_bits < 8:
+        data = (data[:, None] >> np.arange(0, 8, target_bits, dtype=np.uint8)) & ((1 << target_bits) - 1)
     dimensions = (*operand.shape, ratio) if target_bits < source_bits else operand.shape[:-1]
     return data.view(dtype).reshape(dimensions)
 
@@ -140,10 +133,10 @@ def stochastic_convert(site: Site, instruction: Instruction, operands: list[Any]
     values, random = operands
     if compute_type(dtype).kind == "f":
         return _stochastic_float(to_float32(values), random, dtype)
-    return _stochastic_integer(_widened(values), random, dtype)
+    return _stochastic_integer(widened(values), random, dtype)
 
 
-def _widened(array: Array) -> Array:
+def widened(array: Array) -> Array:
     """Return the array in the type in which its elements are computed."""
     wanted = compute_type(array.dtype)
     return to_float32(array) if wanted == FLOAT32 else array.astype(wanted, copy=False)
@@ -165,21 +158,14 @@ def _cast(wide: Array, dtype: Type) -> Array:
 
 
 def _rounded_to_odd(wide: Array) -> Array:
-    """Return f64 numbers as f32, with the last bit set where anything was lost.
-
-    Rounding that once more to a few bits gives what rounding the double would: nothing beside a tie becomes the tie.
-    """
+    """Return f64 numbers as f32, with the last bit set where anything was lost."""
+    # Rounding that once more to a few bits gives what rounding the double would: nothing beside a tie becomes the tie.
     rounded = wide.astype(FLOAT32)
     # What is nothing stays nothing: a type of powers of two makes NaN of zero alone.
     bits, is_lost = flat(rounded).view(np.uint32), flat((rounded != wide) & (rounded != 0) & ~np.isnan(wide))
     # One unit less is one step towards zero, for either sign, and from infinity to the largest number.
     bits = bits - flat(np.abs(rounded) > np.abs(wide)) | is_lost
     return bits.astype(np.uint32).view(FLOAT32).reshape(wide.shape)
-
-
-def _to_truth(wide: Array, dtype: Type) -> Array:
-    """Return what is not zero; NaN is not."""
-    return np.asarray(wide != 0)
 
 
 def _to_integer(wide: Array, dtype: Type) -> Array:
@@ -193,35 +179,12 @@ def _to_integer(wide: Array, dtype: Type) -> Array:
     return whole.astype(dtype, copy=False)
 
 
-def _from_complex(wide: Array, dtype: Type) -> Array:
-    """Drop the imaginary part."""
-    return convert_values(wide.real, dtype)
-
-
 _CONVERSIONS: dict[tuple[str, str], Callable[[Array, Type], Array]] = {
-    **{(kind, "b"): _to_truth for kind in "iufc"},
+    # NaN is not zero, and so true.
+    **{(kind, "b"): lambda wide, dtype: np.asarray(wide != 0) for kind in "iufc"},
     **{("f", kind): _to_integer for kind in "iu"},
-    **{("c", kind): _from_complex for kind in "iuf"},
+    **{("c", kind): lambda wide, dtype: convert_values(wide.real, dtype) for kind in "iuf"},
 }
-
-
-def _bytes_of(array: Array, bits: int) -> NDArray[np.uint8]:
-    """Return the bytes that elements of ``bits`` fill one after another, narrow ones from the low bits up."""
-    data = flat(array).view(np.uint8)
-    if bits >= 8:
-        return data
-    per_byte = 8 // bits
-    parts = data.reshape(-1, per_byte) & ((1 << bits) - 1)
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return np.bitwise_or.reduce(parts << shifts, axis=1)
-
-
-def _split_bytes(data: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-    """Return the bytes that hold one element each if elements are narrower, else the bytes themselves."""
-    if bits >= 8:
-        return data
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return np.asarray((data[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)
 
 
 def _reduced(array: Array, instruction: Instruction) -> Array:
@@ -255,7 +218,7 @@ def _stochastic_integer(values: Array, random: Array, dtype: Type) -> Array:
 
 def _stochastic_float(values: Array, random: Array, dtype: Type) -> Array:
     """Round f32 to a narrow float by chance, up or down from the mantissa bits that the type has."""
-    cut = FLOAT32_MANTISSA_BITS - int(ml_dtypes.finfo(dtype).nmant)
+    cut = _MANTISSA_BITS["float32"] - int(ml_dtypes.finfo(dtype).nmant)
     bits = values.view(np.uint32)
     below = bits >> cut << cut
     up = np.ldexp(random.astype(np.float64), cut - 8 * random.dtype.itemsize) < bits - below

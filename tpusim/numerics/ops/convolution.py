@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
-from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, sums_type
 from tpusim.semantics.windows import Pairing, Phase, find_pairing, find_phases, output_size
@@ -56,8 +56,7 @@ def convolution(site: Site, instruction: Instruction, operands: list[Any]) -> Ar
     if "sparsity=" in instruction.attributes.get("sparsity_config", ""):
         # Which of each block it is, no text says.
         raise UnsupportedError(f"{instruction.name}: expected a dense kernel, found one that stores one of each block")
-    shapes = [array_shape(site.operand(instruction, position).shape) for position in (0, 1)]
-    arithmetic = choose_arithmetic(site.settings, instruction, shapes[0].dtype, shapes[1].dtype)
+    arithmetic = choose_arithmetic(site, instruction)
     return in_passes(arithmetic, operands[0], operands[1], partial(convolve, instruction=instruction))
 
 
@@ -68,9 +67,11 @@ def convolve(arithmetic: Arithmetic, lhs: Array, rhs: Array, instruction: Instru
     feature_groups = instruction.attributes.get("feature_group_count", 1)
     batch_groups = instruction.attributes.get("batch_group_count", 1)
     spatial = [str(number) for number in range(len(windows))]
-    # All of these are views; what must be copied is decided where the products are made.
-    left = _grouped_lhs(_ordered(lhs, labels.lhs, ["b", *spatial, "f"]), feature_groups, batch_groups)
-    right = _grouped_rhs(_ordered(rhs, labels.rhs, [*spatial, "i", "o"]), windows, feature_groups * batch_groups)
+    # All of these are views, with the groups first; what must be copied is decided where the products are made.
+    left, right = _ordered(lhs, labels.lhs, ["b", *spatial, "f"]), _ordered(rhs, labels.rhs, [*spatial, "i", "o"])
+    left = _split(left, 0, batch_groups) if batch_groups > 1 else _split(left, -1, feature_groups)
+    right = np.flip(right, tuple(axis for axis, window in enumerate(windows) if window.reversal))
+    right = _split(right, -1, feature_groups * batch_groups)
     sizes = tuple(map(output_size, windows, left.shape[2:-1]))
     result = np.moveaxis(_slide(arithmetic, Sliding(left, right, windows, sizes)), 0, -2)
     # The output's features are the groups and, in each, its columns.
@@ -79,23 +80,15 @@ def convolve(arithmetic: Arithmetic, lhs: Array, rhs: Array, instruction: Instru
 
 
 def _ordered(array: Array, labels: str, wanted: list[str]) -> Array:
-    """Return a view with the labelled dimensions in the wanted order."""
     return array.transpose([labels.index(label) for label in wanted])
 
 
-def _grouped_lhs(array: Array, feature_groups: int, batch_groups: int) -> Array:
-    """Return ``[batch, spatial.., features]`` as ``[group, batch, spatial.., features]``."""
-    if batch_groups > 1:
-        return array.reshape((batch_groups, array.shape[0] // batch_groups, *array.shape[1:]))
-    split = array.reshape((*array.shape[:-1], feature_groups, array.shape[-1] // feature_groups))
-    return np.moveaxis(split, -2, 0)
-
-
-def _grouped_rhs(array: Array, windows: tuple[WindowDimension, ...], groups: int) -> Array:
-    """Return ``[spatial.., in, out]`` as ``[group, spatial.., in, out]``, reversed where the windows say so."""
-    straight = np.flip(array, tuple(axis for axis, window in enumerate(windows) if window.reversal))
-    split = straight.reshape((*array.shape[:-1], groups, array.shape[-1] // groups))
-    return np.moveaxis(split, -2, 0)
+def _split(array: Array, axis: int, groups: int) -> Array:
+    """Return a view with a dimension cut into ``groups``, whose number comes first."""
+    axis %= array.ndim
+    sizes = array.shape
+    split = array.reshape((*sizes[:axis], groups, sizes[axis] // groups, *sizes[axis + 1 :]))
+    return np.moveaxis(split, axis, 0)
 
 
 def _slide(arithmetic: Arithmetic, problem: Sliding) -> Array:

@@ -41,7 +41,12 @@ def set_dimension_size(site: Site, instruction: Instruction, operands: list[Any]
         wanted = shape.dimensions[axis]
     sizes = list(operands[0].shape)
     sizes[axis] = wanted
-    return _resized(operands[0], sizes)
+    kept = tuple(map(slice, map(min, sizes, operands[0].shape)))
+    if wanted <= operands[0].shape[axis]:
+        return operands[0][kept]
+    result = np.zeros(sizes, operands[0].dtype)
+    result[kept] = operands[0][kept]
+    return result
 
 
 @computes("dynamic-reshape")
@@ -114,13 +119,3 @@ def _groups(source: Sequence[int], target: Sequence[int]) -> Iterator[tuple[rang
         while j < len(target) and target[j] == 1:
             j += 1
         yield range(first_i, i), range(first_j, j)
-
-
-def _resized(array: Any, sizes: Sequence[int]) -> Any:
-    """Return an array cut or filled up with zeros to sizes."""
-    if all(size <= old for size, old in zip(sizes, array.shape, strict=True)):
-        return array[tuple(map(slice, sizes))]
-    result = np.zeros(sizes, array.dtype)
-    kept = tuple(slice(min(size, old)) for size, old in zip(sizes, array.shape, strict=True))
-    result[kept] = array[kept]
-    return result

@@ -18,14 +18,15 @@ from numba import njit
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import MAKES_SUBNORMALS
-from tpusim.numerics.ops.convert import convert_values, flat, word_type
+from tpusim.numerics.ops.convert import convert_values, flat
+from tpusim.numerics.ops.linear_algebra import complex_of
 from tpusim.numerics.ops.sorting import as_ordered
 from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type
 from tpusim.numerics.site import Site
 from tpusim.numerics.values import floats, integers
 from tpusim.numerics.values.blocks import compute
-from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.numerics.values.relayout import numpy_dtype, word_type
 from tpusim.shapes.dtype import DTYPES
 
 Type = np.dtype[Any]
@@ -94,9 +95,10 @@ _KERNELS = {(opcode, kind): kernel for opcode, kinds, kernel in _ROWS for kind i
 # What looks at bits takes all integers for signed or all for unsigned ones.
 _ON_BITS: dict[str, tuple[str, Callable[..., Any]]] = {
     "count-leading-zeros": ("u", integers.count_leading_zeros),
-    "popcnt": ("u", integers.count_ones),
-    "shift-right-arithmetic": ("s", integers.shift_right),
-    "shift-right-logical": ("u", integers.shift_right),
+    "popcnt": ("u", lambda value, bits: np.bitwise_count(value)),
+    # Zeros or signs come in; like XLA, NumPy takes an amount of the width or more as that.
+    "shift-right-arithmetic": ("s", lambda value, amount, bits: value >> amount),
+    "shift-right-logical": ("u", lambda value, amount, bits: value >> amount),
 }
 _COMPARISONS = {
     "EQ": np.equal,
@@ -134,8 +136,8 @@ def on_bits(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 @computes("mulhi")
 def multiply_high(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the upper half of the product of integers."""
-    bits = array_shape(instruction.shape).dtype.bits
-    return compute(partial(integers.multiply_high, bits=bits), operands, element_type(instruction))
+    kernel = partial(integers.multiply_high, bits=array_shape(instruction.shape).dtype.bits)
+    return compute(kernel, operands, element_type(instruction))
 
 
 @computes("compare")
@@ -164,7 +166,6 @@ def select(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 
 
 def _choose(predicate: Array, chosen: Array, other: Array) -> Array:
-    """Return the elements of ``chosen`` where the predicate holds, else of ``other``."""
     dimensions = np.broadcast_shapes(predicate.shape, chosen.shape, other.shape)
     result = np.empty(dimensions, chosen.dtype)
     one, two, three = (flat(np.broadcast_to(values, dimensions)) for values in (predicate, chosen, other))
@@ -187,23 +188,10 @@ def apply_map(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     return np.broadcast_to(value, array_shape(instruction.shape).dimensions)
 
 
-# In one piece: a view would keep the imaginary half in memory as well.
+# In one piece: a view would keep the other half in memory as well.
 computes("real")(lambda site, instruction, operands: np.asarray(operands[0].real, order="C"))
-
-
-@computes("imag")
-def imaginary(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the imaginary part; that of a real number is zero."""
-    operand = operands[0]
-    return operand.imag.copy() if operand.dtype.kind == "c" else np.zeros(operand.shape, element_type(instruction))
-
-
-@computes("complex")
-def make_complex(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return complex numbers of their real and imaginary parts."""
-    result = np.empty(np.broadcast_shapes(operands[0].shape, operands[1].shape), element_type(instruction))
-    result.real, result.imag = operands
-    return result
+computes("imag")(lambda site, instruction, operands: np.asarray(operands[0].imag, order="C"))
+computes("complex")(lambda site, instruction, operands: complex_of(*operands))
 
 
 @computes("iota")

@@ -20,12 +20,11 @@ from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, compute_type, lifted_list
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import put_at, take_at
+from tpusim.numerics.values.relayout import put_at, take_at, word_type
 from tpusim.shapes.shape import TupleShape
 
 Places = NDArray[np.int64]
 
-_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 _CODES = {"add": 0, "multiply": 1, "maximum": 2, "minimum": 3}
 # On the bytes 0 and 1.
 _CODES_OF_TRUTH_VALUES = {"or": 2, "and": 3}
@@ -51,20 +50,18 @@ class Windows(NamedTuple):
         ]
         return np.ravel(sum(np.ix_(*axes), np.zeros((), np.int64)))
 
-    def limit(self, dimension: int) -> int:
-        """Return the last start in one dimension with which the whole window lies inside."""
-        return self.dimensions[dimension] - self.sizes[dimension]
-
     def bases(self, *, is_clamped: bool) -> Places:
         """Flat positions where windows begin, moved to lie inside if ``is_clamped``; else of no use if they do not."""
-        strides, total = element_strides(self.dimensions), np.zeros(self.outer, np.int64)
+        strides, limits = element_strides(self.dimensions), np.subtract(self.dimensions, self.sizes)
+        total = np.zeros(self.outer, np.int64)
         for d, start in self.starts.items():
-            total = total + (np.clip(start, 0, self.limit(d)) if is_clamped else start) * strides[d]
+            total = total + (np.clip(start, 0, limits[d]) if is_clamped else start) * strides[d]
         return np.ravel(total)
 
     def inside(self) -> NDArray[np.bool_]:
         """Return of each window whether all of it lies inside the operand."""
-        parts = [(start >= 0) & (start <= self.limit(d)) for d, start in self.starts.items()]
+        limits = np.subtract(self.dimensions, self.sizes)
+        parts = [(start >= 0) & (start <= limits[d]) for d, start in self.starts.items()]
         return np.ravel(np.logical_and.reduce([np.ones(self.outer, np.bool_), *parts]))
 
 
@@ -125,7 +122,7 @@ def take_windows(flat: Array, bases: Places, offsets: Places) -> Array:
     if is_rows:
         return flat.reshape(-1, width)[bases // width]
     result = np.empty((bases.size, width), flat.dtype)
-    word = _WORDS[flat.dtype.itemsize]
+    word = word_type(flat.dtype)
     take_at(flat.view(word), result.view(word), bases, offsets)
     return result
 
@@ -148,7 +145,6 @@ def scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 
 
 def _scatter_windows(attributes: dict[str, Any], dimensions: Any, indices: Array, update: Sequence[int]) -> Windows:
-    """Return where the updates of a scatter go."""
     own = attributes.get("input_batching_dims", ())
     batching = dict(zip(own, attributes.get("scatter_indices_batching_dims", ()), strict=True))
     indexed = attributes["scatter_dims_to_operand_dims"]
@@ -181,7 +177,7 @@ def combine_at(
     target, update = targets[0], updates[0]
     if opcode == REPLACE:
         # Bits move as words, so that one compiled kernel serves all types of a width.
-        word = _WORDS[target.dtype.itemsize]
+        word = word_type(target.dtype)
         put_at(target.view(word), np.ascontiguousarray(update).view(word), bases, offsets)
         return [target]
     is_truth = target.dtype.kind == "b"

@@ -62,7 +62,7 @@ def solvable(array: Array) -> Array:
 
 def complex_of(real: Array, imaginary: Array) -> Array:
     """Return complex numbers of their real and imaginary parts."""
-    result = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
+    result = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), np.result_type(real.dtype, np.complex64))
     # Part by part: a product with the imaginary unit would make NaN of infinities.
     result.real, result.imag = real, imaginary
     return result
@@ -139,7 +139,6 @@ def lu_factor(matrices: Array) -> tuple[Array, Array, Array]:
 
 
 def _exchange(rows: Array, batch: Array, k: int, pivot: Array) -> None:
-    """Exchange row k with row ``pivot`` in each of the batch."""
     kept = rows[batch, k].copy()
     rows[batch, k] = rows[batch, pivot]
     rows[batch, pivot] = kept

@@ -27,11 +27,12 @@ computes("reverse")(lambda site, instruction, operands: np.flip(operands[0], ins
 computes("concatenate")(
     lambda site, instruction, operands: np.concatenate(operands, instruction.attributes["dimensions"][0])
 )
-computes("slice")(
-    lambda site, instruction, operands: operands[0][
-        tuple(slice(d.start, d.limit, d.stride) for d in instruction.attributes["slice"])
-    ]
-)
+
+
+@computes("slice")
+def static_slice(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return ``[start:limit:stride]`` of every dimension, as a view."""
+    return operands[0][tuple(slice(d.start, d.limit, d.stride) for d in instruction.attributes["slice"])]
 
 
 @computes("reshape")
@@ -115,10 +116,8 @@ def bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 
 
 def _is_without_buffer(source: ArrayShape, target: ArrayShape) -> bool:
-    """Return whether a bitcast inside a fusion is between a tiled array and one that never lies in memory.
-
-    The compiler has given that one an order but no tiles, so that the buffers would not even be equally large.
-    """
+    """Return whether a bitcast inside a fusion is between a tiled array and one that never lies in memory."""
+    # The compiler has given that one an order but no tiles, so that the buffers would not even be equally large.
     are_tiled = [bool(shape.actual_layout.tiles) for shape in (source, target)]
     is_same_size = element_bits(source) == element_bits(target) and source.element_count == target.element_count
     return are_tiled[0] != are_tiled[1] and is_same_size and physical_bytes(source) != physical_bytes(target)

@@ -56,7 +56,6 @@ def batch_norm_grad(site: Site, instruction: Instruction, operands: list[Any]) -
 
 
 def _mean(x: Array, feature: int) -> Array:
-    """Return the mean over all dimensions but one."""
     with np.errstate(all="ignore"):
         # NumPy adds along leading dimensions one by one, which in f32 would lose digits.
         total = np.sum(x, tuple(axis for axis in range(x.ndim) if axis != feature), np.float64)
@@ -81,7 +80,6 @@ def _normalised(x: Array, moments: tuple[Array, ...], epsilon: float, feature: i
 
 
 def _rounded(shape: Shape, *values: Array) -> tuple[Array, ...]:
-    """Return the values in the element types of a tuple's shape."""
     assert isinstance(shape, TupleShape)
     pairs = zip(shape.elements, values, strict=True)
     return tuple(value.astype(numpy_dtype(array_shape(part).dtype), copy=False) for part, value in pairs)

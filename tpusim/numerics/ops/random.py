@@ -27,7 +27,6 @@ from tpusim.shapes.shape import TupleShape
 Words = NDArray[np.uint32]
 Produced = tuple[Array, Array]
 
-_LOW_WORD = (1 << 32) - 1
 _INITIAL_STATE = 0x7012395
 """What ``rng-get-and-update-state`` finds at first, as in XLA's CPU and GPU backends."""
 
@@ -45,7 +44,9 @@ def rng_bit_generator(site: Site, instruction: Instruction, operands: list[Any])
     width = max(8, bits.dtype.bits)
     words = np.ascontiguousarray(operands[0]).reshape(-1)
     state, values = generate(words.view(np.uint64), bits.dimensions, width)
-    typed = _typed(values, numpy_dtype(bits.dtype))
+    dtype = numpy_dtype(bits.dtype)
+    # A type narrower than a byte takes the low bits of one.
+    typed = values.view(dtype) if dtype.itemsize > 1 or compute_type(dtype) == dtype else values.astype(dtype)
     return (state, typed) if isinstance(shape, TupleShape) else typed
 
 
@@ -70,7 +71,7 @@ def rng_get_and_update_state(site: Site, instruction: Instruction, operands: lis
     memory = site.device.random
     state = memory.setdefault("state", _INITIAL_STATE + site.settings.seed)
     memory["state"] = state + instruction.attributes["delta"]
-    return _halves(state, 2)
+    return _words(state, 2)
 
 
 def _uniform(generator: np.random.Generator, low: Array, high: Array, shape: tuple[int, ...]) -> Array:
@@ -85,9 +86,7 @@ def _uniform(generator: np.random.Generator, low: Array, high: Array, shape: tup
 _DISTRIBUTIONS: dict[str, Callable[..., Array]] = {
     "rng_uniform": _uniform,
     # By mean and standard deviation.
-    "rng_normal": lambda generator, mean, deviation, shape: (
-        mean + deviation * generator.standard_normal(shape, mean.dtype)
-    ),
+    "rng_normal": lambda stream, mean, deviation, shape: mean + deviation * stream.standard_normal(shape, mean.dtype),
 }
 
 
@@ -102,7 +101,7 @@ def three_fry(state: Array, dimensions: tuple[int, ...], width: int) -> Produced
     pairs = np.empty(prod(halved), np.uint64)
     # Wrapping is what the generator means; only NumPy's scalars, with compilation off, would warn of it.
     with np.errstate(over="ignore"):
-        _three_fry(_words(key, 2), np.uint64(counter), pairs)
+        _three_fry(_words(key, 1).view(np.uint32), np.uint64(counter), pairs)
     after = np.array([key, (counter + pairs.size) % (1 << 64)], np.uint64)
     if width == 64:
         return after, pairs.reshape(dimensions)
@@ -135,10 +134,10 @@ def philox(state: Array, dimensions: tuple[int, ...], width: int) -> Produced:
     # A block is four words of 32 bits or two of 64; narrower numbers take a word each.
     per_block = 2 if width == 64 else 4
     words = np.empty((-(-count // per_block), 2), np.uint64)
-    lower, upper = _halves(counter, 2)
+    lower, upper = _words(counter, 2)
     with np.errstate(over="ignore"):
-        _philox(_words(key, 2), lower, upper, words)
-    after = np.concatenate([_halves(key, 1), _halves(counter + len(words), len(state) - 1)])
+        _philox(_words(key, 1).view(np.uint32), lower, upper, words)
+    after = np.concatenate([_words(key, 1), _words(counter + len(words), len(state) - 1)])
     flat = words.reshape(-1).view(np.uint64 if width == 64 else np.uint32)
     return after, flat[:count].reshape(dimensions).astype(f"u{width // 8}", copy=False)
 
@@ -150,21 +149,9 @@ _GENERATORS: dict[str, Callable[[Array, tuple[int, ...], int], Produced]] = {
 }
 
 
-def _words(number: int, count: int) -> Words:
-    """Return the lowest ``count`` words of 32 bits of a number, low first."""
-    return np.array([number >> 32 * place & _LOW_WORD for place in range(count)], np.uint32)
-
-
-def _halves(number: int, count: int) -> NDArray[np.uint64]:
+def _words(number: int, count: int) -> NDArray[np.uint64]:
     """Return the lowest ``count`` words of 64 bits of a number, low first."""
-    return _words(number, 2 * count).view(np.uint64)
-
-
-def _typed(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Return unsigned numbers as another type of their width, or the low bits of bytes as a narrower one."""
-    # Of a type narrower than a byte only that of the byte, in which it is held, is its own.
-    is_whole = dtype.itemsize > 1 or compute_type(dtype) == dtype
-    return values.view(dtype) if is_whole else values.astype(dtype)
+    return np.array([number >> 64 * place & (1 << 64) - 1 for place in range(count)], np.uint64)
 
 
 @njit(cache=True)
@@ -192,7 +179,6 @@ def _four_rounds(one: np.uint32, two: np.uint32, is_odd: bool) -> tuple[np.uint3
 
 @njit(cache=True)
 def _add(one: np.uint32, two: np.uint32, number: int) -> np.uint32:
-    """Return the sum of two words and a small number."""
     return np.uint32(np.uint32(one + two) + np.uint32(number))
 
 

@@ -21,17 +21,12 @@ from tpusim.ir.ops import SELECTS
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import padded
 from tpusim.numerics.registry import Array, array_shape, computes
-from tpusim.numerics.scalar_computation import (
-    apply_lifted,
-    binary_opcode,
-    compute_type,
-    lifted_list,
-    select_values,
-)
+from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type, lifted_list, select_values
 from tpusim.numerics.site import Run, Site
 from tpusim.numerics.values import floats
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.infer.types import parts
+from tpusim.semantics.windows import output_size
 from tpusim.shapes.shape import TupleShape
 
 Pieces = list[Array]
@@ -55,18 +50,17 @@ _OF_ZEROS: dict[np.ufunc, Callable[..., Any]] = {np.maximum: floats.maximum, np.
 @computes("reduce")
 def reduce(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return operands reduced over some dimensions by a computation, each beginning with its initial value."""
-    count = len(operands) // 2
-    axes = tuple(instruction.attributes["dimensions"])
-    name = instruction.attributes["to_apply"]
-    results = reduce_arrays(site, name, operands[:count], operands[count:], axes)
+    axes, name = tuple(instruction.attributes["dimensions"]), instruction.attributes["to_apply"]
+    arrays, inits = operands[: len(operands) // 2], operands[len(operands) // 2 :]
+    opcode = binary_opcode(site.module, name) if len(arrays) == 1 else None
+    if opcode in UFUNCS:
+        results = [_reduced(site, UFUNCS[opcode], arrays[0], inits[0], axes)]
+    else:
+        results = _reduced_by_any(site, name, arrays, inits, axes)
     return tuple(results) if isinstance(instruction.shape, TupleShape) else results[0]
 
 
-def reduce_arrays(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tuple[int, ...]) -> Pieces:
-    """Return arrays, which have the same dimensions, reduced together over ``axes`` by the computation ``name``."""
-    opcode = binary_opcode(site.module, name) if len(arrays) == 1 else None
-    if opcode in UFUNCS:
-        return [_reduced(site, UFUNCS[opcode], arrays[0], inits[0], axes)]
+def _reduced_by_any(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tuple[int, ...]) -> Pieces:
     # With the reduced dimensions first, rows are what the computation combines, and the rest goes along.
     rest = [size for axis, size in enumerate(arrays[0].shape) if axis not in axes]
     count = prod(arrays[0].shape[axis] for axis in axes)
@@ -85,10 +79,8 @@ def reduce_arrays(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tu
 
 
 def _only_selects(site: Site, name: str) -> bool:
-    """Return whether a computation returns some of its arguments, so that neighbours may be combined in any grouping.
-
-    Any other, such as ``x + y * y``, takes what has been reduced so far on its left and one element on its right.
-    """
+    """Return whether a computation returns some of its arguments, so that neighbours may be grouped in any way."""
+    # Any other, such as x + y * y, takes what has been reduced so far on its left and one element on its right.
     return all(instruction.opcode in SELECTS for instruction in site.module[name].instructions)
 
 
@@ -157,7 +149,7 @@ def _usual_windows(ufunc: np.ufunc, array: Array, init: Array, window: Sequence[
         # Compiled softmaxes write "the maximum of the row, everywhere" as such a window.
         if _sees_everything(pieces[0].shape[axis], window[axis]):
             whole = _reduced_by(ufunc, pieces[0], axis, neutral, keep=True)
-            pieces = [np.repeat(whole, _window_count(array.shape[axis], window[axis]), axis)]
+            pieces = [np.repeat(whole, output_size(window[axis], array.shape[axis]), axis)]
         else:
             pieces = _slide(pieces, [neutral], axis, window[axis], combine)
     # The kernels take arrays of one dimension or more.
@@ -196,8 +188,7 @@ def _any_windows(site: Site, name: str, arrays: Pieces, inits: Pieces, window: S
     pieces = [*arrays, np.ones(arrays[0].shape, np.bool_)]
     for axis in reversed(range(arrays[0].ndim)):
         pieces = _slide(pieces, [*inits, False], axis, window[axis], combine)
-    present = np.ones((), np.bool_)
-    return combine([*inits, present], pieces)[:-1]
+    return combine([*inits, np.ones((), np.bool_)], pieces)[:-1]
 
 
 def _windows_in_order(
@@ -207,7 +198,7 @@ def _windows_in_order(
     edges = [(d.pad_low, d.pad_high, d.lhs_dilate - 1) for d in window]
     pieces = [padded(array, init, edges) for array, init in zip(arrays, inits, strict=True)]
     present = padded(np.ones(arrays[0].shape, np.bool_), np.zeros((), np.bool_), edges)
-    counts = [_window_count(size, d) for size, d in zip(arrays[0].shape, window, strict=True)]
+    counts = [output_size(d, size) for size, d in zip(arrays[0].shape, window, strict=True)]
     reduced: Pieces = [np.broadcast_to(init, counts) for init in inits]
     for offset in np.ndindex(*(d.size for d in window)) if min(counts, default=1) else ():
         spans = [
@@ -222,18 +213,10 @@ def _windows_in_order(
 
 def _sees_everything(size: int, dimension: WindowDimension) -> bool:
     """Return whether every position of the window covers all ``size`` elements, as in a compiled softmax."""
-    last = (_window_count(size, dimension) - 1) * dimension.stride - dimension.pad_low
+    last = (output_size(dimension, size) - 1) * dimension.stride - dimension.pad_low
     # The first position ends no earlier than the last element, the last one begins no later than the first.
     is_plain = dimension.rhs_dilate == 1 and dimension.lhs_dilate == 1
     return is_plain and dimension.pad_low >= 0 and last <= 0 and dimension.size - dimension.pad_low >= size
-
-
-def _window_count(size: int, dimension: WindowDimension) -> int:
-    """Return how many positions the window takes in one dimension."""
-    dilated = max(0, (size - 1) * dimension.lhs_dilate + 1) if size else 0
-    reach = (dimension.size - 1) * dimension.rhs_dilate + 1
-    space = dilated + dimension.pad_low + dimension.pad_high - reach
-    return space // dimension.stride + 1 if space >= 0 else 0
 
 
 def _slide(pieces: Pieces, fills: Sequence[Any], axis: int, dimension: WindowDimension, combine: Combine) -> Pieces:
@@ -242,7 +225,7 @@ def _slide(pieces: Pieces, fills: Sequence[Any], axis: int, dimension: WindowDim
     Runs of 1, 2, 4, ... elements are computed at all places, and a window is put together of some of them: its size in
     binary says which. So a window of n elements takes at most 2 log n calls.
     """
-    count = _window_count(pieces[0].shape[axis], dimension)
+    count = output_size(dimension, pieces[0].shape[axis])
     edges = [(0, 0, 0)] * pieces[0].ndim
     edges[axis] = (dimension.pad_low, dimension.pad_high, dimension.lhs_dilate - 1)
     runs = [padded(piece, fill, edges) for piece, fill in zip(pieces, fills, strict=True)]

@@ -26,8 +26,6 @@ from tpusim.shapes.shape import TupleShape
 
 Indices = NDArray[np.int64]
 
-_SIGNED = {2: np.int16, 4: np.int32, 8: np.int64}
-
 
 @computes("sort")
 def sort(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
@@ -48,7 +46,10 @@ def sorted_together(site: Site, name: str, operands: list[Array], axis: int) -> 
     if operands[0].shape[axis] <= 1 or not operands[0].size:
         return operands
     keys = _keys(site, name, operands)
-    order = _order_by_keys(keys, axis) if keys else _order_by_network(site, name, operands, axis)
+    if not keys:
+        order = _order_by_network(site, name, operands, axis)
+    else:
+        order = np.argsort(keys[0], axis, kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1], axis)
     return [np.take_along_axis(operand, order, axis) for operand in operands]
 
 
@@ -80,19 +81,12 @@ def as_ordered(array: Array, *, is_total: bool) -> Array:
     if wide.dtype.kind in "iu":
         return wide
     plain = wide if is_total else np.where(wide == 0, np.zeros((), wide.dtype), wide)
-    bits = np.ascontiguousarray(plain).view(_SIGNED[plain.dtype.itemsize])
+    bits = np.ascontiguousarray(plain).view(f"i{plain.dtype.itemsize}")
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
-def _order_by_keys(keys: list[Array], axis: int) -> Indices:
-    """Return, along ``axis``, which element comes first, second, ...; equal ones stay in order."""
-    if len(keys) == 1:
-        return np.argsort(keys[0], axis, kind="stable")
-    return np.lexsort(keys[::-1], axis)
-
-
 def _order_by_network(site: Site, name: str, operands: list[Array], axis: int) -> Indices:
-    """Return the same as ``_order_by_keys`` by a comparator that nothing is known of."""
+    """Return, along ``axis``, which element comes first, second, ... by a comparator that nothing is known of."""
     rows = [np.moveaxis(operand, axis, 0) for operand in operands]
     count = len(rows[0])
     size = 1 << (count - 1).bit_length()
@@ -139,15 +133,12 @@ def top_k(array: Array, k: int, largest: bool = True) -> tuple[Array, Indices]:
     Of equal elements that with the lower index comes first; NaN is larger than infinity.
     """
     keys = as_ordered(array, is_total=True)
-    first = _first_indices(~keys if largest else keys, k)
-    return np.take_along_axis(array, first, -1), first
-
-
-def _first_indices(keys: Array, k: int) -> Indices:
-    """Return the indices of the ``k`` least keys of the last dimension, in order."""
+    keys = ~keys if largest else keys
     if keys.dtype.itemsize > 4 or not 0 < k < keys.shape[-1]:
-        return np.argsort(keys, -1, kind="stable")[..., :k]
-    # Key and index in one number make all of them differ: a partition then selects as a stable sort would.
-    signed = keys.astype(np.int64) - (2**31 if keys.dtype.kind == "u" else 0)
-    numbered = (signed << 32) + np.arange(keys.shape[-1])
-    return np.sort(np.partition(numbered, k - 1, -1)[..., :k], -1) & 0xFFFFFFFF
+        first = np.argsort(keys, -1, kind="stable")[..., :k]
+    else:
+        # Key and index in one number make all of them differ: a partition then selects as a stable sort would.
+        signed = keys.astype(np.int64) - (2**31 if keys.dtype.kind == "u" else 0)
+        numbered = (signed << 32) + np.arange(keys.shape[-1])
+        first = np.sort(np.partition(numbered, k - 1, -1)[..., :k], -1) & 0xFFFFFFFF
+    return np.take_along_axis(array, first, -1), first

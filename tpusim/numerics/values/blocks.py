@@ -7,26 +7,20 @@ narrow floats are widened and rounded there, once per instruction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from tpusim.numerics.ops.convert import FLOAT32, convert_values, from_float32, to_float32
+from tpusim.numerics.ops.convert import FLOAT32, Type, convert_values, from_float32, widened
+from tpusim.numerics.registry import Array
 from tpusim.numerics.scalar_computation import compute_type
 
-Array = NDArray[Any]
-Type = np.dtype[Any]
 Index = tuple[int | slice, ...]
 
 BLOCK_ELEMENTS = 1 << 16
 """Elements per block: a few temporaries of this many f32 fit the second level of cache of current processors."""
-
-# Asked several times per instruction, and slow to tell by names.
-_wide_type = cache(compute_type)
 
 
 def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, *, flush: bool = False) -> Array:
@@ -37,7 +31,7 @@ def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, 
     """
     with np.errstate(all="ignore"):
         types = (dtype, *(operand.dtype for operand in operands))
-        if not isinstance(kernel, np.ufunc) or any(_wide_type(each) != each for each in types):
+        if not isinstance(kernel, np.ufunc) or any(compute_type(each) != each for each in types):
             return _in_blocks(kernel, operands, dtype, flush)
         if not flush or dtype != FLOAT32:
             return np.asarray(kernel(*operands)).astype(dtype, copy=False)
@@ -46,15 +40,19 @@ def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, 
 
 
 def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, flush: bool) -> Array:
-    """Run the kernel on one block after the other."""
     dimensions = np.broadcast_shapes(*(operand.shape for operand in operands))
     result = np.empty(dimensions, dtype)
     shape, parts = _spread(operands, dimensions)
     rows = result.reshape(shape)
     for index in _cuts(shape):
-        block = [_wide(part if part.size == 1 else part[index]) for part in parts]
+        block = [widened(part if part.size == 1 else part[index]) for part in parts]
         value = kernel(*block)
-        _store(_flushed(value) if flush and value.dtype == FLOAT32 else value, rows[index])
+        if flush and value.dtype == FLOAT32:
+            value = _flushed(value)
+        if value.dtype == FLOAT32 != dtype and compute_type(dtype) == FLOAT32:
+            from_float32(value, dtype, rows[index])
+        else:
+            rows[index] = convert_values(value, dtype)
     return result
 
 
@@ -81,22 +79,6 @@ def _cuts(shape: tuple[int, ...]) -> Iterator[Index]:
     for leading in np.ndindex(shape[:axis]):
         for start in range(0, shape[axis], step):
             yield (*leading, slice(start, start + step))
-
-
-def _wide(block: Array) -> Array:
-    """Return a block in the type in which its elements are computed."""
-    wanted = _wide_type(block.dtype)
-    return to_float32(block) if wanted == FLOAT32 else block.astype(wanted, copy=False)
-
-
-def _store(value: Array, target: Array) -> None:
-    """Put a block's values where they belong, rounded or cut to their type."""
-    if value.dtype == FLOAT32 and target.dtype != FLOAT32 and _wide_type(target.dtype) == FLOAT32:
-        from_float32(value, target.dtype, target)
-    elif value.dtype == target.dtype:
-        target[...] = value
-    else:
-        target[...] = convert_values(value, target.dtype)
 
 
 def _flushed(value: Any) -> Array:

@@ -49,9 +49,9 @@ def _single_key(computation: Computation, root: Instruction) -> list[Key] | None
         return None
     first, second = computation.operands_of(root)
     is_total = root.attributes.get("type") == "TOTALORDER"
-    if _mirrored(computation, first, second, 0):
+    if _corresponds(computation, first, second, (0, 1)):
         return [Key(first.name, _ASCENDING[direction], is_total)]
-    if _mirrored(computation, first, second, 1):
+    if _corresponds(computation, first, second, (1, 0)):
         return [Key(second.name, not _ASCENDING[direction], is_total)]
     return None
 
@@ -99,22 +99,14 @@ def _is_tie_of(computation: Computation, same: Instruction, key: Key) -> bool:
     if key.is_total != (same.attributes.get("type") == "TOTALORDER"):
         return False
     wanted = computation[key.name]
-    pairs = _either_way(computation, same)
     return any(
-        _corresponds(computation, one, wanted, (0, 0)) and _mirrored(computation, one, two, 0) for one, two in pairs
+        _corresponds(computation, one, wanted, (0, 0)) and _corresponds(computation, one, two, (0, 1))
+        for one, two in _either_way(computation, same)
     )
 
 
-def _mirrored(computation: Computation, first: Instruction, second: Instruction, side: int) -> bool:
-    """Return whether ``second`` is the expression ``first`` with the other element of every pair.
-
-    ``side`` is that of the elements in ``first``: 0 is left, 1 is right.
-    """
-    return _corresponds(computation, first, second, (side, 1 - side))
-
-
 def _corresponds(computation: Computation, first: Instruction, second: Instruction, sides: tuple[int, int]) -> bool:
-    """Return whether two expressions differ only in which element of every pair they take."""
+    """Return whether two expressions differ only in which element of every pair they take: ``sides``, 0 for left."""
     # Parameters 2k and 2k + 1 are the left and the right element of operand k.
     if first.opcode == second.opcode == "parameter":
         numbers = (first.immediate, second.immediate)

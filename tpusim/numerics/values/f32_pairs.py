@@ -40,18 +40,13 @@ def widen_module(module: Module) -> Module:
 
 
 def _wide_computation(computation: Computation) -> Computation:
-    """Return a computation with wide shapes."""
     taken = {instruction.name for instruction in computation.instructions}
     wide = (each for i in computation.instructions for each in _wide_instructions(computation, i, taken))
     return replace(computation, instructions=tuple(wide))
 
 
 def _wide_instructions(computation: Computation, instruction: Instruction, taken: set[str]) -> tuple[Instruction, ...]:
-    """Return what stands for an instruction, under its name and with a wide shape.
-
-    The text of a constant stands for a narrow number, which is then converted: a reduction from a narrow initial value
-    would narrow all that it reduces.
-    """
+    """Return what stands for an instruction, under its name and with a wide shape."""
     if instruction.opcode != "constant":
         wide = msgspec.structs.replace(instruction, shape=_wide_shape(instruction.shape))
         if _is_own_rounding(computation, instruction):
@@ -60,6 +55,7 @@ def _wide_instructions(computation: Computation, instruction: Instruction, taken
         return (wide,)
     if all(leaf.dtype != _NARROW for leaf in leaves(instruction.shape)) or isinstance(instruction.shape, TupleShape):
         return (instruction,)
+    # The text stands for a narrow number; as an initial value of a reduction that would narrow all that is reduced.
     name = next(f"{instruction.name}.narrow{i}" for i in count() if f"{instruction.name}.narrow{i}" not in taken)
     converted = Instruction(instruction.name, _wide_shape(instruction.shape), "convert", (name,))
     return msgspec.structs.replace(instruction, name=name), converted

@@ -120,7 +120,6 @@ def erf(value: Array) -> Array:
 # Python's check for division by zero would keep the loop out of the vector registers.
 @njit(cache=True, error_model="numpy")
 def _erf32(values: Array, results: Array) -> None:
-    """Fill in the error function of f32 numbers."""
     for i in range(values.size):
         x = values[i]
         # Comparisons written so that NaN passes through.
@@ -134,6 +133,5 @@ def _erf32(values: Array, results: Array) -> None:
 
 @njit(cache=True)
 def _erf64(values: Array, results: Array) -> None:
-    """Fill in the error function of f64 numbers."""
     for i in range(values.size):
         results[i] = math.erf(values[i])

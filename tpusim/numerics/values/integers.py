@@ -50,19 +50,15 @@ def multiply_high(left: Array, right: Array, bits: int) -> Array:
     if bits < 64:
         wide = np.int64 if left.dtype.kind == "i" else np.uint64
         return np.asarray((left.astype(wide) * right.astype(wide)) >> bits)
-    high = _unsigned_high(left.view(np.uint64), right.view(np.uint64))
+    # From the products of their halves, as unsigned numbers.
+    one, two, half, low = left.view(np.uint64), right.view(np.uint64), np.uint64(32), np.uint64(0xFFFFFFFF)
+    middle = (one >> half) * (two & low) + (((one & low) * (two & low)) >> half)
+    other = (one & low) * (two >> half) + (middle & low)
+    high = (one >> half) * (two >> half) + (middle >> half) + (other >> half)
     if left.dtype.kind == "u":
         return high
     # A negative factor counts 2 ** 64 too much as an unsigned one.
     return high.view(np.int64) - np.where(left < 0, right, 0) - np.where(right < 0, left, 0)
-
-
-def _unsigned_high(left: Array, right: Array) -> Array:
-    """Return the upper 64 bits of the product of unsigned numbers, from the products of their halves."""
-    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
-    middle = (left >> half) * (right & low) + (((left & low) * (right & low)) >> half)
-    other = (left & low) * (right >> half) + (middle & low)
-    return (left >> half) * (right >> half) + (middle >> half) + (other >> half)
 
 
 def count_leading_zeros(value: Array, bits: int) -> Array:
@@ -72,13 +68,3 @@ def count_leading_zeros(value: Array, bits: int) -> Array:
         if shift < bits:
             smeared |= smeared >> shift
     return np.asarray(bits - np.bitwise_count(smeared))
-
-
-def shift_right(value: Array, amount: Array, bits: int) -> Array:
-    """Shift in zeros, or signs if the type has them; like XLA, NumPy takes an amount of the width or more as that."""
-    return np.asarray(value >> amount)
-
-
-def count_ones(value: Array, bits: int) -> Array:
-    """Return how many bits are set."""
-    return np.asarray(np.bitwise_count(value))

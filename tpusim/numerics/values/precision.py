@@ -13,15 +13,14 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from tpusim.ir.module import Instruction
-from tpusim.numerics.site import Settings
+from tpusim.numerics.registry import Array, array_shape
+from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.precision import product_passes
-from tpusim.shapes.dtype import DType
+from tpusim.semantics.products import PRODUCTS
 
-Array = NDArray[Any]
 Contract = Callable[["Arithmetic", Array, Array], Array]
 
 _EXACT_BYTE_SUMS = 256
@@ -45,13 +44,18 @@ class Arithmetic:
     passes: tuple[tuple[int, int], ...] = ()
 
 
-def choose_arithmetic(settings: Settings, instruction: Instruction, lhs: DType, rhs: DType) -> Arithmetic:
-    """Return how ``instruction``, whose shape is an array's, multiplies operands of the given element types."""
-    result_type: DType = instruction.shape.dtype  # type: ignore[attr-defined]
-    result, types = numpy_dtype(result_type), (lhs, rhs, result_type)
+def choose_arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
+    """Return how an instruction multiplies its two sides: integers wrap, predicates take ``or`` of ``and``."""
+    settings, roles = site.settings, PRODUCTS[instruction.opcode]
+    operands = [site.operand(instruction, position) for position in (roles.lhs, roles.rhs)]
+    types = lhs, rhs, result_type = [array_shape(each.shape).dtype for each in (*operands, instruction)]
+    result = numpy_dtype(result_type)
     # Integers never go through bf16: the matrix unit has paths of their own for them.
     if not any(t.is_float or t.is_complex for t in types):
-        return _integer_arithmetic(lhs, rhs, result)
+        if lhs.is_pred or max(lhs.bits, rhs.bits) > 8:
+            return Arithmetic(result, result, result)
+        # BLAS knows no integers, but f32 holds short sums of byte products without any error.
+        return Arithmetic(_F32, np.dtype(np.int64 if result.itemsize == 8 else np.int32), result, _EXACT_BYTE_SUMS)
     is_double = any(t.name in ("f64", "c128") for t in types)
     is_complex = any(t.is_complex for t in types)
     working = np.result_type(np.float64 if is_double else np.float32, np.complex64 if is_complex else np.float32)
@@ -59,15 +63,6 @@ def choose_arithmetic(settings: Settings, instruction: Instruction, lhs: DType, 
         return Arithmetic(working, working, result)
     passes = product_passes(instruction, lhs, rhs)
     return Arithmetic(working, working, result, settings.array_depth, passes)
-
-
-def _integer_arithmetic(lhs: DType, rhs: DType, result: np.dtype[Any]) -> Arithmetic:
-    """Return the arithmetic of integers, which wrap around, and of predicates, for which it is ``or`` of ``and``."""
-    if lhs.is_pred or max(lhs.bits, rhs.bits) > 8:
-        return Arithmetic(result, result, result)
-    # BLAS knows no integers, but f32 holds short sums of byte products without any error.
-    wide = np.dtype(np.int64 if result.itemsize == 8 else np.int32)
-    return Arithmetic(_F32, wide, result, _EXACT_BYTE_SUMS)
 
 
 def in_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract) -> Array:
@@ -125,7 +120,6 @@ def bf16_parts(array: Array, count: int) -> list[Array]:
 
 
 def _converted(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Return the array in another type, itself if it has it."""
     return np.asarray(array).astype(dtype, copy=False)
 
 

@@ -27,8 +27,6 @@ Table = NDArray[np.int64]
 
 _NUMPY_NAMES = {"pred": "bool", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128"}
 _NUMBERED = {"s": "int", "u": "uint", "f": "float"}
-# Complex numbers move as what they are: there is no integer of 128 bits, and a copy keeps every bit.
-_WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64, 128: np.complex128}
 
 
 @lru_cache(maxsize=64)
@@ -46,6 +44,11 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
+def word_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the unsigned integers of the same storage; 16-byte complex numbers, which have none, stay as they are."""
+    return np.dtype(f"u{dtype.itemsize}") if dtype.itemsize <= 8 else dtype
+
+
 def pack(array: Array, shape: ArrayShape, *, fill: Any = 0) -> Bytes:
     """Return the bytes of a buffer that holds ``array`` under the layout of ``shape``.
 
@@ -60,15 +63,15 @@ def pack(array: Array, shape: ArrayShape, *, fill: Any = 0) -> Bytes:
     bits = _stored_bits(shape)
     outer, inner = _position_tables(shape)
     # The tables cut the dimensions in two, so the array becomes a matrix of rows and columns.
-    source = np.ascontiguousarray(_padded(array, shape)).view(_word(shape)).reshape(outer.size, inner.size)
-    element = np.asarray(fill).astype(wanted).reshape(1).view(_word(shape))[0]
+    source = np.ascontiguousarray(_padded(array, shape)).view(word_type(wanted)).reshape(outer.size, inner.size)
+    element = np.asarray(fill).astype(wanted).reshape(1).view(word_type(wanted))[0]
     # Fill first and scatter over it: where padding lies need not be known.
     if bits < 8:
         repeated = sum((int(element) & ((1 << bits) - 1)) << shift for shift in range(0, 8, bits))
         data = np.full(-(-padded_element_count(shape) * bits // 8), repeated, np.uint8)
         _scatter_bits(data, source, outer, inner, bits)
     else:
-        words = np.full(padded_element_count(shape), element, _word(shape))
+        words = np.full(padded_element_count(shape), element, word_type(wanted))
         put_at(words, source, outer, inner)
         data = words.view(np.uint8)
     n_prefix = shape.actual_layout.metadata_prefix_bytes
@@ -87,13 +90,13 @@ def unpack(buffer: Bytes, shape: ArrayShape) -> Array:
         raise ProgramError(f"expected a buffer uint8[{physical_bytes(shape)}] for {shape}, found {found}")
     outer, inner = _position_tables(shape)
     data = np.ascontiguousarray(buffer[shape.actual_layout.metadata_prefix_bytes :])
-    values = np.empty((outer.size, inner.size), _word(shape))
+    values = np.empty((outer.size, inner.size), word_type(wanted))
     if bits < 8:
         _gather_bits(data, values, outer, inner, bits)
     else:
         # A slice of someone's larger buffer may begin at any byte; kernels want aligned words.
-        take_at(np.require(data.view(_word(shape)), requirements=["A"]), values, outer, inner)
-    array = values.reshape(_stored_sizes(shape)).view(wanted)
+        take_at(np.require(data.view(word_type(wanted)), requirements=["A"]), values, outer, inner)
+    array = values.reshape(shape.actual_layout.padded_dimensions or shape.dimensions).view(wanted)
     return np.ascontiguousarray(array[tuple(map(slice, shape.dimensions))]).reshape(shape.dimensions)
 
 
@@ -106,16 +109,6 @@ def _stored_bits(shape: ArrayShape) -> int:
     if not is_known or shape.actual_layout.physical_shape is not None:
         raise UnsupportedError(f"expected elements stored whole or packed into 1, 2 or 4 bits, found {shape}")
     return bits
-
-
-def _word(shape: ArrayShape) -> Any:
-    """Return the type as which elements move, of the size that they have in NumPy."""
-    return _WORDS[shape.dtype.storage_bits]
-
-
-def _stored_sizes(shape: ArrayShape) -> tuple[int, ...]:
-    """Return the sizes, in the order of dimension numbers, that ``padded_dimensions`` widen."""
-    return shape.actual_layout.padded_dimensions or shape.dimensions
 
 
 def _padded(array: Array, shape: ArrayShape) -> Array:
@@ -132,7 +125,7 @@ def _padded(array: Array, shape: ArrayShape) -> Array:
 @lru_cache(maxsize=16)
 def _position_tables(shape: ArrayShape) -> tuple[Table, Table]:
     """Return tables, of the leading and of the trailing dimensions, whose entries add up to the elements' positions."""
-    sizes = _stored_sizes(shape)
+    sizes = shape.actual_layout.padded_dimensions or shape.dimensions
     index = np.ix_(*map(np.arange, sizes))
     # A digit that depends on two dimensions has no table of its own: one table of everything.
     if not is_separable(shape):
