@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import IN_PLACE, VIEWS
@@ -22,45 +22,36 @@ def stated_operands(computation: Computation, instruction: Instruction) -> dict[
     if not lists:
         return {}
     # The compiler numbers the arrays of all operands, then those of the result.
-    places = [
-        (number, leaf)
-        for number, name in enumerate(instruction.operands)
-        for leaf, _ in enumerate(leaves(computation[name].shape))
-    ]
-    return {number - len(places): over for numbers in lists for number, over in _pairs(numbers, places)}
-
-
-def _pairs(numbers: Sequence[int], places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield each number in a list of arrays that share that is a result's, with the place of the operand among them."""
-    over = next((places[number] for number in numbers if 0 <= number < len(places)), None)
-    for number in numbers:
-        if over is not None and number >= len(places):
-            yield number, over
+    counts = [len(leaves(operand.shape)) for operand in computation.operands_of(instruction)]
+    places = [(number, leaf) for number, count in enumerate(counts) for leaf in range(count)]
+    found = {}
+    for numbers in lists:
+        over = next((places[number] for number in numbers if 0 <= number < len(places)), None)
+        if over is not None:
+            found.update({number - len(places): over for number in numbers if number >= len(places)})
+    return found
 
 
 def in_place_operands(module: Module, instruction: Instruction) -> dict[int, int]:
     """Return which results (by leaf) must lie where an operand does: updates in place, and what the text states."""
     if instruction.opcode in IN_PLACE:
         return {0: 0}
-    stated = {index: operand for index, operand in _attribute(instruction) if index is not None}
-    return stated | (_updates(module, instruction) if instruction.opcode == "fusion" else {})
+    found = {index: operand for index, operand in _attribute(instruction) if index is not None}
+    if instruction.opcode == "fusion":
+        called = module[instruction.attributes["calls"]]
+        # Only a root can be written over an operand: a value inside a fusion has no buffer.
+        roots = called.operands_of(called.root) if called.root.opcode == "tuple" else (called.root,)
+        targets = ((index, _updated_parameter(module, called, root)) for index, root in enumerate(roots))
+        found |= {index: target for index, target in targets if target is not None}
+    return found
 
 
 def _attribute(instruction: Instruction) -> Iterator[tuple[int | None, int]]:
     """Yield the aliases that ``output_to_operand_aliasing`` states of whole operands, by leaf of the result."""
     for alias in instruction.attributes.get("output_to_operand_aliasing", ()):
         if not alias.operand_index and alias.operand < len(instruction.operands):
-            # Of nested tuples nobody has seen any.
+            # Aliases inside nested tuples do not occur in practice.
             yield (alias.output_index or (0,))[0] if len(alias.output_index) < 2 else None, alias.operand
-
-
-def _updates(module: Module, instruction: Instruction) -> dict[int, int]:
-    """Return which results of a fusion are updates in place, and of which operands."""
-    called = module[instruction.attributes["calls"]]
-    # Only a root can be written over an operand: a value inside a fusion has no buffer.
-    roots = called.operands_of(called.root) if called.root.opcode == "tuple" else (called.root,)
-    targets = ((index, _updated_parameter(module, called, root)) for index, root in enumerate(roots))
-    return {index: target for index, target in targets if target is not None}
 
 
 def _updated_parameter(module: Module, computation: Computation, value: Instruction) -> int | None:

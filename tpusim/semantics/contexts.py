@@ -7,7 +7,7 @@ is computed of them) or on the counter of a loop around them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import islice
 
@@ -37,7 +37,7 @@ class Context:
 
     @cached_property
     def visits(self) -> Visits:
-        """What is known at each visit, by device; device 0 alone stands for all if none asks for its number."""
+        """What is known at each visit, by device; device 0 alone stands for all if the program does not ask for ids."""
         try:
             found = self._find_visits()
         except Unknown:
@@ -110,12 +110,11 @@ class BodyContext(_CalledContext):
         if self._trips > self._most_trips:
             # Too many to look at each: what no trip changes holds at all of them.
             return [self._unchanged(start) for start in starts]
-        return [state for start in starts for state in self._states(start)]
-
-    def _states(self, start: State) -> Iterator[State]:
-        """Return what is known at each trip of a loop that starts so."""
-        counted = trips_from(self.module, self._loop, start)
-        return islice(states_of(self.module, self._loop, start), self._trips if counted is None else counted)
+        found: list[State] = []
+        for start in starts:
+            counted = trips_from(self.module, self._loop, start)
+            found += islice(states_of(self.module, self._loop, start), self._trips if counted is None else counted)
+        return found
 
 
 class BranchContext(_CalledContext):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import OPERATIONS
 from tpusim.semantics.infer.control import frontend_attributes
-from tpusim.semantics.infer.site import Site, broken, require
+from tpusim.semantics.infer.site import Site, require
 
 Groups = tuple[tuple[int, ...], ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -105,31 +105,25 @@ def check_groups(site: Site, uniform: bool = True) -> str:
         require(mode != FLATTENED_ID, "groups_c2", "none")
         return mode
     ids = [number for group in groups for number in group]
-    if not all(groups):
-        raise broken("groups_c3", _shown(groups))
-    if sorted(ids) != list(range(len(ids))):
-        raise broken("groups_c4", _shown(groups))
+    # The first groups, as many as a message should hold.
+    shown = "{" + ",".join("{" + ",".join(map(str, group[:8])) + "}" for group in groups[:8])
+    shown += "}" if len(groups) <= 8 else ",...}"
+    require(all(groups), "groups_c3", shown)
+    require(sorted(ids) == list(range(len(ids))), "groups_c4", shown)
     expected = site_id_count(site, mode)
     require(expected in (1, len(ids)), "groups_c5", len(ids), "for", expected)
-    if uniform and len(set(map(len, groups))) > 1:
-        raise broken("groups_c6", _shown(groups))
+    require(not uniform or len(set(map(len, groups))) == 1, "groups_c6", shown)
     return mode
 
 
 def site_id_count(site: Site, mode: str) -> int:
-    """Return how many ids there are in a mode; 1 may also mean that nobody said."""
+    """Return how many ids there are in a mode; 1 may also mean that it is not stated."""
     return id_count(mode, site.count("replica_count"), site.count("num_partitions"))
 
 
 def group_size(site: Site, mode: str) -> int:
-    """Return how many devices a group joins; 1 may also mean that nobody said."""
+    """Return how many devices a group joins; 1 may also mean that it is not stated."""
     groups = stated_groups(site.attributes)
     # Groups list replicas in the mode of both: all partitions of each take part.
     size = len(groups[0]) if groups else site_id_count(site, mode)
     return size * site.count("num_partitions") if mode == CROSS_REPLICA_AND_PARTITION else size
-
-
-def _shown(groups: Sequence[Sequence[int]]) -> str:
-    """Return the first groups, as many as a message should hold."""
-    text = "{" + ",".join("{" + ",".join(map(str, group[:8])) + "}" for group in groups[:8]) + "}"
-    return text if len(groups) <= 8 else f"{text[:-1]},...}}"

@@ -72,6 +72,5 @@ def _piece_count(dtype: DType) -> int:
 
 @lru_cache(maxsize=64)
 def _pairs(lhs_count: int, rhs_count: int, orders: int) -> Passes:
-    """Return the pairs of pieces whose numbers add up to less than ``orders``."""
     pairs = (pair for pair in product(range(lhs_count), range(rhs_count)) if sum(pair) < orders)
     return tuple(sorted(pairs, key=lambda pair: (sum(pair), abs(pair[0] - pair[1]), pair[0])))

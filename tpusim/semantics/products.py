@@ -1,9 +1,9 @@
 """What a product is: every dot and convolution brought to batch, rows, columns and depth (B, M, N, K), once for all.
 
-A dimension is of the kind that the arrays make it that carry it: all three make a batch, left side and result rows,
-right side and result columns, the two sides alone depth. The TPU compiler writes dots as convolutions, whose spatial
-dimensions can be of any of these kinds; what is left are windows, in which several kernel positions meet one output
-position and the other way round. Operand roles stand here too, by opcode.
+Which arrays carry a dimension decides its kind: all three a batch, left side and result rows, right side and result
+columns, the two sides alone depth. The TPU compiler writes dots as convolutions, whose spatial dimensions can be of any
+of these kinds; what is left are windows, in which several kernel positions meet one output position and the other way
+round. Operand roles stand here too, by opcode.
 
 Source: XLA, Operation Semantics, DotGeneral, RaggedDot and ConvWithGeneralPadding.
 """
@@ -21,7 +21,6 @@ from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
 from tpusim.semantics.precision import product_passes
 from tpusim.semantics.windows import find_pairing, meeting_pairs
-from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape
 
 BATCH, ROWS, COLUMNS, DEPTH, WINDOW = "batch", "rows", "columns", "depth", "window"
@@ -52,8 +51,8 @@ class Product(msgspec.Struct, frozen=True, gc=False):
 
     With windows each row is the sum over ``reach`` kernel positions, each with ``depth`` features of its own, and
     belongs to one of ``phases`` kernels: those of the holes of a dilated input, or of the groups of a ragged dot.
-    ``kinds`` are those of a convolution's spatial dimensions. ``flops`` are two per multiply-add that the program asks
-    for, padding and holes left out.
+    ``kinds`` are those of a convolution's spatial dimensions. ``operand_type`` is the one of more bits, at
+    whose rate the unit works. ``flops`` are two per multiply-add that the program asks for, padding and holes left out.
     """
 
     batch: int
@@ -119,16 +118,12 @@ class _Spatial(NamedTuple):
 
 
 def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> Product:
-    """Return the canonical form of a ``convolution``."""
     labels: ConvolutionLabels = instruction.attributes["dim_labels"]
     windows: tuple[WindowDimension, ...] = instruction.attributes.get("window", Window()).dimensions
     output: ArrayShape = instruction.shape  # type: ignore[assignment]
-    dimensions = [
-        _Spatial(
-            window, lhs.dimensions[labels.lhs.index(str(number))], output.dimensions[labels.output.index(str(number))]
-        )
-        for number, window in enumerate(windows)
-    ]
+    places = [(labels.lhs.index(str(number)), labels.output.index(str(number))) for number in range(len(windows))]
+    sizes_of = [(lhs.dimensions[i], output.dimensions[j]) for i, j in places]
+    dimensions = [_Spatial(window, *sizes) for window, sizes in zip(windows, sizes_of, strict=True)]
     sizes = {kind: prod(d.size for d in dimensions if d.kind == kind) for kind in (BATCH, ROWS, COLUMNS, WINDOW)}
     summed = [d for d in dimensions if d.kind in (DEPTH, WINDOW)]
     # Feature groups split the input features, batch groups the batch: either way products of equal size.
@@ -143,7 +138,7 @@ def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) 
         columns=features // groups * sizes[COLUMNS],
         depth=depth,
         flops=2.0 * batch * depth * features * prod(meeting_pairs(*d) for d in dimensions),
-        operand_type=_wider(lhs.dtype, rhs.dtype),
+        operand_type=max(rhs.dtype, lhs.dtype, key=lambda dtype: dtype.bits).name,
         passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
         reach=reach,
         phases=prod(d.window.size for d in summed) / reach,
@@ -169,13 +164,8 @@ def _of_dot(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape, groups: 
         columns=columns,
         depth=-(-depth // splits),
         flops=2.0 * batch * rows * columns * depth,
-        operand_type=_wider(lhs.dtype, rhs.dtype),
+        operand_type=max(rhs.dtype, lhs.dtype, key=lambda dtype: dtype.bits).name,
         passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
         # Of a ragged dot's right-hand matrices each row meets only the one of its group.
         phases=float(groups) if group_dims else 1.0,
     )
-
-
-def _wider(lhs: DType, rhs: DType) -> str:
-    """Return the type of the operand of more bits: the array works at its rate."""
-    return lhs.name if lhs.bits > rhs.bits else rhs.name

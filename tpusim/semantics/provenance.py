@@ -12,7 +12,7 @@ from functools import cache
 import msgspec
 
 from tpusim.hardware.load import chip_names, load_chip, read_config
-from tpusim.ir.module import Instruction, Module
+from tpusim.ir.module import Module
 from tpusim.program.provenance import MEGACORE, Compiler, Provenance
 from tpusim.shapes.layout import Layout
 from tpusim.shapes.shape import leaves
@@ -37,12 +37,18 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_provenance(module: Module, stated: str = "", version: str = "") -> Provenance:
     """Return what made a module; ``stated`` is the chip that its name or the facts beside it say, if any."""
+    if not module.is_scheduled:
+        return Provenance(compiler="none", stated=stated, version=version)
     instructions = [instruction for computation in module.computations for instruction in computation]
-    layouts = _layouts(instructions)
+    # Shapes repeat thousands of times, and know their hash.
+    shapes = {instruction.shape for instruction in instructions}
+    layouts = {leaf.layout for shape in shapes for leaf in leaves(shape) if leaf.layout is not None}
     configs = {str(i.attributes["backend_config"]) for i in instructions if "backend_config" in i.attributes}
-    compiler = _compiler(module, instructions, layouts, configs)
-    if compiler != "tpu":
-        return Provenance(compiler=compiler, stated=stated, version=version)
+    if not any(layout.tiles for layout in layouts):
+        targets = {str(i.attributes.get("custom_call_target", "")) for i in instructions}
+        notes = configs | targets
+        marked = (name for name, marks in _MARKS.items() if any(mark in note for note in notes for mark in marks))
+        return Provenance(compiler=next(marked, "another"), stated=stated, version=version)
     shown = [sign for sign in _signs().values() if _shows(sign, layouts, configs)]
     scoped_bytes = max((i.backend_config.scoped_vmem_bytes for i in instructions), default=0)
     possible = [name for name in chip_names() if all(name in sign.chips for sign in shown)]
@@ -56,31 +62,10 @@ def read_provenance(module: Module, stated: str = "", version: str = "") -> Prov
 
 @cache
 def _signs() -> dict[str, Sign]:
-    """Return the signs by name."""
     return msgspec.convert(read_config("signs.toml"), dict[str, Sign])
 
 
-def _layouts(instructions: list[Instruction]) -> set[Layout]:
-    """Return the different layouts of all arrays."""
-    # Shapes repeat thousands of times, and know their hash.
-    shapes = {instruction.shape for instruction in instructions}
-    return {leaf.layout for shape in shapes for leaf in leaves(shape) if leaf.layout is not None}
-
-
-def _compiler(module: Module, instructions: list[Instruction], layouts: set[Layout], configs: set[str]) -> Compiler:
-    """Return which compiler scheduled a module."""
-    if not module.is_scheduled:
-        return "none"
-    if any(layout.tiles for layout in layouts):
-        return "tpu"
-    targets = {str(i.attributes["custom_call_target"]) for i in instructions if "custom_call_target" in i.attributes}
-    notes = configs | targets
-    marked = (name for name, marks in _MARKS.items() if any(mark in note for note in notes for mark in marks))
-    return next(marked, "another")
-
-
 def _shows(sign: Sign, layouts: set[Layout], configs: set[str]) -> bool:
-    """Return whether a text shows a sign."""
     if sign.backend_config:
         return any(sign.backend_config in config for config in configs)
     if sign.tile:

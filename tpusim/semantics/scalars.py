@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Sequence
 from math import ceil, copysign, floor, fmod, inf, isfinite, isnan, nan
 
 from tpusim.ir.module import Computation, Instruction, Literal, Module
-from tpusim.ir.ops import SAME_ELEMENTS, SAME_VALUE
+from tpusim.ir.ops import RESHAPES, SAME_ELEMENTS, SAME_VALUE
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -130,7 +130,6 @@ class Scalars:
         return Scalars(self._module, called, self.state_of(instruction.operands), self._depth)
 
     def _computed(self, made: Instruction) -> Number:
-        """Compute one instruction."""
         dtype = _scalar_type(made)
         if self._depth > _DEEPEST or dtype is None:
             raise Unknown
@@ -166,7 +165,7 @@ class Scalars:
         return self._state[key]
 
     def called(self, made: Instruction) -> Number:
-        """Compute a fusion or call of scalars."""
+        """Return what a fusion or call of scalars gives."""
         inner = self.inside(made)
         return inner.value(inner._computation.root_name)
 
@@ -188,7 +187,8 @@ class Scalars:
         values = [self.value(operand) for operand in made.operands]
         if made.attributes.get("type") == "TOTALORDER":
             values = [_total_order_key(value) if isinstance(value, float) else value for value in values]
-        return bool(_COMPARISONS[str(made.attributes["direction"])](*values))
+        # Directions are named as Python's operators are: EQ, NE, LT, LE, GT, GE.
+        return bool(getattr(operator, str(made.attributes["direction"]).lower())(*values))
 
 
 def _scalar_type(made: Instruction) -> DType | None:
@@ -309,50 +309,29 @@ def _maximum(left: Number, right: Number) -> Number:
     return max(left, right)
 
 
-def _minimum(left: Number, right: Number) -> Number:
-    """Return the smaller; NaN wins, and -0 is smaller than +0."""
-    return -_maximum(-left, -right)
-
-
 def _whole(direction: Callable[[float], int]) -> Callable[[Number], Number]:
     """Return a rounding of floats to whole numbers; zeros keep their sign."""
     return lambda value: copysign(direction(value), value) if isfinite(value) else value
 
 
-def _same(value: Number) -> Number:
-    """Return the operand."""
-    return value
-
-
-_COMPARISONS: dict[str, Callable[[Number, Number], object]] = {
-    "EQ": operator.eq,
-    "NE": operator.ne,
-    "LT": operator.lt,
-    "LE": operator.le,
-    "GT": operator.gt,
-    "GE": operator.ge,
-}
-
 _OPERATIONS: dict[str, Callable[..., Number]] = {
+    **dict.fromkeys(SAME_VALUE | RESHAPES | {"broadcast"}, lambda value, *others: value),
     "abs": abs,
     "add": operator.add,
     "and": operator.and_,
-    "broadcast": _same,
     "ceil": _whole(ceil),
-    "clamp": lambda least, value, most: _minimum(_maximum(least, value), most),
-    "copy": _same,
+    "clamp": lambda least, value, most: -_maximum(-_maximum(least, value), -most),
     "divide": _quotient,
     "floor": _whole(floor),
     "is-finite": isfinite,
     "maximum": _maximum,
-    "minimum": _minimum,
+    # NaN wins here too, and -0 is smaller than +0.
+    "minimum": lambda left, right: -_maximum(-left, -right),
     "multiply": operator.mul,
     "negate": operator.neg,
     "not": lambda value: not value if isinstance(value, bool) else ~value,
-    "opt-barrier": _same,
     "or": operator.or_,
     "remainder": _remainder,
-    "reshape": _same,
     "round-nearest-even": _whole(round),
     "subtract": operator.sub,
     "xor": operator.xor,

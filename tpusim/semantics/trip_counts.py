@@ -35,7 +35,7 @@ class TripCount(msgspec.Struct, frozen=True, gc=False):
 
 def count_trips(module: Module, loop: Instruction, start: State) -> TripCount | None:
     """Return how often ``loop`` runs, or None; ``start`` is what is known of the elements of its initial tuple."""
-    # The compiler's word comes first: it saw the loop before fusion hid the counter.
+    # What the compiler states comes first: it saw the loop before fusion hid the counter.
     stated = loop.backend_config.known_trip_count
     if stated is not None:
         return TripCount(stated, "known_trip_count")
@@ -53,13 +53,10 @@ def assumed_trips(module: Module, loop: Instruction, start: State, default: int)
     sides = root.operands if root.opcode == "and" else ()
     counts = [run.closed_form(*_past_fusions(lines, side)) for side in sides]
     most = min((count for count in counts if count is not None), default=None)
+    named = f"the trip count of {loop.name!r}"
     if most is not None:
-        warning = f"the trip count of {loop.name!r} depends on values: its upper bound, {most}, taken"
-        return TripCount(most, "upper bound", warning)
-    warning = (
-        f"the trip count of {loop.name!r} is not known from the program: {default} taken "
-        "(set it with --default-trip-count)"
-    )
+        return TripCount(most, "upper bound", f"{named} depends on values: its upper bound, {most}, taken")
+    warning = f"{named} is not known from the program: {default} taken (set it with --default-trip-count)"
     return TripCount(default, "default", warning)
 
 
@@ -67,11 +64,8 @@ def trips_from(module: Module, loop: Instruction, start: State) -> int | None:
     """Return how often ``loop`` runs if its condition depends only on scalars known at ``start``, else None."""
     run = _Run(module, loop, start)
     counted = run.closed_form(*_past_fusions(run.condition))
-    return _played(module, loop, start) if counted is None else counted
-
-
-def _played(module: Module, loop: Instruction, start: State) -> int | None:
-    """Return how often a loop runs by playing it out, None if too much is unknown or it takes too long."""
+    if counted is not None:
+        return counted
     condition = module[loop.attributes["condition"]]
     try:
         for trips, state in enumerate(states_of(module, loop, start)):
@@ -136,7 +130,6 @@ class _Lines:
         return self._found[name]
 
     def _made_line(self, made: Instruction) -> _Line | None:
-        """Return a value as a line, whatever its type can hold."""
         if made.opcode == "parameter":
             return self._arguments.get(int(made.immediate))  # type: ignore[arg-type]
         if made.opcode == "get-tuple-element":
@@ -203,7 +196,6 @@ class _Run:
         return trips if trips is not None and trips <= min(left.last, right.last) else None
 
     def _course(self, lines: _Lines, name: str) -> _Course | None:
-        """Return the course of one side of the comparison."""
         number, line = lines.scalars.get(name), lines.line(name)
         if isinstance(number, int):
             return _Course(number, 0)
@@ -230,14 +222,13 @@ def _last_within(first: int, step: int, line: _Line) -> int:
 
 def _trips(difference: int, step: int, direction: str) -> int | None:
     """Return how often ``difference + i * step`` compares with 0 before it first does not."""
-    signed = {"LT": (1, 0), "LE": (1, 1), "GT": (-1, 0), "GE": (-1, 1)}
     if direction == "NE":
         # NE must meet 0 exactly; one that steps over it ends when the counter wraps, if ever.
         reaches = difference == 0 or (step != 0 and difference % step == 0 and difference * step < 0)
         return abs(difference // step) if reaches and difference else 0 if reaches else None
-    if direction not in signed:
+    if direction == "EQ":
         return None
-    sign, inclusive = signed[direction]
+    sign, inclusive = 1 if direction in ("LT", "LE") else -1, direction in ("LE", "GE")
     room = -sign * difference + inclusive
     if room <= 0:
         return 0

@@ -50,12 +50,16 @@ class Pairing(NamedTuple):
         return len(set(self.inputs)) == 1
 
 
+def dilated(size: int, factor: int) -> int:
+    """Return the size of ``size`` elements with ``factor - 1`` holes between neighbours; 0 of no elements."""
+    return (size - 1) * factor + 1 if size else 0
+
+
 def output_size(window: WindowDimension, input_size: int) -> int:
     """Return the positions of a window over ``input_size`` elements; none where the window hangs over."""
-    dilated = (input_size - 1) * window.lhs_dilate + 1 if input_size else 0
-    padded = dilated + window.pad_low + window.pad_high
-    reach = (window.size - 1) * window.rhs_dilate + 1
-    return 0 if window.size == 0 or padded < reach else (padded - reach) // window.stride + 1
+    padded = dilated(input_size, window.lhs_dilate) + window.pad_low + window.pad_high
+    reach = dilated(window.size, window.rhs_dilate)
+    return (padded - reach) // window.stride + 1 if 0 < reach <= padded else 0
 
 
 class _Tap(NamedTuple):

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tpusim.semantics.device_groups import (
-    check_groups,
-    group_mode,
-    group_size,
-    site_id_count,
-    stated_groups,
-)
+from tpusim.semantics.device_groups import check_groups, group_mode, group_size, site_id_count, stated_groups
 from tpusim.semantics.infer.async_ops import elements_of
 from tpusim.semantics.infer.reduction import check_reducer
 from tpusim.semantics.infer.site import Site, broken, infers, require
@@ -95,7 +89,6 @@ def _check_reduction(site: Site, shapes: Sequence[ArrayShape]) -> None:
 
 @infers("reduce-scatter")
 def _reduce_scatter(site: Site) -> Shape:
-    """Give each member of a group its part of the reduction."""
     shapes, dimension = _operands(site, "reduce_scatter_c1"), _dimension(site, "reduce_scatter_c2")
     _check_reduction(site, shapes)
     size = group_size(site, check_groups(site))
@@ -149,7 +142,7 @@ def _ragged_all_to_all(site: Site) -> ArrayShape:
 
 @infers("collective-broadcast")
 def _collective_broadcast(site: Site) -> Shape:
-    """Give the shapes of what is sent; with a dynamic root, the last operand says who sends."""
+    """Give the shapes of what is sent; with a dynamic root, the last operand names the sender."""
     group_mode(site.opcode, site.attributes)
     # Devices in no group get zeros, so that not all ids must be there.
     ids = [number for group in stated_groups(site.attributes) for number in group]

@@ -18,14 +18,6 @@ def result_type(site: Site, lhs: ArrayShape, rhs: ArrayShape) -> DType:
     return declared.dtype if declared is not None and is_array(declared) else wider(lhs.dtype, rhs.dtype)
 
 
-@infers("dot")
-def _dot(site: Site) -> ArrayShape:
-    """Give batch dimensions, then what is free on the left, then on the right."""
-    lhs, rhs = site.array(0), site.array(1)
-    _check_dot(site, lhs, rhs)
-    return _product(site, lhs, rhs)
-
-
 def _check_dot(site: Site, lhs: ArrayShape, rhs: ArrayShape) -> None:
     """Require dimension numbers that exist, once, and pairs of dimensions of one size."""
     lhs_used, rhs_used = _used(site, "lhs"), _used(site, "rhs")
@@ -42,7 +34,6 @@ def _check_dot(site: Site, lhs: ArrayShape, rhs: ArrayShape) -> None:
 
 
 def _used(site: Site, side: str) -> tuple[int, ...]:
-    """Return the contracting and the batch dimensions of one side."""
     attributes = site.attributes
     return (*attributes.get(f"{side}_contracting_dims", ()), *attributes.get(f"{side}_batch_dims", ()))
 
@@ -100,29 +91,27 @@ def _check_group_sizes(site: Site, lhs: ArrayShape, groups: ArrayShape) -> None:
 
 @infers("scaled-dot")
 def _scaled_dot(site: Site) -> ArrayShape:
-    """Give the product's shape; scales hold for blocks of their operand."""
     roles = PRODUCT_ROLES["scaled-dot"]
     lhs, rhs = site.array(roles.lhs), site.array(roles.rhs)
     lhs_scale, rhs_scale = site.array(roles.lhs_scale), site.array(roles.rhs_scale)
     for shape, scale, side in ((lhs, lhs_scale, "lhs"), (rhs, rhs_scale, "rhs")):
-        _check_scale(site, shape, scale, side)
-    if is_scalar(lhs_scale) and is_scalar(rhs_scale):
-        raise broken("scaled_dot_c4", f"{plain(lhs_scale)} and {plain(rhs_scale)}")
+        # A bf16 operand beside a scaled one needs no scale, but the operand must be there, of size 1.
+        is_bf16 = scale.dtype == shape.dtype and shape.dtype.name == "bf16"
+        if is_bf16 and set(scale.dimensions) <= {1} != set(shape.dimensions):
+            continue
+        contracting = site.attributes.get(f"{side}_contracting_dims", ())
+        require(scale.rank == shape.rank, "scaled_dot_c1", scale, "for", shape)
+        require(len(contracting) == 1, "scaled_dot_c2", contracting)
+        blocks = zip(shape.dimensions, scale.dimensions, strict=True)
+        # Scales hold for blocks of their operand, all alike.
+        require(all(n and size % n == 0 for size, n in blocks), "scaled_dot_c3", scale, "for", shape)
+    require(not is_scalar(lhs_scale) or not is_scalar(rhs_scale), "scaled_dot_c4", lhs_scale, "and", rhs_scale)
+    return _dot(site)
+
+
+@infers("dot")
+def _dot(site: Site) -> ArrayShape:
+    """Give batch dimensions, then what is free on the left, then on the right."""
+    lhs, rhs = site.array(0), site.array(1)
     _check_dot(site, lhs, rhs)
     return _product(site, lhs, rhs)
-
-
-def _check_scale(site: Site, shape: ArrayShape, scale: ArrayShape, side: str) -> None:
-    """Require a scale per block of the operand, all blocks alike; a bf16 operand may have one of size 1 for none."""
-    if (
-        # A bf16 operand beside a scaled one needs no scale, but the operand must be there.
-        scale.dtype == shape.dtype
-        and shape.dtype.name == "bf16"
-        and set(scale.dimensions) <= {1} != set(shape.dimensions)
-    ):
-        return
-    require(scale.rank == shape.rank, "scaled_dot_c1", scale, "for", shape)
-    if len(site.attributes.get(f"{side}_contracting_dims", ())) != 1:
-        raise broken("scaled_dot_c2", site.attributes.get(f"{side}_contracting_dims", ()))
-    if any(not count or size % count for size, count in zip(shape.dimensions, scale.dimensions, strict=True)):
-        raise broken("scaled_dot_c3", f"{plain(scale)} for {plain(shape)}")

@@ -10,7 +10,7 @@ from tpusim.semantics.infer.types import PRED, dynamic_flags, plain
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
 
-# The parser keeps the attribute as text; the few who want a value of it decode it themselves.
+# The parser keeps the attribute as text: its values are rarely needed.
 _FRONTEND = re.compile(r'([\w.\-]+|"(?:[^"\\]|\\.)*")\s*=\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -38,7 +38,6 @@ def _get_tuple_element(site: Site) -> Shape:
 
 @infers("call")
 def _call(site: Site) -> Shape:
-    """Give what the called computation gives."""
     if site.flag("is_composite"):
         known = frontend_attributes(site.attributes)
         require(known.get("composite.name"), "call_c3", known)
@@ -69,7 +68,6 @@ def _called(site: Site, attribute: str, count_label: str, shape_label: str) -> S
 
 @infers("while")
 def _while(site: Site) -> Shape:
-    """Give the state, whose shape is the same before, in and after every iteration."""
     state = site.operands[0]
     condition, body = site.signature("condition"), site.signature("body")
     if condition is None or body is None:
@@ -128,7 +126,6 @@ def branches(attributes: dict[str, object]) -> tuple[str, ...]:
 
 @infers("custom-call")
 def _custom_call(site: Site) -> Shape:
-    """Give the stated shape: nobody but the target knows more."""
     result = site.stated()
     constraints = site.attributes.get("operand_layout_constraints")
     if constraints is not None:

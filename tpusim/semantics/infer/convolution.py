@@ -52,7 +52,6 @@ def _check_labels(labels: ConvolutionLabels, lhs: ArrayShape, rhs: ArrayShape) -
 
 
 def _check_features(site: Site, lhs: ArrayShape, rhs: ArrayShape, groups: int, batches: int) -> None:
-    """Require features and batch to divide by their groups, and both sides to have the same input features."""
     labels, window = site.attributes["dim_labels"], site.attributes.get("window", Window())
     features, batch = lhs.dimensions[labels.lhs.index("f")], lhs.dimensions[labels.lhs.index("b")]
     inputs, outputs = rhs.dimensions[labels.rhs.index("i")], rhs.dimensions[labels.rhs.index("o")]
@@ -87,7 +86,5 @@ def _convolved(site: Site, lhs: ArrayShape, rhs: ArrayShape, window: Window) -> 
     flags = {label: lhs_flags[labels.lhs.index(label)] for label in sizes if label != "f"}
     for label in sizes.keys() - {"b", "f"}:
         flags[label] = flags[label] or rhs_flags[labels.rhs.index(label)]
-    order_of_result = labels.output
-    return make_array(
-        result_type(site, lhs, rhs), [sizes[x] for x in order_of_result], [flags.get(x, False) for x in order_of_result]
-    )
+    dynamic = [flags.get(label, False) for label in labels.output]
+    return make_array(result_type(site, lhs, rhs), [sizes[label] for label in labels.output], dynamic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
 
 from tpusim.semantics.infer.site import Site, broken, infers, require
@@ -33,7 +34,6 @@ _MOST_INT32 = (1 << 31) - 1
 
 @infers("iota")
 def _iota(site: Site) -> ArrayShape:
-    """Give the stated shape, which counts along one of its dimensions."""
     shape = site.stated_array()
     require(shape.dimensions, "iota_c1", shape)
     if not 0 <= site.attributes["iota_dimension"] < shape.rank:
@@ -78,7 +78,6 @@ def _broadcast(site: Site) -> ArrayShape:
 
 @infers("reshape", "dynamic-reshape")
 def _reshape(site: Site) -> ArrayShape:
-    """Give the stated shape, which must have as many elements."""
     shape, result = site.array(), site.stated_array()
     require(types_agree(result.dtype, shape.dtype), "reshape_c1", shape, "and", result)
     # Sizes that are not known have no product to compare.
@@ -112,27 +111,18 @@ def _reverse(site: Site) -> ArrayShape:
 
 @infers("concatenate")
 def _concatenate(site: Site) -> ArrayShape:
-    """Give the operands' dimensions, added up in one of them."""
     require(len(site.attributes["dimensions"]) == 1, "concatenate_c1", site.attributes["dimensions"])
     shapes, dimension = site.arrays(), site.attributes["dimensions"][0]
     first = shapes[0]
     require(0 <= dimension < first.rank, "concatenate_c2", dimension, "for", first)
     for shape in shapes[1:]:
-        _check_concatenable(first, shape, dimension)
+        require(shape.rank == first.rank, "concatenate_c3", first, "and", shape)
+        require(types_agree(shape.dtype, first.dtype), "concatenate_c4", first, "and", shape)
+        pairs = enumerate(zip(first.dimensions, shape.dimensions, strict=True))
+        agree = all(i == dimension or sizes_agree(*sizes) for i, sizes in pairs)
+        require(agree, "concatenate_c5", first, "and", f"{plain(shape)}, along dimension {dimension}")
     sizes, flags = zip(*(_joined(shapes, i, i == dimension) for i in range(first.rank)), strict=True)
-    dtype = first.dtype
-    for shape in shapes[1:]:
-        dtype = wider(dtype, shape.dtype)
-    return make_array(dtype, sizes, flags)
-
-
-def _check_concatenable(first: ArrayShape, shape: ArrayShape, dimension: int) -> None:
-    """Require the first operand's type, and its sizes everywhere but in ``dimension``."""
-    require(shape.rank == first.rank, "concatenate_c3", first, "and", shape)
-    require(types_agree(shape.dtype, first.dtype), "concatenate_c4", first, "and", shape)
-    pairs = enumerate(zip(first.dimensions, shape.dimensions, strict=True))
-    if any(i != dimension and not sizes_agree(*sizes) for i, sizes in pairs):
-        raise broken("concatenate_c5", f"{plain(first)} and {plain(shape)}, along dimension {dimension}")
+    return make_array(reduce(wider, (shape.dtype for shape in shapes)), sizes, flags)
 
 
 def _joined(shapes: Sequence[ArrayShape], dimension: int, adds: bool) -> tuple[int, bool]:
@@ -168,7 +158,6 @@ def _pad(site: Site) -> ArrayShape:
 
 @infers("slice")
 def _slice(site: Site) -> ArrayShape:
-    """Give the counts of the elements from start to limit by stride."""
     shape, slices = site.array(), site.attributes["slice"]
     require(len(slices) == shape.rank, "slice_c1", len(slices), "for", shape)
     sizes = []
@@ -233,7 +222,6 @@ def _sort(site: Site) -> Shape:
 
 
 def _check_comparator(parameters: Sequence[Shape], result: Shape, shapes: Sequence[ArrayShape]) -> None:
-    """Require a comparator of two scalars per operand, left and right, that gives a truth value."""
     if not is_array(result) or not alike(result, PRED):
         raise broken("sort_c4", plain(result))
     require(len(parameters) == 2 * len(shapes), "sort_c5", len(parameters), "for", len(shapes), "operands")

@@ -34,10 +34,7 @@ def _has_bits(dtype: DType) -> bool:
 
 
 _UNARY: dict[str, tuple[Callable[[DType], bool], str]] = {
-    "unary_c1": (
-        lambda dtype: dtype.is_float,
-        "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even",
-    ),
+    "unary_c1": (lambda dtype: dtype.is_float, "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even"),
     "unary_c2": (
         _is_float_or_complex,
         "acos acosh asin asinh atanh cosh cosine exponential exponential-minus-one imag log log-plus-one logistic"
@@ -96,7 +93,6 @@ def _merged(lhs: ArrayShape, rhs: ArrayShape) -> ArrayShape:
     "atan2", "divide", "power", "remainder", "shift-left", "shift-right-arithmetic", "shift-right-logical", "subtract"
 )
 def _arithmetic(site: Site) -> ArrayShape:
-    """Infer what numbers have and truth values have not."""
     lhs, rhs = site.array(0), site.array(1)
     require(not lhs.dtype.is_pred and not rhs.dtype.is_pred, "arithmetic_c1", "pred")
     require(site.opcode != "atan2" or _is_float_or_complex(lhs.dtype), "atan2_c1", lhs.dtype)
@@ -105,7 +101,6 @@ def _arithmetic(site: Site) -> ArrayShape:
 
 @infers("and", "or", "xor")
 def _logical(site: Site) -> ArrayShape:
-    """Infer operations on bits."""
     if not _has_bits(site.array(0).dtype):
         raise broken("logical_c1", site.array(0).dtype)
     return _binary(site)
@@ -113,7 +108,6 @@ def _logical(site: Site) -> ArrayShape:
 
 @infers("complex")
 def _complex(site: Site) -> ArrayShape:
-    """Infer the composition of a real and an imaginary part."""
     names = [site.array(position).dtype.name for position in (0, 1)]
     if names[0] not in _COMPLEX or names[0] != names[1]:
         raise broken("complex_c1", " and ".join(names))
@@ -122,7 +116,6 @@ def _complex(site: Site) -> ArrayShape:
 
 @infers("compare")
 def _compare(site: Site) -> ArrayShape:
-    """Infer a comparison, whose ``type`` must be one of the operands' type."""
     shape = _binary(site)
     kind = site.array(1).dtype.kind
     stated = site.attributes.get("type")
@@ -135,7 +128,6 @@ def _compare(site: Site) -> ArrayShape:
 
 @infers("clamp")
 def _clamp(site: Site) -> ArrayShape:
-    """Infer a clamp, whose bounds may be scalars."""
     low, shape, high = site.arrays()
     if not types_agree(low.dtype, shape.dtype) or not types_agree(high.dtype, shape.dtype):
         raise broken("clamp_c1", f"{low.dtype}, {shape.dtype} and {high.dtype}")
@@ -190,7 +182,6 @@ def _stochastic_convert(site: Site) -> ArrayShape:
 
 @infers("reduce-precision")
 def _reduce_precision(site: Site) -> ArrayShape:
-    """Give the operand's shape; the bits are those of the format that is imitated."""
     shape = site.array()
     require(shape.dtype.is_float, "reduce_precision_c1", shape.dtype)
     # Without an exponent bit there would be no infinity to overflow to.
@@ -201,7 +192,6 @@ def _reduce_precision(site: Site) -> ArrayShape:
 
 @infers("map")
 def _map(site: Site) -> ArrayShape:
-    """Give the operands' sizes with the type that the mapped computation gives."""
     require(site.operands, "map_c1", "none")
     shapes = site.arrays()
     # The scalars among the operands would otherwise decide, if they came first.
@@ -219,7 +209,6 @@ def _map(site: Site) -> ArrayShape:
 
 
 def _mapped(signature: Signature, shapes: list[ArrayShape]) -> DType:
-    """Return the type that a scalar computation makes of elements of these arrays."""
     require(len(signature.parameters) == len(shapes), "map_c4", len(signature.parameters), "for", len(shapes))
     if not is_scalar(signature.result):
         raise broken("map_c5", plain(signature.result))

@@ -132,7 +132,6 @@ _SCATTER = _Batching(
 
 
 def _check_batching(site: Site, shape: ArrayShape, index_sizes: Sequence[int], names: _Batching) -> None:
-    """Require batching dimensions in pairs of one of the operand and one of the indices."""
     own, other = site.attributes.get(names.own, ()), site.attributes.get(names.other, ())
     dropped, target = site.attributes[names.dropped], site.attributes[names.target]
     as_many, of_operand, of_indices, not_dropped, one_size, not_target = names.labels
@@ -177,7 +176,6 @@ def _gathered(site: Site, shape: ArrayShape, index_sizes: list[int], index_flags
 
 @infers("scatter")
 def _scatter(site: Site) -> Shape:
-    """Give the operands' shapes, as many as there are updates."""
     shapes = site.arrays()
     count = len(shapes) // 2
     require(len(shapes) == 2 * count + 1 and count, "scatter_c1", len(shapes))

@@ -13,7 +13,6 @@ _COMPONENTS = {"c64": "f32", "c128": "f64"}
 
 @infers("cholesky")
 def _cholesky(site: Site) -> ArrayShape:
-    """Give the operand's shape: a batch of square matrices."""
     shape = site.array()
     require(shape.dtype.is_float or shape.dtype.is_complex, "cholesky_c1", shape.dtype)
     require(shape.rank >= 2, "cholesky_c2", shape)
@@ -70,7 +69,6 @@ def _last_resized(shape: ArrayShape, size: int, dtype: str) -> ArrayShape:
 
 @infers("rng")
 def _rng(site: Site) -> ArrayShape:
-    """Give the stated shape, whose type is that of the two scalar parameters."""
     if len(site.operands) != 2 or not all(map(is_scalar, site.operands)):
         raise broken("rng_c1", ", ".join(map(plain, site.operands)))
     low, high, result = site.array(0), site.array(1), site.stated_array()
@@ -85,7 +83,7 @@ def _rng(site: Site) -> ArrayShape:
 def _rng_bit_generator(site: Site) -> Shape:
     """Give the stated shape: the new state, like the old one, and the bits; or the bits alone."""
     result = site.stated()
-    # TPU compilers emit this form, whose state nobody reads again.
+    # TPU compilers emit this form, whose state is not read again.
     if not isinstance(result, TupleShape):
         return result
     require(len(result.elements) == 2, "rng_bit_generator_c1", result)
@@ -113,7 +111,6 @@ def _batch_norm_grad(site: Site) -> TupleShape:
 
 
 def _check_batch_norm(site: Site, vectors: tuple[int, ...]) -> tuple[ArrayShape, ArrayShape]:
-    """Require vectors with one element per feature; return the operand's shape and that of such a vector."""
     shape, feature = site.array(), site.attributes["feature_index"]
     require(0 <= feature < shape.rank, "batch_norm_c1", feature, "for", shape)
     require(shape.dtype.is_float, "batch_norm_c2", shape.dtype)

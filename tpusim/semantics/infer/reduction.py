@@ -9,7 +9,6 @@ from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import (
     PRED,
     alike,
-    dilated,
     dynamic_flags,
     is_array,
     is_scalar,
@@ -17,8 +16,8 @@ from tpusim.semantics.infer.types import (
     one_or_tuple,
     parts,
     plain,
-    positions,
 )
+from tpusim.semantics.windows import dilated, output_size
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, compatible
 
@@ -60,14 +59,12 @@ def window_result(shape: ArrayShape, window: Window, dtype: DType) -> ArrayShape
         # Negative padding may cut more than there is, which only the sum tells.
         base = dimension.pad_low + dilated(size, dimension.lhs_dilate) + dimension.pad_high
         require(base >= 0 or size == UNBOUNDED, "window_c6", base)
-        places = positions(base, dilated(dimension.size, dimension.rhs_dilate), dimension.stride)
-        sizes.append(UNBOUNDED if size == UNBOUNDED else places)
+        sizes.append(UNBOUNDED if size == UNBOUNDED else output_size(dimension, size))
     return make_array(dtype, sizes, shape.dynamic)
 
 
 @infers("reduce")
 def _reduce(site: Site) -> Shape:
-    """Give the dimensions that are not reduced, of each array."""
     shapes, _, types = _reduced(site, "reduce_c1", "reduce_c2")
     first, dimensions = shapes[0], site.attributes["dimensions"]
     require(all(0 <= dimension < first.rank for dimension in dimensions), "reduce_c3", dimensions, "for", first)
@@ -159,7 +156,6 @@ def _scan_steps(shapes: Sequence[Shape], dimension: int) -> list[ArrayShape]:
 
 
 def _check_scan(signature: Signature, operands: Sequence[Shape], results: Sequence[Shape]) -> None:
-    """Require the computation of a step to take and give what the scan does, without the scanned dimension."""
     for expected, found in ((operands, signature.parameters), (results, parts(signature.result))):
         if len(expected) != len(found) or not all(map(compatible, expected, found)):
             raise broken("scan_c5", f"{', '.join(map(plain, found))} for {', '.join(map(plain, expected))}")

@@ -31,17 +31,7 @@ from tpusim.shapes.shape import Shape
 
 __all__ = ["FAMILIES", "LABELS", "RULES", "UNKNOWN", "check_form", "find_rule", "infer_shape"]
 
-FAMILIES = (
-    collective,
-    contraction,
-    control,
-    convolution,
-    data,
-    elementwise,
-    indexing,
-    numeric,
-    reduction,
-)
+FAMILIES = (collective, contraction, control, convolution, data, elementwise, indexing, numeric, reduction)
 """The files that fill ``RULES`` by being imported, beside ``infer_async``."""
 
 

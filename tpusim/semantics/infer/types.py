@@ -35,18 +35,18 @@ _FLOAT_REACH: Final = {
 
 
 def is_array(shape: Shape) -> TypeGuard[ArrayShape]:
-    """Whether a shape is an array that holds data: no tuple, buffer, token or opaque value."""
+    """Return whether a shape is an array that holds data: no tuple, buffer, token or opaque value."""
     # A token is written token[], as an array, but has no bits.
     return isinstance(shape, ArrayShape) and shape.dtype.bits > 0
 
 
 def is_scalar(shape: Shape) -> TypeGuard[ArrayShape]:
-    """Whether a shape is an array of rank 0."""
+    """Return whether a shape is an array of rank 0."""
     return is_array(shape) and not shape.dimensions
 
 
 def is_token(shape: Shape) -> bool:
-    """Whether a shape is ``token[]``."""
+    """Return whether a shape is ``token[]``."""
     return isinstance(shape, ArrayShape) and shape.dtype.kind == "token"
 
 
@@ -61,7 +61,7 @@ def dynamic_flags(shape: ArrayShape) -> tuple[bool, ...]:
 
 
 def is_unbounded(shape: Shape) -> bool:
-    """Whether any dimension anywhere in the shape is ``?``."""
+    """Return whether any dimension anywhere in the shape is ``?``."""
     return any(UNBOUNDED in array.dimensions for array in leaves(shape))
 
 
@@ -95,25 +95,25 @@ def parts(shape: Shape) -> tuple[Shape, ...]:
 
 
 def sizes_agree(one: int, other: int) -> bool:
-    """Whether two sizes are equal, or may be because one is not known."""
+    """Return whether two sizes are equal, or may be because one is not known."""
     return one == other or UNBOUNDED in (one, other)
 
 
 def dimensions_agree(one: ArrayShape, other: ArrayShape) -> bool:
-    """Whether two arrays have sizes that are, or may be, equal."""
+    """Return whether two arrays have sizes that are, or may be, equal."""
     if one.dimensions == other.dimensions:
         return True
     return one.rank == other.rank and all(map(sizes_agree, one.dimensions, other.dimensions))
 
 
 def types_agree(one: DType, other: DType) -> bool:
-    """Whether two element types are equal up to floating-point precision."""
+    """Return whether two element types are equal up to floating-point precision."""
     # Verifiers may be told to let precisions mix, as TPU compilers leave them in fusions.
     return one is other or one == other or (one.is_float and other.is_float)
 
 
 def alike(one: Shape, other: Shape) -> bool:
-    """Whether two shapes are compatible up to the precision of their floats."""
+    """Return whether two shapes are compatible up to the precision of their floats."""
     if isinstance(one, ArrayShape) and isinstance(other, ArrayShape):
         return one.dimensions == other.dimensions and types_agree(one.dtype, other.dtype)
     if isinstance(one, TupleShape) and isinstance(other, TupleShape):
@@ -122,7 +122,7 @@ def alike(one: Shape, other: Shape) -> bool:
 
 
 def is_prefix(short: Shape, whole: Shape) -> bool:
-    """Whether a shape is another one of which elements of tuples, from some element on, may be missing."""
+    """Return whether a shape is another one of which elements of tuples, from some element on, may be missing."""
     if compatible(short, whole):
         return True
     # An empty tuple begins every shape: nothing of it is known yet.
@@ -152,13 +152,3 @@ def subshape(shape: Shape, index: Sequence[int]) -> Shape | None:
             return None
         shape = shape.elements[number]
     return shape
-
-
-def dilated(size: int, factor: int) -> int:
-    """Return the size of ``size`` elements with ``factor - 1`` holes between neighbours; none stays none."""
-    return 0 if size == 0 else (size - 1) * factor + 1
-
-
-def positions(size: int, window: int, stride: int) -> int:
-    """Return how many places a window of ``window`` elements has in ``size`` of them."""
-    return 0 if size == 0 or window > size else (size - window) // stride + 1

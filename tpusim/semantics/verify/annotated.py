@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tpusim.ir.module import Instruction
 from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.infer.types import plain
@@ -53,7 +52,6 @@ def _check_sharding(call: Call) -> Iterator[Finding]:
 
 
 def _check_origin(call: Call) -> Iterator[Finding]:
-    """Check that the tree of original values has the leaves of the shape."""
     text = call.instruction.attributes["origin"]
     # What stands in quotes is a name, whatever characters it has.
     leaves = list(_origin_leaves(_QUOTED.sub('""', text[1:-1])))
@@ -79,7 +77,6 @@ def _origin_leaves(text: str) -> Iterator[tuple[int, ...]]:
 
 
 def _leaf_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    """Yield the index of each part of a shape that is no tuple."""
     if not isinstance(shape, TupleShape):
         yield index
         return
@@ -91,18 +88,13 @@ def _leaf_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[i
 def _check_agreeing_shardings(view: View) -> Iterator[Finding]:
     """Check that a loop and its computations, or a conditional and its branches, do not disagree on a sharding."""
     for call in view.all_of(CONTROL_FLOW - {"call"}):
-        involved = [call.instruction, *_involved(view, call)]
-        texts = (instruction.attributes.get("sharding") for instruction in involved)
+        attributes = call.instruction.attributes
+        if call.instruction.opcode == "conditional":
+            involved = [view.module[name].root for name in branches(attributes)]
+        else:
+            body, condition = view.module[attributes["body"]], view.module[attributes["condition"]]
+            involved = [body.root, *body.parameters, *condition.parameters]
+        texts = [instruction.attributes.get("sharding") for instruction in (call.instruction, *involved)]
         told = {_SPACE.sub("", text) for text in texts if text is not None}
         if len(told) > 1:
             yield at(call, "sharding_c3", " and ".join(sorted(told)))
-
-
-def _involved(view: View, call: Call) -> Iterator[Instruction]:
-    """Yield the instructions inside that hold the value of a loop or of a conditional."""
-    attributes = call.instruction.attributes
-    if call.instruction.opcode == "conditional":
-        yield from (view.module[name].root for name in branches(attributes))
-        return
-    body, condition = view.module[attributes["body"]], view.module[attributes["condition"]]
-    yield from (body.root, *body.parameters, *condition.parameters)

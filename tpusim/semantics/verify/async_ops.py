@@ -15,6 +15,7 @@ from tpusim.shapes.shape import TupleShape, compatible
 # send and recv are starts in themselves: there is no send-start.
 _DONE_OF = {(opcode if opcode in TRANSFERS else f"{opcode}-start"): f"{opcode}-done" for opcode in OWN_ASYNC_OPCODES}
 _START_OF = {done: start for start, done in _DONE_OF.items()}
+_PASSED_ON_OR_SENT = TRANSFERS | TRANSFER_DONES | TUPLES | VIEWS
 _MAIN_THREAD = "main"
 
 
@@ -43,7 +44,7 @@ def _real_users(call: Call) -> list[Instruction]:
 
 
 def _is_wrapped_root(view: View, call: Call) -> bool:
-    """Whether a transfer is what an asynchronous start wraps, so that the start's done waits for it."""
+    """Return whether a transfer is what an asynchronous start wraps, so that the start's done waits for it."""
     if call.instruction.opcode not in TRANSFERS or call.computation.root_name != call.instruction.name:
         return False
     callers = view.callers.get(call.computation.name, ())
@@ -63,7 +64,6 @@ def _check_chains(view: View) -> Iterator[Finding]:
 
 
 def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
-    """Check one start, update or done of a chain."""
     instruction = call.instruction
     if phase != "done":
         users = _real_users(call)
@@ -71,29 +71,23 @@ def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
         if len(users) != 1 or misused or async_phase(users[0].opcode) not in ("update", "done"):
             yield at(call, "async_c8", ", ".join(user.opcode for user in users) or "no user")
     if phase == "start":
-        yield from _check_thread(view, call, str(instruction.attributes.get("calls", "")))
+        yield from _check_wrapped(view, call)
         return
     before = call.computation.by_name[instruction.operands[0]]
     if async_phase(before.opcode) not in ("start", "update"):
         yield at(call, "async_c9", f"{before.opcode!r} {before.name!r}")
         return
-    start = _start_of(call.computation, before)
-    if phase == "done" and start is not None:
-        yield from _check_done(view, call, before, start)
-
-
-def _start_of(computation: Computation, instruction: Instruction) -> Instruction | None:
-    """Return the start of a chain; None if it has none."""
+    start = before
     # This ends, as operands stand before their users: the structure has been checked.
-    while async_phase(instruction.opcode) == "update":
-        instruction = computation.by_name[instruction.operands[0]]
-    return instruction if async_phase(instruction.opcode) == "start" else None
+    while async_phase(start.opcode) == "update":
+        start = call.computation.by_name[start.operands[0]]
+    if phase == "done" and async_phase(start.opcode) == "start":
+        yield from _check_done(view, call, before, start)
 
 
 def _check_done(view: View, call: Call, before: Instruction, start: Instruction) -> Iterator[Finding]:
     """Check a done against the computation that its start wraps."""
-    name = start.attributes.get("calls")
-    wrapped = view.module.by_name.get(str(name)) if name is not None else None
+    wrapped = view.module.by_name.get(str(start.attributes.get("calls", "")))
     if wrapped is None:
         return
     if not compatible(call.instruction.shape, wrapped.root.shape):
@@ -105,9 +99,9 @@ def _check_done(view: View, call: Call, before: Instruction, start: Instruction)
         yield at(call, "async_c13", f"{plain(state[0])} of {len(wrapped.parameters)} parameters")
 
 
-def _check_thread(view: View, call: Call, name: str) -> Iterator[Finding]:
+def _check_wrapped(view: View, call: Call) -> Iterator[Finding]:
     """Check the wrapped computation of a start: its thread, and that it is one operation."""
-    wrapped = view.module.by_name.get(name)
+    wrapped = view.module.by_name.get(str(call.instruction.attributes.get("calls", "")))
     if wrapped is None:
         return
     thread = call.instruction.attributes.get("async_execution_thread", _MAIN_THREAD)
@@ -119,11 +113,10 @@ def _check_thread(view: View, call: Call, name: str) -> Iterator[Finding]:
 
 
 def _may_be_wrapped(call: Call, wrapped: Computation) -> bool:
-    """Whether a computation is one operation, one that passes values on, transfers alone, or a marked group."""
+    """Return whether a computation is one operation, one that passes values on, transfers alone, or a marked group."""
     others = {i.opcode for i in wrapped.instructions if i.name != wrapped.root_name}
-    if others - {"parameter"} <= {"get-tuple-element"}:
-        return True
-    opcodes = others | {wrapped.root.opcode}
-    if opcodes - {"parameter"} <= TRANSFERS | TRANSFER_DONES | TUPLES | VIEWS:
-        return True
-    return "_collectives_group" in frontend_attributes(call.instruction.attributes)
+    return (
+        others - {"parameter"} <= {"get-tuple-element"}
+        or (others | {wrapped.root.opcode}) - {"parameter"} <= _PASSED_ON_OR_SENT
+        or "_collectives_group" in frontend_attributes(call.instruction.attributes)
+    )

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tpusim.ir.attributes import OperandAlias
-from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import CALLS, CARRIES_BUFFERS, UPDATES_BUFFERS, async_phase
 from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import frontend_attributes
@@ -26,27 +25,22 @@ def _check_buffers(view: View) -> Iterator[Finding]:
         return
     for computation in view.module.computations:
         holders = {i.name for i in computation.instructions if _has_buffer(i.shape)}
-        if not holders or _is_wrapped(view, computation):
+        callers = view.callers.get(computation.name, ())
+        # The buffers of what an asynchronous start runs are the start's.
+        if not holders or any(call.instruction.opcode == "async-start" for call in callers):
             continue
         for instruction in computation.instructions:
             if instruction.name in holders or not holders.isdisjoint(instruction.operands):
                 yield from _check_use(view, Call(computation, instruction))
 
 
-def _is_wrapped(view: View, computation: Computation) -> bool:
-    """Whether a computation is what an asynchronous start runs, whose buffers are the start's."""
-    return any(call.instruction.opcode == "async-start" for call in view.callers.get(computation.name, ()))
-
-
 def _has_buffer(shape: Shape) -> bool:
-    """Whether there is a buffer anywhere in a shape."""
     if isinstance(shape, TupleShape):
         return any(map(_has_buffer, shape.elements))
     return isinstance(shape, BufferShape)
 
 
 def _check_use(view: View, call: Call) -> Iterator[Finding]:
-    """Check one instruction that takes or gives a buffer."""
     instruction, computation = call.instruction, call.computation
     if async_phase(instruction.opcode):
         state = find_async_state(instruction.shape)
@@ -64,13 +58,12 @@ def _check_use(view: View, call: Call) -> Iterator[Finding]:
         yield from _check_update(call)
     if instruction.opcode in UPDATES_BUFFERS | {"parameter"}:
         for index in _buffer_indices(instruction.shape):
-            if _writers(view, computation, instruction, index) > 1:
+            if _writer_count(view, call, index) > 1:
                 yield at(call, "buffer_c4", f"several of {index}")
 
 
 def _check_update(call: Call) -> Iterator[Finding]:
-    """Check an update in place: the buffer is the first operand, and the result is it."""
-    shapes = [call.computation.by_name[name].shape for name in call.instruction.operands]
+    shapes = [operand.shape for operand in call.computation.operands_of(call.instruction)]
     if any(map(_has_buffer, shapes[1:])):
         yield at(call, "buffer_c1", ", ".join(map(plain, shapes)))
     if not isinstance(call.instruction.shape, BufferShape):
@@ -101,7 +94,7 @@ def _check_custom_call(call: Call, result: Shape) -> Iterator[Finding]:
 
 
 def _is_turned(target: str, shapes: tuple[Shape, ...], result: Shape) -> bool:
-    """Whether an array becomes a buffer of its shape, a buffer an array, or a buffer comes from nothing."""
+    """Return whether an array becomes a buffer of its shape, a buffer an array, or a buffer comes from nothing."""
     if target == "CreateBuffer":
         return not shapes and isinstance(result, BufferShape)
     if len(shapes) != 1:
@@ -113,7 +106,6 @@ def _is_turned(target: str, shapes: tuple[Shape, ...], result: Shape) -> bool:
 
 
 def _buffer_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    """Yield the index of every buffer in a shape."""
     if isinstance(shape, BufferShape):
         yield index
     if isinstance(shape, TupleShape):
@@ -122,24 +114,19 @@ def _buffer_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple
 
 
 # Two writers would race, or need the copy that a buffer is there to avoid.
-def _writers(view: View, computation: Computation, instruction: Instruction, index: tuple[int, ...]) -> int:
-    """Count who may write the buffer at an index of a value, through tuples and their elements."""
-    return sum(
-        _writers_in(view, computation, instruction, index, user) for user in users_of(Call(computation, instruction))
-    )
-
-
-def _writers_in(
-    view: View, computation: Computation, instruction: Instruction, index: tuple[int, ...], user: Instruction
-) -> int:
-    """Count the writers behind one user."""
-    if user.opcode in _WRITERS or async_phase(user.opcode) == "start":
-        return 1
-    if user.opcode == "get-tuple-element" and index and user.attributes["index"] == index[0]:
-        return _writers(view, computation, user, index[1:])
-    if user.opcode != "tuple":
-        return 0
-    if user.name == computation.root_name:
-        # What a loop's body gives, the next iteration takes.
-        return int(any(call.instruction.opcode == "while" for call in view.callers.get(computation.name, ())))
-    return _writers(view, computation, user, (user.operands.index(instruction.name), *index))
+def _writer_count(view: View, call: Call, index: tuple[int, ...]) -> int:
+    """Return how many users may write the buffer at an index of a value, through tuples and their elements."""
+    computation, count = call.computation, 0
+    for user in users_of(call):
+        if user.opcode in _WRITERS or async_phase(user.opcode) == "start":
+            count += 1
+        elif user.opcode == "get-tuple-element" and index and user.attributes["index"] == index[0]:
+            count += _writer_count(view, Call(computation, user), index[1:])
+        elif user.opcode == "tuple" and user.name == computation.root_name:
+            # What a loop's body gives, the next iteration takes.
+            callers = view.callers.get(computation.name, ())
+            count += any(caller.instruction.opcode == "while" for caller in callers)
+        elif user.opcode == "tuple":
+            inside = (user.operands.index(call.instruction.name), *index)
+            count += _writer_count(view, Call(computation, user), inside)
+    return count

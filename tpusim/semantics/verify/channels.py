@@ -47,13 +47,10 @@ def _check_host_channels(view: View) -> Iterator[Finding]:
             continue
         other = first.setdefault(attributes["channel_id"], call).instruction
         same = other.opcode == call.instruction.opcode and compatible(other.shape, call.instruction.shape)
-        if not same or _told(other.attributes) != _told(attributes):
+        # What says where a transfer came from is not what it does.
+        names = (other.attributes.keys() | attributes.keys()) - {"metadata", "backend_config", "origin"}
+        if not same or any(other.attributes.get(name) != attributes.get(name) for name in names):
             yield at(call, "channel_c3", f"{other.opcode!r} {other.name!r} on channel {attributes['channel_id']}")
-
-
-def _told(attributes: dict[str, object]) -> dict[str, object]:
-    """Return the attributes that say what a transfer does, not where it came from."""
-    return {name: value for name, value in attributes.items() if name not in ("metadata", "backend_config", "origin")}
 
 
 @checks
@@ -63,7 +60,14 @@ def _check_order(view: View) -> Iterator[Finding]:
     Before there is a schedule, an instruction only waits for what it uses: a cycle then stands in every schedule.
     Transfers with source and target pairs are left out: every device runs both ends, but takes part in one.
     """
-    calls = [call for call in view.all_of(TRANSFERS | TRANSFER_DONES) if _has_two_ends(view, call)]
+    calls = [
+        call
+        for call in view.all_of(TRANSFERS | TRANSFER_DONES)
+        if not call.instruction.attributes.get("is_host_transfer")
+        and "channel_id" in call.instruction.attributes
+        # Pairs are written where a collective-permute was taken apart: each device then runs both ends.
+        and channel_pairs(view.module, call.instruction) is None
+    ]
     waits = _scheduled(calls) if view.module.is_scheduled else _used(calls)
     for earlier, later in _channel_order(calls):
         waits[later].append(earlier)
@@ -74,15 +78,6 @@ def _check_order(view: View) -> Iterator[Finding]:
         shown = " before ".join(f"{name!r} in {computation!r}" for computation, name in cycle)
         computation = view.module.by_name[cycle[0][0]]
         yield Finding(broken("channel_c4", shown), computation, computation.by_name[cycle[0][1]])
-
-
-def _has_two_ends(view: View, call: Call) -> bool:
-    """Whether a transfer goes from one program to another."""
-    attributes = call.instruction.attributes
-    if attributes.get("is_host_transfer") or "channel_id" not in attributes:
-        return False
-    # Pairs are written where a collective-permute was taken apart: every device then runs one program with both ends.
-    return channel_pairs(view.module, call.instruction) is None
 
 
 def _scheduled(calls: Iterable[Call]) -> dict[_Place, list[_Place]]:

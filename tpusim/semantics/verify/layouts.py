@@ -39,29 +39,22 @@ def check_order(call: Call, operands: Sequence[Shape]) -> Iterator[Finding]:
 @checks
 def _check_host_copies(view: View) -> Iterator[Finding]:
     """Check copies between the memories of host and device: a DMA converts nothing, and from the host turns nothing."""
-    if view.module.is_scheduled:
-        for call in view.all_of(frozenset({"copy"})):
-            yield from _check_host_copy(call, call.computation[call.instruction.operands[0]].shape)
-
-
-def _check_host_copy(call: Call, operand: Shape) -> Iterator[Finding]:
-    """Check one copy."""
-    result = call.instruction.shape
-    if not isinstance(result, ArrayShape) or not isinstance(operand, ArrayShape):
-        return
-    if result.layout is None or operand.layout is None:
-        return
-    to, of = result.layout, operand.layout
-    if to.memory_space == of.memory_space or HOST_SPACE not in (to.memory_space, of.memory_space):
-        return
-    # To the host it may still be one between two places there, of which the text says only the second.
-    is_turned = to.memory_space != HOST_SPACE and to.minor_to_major != of.minor_to_major
-    if result.dtype != operand.dtype or is_turned:
-        yield at(call, "layout_c7", f"{result} of {operand}")
+    for call in view.all_of(frozenset({"copy"})) if view.module.is_scheduled else ():
+        result, operand = call.instruction.shape, call.computation[call.instruction.operands[0]].shape
+        if not isinstance(result, ArrayShape) or not isinstance(operand, ArrayShape):
+            continue
+        to, of = result.layout, operand.layout
+        if to is None or of is None or to.memory_space == of.memory_space:
+            continue
+        # To the host it may still be one between two places there, of which the text says only the second.
+        is_turned = to.memory_space != HOST_SPACE and to.minor_to_major != of.minor_to_major
+        is_changed = result.dtype != operand.dtype or is_turned
+        if HOST_SPACE in (to.memory_space, of.memory_space) and is_changed:
+            yield at(call, "layout_c7", f"{result} of {operand}")
 
 
 def laid_out_alike(one: Shape, other: Shape, *, only_order: bool = False) -> bool:
-    """Whether two shapes have the same layouts, or ``only_order``; no layout yet may become any."""
+    """Return whether two shapes have the same layouts, or ``only_order``; no layout yet may become any."""
     if one is other or one == other:
         return True
     # Shapes that are not of one structure another check refuses.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tpusim.ir.attributes import ComputationLayout, OperandAlias, ParameterAlias
-from tpusim.ir.module import Computation, Module
+from tpusim.ir.module import Module
 from tpusim.ir.ops import CALLS, HAS_EFFECTS, OPERATIONS, async_parts, collective_kind
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import broken
@@ -18,14 +18,13 @@ from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
 # Without async-start: to go to another thread is what that is for. Of calls XLA asks it only by an option.
 _SAME_THREAD = CALLS - {"async-start"} - {"call"}
 _HEADER = {"alias": "input_output_alias", "donor": "buffer_donor", "layout": "entry_computation_layout"}
-# Ten times the largest machine there is: what is kept per device must not fill the memory of whoever asks.
+# Ten times the largest machine there is: what is kept per device must fit in memory.
 _MOST_DEVICES = 2**20
 _ALL_REDUCES = frozenset(name for name in OPERATIONS if collective_kind(name) == "all-reduce")
 
 
 @checks
 def _check_device_counts(view: View) -> Iterator[Finding]:
-    """Check that there is a device to run on, and no more of them than any machine has."""
     module = view.module
     counts = {"replica_count": module.replica_count, "num_partitions": module.partition_count}
     for name, count in counts.items():
@@ -39,30 +38,20 @@ def _check_fusions(view: View) -> Iterator[Finding]:
     if view.module.entry_name in view.fused:
         yield Finding(broken("module_c1", repr(view.module.entry_name)), view.module.entry)
     for name in sorted(view.fused):
-        callers = view.callers[name]
+        callers, computation = view.callers[name], view.module[name]
         if len(callers) > 1:
             yield at(callers[1], "fusion_c3", f"{len(callers)} calls of {name!r}")
-        yield from _check_fused(view.module[name])
-
-
-def _check_fused(computation: Computation) -> Iterator[Finding]:
-    """Check who uses what in one fused computation."""
-    users = computation.users
-    if computation.root_name in users:
-        user, _ = users[computation.root_name][0]
-        yield at(Call(computation, computation.root), "fusion_c4", f"{user.name!r} using it")
-    # Nearly always all values but the root are used.
-    elif len(users) == len(computation.instructions) - 1:
-        return
-    for instruction in computation.instructions:
-        unused = instruction.name not in users and instruction.name != computation.root_name
-        if unused and not (instruction.opcode in HAS_EFFECTS or _has_side_effect(instruction.attributes)):
-            yield at(Call(computation, instruction), "fusion_c5", "no user")
-
-
-def _has_side_effect(attributes: dict[str, object]) -> bool:
-    """Whether a custom call says that it does more than give its result."""
-    return bool(attributes.get("custom_call_has_side_effect"))
+        users = computation.users
+        if computation.root_name in users:
+            user, _ = users[computation.root_name][0]
+            yield at(Call(computation, computation.root), "fusion_c4", f"{user.name!r} using it")
+        # Nearly always all values but the root are used.
+        elif len(users) == len(computation.instructions) - 1:
+            continue
+        for instruction in computation.instructions:
+            acts = instruction.opcode in HAS_EFFECTS or instruction.attributes.get("custom_call_has_side_effect")
+            if instruction.name not in users and instruction.name != computation.root_name and not acts:
+                yield at(Call(computation, instruction), "fusion_c5", "no user")
 
 
 @checks
@@ -85,19 +74,12 @@ def _check_entry_layout(view: View) -> Iterator[Finding]:
     if len(layout.parameters) != len(entry.parameters):
         yield _of_header("layout_c1", f"{len(layout.parameters)} for {len(entry.parameters)}")
         return
-    for parameter, shape in zip(entry.parameters, layout.parameters, strict=True):
-        if not _fits(view, parameter.shape, shape):
-            yield at(Call(entry, parameter), "layout_c2", f"{shape} for {parameter.shape}")
-    if not _fits(view, entry.root.shape, layout.result):
-        yield at(Call(entry, entry.root), "layout_c3", f"{layout.result} for {entry.root.shape}")
-
-
-def _fits(view: View, inside: Shape, outside: Shape) -> bool:
-    """Whether the shape of a parameter or result is that of the entry's layout: in a schedule, order included."""
-    # Tiles are no part of what is agreed with the host, memory spaces are decided later.
-    return compatible(inside, outside) and (
-        not view.module.is_scheduled or laid_out_alike(inside, outside, only_order=True)
-    )
+    ends = [(i, shape, "layout_c2") for i, shape in zip(entry.parameters, layout.parameters, strict=True)]
+    for instruction, shape, label in (*ends, (entry.root, layout.result, "layout_c3")):
+        # Only the order is agreed with the host: tiles are no part of it, memory spaces are decided later.
+        is_laid_out = not view.module.is_scheduled or laid_out_alike(instruction.shape, shape, only_order=True)
+        if not compatible(instruction.shape, shape) or not is_laid_out:
+            yield at(Call(entry, instruction), label, f"{shape} for {instruction.shape}")
 
 
 def entry_layout(module: Module) -> ComputationLayout:
@@ -111,7 +93,6 @@ def entry_layout(module: Module) -> ComputationLayout:
 
 @checks
 def _check_module_aliases(view: View) -> Iterator[Finding]:
-    """Check ``input_output_alias`` and ``buffer_donor``."""
     layout, taken = entry_layout(view.module), set()
     for alias in view.module.attributes.get("input_output_alias", ()):
         place = (alias.parameter, alias.parameter_index)
@@ -151,11 +132,23 @@ def _check_alias(alias: ParameterAlias, layout: ComputationLayout) -> Iterator[F
 
 @checks
 def _check_operand_aliases(view: View) -> Iterator[Finding]:
-    """Check ``output_to_operand_aliasing``."""
     for call in view.calling():
-        aliases = call.instruction.attributes.get("output_to_operand_aliasing")
-        if aliases:
-            yield from _check_operand_aliases_of(call, aliases, *_aliased_shapes(view, call))
+        aliases: tuple[OperandAlias, ...] = call.instruction.attributes.get("output_to_operand_aliasing", ())
+        if not aliases:
+            continue
+        operands, result = _aliased_shapes(view, call)
+        # A custom call may write its result into a larger buffer on purpose, and then says so.
+        unchecked = "xla_skip_custom_call_alias_shape_check" in frontend_attributes(call.instruction.attributes)
+        for alias in aliases:
+            if not 0 <= alias.operand < len(operands):
+                yield at(call, "alias_c5", f"operand {alias.operand} of {len(operands)}")
+                continue
+            given = subshape(operands[alias.operand], alias.operand_index)
+            taken = subshape(result, alias.output_index)
+            if given is None or taken is None:
+                yield at(call, "alias_c6", f"{alias.output_index} and {alias.operand_index}")
+            elif not unchecked and not compatible(_unbuffered(given), _unbuffered(taken)):
+                yield at(call, "alias_c7", f"{plain(taken)} for {plain(given)}")
 
 
 def _aliased_shapes(view: View, call: Call) -> tuple[Sequence[Shape], Shape]:
@@ -169,24 +162,6 @@ def _aliased_shapes(view: View, call: Call) -> tuple[Sequence[Shape], Shape]:
     inside = pair is not None and OPERATIONS[pair[0]].allows("output_to_operand_aliasing")
     is_start = inside and isinstance(instruction.shape, TupleShape)
     return operands, parts(instruction.shape)[1] if is_start else instruction.shape
-
-
-def _check_operand_aliases_of(
-    call: Call, aliases: tuple[OperandAlias, ...], operands: Sequence[Shape], result: Shape
-) -> Iterator[Finding]:
-    """Check the aliases of one instruction."""
-    # A custom call may write its result into a larger buffer on purpose, and then says so.
-    unchecked = "xla_skip_custom_call_alias_shape_check" in frontend_attributes(call.instruction.attributes)
-    for alias in aliases:
-        if not 0 <= alias.operand < len(operands):
-            yield at(call, "alias_c5", f"operand {alias.operand} of {len(operands)}")
-            continue
-        given = subshape(operands[alias.operand], alias.operand_index)
-        taken = subshape(result, alias.output_index)
-        if given is None or taken is None:
-            yield at(call, "alias_c6", f"{alias.output_index} and {alias.operand_index}")
-        elif not unchecked and not compatible(_unbuffered(given), _unbuffered(taken)):
-            yield at(call, "alias_c7", f"{plain(taken)} for {plain(given)}")
 
 
 def _unbuffered(shape: Shape) -> Shape:

@@ -10,7 +10,7 @@ from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.semantics.infer.types import alike, is_unbounded, plain
 from tpusim.semantics.verify.layouts import check_order, laid_out_alike
-from tpusim.semantics.verify.view import Call, Finding, View, at, checks
+from tpusim.semantics.verify.view import Call, Finding, View, at, checks, named
 from tpusim.shapes.layout import validate_layout
 from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
 
@@ -40,7 +40,6 @@ def _check_shapes(view: View) -> Iterator[Finding]:
 
 
 def _check_instruction(view: View, call: Call, operands: Sequence[Shape]) -> Iterator[Finding]:
-    """Apply the rule of its opcode to one instruction."""
     instruction, is_laid_out = call.instruction, view.module.is_scheduled
     if is_laid_out and instruction.opcode in KEEPS_LAYOUT:
         yield from check_order(call, operands)
@@ -48,8 +47,7 @@ def _check_instruction(view: View, call: Call, operands: Sequence[Shape]) -> Ite
     try:
         inferred = find_rule(instruction.opcode)(site)
     except ProgramError as error:
-        error.message = f"{instruction.opcode!r} {instruction.name!r}: {error.message}"
-        yield Finding(error, *call)
+        yield named(error, call)
         return
     if instruction.shape is not inferred and instruction.shape != inferred:
         yield from _check_stated(view, call, inferred)
@@ -58,7 +56,6 @@ def _check_instruction(view: View, call: Call, operands: Sequence[Shape]) -> Ite
 
 
 def _check_stated(view: View, call: Call, inferred: Shape) -> Iterator[Finding]:
-    """Compare the stated shape with what operands and attributes imply."""
     stated, passes_on = call.instruction.shape, call.instruction.opcode in PASSES_ON
     # Where floats of several precisions may meet, what only hands a value on still converts nothing.
     if not (alike if view.mixed_precision and not passes_on else compatible)(stated, inferred):
@@ -73,24 +70,17 @@ def _check_stated(view: View, call: Call, inferred: Shape) -> Iterator[Finding]:
 
 def _check_precision(site: Site, call: Call) -> Iterator[Finding]:
     """Check that floats among the operands are of one type, and of the type that a reducing computation takes."""
-    if site.opcode not in MIXES_FLOATS and not _one_float(site.operands):
-        yield at(call, "precision_c1", ", ".join(map(plain, site.operands)))
-    # Rules compare what their computations take up to precision; without mixed precision that is not enough.
+    # Most operations take the same shape twice, and those that do not rarely mix floats.
+    if site.opcode not in MIXES_FLOATS and any(shape is not site.operands[0] for shape in site.operands):
+        arrays = [array for shape in site.operands for array in leaves(shape)]
+        if len({array.dtype.name for array in arrays if array.dtype.is_float}) > 1:
+            yield at(call, "precision_c1", ", ".join(map(plain, site.operands)))
     if site.opcode in APPLIES_TO_ELEMENTS:
         signature = site.signature("to_apply")
         assert signature is not None
         for parameter, operand in zip(signature.parameters, site.arrays(), strict=True):
             if not isinstance(parameter, ArrayShape) or parameter.dtype != operand.dtype:
                 yield at(call, "precision_c2", f"{plain(parameter)} for {plain(operand)}")
-
-
-def _one_float(shapes: Sequence[Shape]) -> bool:
-    """Whether all floats in these shapes are of one type."""
-    first = shapes[0]
-    # Most operations take twice the same, and those that do not rarely mix floats.
-    if all(shape is first for shape in shapes):
-        return True
-    return len({array.dtype.name for shape in shapes for array in leaves(shape) if array.dtype.is_float}) < 2
 
 
 @checks

@@ -63,7 +63,6 @@ def _check_forms(computation: Computation, known: set[tuple[object, ...]]) -> It
 
 
 def _check_calls(module: Module, computation: Computation, defined: set[str]) -> Iterator[Finding]:
-    """Check that called computations are there and came before, so that none can call itself."""
     for call in calling_in(computation):
         for name in call.instruction.called_computations:
             if name not in module.by_name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 from tpusim.errors import ProgramError
@@ -42,7 +43,7 @@ class Call(NamedTuple):
 
 
 class View:
-    """A module with who uses and calls whom; ``mixed_precision`` lets floats of several precisions meet."""
+    """A module with its users and calls; ``mixed_precision`` lets floats of several precisions meet."""
 
     def __init__(self, module: Module, mixed_precision: bool = False) -> None:
         self.module = module
@@ -62,32 +63,26 @@ class View:
     @cached_property
     def attributes(self) -> frozenset[str]:
         """The names of all attributes of all instructions."""
-        found: set[str] = set()
-        for computation in self.module.computations:
-            for instruction in computation.instructions:
-                if instruction.attributes:
-                    found.update(instruction.attributes)
-        return frozenset(found)
+        instructions = chain.from_iterable(computation.instructions for computation in self.module.computations)
+        return frozenset(chain.from_iterable(instruction.attributes for instruction in instructions))
 
     @cached_property
     def callers(self) -> dict[str, list[Call]]:
-        """Who calls each computation, by its name; computations that nobody calls are missing."""
+        """The calls of each computation by its name; computations without any are missing."""
         found: dict[str, list[Call]] = {}
-        for computation, instruction in self.calling():
-            for name in dict.fromkeys(instruction.called_computations):
-                found.setdefault(name, []).append(Call(computation, instruction))
+        for call in self.calling():
+            for name in dict.fromkeys(call.instruction.called_computations):
+                found.setdefault(name, []).append(call)
         return found
 
     @cached_property
     def fused(self) -> frozenset[str]:
         """Names of the computations that fusions call."""
-        calls = (call for calls in self.callers.values() for call in calls)
-        return frozenset(str(call.instruction.attributes["calls"]) for call in calls if _is_fusion(call))
+        return frozenset(str(call.instruction.attributes["calls"]) for call in self.all_of(frozenset({"fusion"})))
 
     def calling(self) -> Iterator[Call]:
-        """Yield every instruction that may call computations."""
-        for computation in self.module.computations:
-            yield from calling_in(computation)
+        """Return every instruction that may call computations."""
+        return chain.from_iterable(map(calling_in, self.module.computations))
 
     def all_of(self, opcodes: frozenset[str]) -> Iterator[Call]:
         """Yield every instruction of these opcodes with its computation."""
@@ -111,11 +106,6 @@ def calling_in(computation: Computation) -> Iterator[Call]:
                 yield Call(computation, instruction)
 
 
-def _is_fusion(call: Call) -> bool:
-    """Whether a call is that of a fusion."""
-    return call.instruction.opcode == "fusion"
-
-
 Check: TypeAlias = "Callable[[View], Iterator[Finding]]"
 
 CHECKS: Final[list[Check]] = []
@@ -130,7 +120,10 @@ def checks(check: Check) -> Check:
 
 def at(call: Call, label: str, found: object) -> Finding:
     """Return the finding that an instruction breaks a constraint."""
-    instruction = call.instruction
-    error = broken(label, found)
-    error.message = f"{instruction.opcode!r} {instruction.name!r}: {error.message}"
+    return named(broken(label, found), call)
+
+
+def named(error: ProgramError, call: Call) -> Finding:
+    """Return the finding of an error in an instruction, whose opcode and name come first in the message."""
+    error.message = f"{call.instruction.opcode!r} {call.instruction.name!r}: {error.message}"
     return Finding(error, *call)
