@@ -132,10 +132,11 @@ def _float_clocks(file: SourceFile) -> Iterator[Breach]:
 def _opcode_sets(file: SourceFile) -> Iterator[Breach]:
     if file.path == "tpusim/ir/ops.py":
         return
-    # What registers a rule for opcodes names them where the rule stands.
-    registering = {
-        part for function in file.functions for word in function.node.decorator_list for part in ast.walk(word)
-    }
+    # What registers a rule for opcodes, or enters it into a table, names them where the rule stands.
+    naming = [word for function in file.functions for word in function.node.decorator_list]
+    calls = (node for node in ast.walk(file.tree) if isinstance(node, ast.Call))
+    naming += [call.args[0] for call in calls if ast.unparse(call.func) == "dict.fromkeys"]
+    registering = {part for word in naming for part in ast.walk(word)}
     for node in ast.walk(file.tree):
         words = [] if node in registering else _listed_words(node)
         opcodes = OPERATIONS.keys() & set(words)

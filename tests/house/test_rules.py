@@ -43,6 +43,7 @@ PASSING = [
     (LOCAL, "import tpusim\ndef f():\n    import numpy"),
     (OPCODES, "@rule('while', *'add fusion'.split())\ndef f(x): return x == 'while'"),
     (OPCODES, "A = {'while': 1, 'fusion': 2}; B = 'gather and scatter'; C = ('add', 'remove')"),
+    (OPCODES, "TABLE = {**dict.fromkeys(('while', 'fusion'), len)}"),
     (CLOCK, "def seconds_to_ps(seconds: float) -> int: pass"),
 ]
 

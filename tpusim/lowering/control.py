@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from tpusim.allocation.forwarding import branch_names
+from tpusim.hardware.chip import Chip
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import COLLECTIVES, DMA_COPIES, async_parts
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
 from tpusim.lowering.scope import RULES, Scope, rule
 from tpusim.program.module import walk
-from tpusim.program.steps import Branch, Call, Kernel, Loop
+from tpusim.program.steps import AnyStep, Branch, Call, Choice, Kernel, Loop
 from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
 from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
 from tpusim.shapes.shape import TupleShape
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.module import Instruction
-    from tpusim.program.steps import AnyStep, Choice
 
 
 def lower_computation(scope: Scope) -> tuple[AnyStep, ...]:
@@ -78,7 +73,6 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
 
 
 def _differ(choices: tuple[Choice, ...]) -> bool:
-    """Tell whether more than one thing is chosen."""
     return len({value for choice in choices for value in choice.values}) > 1
 
 
@@ -113,11 +107,9 @@ def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
 
 
 def _wrapped(scope: Scope, instruction: Instruction) -> tuple[Scope, Instruction]:
-    """Return what an asynchronous start runs, and the scope that it stands in.
-
-    The short form (``slice-start``) is the operation itself under another name; the long one calls a computation around
-    it.
-    """
+    """Return what an asynchronous start runs, and the scope that it stands in."""
+    # The short form (``slice-start``) is the operation itself under another name; the long one calls a computation
+    # around it.
     short = async_parts(instruction.opcode)
     if short is None:
         called = scope.inside(instruction.attributes["calls"])
