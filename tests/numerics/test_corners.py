@@ -182,3 +182,11 @@ def test_a_schedule_may_sort_floats_of_another_precision() -> None:
     assert tpusim.check(parse(text)) == []
     (found,) = run_ours(text, [np.array([3, 1, 2, 0], ml_dtypes.bfloat16)])
     np.testing.assert_array_equal(found, np.arange(4, dtype=np.float32))
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f32", "f8e4m3fn"])
+def test_a_comparison_in_total_order_of_scalars_is_a_scalar(kind: str) -> None:
+    """The bits of a scalar have no dimension either; -0 is below +0 (XLA, Compare)."""
+    lines = f"a = {kind}[] constant(-0) b = {kind}[] constant(0)"
+    result = tpusim.execute(parse(program(f"{lines} ROOT c = pred[] compare(a, b), direction=LT, type=TOTALORDER")))
+    assert result.shape == () and bool(result)

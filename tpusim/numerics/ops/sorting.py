@@ -81,7 +81,8 @@ def as_ordered(array: Array, *, is_total: bool) -> Array:
     if wide.dtype.kind in "iu":
         return wide
     plain = wide if is_total else np.where(wide == 0, np.zeros((), wide.dtype), wide)
-    bits = np.ascontiguousarray(plain).view(f"i{plain.dtype.itemsize}")
+    # Not ascontiguousarray, which would give a scalar a dimension.
+    bits = np.asarray(plain, order="C").view(f"i{plain.dtype.itemsize}")
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
