@@ -189,4 +189,5 @@ def test_a_comparison_in_total_order_of_scalars_is_a_scalar(kind: str) -> None:
     """The bits of a scalar have no dimension either; -0 is below +0 (XLA, Compare)."""
     lines = f"a = {kind}[] constant(-0) b = {kind}[] constant(0)"
     result = tpusim.execute(parse(program(f"{lines} ROOT c = pred[] compare(a, b), direction=LT, type=TOTALORDER")))
-    assert result.shape == () and bool(result)
+    assert result.shape == ()
+    assert bool(result)
