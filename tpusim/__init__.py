@@ -4,7 +4,7 @@
 
 The rooms in reading order. Nouns are frozen data; verbs are functions from noun to noun, and do not know each other.
 
-    errors.py      who must act, and what the message says          ground floor
+    errors.py      what has to change, and what the message says    ground floor
     source.py      a text, a place in it, the caret under it
     units.py       time is an integer number of picoseconds
     shapes/        what any tensor looks like                       nouns

@@ -1,4 +1,4 @@
-"""The errors of tpusim, by who must act on them.
+"""The errors of tpusim, by what has to change: the program, tpusim, a configuration, the run.
 
 Every error says what was expected, what was found and what to do. The text of one that knows its place in a program
 opens with ``file:line:column`` and ends with the source line and a caret.
@@ -44,7 +44,7 @@ class ConfigError(TpusimError):
 
 
 class SimulationError(TpusimError):
-    """The simulated machine cannot go on: says who waits for whom."""
+    """The simulated machine cannot go on: says which device waits for which."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -116,7 +116,7 @@ def _described(leaf: Any, alone: Any) -> Any:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Tell libtpu for a while that it need not look for a TPU; what the user has set stays."""
+    """Keep libtpu from looking for a TPU for a while; what the user has set stays."""
     added = {key: value for key, value in _NO_TPU_HERE.items() if key not in os.environ}
     os.environ.update(added)
     try:

@@ -67,7 +67,7 @@ def naive_fetches(found, array):
     """Walk the nest and count how often the block of an array changes from one tile to the next."""
     last, count = None, 0
     for index in product(*(range(loop.trips) for loop in found.loops)):
-        block = tuple(i for i, loop in zip(index, found.loops, strict=True) if array in loop.touches)
+        block = tuple(i for i, loop in zip(index, found.loops, strict=True) if array in TOUCHES[loop.role])
         count += block != last
         last = block
     return count
@@ -157,7 +157,7 @@ def naive_fetches_of_cores(found, array):
         ranges[found.split] = range(core * half, min((core + 1) * half, found.loops[found.split].trips))
         last = None
         for index in product(*ranges):
-            block = tuple(i for i, loop in zip(index, found.loops, strict=True) if array in loop.touches)
+            block = tuple(i for i, loop in zip(index, found.loops, strict=True) if array in TOUCHES[loop.role])
             count += block != last
             last = block
     return count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.machine.collectives import collective, run
-from tpusim.machine.steps.control import LoopWatch
+from tpusim.machine.world import LoopWatch
 from tpusim.program.steps import Branch, Choice, Copy, Kernel, Loop, Wait
 from tpusim.program.work import Stream, Work
 

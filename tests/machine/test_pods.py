@@ -63,6 +63,15 @@ def test_who_is_alone_launches_nothing(apart):
     assert run("v5e:2x2", collective("all-reduce", 8e6, ((0,), (1,), (2,), (3,))), apart=apart).last.total_ps == 0
 
 
+@pytest.mark.parametrize("shift", [1, 5])
+def test_devices_of_a_permute_carry_what_its_links_do(shift):
+    """A device that both sends and receives counts both of its pairs: over all devices that is what the links carry."""
+    permute = collective("collective-permute", 1e6, pairs=tuple((n, (n + shift) % 16) for n in range(16)))
+    done = run("v5e:4x4", permute, apart=True)
+    carried_bytes = sum(timeline.records[0].activity["ici"] for timeline in done.timelines)
+    assert carried_bytes == pytest.approx(sum(link.n_bytes for link in done.links))
+
+
 def test_long_loops_of_all_devices_jump_together():
     """A million trips of a permute round a ring take as long as one, a million times."""
     permute = collective("collective-permute", 1e6, pairs=tuple((n, (n + 1) % 16) for n in range(16)))

@@ -20,8 +20,9 @@ from tpusim.program.layers import Layer
 from tpusim.report.plots import memory as plot_memory
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots.cells import shown_of, tint_of
+from tpusim.report.plots.colours import kind_of, kinds
 from tpusim.report.plots.plane import plane_of
-from tpusim.report.plots.style import kind_of, kinds, shortened
+from tpusim.report.plots.style import shortened
 from tpusim.report.plots.sweep import pareto_front
 from tpusim.report.plots.systolic import first_fold
 from tpusim.shapes.notation import parse_shape

@@ -24,7 +24,7 @@ def test_a_negative_integer_takes_ten_bytes():
 @given(st.lists(st.integers(0, 2**64 - 1)), st.floats(allow_nan=False), st.text())
 def test_what_is_written_is_read(numbers, number, words):
     """By a reader that shares no line with the writer."""
-    message = wire.join(wire.integers(5, numbers), wire.double(3, number), wire.text(4, words))
+    message = wire.message({5: numbers, 3: number, 4: words, 6: None})
     found = fields(message)
     assert packed(b"".join(found[5])) == numbers
     assert found[3] == [number]

@@ -5,24 +5,21 @@ A rule returns, per part of an instruction's result, the values that hold it, or
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import async_parts
 from tpusim.semantics.aliasing import IN_PLACE
-from tpusim.shapes.shape import TupleShape, element_begins, node_count, nodes
+from tpusim.shapes.shape import Shape, TupleShape, element_begins, node_count, nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tpusim.allocation.liveness import Frame, Node, Nodes
-    from tpusim.ir.module import Instruction
-    from tpusim.shapes.shape import Shape
 
     Make = Callable[[Frame, Instruction], Nodes | None]
 
 
 def _same(frame: Frame, instruction: Instruction) -> Nodes:
-    """Return the operand's own values."""
     return frame.values[instruction.operands[0]]
 
 
@@ -112,7 +109,6 @@ def _custom_call(frame: Frame, instruction: Instruction) -> Nodes | None:
 
 
 def _call(frame: Frame, instruction: Instruction) -> Nodes:
-    """Return what the called computation returns."""
     arguments = [frame.values[name] for name in instruction.operands]
     return frame.liveness.run(frame.module[instruction.attributes["to_apply"]], arguments)
 
@@ -138,11 +134,9 @@ def branch_names(instruction: Instruction) -> tuple[str, ...]:
 
 
 def _while(frame: Frame, instruction: Instruction) -> Nodes:
-    """Return the state of a loop, each array in one place from trip to trip.
-
-    What no trip changes is one value throughout. Anything else is a value on its way in, one per trip, and one on its
-    way out: between them the place is free for others.
-    """
+    """Return the state of a loop, each array in one place from trip to trip."""
+    # What no trip changes is one value throughout. Anything else is a value on its way in, one per trip, and one on its
+    # way out: between them the place is free for others.
     before = frame.values[instruction.operands[0]]
     state = _state(frame, instruction, before)
     frame.liveness.run(frame.module[instruction.attributes["condition"]], [state])
@@ -180,27 +174,18 @@ FORWARDING = frozenset(("add-dependency", "bitcast", "domain", "get-tuple-elemen
 """Opcodes that do not read their operands: a loop's state goes on in its computations."""
 
 MAKE: dict[str, Make] = {
-    "add-dependency": _same,
-    "all-gather-start": _async_start,
-    "async-done": _async_done,
-    "async-start": _async_start,
-    "async-update": _same,
-    "bitcast": _same,
+    **dict.fromkeys(("add-dependency", "all-reduce-done", "async-update", "bitcast", "domain", "opt-barrier"), _same),
+    **dict.fromkeys(("all-gather-start", "async-start", "collective-permute-start"), _async_start),
+    **dict.fromkeys(("all-gather-done", "async-done", "collective-permute-done"), _async_done),
     "call": _call,
-    "collective-permute-start": _async_start,
     "conditional": _conditional,
     "copy-done": _copy_done,
     "copy-start": _copy_start,
     "custom-call": _custom_call,
-    "domain": _same,
     "get-tuple-element": _element,
-    "all-gather-done": _async_done,
-    "all-reduce-done": _same,
     "parameter": _parameter,
     "recv-done": _recv_done,
     "send": _send,
-    "collective-permute-done": _async_done,
-    "opt-barrier": _same,
     "tuple": _tuple,
     "while": _while,
 }

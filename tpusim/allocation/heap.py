@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 Interval = tuple[int, int]
 """First and last position, inclusive."""
@@ -44,27 +41,21 @@ def place_in_order(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
     for number in sorted(range(len(blocks)), key=lambda i: blocks[i].first):
         block = blocks[number]
         taken = [held for held in taken if held[2] >= block.first]
-        offsets[number] = _first_hole(((begin, end) for begin, end, _ in taken), block.n_bytes)
+        # The first hole that it fits in, or else the free end.
+        for begin, end, _ in taken:
+            if begin - offsets[number] >= block.n_bytes:
+                break
+            offsets[number] = end
         # Whole units of the alignment, so that every hole begins at one.
         insort(taken, (offsets[number], offsets[number] + aligned(block.n_bytes, alignment_bytes), block.last))
     return offsets
-
-
-def _first_hole(taken: Iterable[Interval], n_bytes: int) -> int:
-    """Return where the first hole between ``taken`` begins that ``n_bytes`` fit in, or where the free end does."""
-    free_from = 0
-    for begin, end in taken:
-        if begin - free_from >= n_bytes:
-            break
-        free_from = end
-    return free_from
 
 
 def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
     """Return the offset of every block if the largest choose first, each the smallest hole during its whole life."""
     order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, blocks[i].first - blocks[i].last, i))
     offsets = [0] * len(blocks)
-    # By stretches of the schedule who is placed there, so that nobody looks at all the others.
+    # What is placed there, by stretches of the schedule: a block is compared with its neighbours alone.
     placed: dict[int, list[int]] = defaultdict(list)
     for number in order:
         block = blocks[number]

@@ -7,29 +7,23 @@ those that a loop carries, are joined to one buffer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tpusim.allocation.forwarding import FORWARDING, MAKE
 from tpusim.allocation.heap import aligned
-from tpusim.hardware.units import VMEM
+from tpusim.hardware.units import VMEM, MemorySpace
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import async_parts
 from tpusim.semantics.aliasing import in_place_operands, stated_operands
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import TupleShape, node_number, nodes
+from tpusim.shapes.shape import Shape, TupleShape, node_number, nodes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tpusim.hardware.units import MemorySpace
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.shapes.shape import Shape
-
-    Node = tuple[int, ...]
-    """The values that hold one part of a shape: none for a flag, several where operands lie side by side."""
-    Nodes = list[Node]
-    """The same for all parts of a shape: each tuple, of which a table of addresses is kept, before its elements."""
+Node = tuple[int, ...]
+"""The values that hold one part of a shape: none for a flag, several where operands lie side by side."""
+Nodes = list[Node]
+"""The same for all parts of a shape: each tuple, of which a table of addresses is kept, before its elements."""
 
 # Opcodes that move a value as it is; the short forms of asynchronous operations do so too.
 _MOVES = ("copy", "copy-start")
@@ -202,13 +196,6 @@ class Frame:
             self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, VMEM, now, now, instruction))
         self.liveness.schedule.append(instruction.name)
 
-    def _note_sharing(self, source: Node, result: Node, is_update: bool) -> None:
-        """Note why a result lies over an operand: it updates it in place, or the compiler chose so."""
-        if is_update:
-            self.liveness.values[result[0]].is_update = True
-        else:
-            self.liveness.take_over(source, result)
-
     def _name_origin(self, instruction: Instruction, known: int) -> None:
         """Give the values from number ``known`` on, which a copy made, the origin of what it copies."""
         copied = [number for name in instruction.operands[:1] for part in self.values[name] for number in part]
@@ -226,10 +213,13 @@ class Frame:
             sources = _arrays(self.values[name], self.computation[name].shape)
             if leaf < len(sources) and index < len(results):
                 self.liveness.join(sources[leaf], results[index])
-                self._note_sharing(sources[leaf], results[index], index in updated)
+                # It updates the operand in place, or the compiler chose to write it there.
+                if index in updated:
+                    self.liveness.values[results[index][0]].is_update = True
+                else:
+                    self.liveness.take_over(sources[leaf], results[index])
         return made
 
 
 def _arrays(found: Nodes, shape: Shape) -> Nodes:
-    """Return those parts of a shape's values that are no tuples."""
     return [part for part, piece in zip(found, nodes(shape), strict=False) if not isinstance(piece, TupleShape)]

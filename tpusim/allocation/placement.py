@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tpusim.allocation.heap import Block, Interval, aligned, place_in_order, place_largest_first
-from tpusim.hardware.units import HBM
-from tpusim.program.buffers import peak_bytes
+from tpusim.allocation.liveness import Liveness, Value
+from tpusim.hardware.units import HBM, MemorySpace
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.program.buffers import BufferKind, peak_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tpusim.allocation.liveness import Liveness, Value
-    from tpusim.hardware.units import MemorySpace
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.program.buffers import BufferKind
 
 # Offsets in the compiler's buffer assignments of every chip are multiples of it.
 HBM_ALIGNMENT_BYTES = 16384
@@ -67,16 +61,10 @@ def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
     """Return the place that values share, as large as the largest of them."""
     intervals = united((value.first, value.last) for value in values)
     size = max(value.n_bytes for value in values)
-    return Place(values, kind or _kind(values), size, values[0].space, intervals)
-
-
-def _kind(values: Sequence[Value]) -> BufferKind:
-    """Return what a place is for."""
     # A parameter of a called computation is its caller's value, so that one here is the program's.
-    kind = _KINDS.get(values[0].instruction.opcode)
-    if kind:
-        return kind
-    return "output" if any(value.is_result for value in values) else "temporary"
+    made: BufferKind = "output" if any(value.is_result for value in values) else "temporary"
+    kind = kind or _KINDS.get(values[0].instruction.opcode, made)
+    return Place(values, kind, size, values[0].space, intervals)
 
 
 def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -96,7 +84,11 @@ def reuse_output_memory(places: Iterable[Place], order: Mapping[int, int]) -> No
     As in XLA the largest come first, outputs first among equals, and then in the ``order`` of instructions (by ``id``);
     each takes the smallest that has room.
     """
-    ordered = sorted(places, key=lambda place: (-place.n_bytes, not _is_reusable(place), _rank(place, order)))
+
+    def rank(place: Place) -> tuple[int, bool, int]:
+        return -place.n_bytes, not _is_reusable(place), min(order[id(value.instruction)] for value in place.values)
+
+    ordered = sorted(places, key=rank)
     reusable: dict[MemorySpace, list[Place]] = defaultdict(list)
     for place in filter(_is_reusable, reversed(ordered)):
         place.taken = list(place.intervals)
@@ -107,11 +99,6 @@ def reuse_output_memory(places: Iterable[Place], order: Mapping[int, int]) -> No
             place.within = home.values[-1].instruction.name
             for interval in place.intervals:
                 insort(home.taken, interval)
-
-
-def _rank(place: Place, order: Mapping[int, int]) -> int:
-    """Return where the first instruction that writes a place stands."""
-    return min(order[id(value.instruction)] for value in place.values)
 
 
 def _is_reusable(place: Place) -> bool:
@@ -156,26 +143,19 @@ def fill_heaps(places: Sequence[Place]) -> int:
 def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
     """Return a program's HBM temporaries as XLA's memory statistics count them.
 
-    That is the heap plus the part unused at its fullest; tuple tables are in use throughout. Scalars, which
-    the scalar core keeps, and tables of values that lie elsewhere count as nothing.
+    That is the heap plus the part unused at its fullest; tuple tables are in use throughout. Scalars, which the scalar
+    core keeps, and tables of values that lie elsewhere count as nothing. Each new value is in use while it, or a value
+    that took its memory over, is alive; updates in place and values that stand for others are not counted again. (Found
+    by comparing the compiler's heaps and live ranges with its statistics.)
     """
     if all(place.is_scalar or place.is_table for place in places if place.needs_heap and place.space == HBM):
         return 0
     tables = sum(place.n_bytes for place in places if place.is_table and place.kind == "temporary")
-    return 2 * heap_bytes - used_bytes(places, liveness) - tables
-
-
-def used_bytes(places: Iterable[Place], liveness: Liveness) -> int:
-    """Return the most bytes of HBM temporaries that XLA's memory statistics count as in use at once.
-
-    They count each new value while it, or a value that took its memory over, is alive; updates in place and values that
-    stand for others are not counted again. (Found by comparing the compiler's heaps and live
-    ranges with its statistics.)
-    """
     until = {id(value): last for value, last in zip(liveness.values, liveness.memory_ends(), strict=True)}
     in_heap = (place for place in places if place.needs_heap and place.space == HBM and not place.is_table)
     made = (value for place in in_heap for value in place.values if not (value.is_phi or value.is_update))
-    return peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.takes_over is None)
+    used = peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.takes_over is None)
+    return 2 * heap_bytes - used - tables
 
 
 def module_order(module: Module) -> dict[int, int]:
@@ -201,14 +181,13 @@ def _computations(module: Module, computation: Computation, seen: set[str]) -> I
 
 
 def _callees(instruction: Instruction) -> Iterator[str]:
-    """Yield the names of the scheduled computations that an instruction calls."""
     for attribute in _CALLEES if instruction.opcode in _CALLERS else ():
         named = instruction.attributes.get(attribute, ())
         yield from (named,) if isinstance(named, str) else named
 
 
 def post_order(computation: Computation) -> Iterator[Instruction]:
-    """Yield a computation's instructions with operands before their users, depth first, from each that nobody uses."""
+    """Yield a computation's instructions with operands before their users, depth first, from each that has no users."""
     seen: set[str] = set()
     for end in computation.instructions:
         waiting = [end] if end.name not in computation.users else []

@@ -7,9 +7,10 @@ remains is placed in one heap per memory space.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from tpusim.allocation.liveness import Liveness
 from tpusim.allocation.placement import (
@@ -22,23 +23,17 @@ from tpusim.allocation.placement import (
     reuse_output_memory,
 )
 from tpusim.hardware.units import HBM
+from tpusim.ir.frames import SourceFrames
+from tpusim.ir.module import Module
 from tpusim.program.buffers import Buffer
 from tpusim.shapes.address import logical_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.ir.frames import SourceFrames
-    from tpusim.ir.module import Module
 
 TABLES = "tuple tables"
 """The buffer of all tables of addresses that the program's tuples need."""
 
 
 class BufferPlan(msgspec.Struct, frozen=True):
-    """The buffers of a program, the instruction at each position that they count in, and its HBM temporaries in bytes,
-    as XLA's memory statistics count them.
-    """
+    """A program's buffers, the instruction at each position, and HBM temporaries as XLA's statistics count them."""
 
     schedule: tuple[str, ...]
     buffers: tuple[Buffer, ...]
@@ -59,24 +54,13 @@ def plan_buffers(module: Module, granule_bytes: int, frames: SourceFrames) -> Bu
     heap_bytes = fill_heaps(places)
     buffers = [buffer for place in places for buffer in _buffers(place, frames)]
     if tables:
-        buffers.append(_tables_buffer(len(tables), len(liveness.schedule), heap_bytes))
-        heap_bytes += buffers[-1].n_bytes
+        # At the end of the heap: their memory is never shared.
+        n_bytes, last = len(tables) * HBM_ALIGNMENT_BYTES, len(liveness.schedule)
+        made = Buffer(name=TABLES, n_bytes=n_bytes, space=HBM, kind="temporary", first=0, last=last)
+        buffers.append(replace(made, opcode="tuple", offset_bytes=heap_bytes))
+        heap_bytes += n_bytes
     temp_bytes = counted_temp_bytes(heap_bytes, [*places, *tables], liveness)
     return BufferPlan(tuple(liveness.schedule), tuple(buffers), temp_bytes)
-
-
-def _tables_buffer(count: int, last: int, offset_bytes: int) -> Buffer:
-    """Return the buffer of ``count`` tables, at the end of the heap; their memory is never shared."""
-    return Buffer(
-        name=TABLES,
-        n_bytes=count * HBM_ALIGNMENT_BYTES,
-        space=HBM,
-        kind="temporary",
-        first=0,
-        last=last,
-        opcode="tuple",
-        offset_bytes=offset_bytes,
-    )
 
 
 def _buffers(place: Place, frames: SourceFrames) -> Iterator[Buffer]:

@@ -6,25 +6,24 @@ Source: XLA, ``XlaBuilder``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.ir.attributes import ComputationName, Symbol
-from tpusim.ir.module import Computation, Instruction, Literal, Module
+from tpusim.ir.module import RESERVED_WORDS, Computation, Instruction, Module
 from tpusim.semantics.infer.rules import infer_shape
 from tpusim.semantics.infer.site import UNKNOWN
 from tpusim.semantics.verify.module import problems
-from tpusim.shapes.dtype import DTYPES, DType, dtype
+from tpusim.shapes.dtype import DType, dtype
 from tpusim.shapes.notation import parse_shape
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
+from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from tpusim.build.builder import Builder
 
 Callee: TypeAlias = Union["BuilderBase", Module, Computation, Callable[..., Any]]
@@ -34,11 +33,17 @@ Sizes: TypeAlias = Sequence[int]
 """Sizes, or dimension numbers."""
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
-# The text format keeps these words to itself; without "%" they would not read back as names.
-_RESERVED = frozenset(
-    "true false nan inf HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated"
-    " manual last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
-)
+
+
+def _infix(method: str) -> Callable[[Op, Op | complex], Op]:
+    """Return the operator that calls a method of the builder, with a number beside an op as a constant of its type."""
+
+    def apply(self: Op, other: Op | complex) -> Op:
+        beside = other if isinstance(other, Op) else self.builder.constant(other, array_of(self).dtype)
+        result: Op = getattr(self.builder, method)(self, beside)
+        return result
+
+    return apply
 
 
 @dataclass(frozen=True)
@@ -54,39 +59,18 @@ class Op:
     shape: Shape
 
     # No __eq__: ops are keys of dictionaries and compare as Python objects; ``eq`` compares values.
-    def __add__(self, other: Op | complex) -> Op:
-        return self.builder.add(self, self._beside(other))
-
-    def __sub__(self, other: Op | complex) -> Op:
-        return self.builder.sub(self, self._beside(other))
-
-    def __mul__(self, other: Op | complex) -> Op:
-        return self.builder.mul(self, self._beside(other))
-
-    def __truediv__(self, other: Op | complex) -> Op:
-        return self.builder.div(self, self._beside(other))
-
-    def __mod__(self, other: Op | complex) -> Op:
-        return self.builder.rem(self, self._beside(other))
-
-    def __lt__(self, other: Op | complex) -> Op:
-        return self.builder.lt(self, self._beside(other))
-
-    def __le__(self, other: Op | complex) -> Op:
-        return self.builder.le(self, self._beside(other))
-
-    def __gt__(self, other: Op | complex) -> Op:
-        return self.builder.gt(self, self._beside(other))
-
-    def __ge__(self, other: Op | complex) -> Op:
-        return self.builder.ge(self, self._beside(other))
+    __add__ = _infix("add")
+    __sub__ = _infix("sub")
+    __mul__ = _infix("mul")
+    __truediv__ = _infix("div")
+    __mod__ = _infix("rem")
+    __lt__ = _infix("lt")
+    __le__ = _infix("le")
+    __gt__ = _infix("gt")
+    __ge__ = _infix("ge")
 
     def __neg__(self) -> Op:
         return self.builder.neg(self)
-
-    def _beside(self, other: Op | complex) -> Op:
-        """Return the other operand as an op."""
-        return other if isinstance(other, Op) else self.builder.constant(other, array_of(self).dtype)
 
 
 class BuilderBase:
@@ -96,7 +80,7 @@ class BuilderBase:
         """Begin a computation; ``name`` becomes the module's too, if it is the one that is built."""
         self.name = _clean(name)
         self._instructions: dict[str, Instruction] = {}
-        # Insertion order is text order: what is called stands before who calls it.
+        # Insertion order is text order: what is called stands before its callers.
         self._computations: dict[str, Computation] = {}
         self._serial = 0
 
@@ -127,13 +111,17 @@ class BuilderBase:
         declared = UNKNOWN if shape is None else as_shape(shape)
         names = tuple(operand.name for operand in operands)
         draft = Instruction(self._numbered(opcode), declared, opcode, names, present)
-        called = self._called_module() if draft.called_computations else None
+        called = None
+        if draft.called_computations:
+            # Only computations are looked up in it, but a module must name one of them as its entry.
+            called = Module(self.name, tuple(self._computations.values()), next(reversed(self._computations)))
         # Inferred even where a shape is stated, since inference is also what checks the operands.
         inferred = infer_shape(called, draft, [operand.shape for operand in operands])
         # A stated shape may have a layout, of which inference knows nothing: it stays as it is.
         if shape is None:
-            wanted = inferred if element_type is None else _retyped(inferred, as_dtype(element_type))
-            draft = msgspec.structs.replace(draft, shape=wanted)
+            if element_type is not None:
+                inferred = msgspec.structs.replace(inferred, dtype=as_dtype(element_type))
+            draft = msgspec.structs.replace(draft, shape=inferred)
         self._check_precision(draft, operands, called)
         return self._add(draft)
 
@@ -166,7 +154,7 @@ class BuilderBase:
         if root is not None:
             self._check_is_own(root)
         root_name = root.name if root is not None else next(reversed(self._instructions))
-        # Callers know the others by name, nobody calls the entry: so it is the one to give way.
+        # Callers refer to the others by name and none to the entry, so the entry is what is renamed.
         name = unused_name(self.name, self._computations)
         entry = Computation(name, tuple(self._instructions.values()), root_name)
         return Module(self.name, (*self._computations.values(), entry), name)
@@ -183,18 +171,16 @@ class BuilderBase:
             callee = callee.build()
         elif not isinstance(callee, Module):
             callee = self._traced(callee, parameters)
+        # The names that computations have here by those that they had where they were built.
         names: dict[str, str] = {}
         for computation in callee.computations:
-            self._take(computation, names)
+            name = computation.name
+            # Two functions may both be called "add", but only if they are the same do they share a name.
+            if self._computations.get(name) != _renamed(computation, name, names):
+                name = unused_name(name, self._computations)
+                self._computations[name] = _renamed(computation, name, names)
+            names[computation.name] = name
         return ComputationName(names[callee.entry_name])
-
-    def computation_shape(self, name: str) -> Shape:
-        """Return the shape of the result of a computation that ``called`` took in."""
-        return self._computations[name].root.shape
-
-    def _constant(self, literal: Literal, shape: ArrayShape) -> Op:
-        """Return a constant as it stands."""
-        return self._add(Instruction(self._numbered("constant"), shape, "constant", immediate=literal))
 
     def _traced(self, function: Callable[..., Any], parameters: Iterable[Shape]) -> Module:
         """Return what a Python function does to ops, as a module."""
@@ -203,22 +189,6 @@ class BuilderBase:
         ops = [builder.parameter(number, shape) for number, shape in enumerate(parameters)]
         result = function(*ops)
         return builder.build(result if isinstance(result, Op) else builder.emit("tuple", list(result)))
-
-    def _take(self, computation: Computation, names: dict[str, str]) -> None:
-        """Take one computation in; ``names`` maps the names that it had where it was built to those here."""
-        moved = _renamed(computation, computation.name, names)
-        name = computation.name
-        # Two functions may both be called "add", but only if they are the same do they share a name.
-        if self._computations.get(name) != moved:
-            name = unused_name(name, self._computations)
-            self._computations[name] = _renamed(computation, name, names)
-        names[computation.name] = name
-
-    def _called_module(self) -> Module:
-        """Return the computations taken in so far, for whoever looks up one of them."""
-        # Nobody asks for the entry, but a module has one.
-        last = next(reversed(self._computations))
-        return Module(self.name, tuple(self._computations.values()), last)
 
     def _check_is_own(self, op: Op) -> None:
         """Refuse an op of another builder: it is no value of this computation."""
@@ -254,20 +224,13 @@ def array_of(op: Op) -> ArrayShape:
     return op.shape
 
 
-def elements_of(op: Op) -> tuple[Shape, ...]:
-    """Return the shapes of the elements of an op that must be a tuple; raises ProgramError if it is not."""
-    if not isinstance(op.shape, TupleShape):
-        raise ProgramError(f"expected {op.name!r} to be a tuple, found {op.shape}")
-    return op.shape.elements
-
-
 def listed(operands: Op | Sequence[Op]) -> list[Op]:
     """Return one op, or several, as a list."""
     return [operands] if isinstance(operands, Op) else list(operands)
 
 
 def choice(word: str, words: str) -> Symbol:
-    """Return the one of some words that is meant, in whatever case; the text format would refuse any other."""
+    """Return the one of some words that is meant, in any case; the text format refuses any other."""
     known = words.split()
     found = [each for each in known if each.lower() == str(word).lower()]
     if not found:
@@ -282,27 +245,18 @@ def scalars(ops: Iterable[Op]) -> list[Shape]:
 
 
 def unused_name(base: str, taken: Mapping[str, Any]) -> str:
-    """Return ``base``, or ``base.1`` and so on, whichever nothing has yet."""
-    name, number = base, 0
-    while name in taken:
-        number += 1
-        name = f"{base}.{number}"
-    return name
+    """Return ``base``, or ``base.1`` and so on, whichever is not taken yet."""
+    names = (f"{base}.{number}" if number else base for number in count())
+    return next(name for name in names if name not in taken)
 
 
 def _clean(name: str) -> str:
     """Return a name that HLO text can hold, changed as XLA changes it."""
     clean = _NOT_IN_NAMES.sub("_", name) or "_"
     # XLA puts the underscore behind, too.
-    if clean in DTYPES or clean in _RESERVED or clean.startswith("__"):
+    if clean in RESERVED_WORDS or clean.startswith("__"):
         clean = clean.lstrip("_") + "_"
     return clean if clean[0].isalpha() or clean[0] == "_" else f"_{clean}"
-
-
-def _retyped(shape: Shape, dtype: DType) -> Shape:
-    """Return an array's shape with another element type."""
-    assert isinstance(shape, ArrayShape)
-    return ArrayShape(dtype, shape.dimensions, shape.dynamic, shape.layout)
 
 
 def _renamed(computation: Computation, name: str, names: Mapping[str, str]) -> Computation:

@@ -1,6 +1,6 @@
 """Builder methods for what several devices do together.
 
-``replica_groups`` lists who works with whom, none being all; a tuple operand stands for its elements.
+``replica_groups`` lists the devices of each group, none being a group of all; a tuple operand stands for its elements.
 
 Source: XLA, Operation Semantics, and ``XlaBuilder``.
 """
@@ -68,9 +68,8 @@ class CollectiveMethods(DataMethods):
 
     def cross_replica_sum(self, operand: Op, replica_groups: Groups = ()) -> Op:
         """Return the sum over a group; of truth values whether any holds."""
-        first = leaves(operand.shape)[0]
-        # XlaBuilder says outright what an addition of truth values would come to.
-        is_pred = first.dtype.is_pred
+        # As in XlaBuilder: the sum of truth values is their disjunction.
+        is_pred = leaves(operand.shape)[0].dtype.is_pred
 
         def sum(x: Op, y: Op) -> Op:
             return x.builder.logical_or(x, y) if is_pred else x.builder.add(x, y)
@@ -114,7 +113,7 @@ class CollectiveMethods(DataMethods):
         if not 0 <= split_dimension < len(sizes) or sizes[split_dimension] % split_count:
             raise ProgramError(f"expected a dimension of {operand.shape} to split by {split_count}: {split_dimension}")
         # No groups would be all devices, of which there may be more than blocks.
-        attributes = _devices(replica_groups or [range(split_count)], channel_id, False)
+        attributes = _devices(replica_groups or [range(split_count)], channel_id)
         sent = self.emit("all-to-all", [operand], attributes | {"dimensions": (split_dimension,)}, operand.shape)
         if split_dimension == concat_dimension:
             return sent
@@ -125,7 +124,7 @@ class CollectiveMethods(DataMethods):
     ) -> Op:
         """Return a tuple of what each member of a group sent here: operand i goes to member i."""
         shapes = TupleShape(tuple(op.shape for op in operands))
-        return self.emit("all-to-all", list(operands), _devices(replica_groups, channel_id, False), shapes)
+        return self.emit("all-to-all", list(operands), _devices(replica_groups, channel_id), shapes)
 
     def ragged_all_to_all(
         self,
@@ -141,7 +140,7 @@ class CollectiveMethods(DataMethods):
         output offsets (in the receiver's output) and receive sizes.
         """
         operands = [input, output, *offsets_and_sizes]
-        attributes = _devices(replica_groups, channel_id, False)
+        attributes = _devices(replica_groups, channel_id)
         # output gives the shape: what arrives is written into it, what is not reached stays.
         return self.emit("ragged-all-to-all", operands, attributes, output.shape)
 
@@ -151,13 +150,10 @@ class CollectiveMethods(DataMethods):
         """Return what the first member of each group has; zeros on devices of no group."""
         ops = listed(operands)
         shape = _one_or_tuple([op.shape for op in ops])
-        return self.emit("collective-broadcast", ops, _devices(replica_groups, channel_id, False), shape)
+        return self.emit("collective-broadcast", ops, _devices(replica_groups, channel_id), shape)
 
     def collective_permute(
-        self,
-        operand: Op | Sequence[Op],
-        source_target_pairs: Sequence[Sizes],
-        channel_id: int | None = None,
+        self, operand: Op | Sequence[Op], source_target_pairs: Sequence[Sizes], channel_id: int | None = None
     ) -> Op:
         """Return what the source of a pair has, on its target; zeros on devices that are nobody's target."""
         ops = listed(operand)
@@ -186,22 +182,13 @@ class CollectiveMethods(DataMethods):
         return self.reshape(self.transpose(blocks, order), sizes)
 
 
-def _devices(replica_groups: Groups, channel_id: int | None, use_global_device_ids: bool) -> dict[str, Any]:
+def _devices(groups: Groups, channel_id: int | None, use_global_device_ids: bool = False) -> dict[str, Any]:
     """Return the attributes that say which devices work together."""
-    return {
-        "channel_id": channel_id,
-        "replica_groups": _groups(replica_groups),
-        "use_global_device_ids": use_global_device_ids or None,
-    }
-
-
-def _groups(groups: Groups) -> ReplicaGroups:
-    """Return groups as an attribute, with the text that prints them."""
-    if isinstance(groups, ReplicaGroups):
-        return groups
-    rows = tuple(tuple(group) for group in groups)
-    texts = ("{" + ",".join(map(str, row)) + "}" for row in rows)
-    return ReplicaGroups(rows, "{" + ",".join(texts) + "}")
+    if not isinstance(groups, ReplicaGroups):
+        texts = ("{" + ",".join(map(str, group)) + "}" for group in groups)
+        groups = ReplicaGroups(tuple(map(tuple, groups)), "{" + ",".join(texts) + "}")
+    global_ids = use_global_device_ids or None
+    return {"channel_id": channel_id, "replica_groups": groups, "use_global_device_ids": global_ids}
 
 
 def _scaled(shape: ArrayShape, dimension: int, factor: int, divisor: int) -> ArrayShape:

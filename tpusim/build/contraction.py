@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,9 +16,7 @@ from tpusim.build.data import DataMethods
 from tpusim.build.windows import Padding, make_window
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ConvolutionLabels, Symbol
-
-if TYPE_CHECKING:
-    from tpusim.shapes.dtype import DType
+from tpusim.shapes.dtype import DType
 
 Precision: TypeAlias = str | tuple[str, str]
 """``default``, ``high`` or ``highest``, for both operands or for each."""
@@ -27,9 +25,7 @@ _LABELS = re.compile(r"([0-9bf?]{2,})_([0-9io?]{2,})->([0-9bf?]{2,})")
 
 
 class DotDimensionNumbers(msgspec.Struct, frozen=True):
-    """Which dimensions a product of arrays sums over, and which it keeps beside each other: those of one list pair up
-    with those of the other.
-    """
+    """The dimensions of either operand that a product sums over in pairs, and those that it keeps in pairs."""
 
     lhs_contracting_dimensions: tuple[int, ...] = ()
     rhs_contracting_dimensions: tuple[int, ...] = ()
@@ -60,7 +56,13 @@ class ContractionMethods(DataMethods):
 
         A mapping has the names of the fields of ``DotDimensionNumbers``; those it leaves out are empty.
         """
-        dimension_numbers = _as_numbers(dimension_numbers)
+        known = DotDimensionNumbers.__struct_fields__
+        if isinstance(dimension_numbers, Mapping) and not set(dimension_numbers) - set(known):
+            named = {name: tuple(dimensions) for name, dimensions in dimension_numbers.items()}
+            dimension_numbers = DotDimensionNumbers(**named)
+        elif not isinstance(dimension_numbers, DotDimensionNumbers):
+            found = repr(dimension_numbers)
+            raise ProgramError(f"dimension_numbers: expected a mapping of {', '.join(known)}, found {found}")
         attributes = {
             # XLA prints no empty batch, but empty contracting dimensions.
             "lhs_batch_dims": dimension_numbers.lhs_batch_dimensions or None,
@@ -85,14 +87,8 @@ class ContractionMethods(DataMethods):
         SAME gives ceil(input / stride) elements, as XLA and TensorFlow have it. The document says "as if the stride
         were 1"; for strides where that differs give ``conv_with_general_padding`` the edges that it means.
         """
-        return self.conv_with_general_padding(
-            lhs,
-            rhs,
-            window_strides,
-            padding,
-            feature_group_count=feature_group_count,
-            batch_group_count=batch_group_count,
-        )
+        groups = (feature_group_count, batch_group_count)
+        return self.conv_with_general_padding(lhs, rhs, window_strides, padding, None, None, *groups)
 
     def conv_with_general_padding(
         self,
@@ -158,42 +154,28 @@ class ContractionMethods(DataMethods):
 
     def batch_norm_training(self, operand: Op, scale: Op, offset: Op, epsilon: float, feature_index: int) -> Op:
         """Return a tuple: the operand normalised over all dimensions but one, batch means, batch variances."""
-        return self.emit("batch-norm-training", [operand, scale, offset], _norm(epsilon, feature_index))
+        attributes = {"epsilon": float(epsilon), "feature_index": feature_index}
+        return self.emit("batch-norm-training", [operand, scale, offset], attributes)
 
     def batch_norm_inference(
         self, operand: Op, scale: Op, offset: Op, mean: Op, variance: Op, epsilon: float, feature_index: int
     ) -> Op:
         """Return the operand normalised by moments that are given."""
-        operands = [operand, scale, offset, mean, variance]
-        return self.emit("batch-norm-inference", operands, _norm(epsilon, feature_index))
+        attributes = {"epsilon": float(epsilon), "feature_index": feature_index}
+        return self.emit("batch-norm-inference", [operand, scale, offset, mean, variance], attributes)
 
     def batch_norm_grad(
         self, operand: Op, scale: Op, mean: Op, variance: Op, grad_output: Op, epsilon: float, feature_index: int
     ) -> Op:
         """Return a tuple of gradients: those of operand, scale and offset."""
-        operands = [operand, scale, mean, variance, grad_output]
-        return self.emit("batch-norm-grad", operands, _norm(epsilon, feature_index))
-
-
-def _as_numbers(numbers: object) -> DotDimensionNumbers:
-    """Return dimension numbers that may be given by name."""
-    if isinstance(numbers, DotDimensionNumbers):
-        return numbers
-    known = DotDimensionNumbers.__struct_fields__
-    if not isinstance(numbers, Mapping) or set(numbers) - set(known):
-        raise ProgramError(f"dimension_numbers: expected a mapping of {', '.join(known)}, found {numbers!r}")
-    return DotDimensionNumbers(**{name: tuple(dimensions) for name, dimensions in numbers.items()})
-
-
-def _norm(epsilon: float, feature_index: int) -> dict[str, Any]:
-    """Return the attributes of a batch norm."""
-    return {"epsilon": float(epsilon), "feature_index": feature_index}
+        attributes = {"epsilon": float(epsilon), "feature_index": feature_index}
+        return self.emit("batch-norm-grad", [operand, scale, mean, variance, grad_output], attributes)
 
 
 def _precisions(precision: Precision | None) -> tuple[Symbol, ...] | None:
     """Return the precision of either operand; None where both are the default."""
     words = (precision, precision) if isinstance(precision, str) else precision
-    # What is the default anyway XLA leaves out, and so do we, to be equal after reading.
+    # XLA leaves the default out; so does this, so that a module equals what is read back.
     if words is None or set(words) == {"default"}:
         return None
     return tuple(choice(word, "default high highest") for word in words)

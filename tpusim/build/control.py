@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from tpusim.build.base import Callee, Op, array_of, as_shape, choice
 from tpusim.build.data import DataMethods, full_shape
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import Raw, Symbol
 from tpusim.shapes.dtype import DTYPES
-from tpusim.shapes.shape import ArrayShape, TupleShape
-
-if TYPE_CHECKING:
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 CalleeWithShapes: TypeAlias = "tuple[Callee, Sequence[Shape]]"
 """A computation and the shapes of its parameters, where no operands imply them."""
@@ -32,8 +29,7 @@ class ControlMethods(DataMethods):
 
     def call(self, computation: Callee, args: Sequence[Op] = ()) -> Op:
         """Return what a computation makes of the arguments."""
-        name = self.called(computation, [op.shape for op in args])
-        return self.emit("call", list(args), {"to_apply": name})
+        return self.emit("call", list(args), {"to_apply": self.called(computation, [op.shape for op in args])})
 
     def conditional(
         self,
@@ -68,10 +64,7 @@ class ControlMethods(DataMethods):
 
     def while_(self, condition: Callee, body: Callee, init: Op) -> Op:
         """Return ``init`` after ``body`` was run on it as long as ``condition`` held."""
-        attributes = {
-            "condition": self.called(condition, [init.shape]),
-            "body": self.called(body, [init.shape]),
-        }
+        attributes = {"condition": self.called(condition, [init.shape]), "body": self.called(body, [init.shape])}
         return self.emit("while", [init], attributes)
 
     def custom_call(

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.build.base import BuilderBase, Op, Sizes, array_of, as_dtype, as_shape, listed
 from tpusim.build.literals import literal_of
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import PaddingDimension, SliceDimension
-from tpusim.shapes.shape import ArrayShape
-
-if TYPE_CHECKING:
-    from tpusim.shapes.dtype import DType
-    from tpusim.shapes.shape import Shape
+from tpusim.ir.module import Instruction
+from tpusim.shapes.dtype import DType
+from tpusim.shapes.shape import ArrayShape, Shape
 
 
 class DataMethods(BuilderBase):
@@ -31,7 +29,7 @@ class DataMethods(BuilderBase):
         """
         # A weight of zeros is a line of text this way, and not a million numbers.
         literal, shape, broadcast_sizes = literal_of(value, None if dtype is None else as_dtype(dtype))
-        op = self._constant(literal, shape)
+        op = self._add(Instruction(self._numbered("constant"), shape, "constant", immediate=literal))
         return self.broadcast(op, broadcast_sizes) if broadcast_sizes else op
 
     def iota(self, shape: Shape | str, iota_dimension: int = 0) -> Op:
@@ -49,12 +47,8 @@ class DataMethods(BuilderBase):
 
         A dimension of size 1 stretches to whatever size it meets.
         """
-        shape, sizes = array_of(operand), list(out_dim_size)
-        self._check_broadcast_dimensions(shape, len(sizes), broadcast_dimensions)
         # First into place with its own sizes, then the dimensions of size 1 stretch: XlaBuilder's two steps.
-        for size, number in zip(shape.dimensions, broadcast_dimensions, strict=True):
-            sizes[number] = size
-        in_place = self._in_dim(operand, sizes, tuple(broadcast_dimensions))
+        in_place = self._raised(operand, out_dim_size, broadcast_dimensions)
         return self._stretched(in_place, tuple(out_dim_size))
 
     def reshape(self, operand: Op, new_sizes: Sizes, dimensions: Sizes | None = None) -> Op:
@@ -203,14 +197,18 @@ class DataMethods(BuilderBase):
             operand = self.reshape(operand, [own[number] for number in kept])
         return self._in_dim(operand, sizes, kept)
 
-    def _check_broadcast_dimensions(self, shape: ArrayShape, rank: int, dimensions: Sizes) -> None:
-        """Refuse a mapping that is not strictly ascending, or not of every dimension into the larger shape."""
-        numbers = tuple(dimensions)
+    def _raised(self, operand: Op, larger: Sizes, dimensions: Sizes) -> Op:
+        """Return the operand with the sizes ``larger``, except its own in ``dimensions``, ascending, one for each."""
+        shape, sizes = array_of(operand), list(larger)
+        numbers, rank = tuple(dimensions), len(sizes)
         if len(numbers) != shape.rank or sorted({*numbers}) != [*numbers] or not {*numbers} <= {*range(rank)}:
             raise ProgramError(
                 f"expected broadcast_dimensions to be {shape.rank} ascending numbers below {rank}, one for each"
                 f" dimension of {shape}, found {numbers}"
             )
+        for size, number in zip(shape.dimensions, numbers, strict=True):
+            sizes[number] = size
+        return self._in_dim(operand, sizes, numbers)
 
     def tuple(self, elements: Sequence[Op]) -> Op:
         """Return several values as one."""

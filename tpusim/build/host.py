@@ -8,16 +8,13 @@ Source: XLA, Operation Semantics, and ``XlaBuilder``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from tpusim.build.base import Op, as_shape
 from tpusim.build.data import DataMethods
 from tpusim.shapes.dtype import DTYPES
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, with_default_layouts
 
 TOKEN = ArrayShape(DTYPES["token"])
 """The shape of every token."""
@@ -58,11 +55,11 @@ class HostMethods(DataMethods):
     ) -> Op:
         """Hand a value to the host under a layout; return a token."""
         shape = operand.shape if shape_with_layout is None else as_shape(shape_with_layout)
-        attributes = {"outfeed_shape": _with_layouts(shape), "outfeed_config": outfeed_config or None}
+        attributes = {"outfeed_shape": with_default_layouts(shape), "outfeed_config": outfeed_config or None}
         return self.emit("outfeed", [operand, token], attributes, TOKEN)
 
     def send(self, operand: Op, channel_handle: int) -> Op:
-        """Send a value to whoever receives on the channel; return a token."""
+        """Send a value on the channel; return a token."""
         return self.send_with_token(operand, self.after_all(), channel_handle)
 
     def send_with_token(self, operand: Op, token: Op, channel_handle: int) -> Op:
@@ -76,8 +73,7 @@ class HostMethods(DataMethods):
 
     def recv(self, shape: Shape | str, channel_handle: int) -> Op:
         """Return the value that is sent on the channel."""
-        both = self.recv_with_token(self.after_all(), shape, channel_handle)
-        return self.get_tuple_element(both, 0)
+        return self.get_tuple_element(self.recv_with_token(self.after_all(), shape, channel_handle), 0)
 
     def recv_with_token(self, token: Op, shape: Shape | str, channel_handle: int) -> Op:
         """Return a tuple: the value that is sent on the channel after ``token``, and a token."""
@@ -98,12 +94,3 @@ class HostMethods(DataMethods):
         """Return the value and the token of a receive and of the wait for it."""
         started = self.emit("recv", [token], attributes, TupleShape((shape, _REQUEST, TOKEN)))
         return self.emit("recv-done", [started], attributes, TupleShape((shape, TOKEN)))
-
-
-def _with_layouts(shape: Shape) -> Shape:
-    """Return a shape with the default layout where none is written, which only arrays with dimensions show."""
-    if isinstance(shape, TupleShape):
-        return TupleShape(tuple(map(_with_layouts, shape.elements)))
-    assert isinstance(shape, ArrayShape)
-    # The layout of a scalar prints as nothing and would not read back.
-    return shape.with_layout(shape.actual_layout) if shape.rank else shape

@@ -5,16 +5,14 @@ NumPy is imported when a value is first written, since most of this room does wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Literal
 from tpusim.shapes.dtype import DTYPES, MANTISSA_BITS, DType, numpy_dtype
 from tpusim.shapes.shape import ArrayShape
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _DEFAULTS = {"b": "pred", "i": "s32", "u": "u32", "f": "f32", "c": "c64"}
 
@@ -59,10 +57,8 @@ def _as_array(value: Any, wanted: DType | None) -> tuple[Any, DType]:
 
 def _element_texts(flat: Any, dtype: DType) -> list[str]:
     """Return the text of every element in row-major order; truth values are 1 and 0."""
-    if dtype.is_pred:
-        return [str(int(bool(value))) for value in flat.tolist()]
-    if dtype.is_integer:
-        return [str(int(value)) for value in flat.tolist()]
+    if dtype.is_pred or dtype.is_integer:
+        return [str(int(value)) for value in (flat.astype(bool) if dtype.is_pred else flat).tolist()]
     if not dtype.is_complex:
         return _float_texts(flat, dtype)
     part = DTYPES["f32" if dtype.bits == 64 else "f64"]

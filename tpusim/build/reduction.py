@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tpusim.build.base import Callee, Op, Sizes, array_of, listed, scalars
 from tpusim.build.data import DataMethods
 from tpusim.build.windows import Padding, make_window
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 
 
 class ReductionMethods(DataMethods):
@@ -157,7 +157,8 @@ class ReductionMethods(DataMethods):
         The computation takes a slice of each input and the carries, and returns outputs and carries.
         """
         ops, carries = listed(inputs), listed(inits)
-        slices = [_without_dimension(array_of(op), scan_dimension) for op in ops]
+        at = scan_dimension
+        slices = [ArrayShape(s.dtype, s.dimensions[:at] + s.dimensions[at + 1 :]) for s in map(array_of, ops)]
         name = self.called(computation, [*slices, *(op.shape for op in carries)])
         attributes = {
             "dimensions": (scan_dimension,),
@@ -167,20 +168,12 @@ class ReductionMethods(DataMethods):
             "to_apply": name,
         }
         # What comes before the carries in the computation's result is stacked, one slice per step.
-        root = self.computation_shape(name)
+        root = self._computations[name].root.shape
         results = root.elements if isinstance(root, TupleShape) else (root,)
-        length = array_of(ops[0]).dimensions[scan_dimension]
-        outputs = [_with_dimension(shape, scan_dimension, length) for shape in results[: len(results) - len(carries)]]
+        length = array_of(ops[0]).dimensions[at]
+        outputs = (
+            ArrayShape(s.dtype, (*s.dimensions[:at], length, *s.dimensions[at:]))
+            for s in leaves(TupleShape(results[: len(results) - len(carries)]))
+        )
         shape = TupleShape((*outputs, *(op.shape for op in carries)))
         return self.emit("scan", [*ops, *carries], attributes, shape)
-
-
-def _without_dimension(shape: ArrayShape, number: int) -> ArrayShape:
-    """Return the shape of one slice along a dimension."""
-    return ArrayShape(shape.dtype, shape.dimensions[:number] + shape.dimensions[number + 1 :])
-
-
-def _with_dimension(shape: Shape, number: int, size: int) -> ArrayShape:
-    """Return the shape of slices stacked along a new dimension."""
-    assert isinstance(shape, ArrayShape)
-    return ArrayShape(shape.dtype, (*shape.dimensions[:number], size, *shape.dimensions[number:]))

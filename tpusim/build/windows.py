@@ -31,7 +31,9 @@ def make_window(
     Raises ProgramError unless every list has one entry per dimension.
     """
     rank = len(window_sizes)
-    steps, lhs_dilate, rhs_dilate = (_ones(counts, rank) for counts in (strides, *dilations))
+    steps, lhs_dilate, rhs_dilate = (
+        list(counts) if counts is not None and len(counts) else [1] * rank for counts in (strides, *dilations)
+    )
     # SAME pads for what a window reaches over, holes between its elements included.
     reach = [(size - 1) * dilate + 1 if size else 0 for size, dilate in zip(window_sizes, rhs_dilate, strict=False)]
     base = [(size - 1) * dilate + 1 if size else 0 for size, dilate in zip(base_sizes, lhs_dilate, strict=False)]
@@ -43,11 +45,6 @@ def make_window(
         raise ProgramError(f"expected {rank} numbers each for strides, padding, dilations, found {columns[1:]}")
     rows = zip(*columns, strict=True)
     return Window(tuple(WindowDimension(n, s, e[0], e[1], ld, rd, t) for n, s, e, ld, rd, t in rows))
-
-
-def _ones(counts: Counts, rank: int) -> list[int]:
-    """Return one number per dimension, 1 where none are given."""
-    return list(counts) if counts is not None and len(counts) else [1] * rank
 
 
 def _edges(
@@ -62,11 +59,8 @@ def _edges(
         raise ProgramError(f"expected padding SAME, VALID or (low, high) per dimension, found {padding!r}")
     if name == "VALID":
         return [(0, 0)] * len(window)
-    return [_same(*sizes) for sizes in zip(base, window, strides, strict=False)]
-
-
-def _same(base: int, window: int, stride: int) -> tuple[int, int]:
-    """Return the edges that make ceil(base / stride) windows fit; the odd element goes to the high edge."""
-    # Never negative: with large strides the last elements are simply left over.
-    total = max((-(-base // stride) - 1) * stride + window - base, 0)
-    return total // 2, total - total // 2
+    # As many as make ceil(base / stride) windows fit; with large strides the last elements are left over.
+    sizes = zip(base, window, strides, strict=False)
+    totals = (max((-(-size // stride) - 1) * stride + reach - size, 0) for size, reach, stride in sizes)
+    # The odd element goes to the high edge.
+    return [(total // 2, total - total // 2) for total in totals]

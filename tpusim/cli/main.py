@@ -5,19 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tpusim import __version__
-from tpusim.cli.compare import diff
-from tpusim.cli.model import calibrate, explain, lower, validate
+from tpusim.cli.model import calibrate, explain, lower, systolic, validate
 from tpusim.cli.plot import plot
-from tpusim.cli.run import execute, run
+from tpusim.cli.run import diff, execute, run
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
-from tpusim.cli.systolic import systolic
 from tpusim.errors import TpusimError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EXIT_REFUSED = 1
 # 128 and the number of SIGINT, as shells report an interrupted command.
@@ -49,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     # Before OSError, of which it is one: a reader that has seen enough is no failure.
     except BrokenPipeError:
-        _forget_output()
+        # The reader has gone (``tpusim run ... | head``): Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except TpusimError as error:
         sys.stderr.write(f"tpusim: {error}\n")
         return EXIT_REFUSED
@@ -72,14 +68,7 @@ def _joined(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def _forget_output() -> None:
-    """Send the rest of the output nowhere: its reader has gone (``tpusim run ... | head``)."""
-    # Python would otherwise complain once more when it flushes at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"tpusim {__version__}")

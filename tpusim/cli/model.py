@@ -1,21 +1,37 @@
-"""The commands about the model of the core: lower, explain, validate, calibrate."""
+"""The commands about the model: lower, explain, validate, calibrate, systolic."""
 
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tpusim.cli.options import CHIP, MACHINE, TOPOLOGY, TRIPS, command, json_option, machine, number, option
+from tpusim.cli.options import DATAFLOW, LOWERING, MACHINE, array_sides, command, json_option, machine, number, option
 from tpusim.cli.output import answer, console
 from tpusim.errors import ConfigError
 
-if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from tpusim.report.terminal.progress import CountLine
-
 _INDEX = "measured programs: traces/*/index.csv; with --memory also programs, or folders of them"
+
+# Written out, so that --help need not load the rooms; a test holds them against those of hardware/array.py.
+MODES = ("overlap", "scale-sim")
+
+_SYSTOLIC = """\
+Matrix products on one kind of systolic array, without a chip around it: cycles, utilisation and mapping efficiency.
+A product is M x K times K x N. A CSV of layers is one of SCALE-Sim's topology files: Layer, M, N, K, or convolutions
+(Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides)."""
+
+_SYSTOLIC_EXAMPLES = """\
+examples:
+  tpusim systolic --rows 128 --cols 128 --dataflow ws --m 1000 --n 256 --k 384
+  tpusim systolic --layers resnet50.csv --mode scale-sim --json
+  tpusim systolic --rows 256 --cols 256 --rows-per-cycle 2 --arrays 2 --m 4096 --n 4096 --k 4096
+  tpusim systolic --rows 8 --cols 8 --m 100 --n 20 --k 30 --model cycle"""
+
+_COUNTS = {
+    "rows-per-cycle": "rows that stream in per cycle, 2 on 256-wide TPUs",
+    "arrays": "arrays that share each product",
+    "passes": "times that every tile is gone through",
+}
 
 
 @command(
@@ -23,9 +39,7 @@ _INDEX = "measured programs: traces/*/index.csv; with --memory also programs, or
     "write a program as the machine's steps, to read, edit and run",
     option("program", metavar="PROGRAM", help="HLO text"),
     option("-o", "--output", metavar="FILE", help="a .json file (default: standard output)"),
-    CHIP,
-    TOPOLOGY,
-    TRIPS,
+    *LOWERING,
 )
 def lower(options: Namespace) -> None:
     """Write the lowered program."""
@@ -72,32 +86,24 @@ def explain(options: Namespace) -> None:
 )
 def validate(options: Namespace) -> None:
     """Compare predictions with measured times, or memory with the compiler's."""
+    from tpusim.report.json.memory import memory_accuracy_page
+    from tpusim.report.json.model import accuracy_page
+    from tpusim.report.terminal.accuracy import render_accuracy
+    from tpusim.report.terminal.memory_accuracy import render_memory_accuracy
     from tpusim.report.terminal.progress import CountLine
+    from tpusim.validation.memory import validate_memory
+    from tpusim.validation.times import validate
 
     line = CountLine("comparing" if options.memory else "predicting")
     try:
-        (_validate_memory if options.memory else _validate_times)(options, line)
+        if options.memory:
+            found = validate_memory(options.index, options.chip, line)
+            answer(options, memory_accuracy_page, render_memory_accuracy, found)
+        else:
+            times = validate(options.index, options.chip, collectives=options.collectives, progress=line)
+            answer(options, accuracy_page, render_accuracy, times)
     finally:
         line.close()
-
-
-def _validate_times(options: Namespace, line: CountLine) -> None:
-    """Compare times."""
-    from tpusim.report.json.model import accuracy_page
-    from tpusim.report.terminal.accuracy import render_accuracy
-    from tpusim.validation.times import validate
-
-    found = validate(options.index, options.chip, collectives=options.collectives, progress=line)
-    answer(options, accuracy_page, render_accuracy, found)
-
-
-def _validate_memory(options: Namespace, line: CountLine) -> None:
-    """Compare HBM temporaries."""
-    from tpusim.report.json.memory import memory_accuracy_page
-    from tpusim.report.terminal.memory_accuracy import render_memory_accuracy
-    from tpusim.validation.memory import validate_memory
-
-    answer(options, memory_accuracy_page, render_memory_accuracy, validate_memory(options.index, options.chip, line))
 
 
 @command(
@@ -132,3 +138,54 @@ def calibrate(options: Namespace) -> None:
     if options.write:
         write_fit(fit, options.write)
     render_fit(fit, console())
+
+
+@command(
+    "systolic",
+    "cycles and utilisation of matrix products on a systolic array",
+    *array_sides(128, int),
+    DATAFLOW,
+    option("--mode", choices=MODES, default="overlap", help="tiles load behind others, or never do"),
+    option("--model", choices=("fast", "cycle"), default="fast", help="closed form, or count cycles"),
+    *(
+        option(f"--{name}", metavar="N", type=int, default=1, help=f"{text} (default: 1)")
+        for name, text in _COUNTS.items()
+    ),
+    *(option(f"--{name}", metavar=name.upper(), type=int, help=f"{name.upper()} of one product") for name in "mnk"),
+    option("--layers", metavar="FILE", help="CSV of layers; - reads standard input"),
+    json_option("print one JSON object instead of a table"),
+    description=_SYSTOLIC,
+    epilog=_SYSTOLIC_EXAMPLES,
+)
+def systolic(options: Namespace) -> None:
+    """Price the layers and print them."""
+    from tpusim.hardware.array import Array
+    from tpusim.pipeline.stages import run_layers
+    from tpusim.program.layers import Layer
+    from tpusim.report.json.model import systolic_page
+    from tpusim.report.terminal.systolic import print_systolic
+
+    array = Array(
+        rows=options.rows,
+        columns=options.cols,
+        dataflow=options.dataflow,
+        mode=options.mode,
+        rows_per_cycle=options.rows_per_cycle,
+        count=options.arrays,
+        passes=options.passes,
+    )
+    if options.layers and {options.m, options.n, options.k} != {None}:
+        raise ConfigError("--m, --n and --k are of one product, --layers of many: give either")
+    layers = options.layers or [Layer(name="product", **_sizes(options))]
+    rows = run_layers(layers, array, options.model)
+    answer(options, systolic_page, print_systolic, rows, array, options.model)
+
+
+def _sizes(options: Namespace) -> dict[str, int]:
+    sizes = {name: getattr(options, name) for name in "mnk"}
+    for name, size in sizes.items():
+        if size is None:
+            raise ConfigError(f"--{name}: expected --m, --n and --k, or --layers FILE, found no --{name}")
+        if size < 1:
+            raise ConfigError(f"--{name}: expected a whole number from 1, found {size}")
+    return sizes

@@ -94,8 +94,10 @@ CHIP = option("--chip", metavar="C", help="a chip's name or TOML file (default: 
 TOPOLOGY = option("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
 TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="for loops that do not tell")
+LOWERING = (CHIP, TOPOLOGY, TRIPS)
+PLACED = (PROGRAM, CHIP, TOPOLOGY)
 MACHINE = (CHIP, TOPOLOGY, OVERRIDE)
-RUN = (PROGRAM, *MACHINE)
+RUN = (*PLACED, OVERRIDE)
 WARM = option("--warm", action="store_true", help="one of many runs: cross-program prefetches have come in")
 
 # Written out, so that --help need not load the rooms; a test holds them against those of hardware/array.py.

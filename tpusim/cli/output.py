@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
 
 
 def answer(options: Namespace, page: Callable[..., Any], render: Callable[..., None], *found: Any) -> None:

@@ -7,20 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import (
-    CHIP,
-    DATAFLOW,
-    PROGRAM,
-    TOPOLOGY,
-    WARM,
-    Command,
-    Option,
-    array_sides,
-    command,
-    machine,
-    number,
-    option,
-)
+from tpusim.cli.options import DATAFLOW, PLACED, WARM, Command, Option, array_sides, command, machine, number, option
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,17 +31,19 @@ examples:
 _OUTPUT = option("-o", "--output", metavar="FILE", required=True, help="ends in .png, .svg or .pdf")
 # Here -o is the picture.
 _OVERRIDE = option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
-_RUN = (PROGRAM, CHIP, TOPOLOGY, _OVERRIDE, WARM)
+_RUN = (*PLACED, _OVERRIDE, WARM)
 _BY = option("--by", choices=("source", "category", "op"), default="source", help="what a layer is")
 _SIZES = {"m": 12, "n": 8, "k": 8}
 
 
 def _kind(name: str, help_text: str, draw: Draw, *options: Option) -> Command:
-    """Return a kind of picture."""
     endings = (*FORMATS, *FILMS) if name == "systolic" else FORMATS
 
     def run(options: Namespace) -> None:
-        _check_output(options.output, endings)
+        # Before anything is simulated for it.
+        if Path(options.output).suffix.lower().lstrip(".") not in endings:
+            known = ", ".join(f".{name}" for name in endings)
+            raise ConfigError(f"--output: expected a name that ends in one of {known}, found {options.output!r}")
         from tpusim import plot
 
         figure = draw(plot, options)
@@ -64,23 +53,17 @@ def _kind(name: str, help_text: str, draw: Draw, *options: Option) -> Command:
     return command(name, help_text, _OUTPUT, *options, description=f"Draw {help_text}.")(run)
 
 
-def _check_output(path: str, endings: tuple[str, ...]) -> None:
-    """Refuse a file that no picture can be written to, before anything is simulated for it."""
-    found = Path(path).suffix.lower().lstrip(".")
-    if found not in endings:
-        known = ", ".join(f".{name}" for name in endings)
-        raise ConfigError(f"--output: expected a name that ends in one of {known}, found {path!r}")
-
-
 def _simulated(options: Namespace) -> Result:
-    """Run the program that is to be drawn."""
     from tpusim.pipeline.stages import simulate
 
     return simulate(options.program, options.chip, **machine(options), warm=options.warm)
 
 
+def _of_run(name: str) -> Draw:
+    return lambda plot, options: getattr(plot, name)(_simulated(options))
+
+
 def _timeline(plot: Any, options: Namespace) -> Any:
-    """Draw a run over time, or a part of it."""
     result = _simulated(options)
     begin, end = options.begin, result.time_us if options.end is None else options.end
     if not 0 <= begin < min(end, result.time_us):
@@ -91,14 +74,12 @@ def _timeline(plot: Any, options: Namespace) -> Any:
 
 
 def _array(options: Namespace) -> Array:
-    """Return the array that the options describe."""
     from tpusim.hardware.array import Array
 
     return Array(rows=options.rows, columns=options.cols, dataflow=options.dataflow)
 
 
 def _systolic(plot: Any, options: Namespace) -> Any:
-    """Draw one cycle of a product, or film all of them."""
     from tpusim.program.layers import Layer
 
     for name in _SIZES:
@@ -112,7 +93,6 @@ def _systolic(plot: Any, options: Namespace) -> Any:
 
 
 def _layers(plot: Any, options: Namespace) -> Any:
-    """Draw the layers of a file on an array."""
     from tpusim.pipeline.stages import run_layers
 
     title = f"{Path(options.layers).name} on {options.rows} x {options.cols}, {options.dataflow} (simulated)"
@@ -120,7 +100,6 @@ def _layers(plot: Any, options: Namespace) -> Any:
 
 
 def _sensitivity(plot: Any, options: Namespace) -> Any:
-    """Draw effects of parameters."""
     from tpusim.report.plots.sweep import effects_of
 
     return plot.sensitivity(effects_of(plot.read_csv(options.effects)), options.measure)
@@ -148,18 +127,8 @@ _KINDS = (
         option("--from", dest="begin", metavar="US", type=float, default=0.0, help="begin here (microseconds)"),
         option("--to", dest="end", metavar="US", type=float, help="end here (microseconds)"),
     ),
-    _kind(
-        "roofline",
-        "the ops of a run under the roofs of the chip",
-        lambda plot, options: plot.roofline(_simulated(options)),
-        *_RUN,
-    ),
-    _kind(
-        "memory",
-        "HBM and VMEM over the schedule, and the buffers at the peak",
-        lambda plot, options: plot.memory(_simulated(options)),
-        *_RUN,
-    ),
+    _kind("roofline", "the ops of a run under the roofs of the chip", _of_run("roofline"), *_RUN),
+    _kind("memory", "HBM and VMEM over the schedule, and the buffers at the peak", _of_run("memory"), *_RUN),
     _kind(
         "utilisation",
         "what the time of each layer went to, and busy units",
@@ -167,7 +136,7 @@ _KINDS = (
         *_RUN,
         _BY,
     ),
-    _kind("links", "how busy every link of a slice was", lambda plot, options: plot.links(_simulated(options)), *_RUN),
+    _kind("links", "how busy every link of a slice was", _of_run("links"), *_RUN),
     _kind(
         "systolic",
         "the wavefront in a systolic array; a film if FILE ends in .gif or .mp4",
@@ -208,7 +177,6 @@ _KINDS = (
 
 
 def _add_kinds(parser: Any) -> None:
-    """Add the kinds of pictures to the parser of the command."""
     kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
     for kind in _KINDS:
         kind.add_to(kinds)

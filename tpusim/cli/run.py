@@ -1,16 +1,16 @@
-"""The commands that run a program: ``tpusim run`` for its time, ``tpusim exec`` for its values."""
+"""The commands that run programs: ``run`` for the time, ``exec`` for the values, ``diff`` for what changes."""
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import RUN, TRIPS, WARM, command, group, json_option, machine, number, option, positive
-from tpusim.cli.output import console, write, write_json
+from tpusim.cli.output import answer, console, write, write_json
 from tpusim.cli.show import fmt
+from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from tpusim.pipeline.result import Result
 
 _EXPORTS = {"trace": "perfetto", "html": "html", "xprof": "xprof", "model_explorer": "model_explorer"}
@@ -24,6 +24,17 @@ _VIEWERS = (
     option("--xprof", metavar="DIR", help="a profile in DIR, for xprof --logdir DIR and TensorBoard"),
     option("--model-explorer", metavar="FILE.json", help=_GRAPH),
 )
+
+_DIFF = """\
+What changes from one run to another: time, memory and traffic, by op and category, the largest change first.
+A and B may each be a program (HLO text or lowered) or a result that `tpusim run --save` wrote. With two --chip, the
+first is A's and the second B's; B may then be left out, and A runs on both."""
+
+_DIFF_EXAMPLES = """\
+examples:
+  tpusim diff before.v5e.hlo.txt after.v5e.hlo.txt
+  tpusim diff step.v5e.hlo.txt --chip v5e --chip v6e
+  tpusim run step.v5e.hlo.txt --save monday.json && tpusim diff monday.json step.v5e.hlo.txt"""
 
 
 @command(
@@ -53,7 +64,11 @@ def run(options: Namespace) -> None:
         fmt.run(options)
         return
     if options.stop_after == "lowering":
-        _print_lowered(options)
+        from tpusim.pipeline.stages import lower
+        from tpusim.program.stored import encode_program
+
+        trips = options.default_trip_count
+        write(encode_program(lower(options.program, options.chip, default_trip_count=trips, **machine(options))))
         return
     result = _simulate(options)
     # Before anything is printed: a pipe that closes early must not cost a file.
@@ -66,17 +81,7 @@ def run(options: Namespace) -> None:
     _report(result, options)
 
 
-def _print_lowered(options: Namespace) -> None:
-    """Print the lowered program in its text form."""
-    from tpusim.pipeline.stages import lower
-    from tpusim.program.stored import encode_program
-
-    trips = options.default_trip_count
-    write(encode_program(lower(options.program, options.chip, default_trip_count=trips, **machine(options))))
-
-
 def _simulate(options: Namespace) -> Result:
-    """Run the program, with a line of progress on a terminal."""
     from tpusim.pipeline.stages import simulate
     from tpusim.report.terminal.progress import RunLine
 
@@ -100,32 +105,28 @@ def _simulate(options: Namespace) -> Result:
 
 
 def _pace(text: str | None, depth: int) -> Any:
-    """Return the host's pace at a queue, None if it was not stated."""
     from tpusim.program.feed import parse_feed
 
     return parse_feed(text, depth) if text is not None else None
 
 
 def _write_files(result: Result, options: Namespace) -> None:
-    """Write every file that was asked for."""
     wanted = {name: getattr(options, option) for option, name in _EXPORTS.items() if getattr(options, option)}
     if wanted:
         from tpusim import export
 
         for name, target in wanted.items():
             getattr(export, name)(result, target)
-    if options.save:
-        from tpusim.report.json.run import save_result
+    if options.save or options.links:
+        from tpusim.report.json.run import save_links, save_result
 
-        save_result(result.summary, options.save)
-    if options.links:
-        from tpusim.report.json.run import save_links
-
-        save_links(result.pod, options.links)
+        if options.save:
+            save_result(result.summary, options.save)
+        if options.links:
+            save_links(result.pod, options.links)
 
 
 def _report(result: Result, options: Namespace) -> None:
-    """Print a run's numbers as JSON or as tables."""
     groups = result.groups(options.by)
     pod = result.communication if result.pod.device_count > 1 else None
     if options.json:
@@ -184,3 +185,29 @@ def execute(options: Namespace) -> None:
         write_arrays(options.outputs, outputs)
     else:
         write(describe(outputs))
+
+
+@command(
+    "diff",
+    "compare two programs, two chips or two saved results, by op and category",
+    option("before", metavar="A", help="a program, or a saved result"),
+    option("after", metavar="B", nargs="?", help="another (default: A on the second chip)"),
+    option(
+        "--chip", metavar="C", action="append", default=[], help="a chip's name or TOML file; twice: of A, then of B"
+    ),
+    json_option("print one JSON object with every op"),
+    description=_DIFF,
+    epilog=_DIFF_EXAMPLES,
+)
+def diff(options: Namespace) -> None:
+    """Compare two runs."""
+    from tpusim.pipeline.stages import diff
+    from tpusim.report.json.run import comparison_page
+    from tpusim.report.terminal.compare import render_comparison
+
+    chips = options.chip
+    if len(chips) > 2:
+        raise ConfigError(f"--chip: expected at most two, A's and B's, found {len(chips)}")
+    if options.after is None and len(chips) != 2:
+        raise ConfigError("expected two programs or results, or one program and two --chip; found one and no second")
+    answer(options, comparison_page, render_comparison, diff(options.before, options.after or options.before, *chips))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from argparse import Namespace
 
 from tpusim.cli.options import RUN, command, index, json_option, machine, option, overrides
 from tpusim.cli.output import answer, console, write_json
 from tpusim.errors import ConfigError, ProgramError
-
-if TYPE_CHECKING:
-    from argparse import Namespace
 
 _MEMORY = """\
 What a program needs of a chip's memories: its peaks, the buffers alive there with their sizes, what padding adds to

@@ -12,18 +12,16 @@ Communication Operations in MPICH, 2005 (a large broadcast is a scatter and an a
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, pairwise, permutations, product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from tpusim.hardware.pod import Pod
-    from tpusim.hardware.torus import Torus
-    from tpusim.program.steps import Algorithm, Collective
+from tpusim.hardware.pod import Pod
+from tpusim.hardware.torus import Torus
+from tpusim.program.steps import Algorithm, Collective
 
 _MOST_ROUTED = 512
 """Groups that form no block are routed pair by pair up to this size; beyond it an all-to-all goes round their ring."""
@@ -160,7 +158,6 @@ def _messages(pod: Pod, sent: Iterable[tuple[int, int, float]]) -> Communication
 
 
 def _message(pod: Pod, source: int, target: int) -> CommunicationPlan:
-    """Return the plan of one message between chips."""
     if source == target:
         return CommunicationPlan(Load(np.array([extra_link(pod, source, LOCAL)]), np.ones(1)), 0)
     per_slice = pod.torus.chip_count
@@ -211,16 +208,15 @@ class _Group(NamedTuple):
 def _gather(group: _Group) -> CommunicationPlan:
     """Return the plan of an all-gather; reduce-scatter runs it backwards."""
     slices, total = group.by_slice(_gather_inside), len(group.chips)
-    loads = [plan.load for plan in slices] + [_local(group, (group.per_chip - 1) / group.per_chip)]
+    loads = [plan.load for plan in slices] + [_beside(group, (group.per_chip - 1) / group.per_chip, LOCAL)]
     # A chip gets from every other slice what its peers there have: the rest comes from its own slice.
     if len(slices) > 1:
-        loads.append(_far(group, (len(slices) - 1) / total))
+        loads.append(_beside(group, (len(slices) - 1) / total, OUT, IN))
     relayed = max(0, total - 2) / total / group.per_chip
     return CommunicationPlan(joined(loads), max(plan.hops for plan in slices), int(len(slices) > 1), relayed)
 
 
 def _gather_inside(group: _Group, chips: tuple[int, ...]) -> tuple[Load, int]:
-    """Return the load and the hops of an all-gather of one byte within a slice."""
     torus = group.pod.torus
     lines = _lines(torus, chips)
     if group.one_ring or not lines:
@@ -240,9 +236,9 @@ def _reduce(group: _Group) -> CommunicationPlan:
 def _exchange(group: _Group) -> CommunicationPlan:
     """Return the plan of an all-to-all, in which every device has an equal part for every other."""
     slices = group.by_slice(_exchange_inside)
-    loads = [plan.load for plan in slices] + [_local(group, (group.per_chip - 1) / group.size)]
+    loads = [plan.load for plan in slices] + [_beside(group, (group.per_chip - 1) / group.size, LOCAL)]
     if len(slices) > 1:
-        loads.append(_far(group, group.per_chip * (len(slices) - 1) / len(slices)))
+        loads.append(_beside(group, group.per_chip * (len(slices) - 1) / len(slices), OUT, IN))
     return CommunicationPlan(joined(loads), max(plan.hops for plan in slices), int(len(slices) > 1))
 
 
@@ -257,7 +253,10 @@ def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> tuple[Load, int]:
         parts = [_exchange_along(torus, chips, line) for line in lines]
         load, hops = joined([load for load, _ in parts]), sum(hops for _, hops in parts)
     elif len(chips) <= _MOST_ROUTED:
-        load, hops = _exchange_routed(torus, chips)
+        # Chips anywhere: message by message.
+        pairs = list(permutations(chips, 2))
+        load = joined([part for pair in pairs for part in _routed(torus, *pair, 1 / len(chips))])
+        hops = max(torus.distance(*pair) for pair in pairs)
     else:
         ring, hops = _round(torus, torus.ring(chips), 2)
         load = ring.times(len(chips) / 4)
@@ -269,7 +268,7 @@ def _broadcast(group: _Group) -> CommunicationPlan:
     root, total = group.chips[0], len(group.chips)
     if total <= 2:
         plans = [_message(group.pod, root, chip) for chip in group.chips[1:]]
-        loads = [plan.load for plan in plans] + [_local(group, group.per_chip - 1)]
+        loads = [plan.load for plan in plans] + [_beside(group, group.per_chip - 1, LOCAL)]
         return (plans or [NO_PLAN])[0]._replace(load=joined(loads))
     parts = [_message(group.pod, root, chip) for chip in group.chips[1:]]
     gathered = _gather(group)
@@ -278,15 +277,9 @@ def _broadcast(group: _Group) -> CommunicationPlan:
     return CommunicationPlan(load, hops, 2 * gathered.far_hops, gathered.relayed)
 
 
-def _local(group: _Group, n_bytes: float) -> Load:
-    """Return bytes between the devices of every chip of a group."""
-    links = [extra_link(group.pod, chip, LOCAL) for chip in group.chips] if n_bytes > 0 else []
-    return Load(np.array(links, np.int64), np.full(len(links), n_bytes))
-
-
-def _far(group: _Group, n_bytes: float) -> Load:
-    """Return bytes out of every chip of a group to other slices, and as many in."""
-    links = [extra_link(group.pod, chip, which) for chip in group.chips for which in (OUT, IN)]
+def _beside(group: _Group, n_bytes: float, *ways: int) -> Load:
+    """Return bytes on some ways of every chip of a group: between its devices, or to and from other slices."""
+    links = [extra_link(group.pod, chip, which) for chip in group.chips for which in ways] if n_bytes > 0 else []
     return Load(np.array(links, np.int64), np.full(len(links), n_bytes))
 
 
@@ -300,10 +293,8 @@ def _lines(torus: Torus, chips: tuple[int, ...]) -> list[_Line]:
 
 
 def _line(torus: Torus, axis: int, places: tuple[int, ...], whole: list[bool]) -> _Line:
-    """Return the places of a block along an axis; equal steps all the way round a closed axis make a ring.
-
-    Where a twist leads into another line, that line has to be of the block as well: ``whole`` tells which axes are.
-    """
+    """Return the places of a block along an axis; equal steps all the way round a closed axis make a ring."""
+    # Where a twist leads into another line, that line has to be of the block as well: ``whole`` tells which axes are.
     size, step = torus.sizes[axis], max(b - a for a, b in pairwise(places))
     even = {b - a for a, b in pairwise((*places, places[0] + size))} == {step}
     stays = all(is_whole or not by for is_whole, by in zip(whole, torus.shift(axis), strict=True))
@@ -325,12 +316,10 @@ def _along_axes(torus: Torus, chips: tuple[int, ...], lines: list[_Line], direct
 
 
 def _balanced(sizes: list[int], peaks: list[float]) -> list[float]:
-    """Return the bytes that pass along each axis when the parts are cut so that the slowest axis is done earliest.
-
-    A part that takes the axes in some order passes along each of them what it has collected so far. Which share of the
-    data takes which order is a game of the orders against the axes; its best mixed answer is among the square parts of
-    the table (Shapley and Snow, 1950).
-    """
+    """Return the bytes that pass along each axis when the parts are cut so that the slowest axis is done earliest."""
+    # A part that takes the axes in some order passes along each of them what it has collected so far. Which share of
+    # the data takes which order is a game of the orders against the axes; its best mixed answer is among the square
+    # parts of the table (Shapley and Snow, 1950).
     orders = list(permutations(range(len(sizes))))
     volumes = np.array([_volumes(sizes, order) for order in orders]).T
     costs = volumes * np.array(peaks)[:, None]
@@ -396,14 +385,16 @@ def _round(torus: Torus, ring: tuple[int, ...], directions: int) -> tuple[Load, 
     count, length = len(ring), 0
     loads = []
     for here, there in zip(ring, (*ring[1:], ring[0]), strict=True):
-        ends = ((here, there), (there, here))[:directions]
         length += torus.distance(here, there)
-        for a, b in ends:
-            ways = torus.displacements(a, b)
-            share = (count - 1) / count / directions / len(ways)
-            routes = [torus.route(a, way) for way in ways]
-            loads += [Load(np.array(route, np.int64), np.full(len(route), share)) for route in routes]
+        for a, b in ((here, there), (there, here))[:directions]:
+            loads += _routed(torus, a, b, (count - 1) / count / directions)
     return joined(loads), length // 2 if directions == 2 else length * (count - 1) // count
+
+
+def _routed(torus: Torus, source: int, target: int, n_bytes: float) -> list[Load]:
+    """Return the loads of a message between chips, in equal parts over its shortest ways."""
+    routes = [torus.route(source, way) for way in torus.displacements(source, target)]
+    return [Load(np.array(route, np.int64), np.full(len(route), n_bytes / len(routes))) for route in routes]
 
 
 def _exchange_along(torus: Torus, chips: tuple[int, ...], line: _Line) -> tuple[Load, int]:
@@ -453,18 +444,6 @@ def _exchange_twisted(torus: Torus) -> tuple[Load, int]:
         Load((chips * len(torus.sizes) + axis) * 2 + down, np.full(torus.chip_count, count / torus.chip_count))
         for (axis, down), count in sorted(counts.items())
     ]
-    return joined(loads), farthest
-
-
-def _exchange_routed(torus: Torus, chips: tuple[int, ...]) -> tuple[Load, int]:
-    """Return load and hops of an all-to-all among chips anywhere, message by message."""
-    loads, farthest = [], 0
-    for source, target in permutations(chips, 2):
-        ways = torus.displacements(source, target)
-        for way in ways:
-            route = torus.route(source, way)
-            farthest = max(farthest, len(route))
-            loads.append(Load(np.array(route, np.int64), np.full(len(route), 1 / len(chips) / len(ways))))
     return joined(loads), farthest
 
 

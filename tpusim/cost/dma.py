@@ -6,16 +6,12 @@ others move while tiles compute. A block that does not change from one tile to t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS, Unit, chip_value, peak_bytes_per_second
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.program.steps import Copy, Kernel
-    from tpusim.program.work import Stream
+from tpusim.program.steps import Copy, Kernel
+from tpusim.program.work import Stream
 
 
 class Traffic(msgspec.Struct, frozen=True, gc=False):
@@ -29,7 +25,12 @@ class Traffic(msgspec.Struct, frozen=True, gc=False):
 
 def memory_rates(chip: Chip) -> dict[str, float]:
     """Return the bytes per second that long transfers reach on each memory and link that cores share."""
-    return {unit.key: _reached(unit, chip) for unit in shared_memories()}
+    rates = {}
+    for unit in shared_memories():
+        # A program may name a CMEM that the chip does not have: its bytes are then somewhere in HBM.
+        peak = peak_bytes_per_second(chip, unit) or peak_bytes_per_second(chip, UNITS[HBM])
+        rates[unit.key] = peak * chip_value(chip, unit.share) if unit.share else peak
+    return rates
 
 
 def shared_memories() -> tuple[Unit, ...]:
@@ -38,21 +39,10 @@ def shared_memories() -> tuple[Unit, ...]:
     return tuple(unit for unit in UNITS.values() if unit.is_shared)
 
 
-def _reached(unit: Unit, chip: Chip) -> float:
-    """Return what long transfers reach of a memory's advertised rate."""
-    # A program may name a CMEM that the chip does not have: its bytes are then somewhere in HBM.
-    peak = peak_bytes_per_second(chip, unit) or peak_bytes_per_second(chip, UNITS[HBM])
-    return peak * chip_value(chip, unit.share) if unit.share else peak
-
-
 def traffic_of(kernel: Kernel, chip: Chip) -> tuple[Traffic, ...]:
     """Return a kernel's traffic with each memory that cores share."""
-    return tuple(_traffic(kernel, unit.key, chip) for unit in shared_memories() if _uses(kernel, unit.key))
-
-
-def _uses(kernel: Kernel, space: str) -> bool:
-    """Tell whether a kernel moves bytes to or from a memory."""
-    return any(link_of(stream) == space and stream.block_bytes > 0 for stream in kernel.streams)
+    used = {link_of(stream) for stream in kernel.streams if stream.block_bytes > 0}
+    return tuple(_traffic(kernel, unit.key, chip) for unit in shared_memories() if unit.key in used)
 
 
 def link_of(stream: Stream) -> str:

@@ -7,14 +7,11 @@ loads under the current one, so that a tile costs the longer of the two; the cor
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.chip import Chip, Mxu
 from tpusim.program.work import Matmul
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip, Mxu
 
 
 class TileProduct(msgspec.Struct, frozen=True, gc=False):
@@ -57,10 +54,8 @@ def tile_matmul(tile: TileProduct, chip: Chip) -> Matmul:
 
 
 def _held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> Matmul:
-    """Return one tile's work where ``columns`` stay in the array and ``rows`` stream past them.
-
-    A tile that is not as deep as the array loads only the rows that it has.
-    """
+    """Return one tile's work where ``columns`` stay in the array and ``rows`` stream past them."""
+    # A tile that is not as deep as the array loads only the rows that it has.
     mxu, (sublanes, lanes) = chip.mxu, chip.vpu.register_shape
     depth_tiles = packed_depth_tiles(tile.depth, tile.taps, chip)
     weight_tiles = depth_tiles * ceil(columns / mxu.columns)
@@ -86,5 +81,4 @@ def packed_depth_tiles(depth: int, taps: float, chip: Chip) -> float:
 
 
 def _round_up(value: int, multiple: int) -> int:
-    """Return the next multiple."""
     return -(-value // multiple) * multiple

@@ -7,20 +7,15 @@ is closed form; ``machine.steps.kernel`` plays it against whatever else uses the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from tpusim.cost.dma import Traffic, link_of, memory_rates, traffic_of
 from tpusim.cost.mxu import matmul_cycles
-from tpusim.cost.vpu import vector_cycles
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, STORE, UNITS, VMEM, chip_value, mac_key
+from tpusim.program.steps import Kernel
 from tpusim.program.work import scaled
 from tpusim.units import cycles_to_ps, seconds_to_ps
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.program.steps import Kernel
 
 
 class KernelTime(msgspec.Struct, frozen=True):
@@ -83,12 +78,17 @@ def between_tiles_cycles(kernel: Kernel, chip: Chip) -> float:
 
 def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
     """Return the cycles that one tile keeps each functional unit of one core busy, at the unit's peak rate."""
-    matrix = sum(matmul_cycles(matmul, chip.mxu) for matmul in kernel.work.matmuls)
-    return {MATRIX: matrix, **vector_cycles(kernel.work, chip)}
+    cycles = {MATRIX: sum(matmul_cycles(matmul, chip.mxu) for matmul in kernel.work.matmuls)}
+    for unit in UNITS.values():
+        if unit.slots:
+            # A chip need not have a unit that nothing is asked of.
+            count = kernel.work.ops.get(unit.key, 0.0)
+            per_op = chip_value(chip, unit.op_cycles) if count and unit.op_cycles else 1.0
+            cycles[unit.key] = count * per_op / chip_value(chip, unit.slots) if count else 0.0
+    return cycles
 
 
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
-    """Return the time of an instruction that only the scalar core sees."""
     # Without the cost of starting a kernel: the scalar core is the one that starts them.
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
     return KernelTime(0, busy_ps, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))

@@ -2,7 +2,7 @@
 
 A field with a default is of a part that a chip may lack, and its default says that there is none; files leave it out.
 
-All figures are per TensorCore unless their comment says "per chip". What nobody published is a fitted parameter, and
+All figures are per TensorCore unless their comment says "per chip". What is not published is a fitted parameter, and
 the configuration file says how it was fitted.
 """
 
@@ -246,7 +246,7 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     cmem: Cmem = Cmem()
     units: dict[str, dict[str, float]] = {}
     """Rates of further units, by key of the table of units: ``slots``, ``cycles_per_op``, ``fill``."""
-    # One table for all chips, as nobody has published the costs of any one generation.
+    # One table for all chips, as the costs of no generation are published.
     vector_ops: VectorOps = VectorOps()
 
     @property

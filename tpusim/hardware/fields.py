@@ -1,7 +1,7 @@
 """What each key of a chip file may hold: its type, its unit and the range outside which a value must be a slip.
 
 The keys and types are read off ``Chip``, the units off the ends of the keys, so that a new field needs no line here
-unless its range is special. The ranges say nothing about any chip: they are wide enough for machines that nobody has
+unless its range is special. The ranges say nothing about any chip: they are wide enough for machines yet to be
 built and narrow enough to catch GB/s, MHz, us or GiB written where SI units are expected.
 """
 

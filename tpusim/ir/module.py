@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.ir.attributes import BackendConfig, ComputationName, Metadata
+from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
     from tpusim.source import SourceText, Span
 
 _P = TypeVar("_P", bound="Callable[[Module], str]")
+
+
+KEYWORDS: Final = frozenset(
+    "true false HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated manual"
+    " last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
+)
+"""Words that the text format keeps to itself."""
+
+RESERVED_WORDS: Final = KEYWORDS | DTYPES.keys() | {"nan", "inf"}
+"""All words that cannot name an instruction or a computation without ``%``."""
 
 
 class Literal(msgspec.Struct, frozen=True):

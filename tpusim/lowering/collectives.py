@@ -1,42 +1,42 @@
-"""Collectives: what each device of a group puts in and gets out."""
+"""Collectives: what each device of a group puts in and gets out; and fusions that hold one.
+
+A collective that shall run beside the core is fused three times, whole each time: into a start, whose root is a custom
+call to ``AsyncCollectiveStart``, into the kernels under which it goes on, which hand its buffers and flags through, and
+into an end, whose root is a call to ``AsyncCollectiveDone``. All of them are one collective, with one channel.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from tpusim.hardware.units import HBM
-from tpusim.lowering.scope import rule
-from tpusim.program.steps import COLLECTIVE_KINDS, Algorithm, Collective
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.lowering.scope import Scope, rule
+from tpusim.program.steps import COLLECTIVE_KINDS, Algorithm, AnyStep, Collective, Wait
+from tpusim.semantics.aliasing import VIEWS, behind_views
+from tpusim.semantics.contexts import Context
 from tpusim.semantics.device_groups import device_groups, device_pairs
 from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.semantics.scalars import table_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.ir.module import Computation, Instruction
-    from tpusim.lowering.scope import Scope
-    from tpusim.program.steps import AnyStep
+from tpusim.shapes.shape import Shape, TupleShape, leaves
 
 _COLORS = re.compile(r"colors:(\d+)")
 _CALLERS = ("fusion", "call", "async-start")
 _MAY_HOLD = frozenset((*COLLECTIVE_KINDS, *(f"{kind}-start" for kind in COLLECTIVE_KINDS), *_CALLERS))
 
 
-@rule(*COLLECTIVE_KINDS)
-def lower_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Lower a collective that holds the core until it is done."""
-    return (collective_step(scope, instruction, scope.computation, instruction),)
-
-
 # Only these have a start of their own; all others come wrapped in async-start (XLA, HLO text).
 @rule("all-gather-start", "all-reduce-start", "collective-permute-start")
-def lower_collective_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Lower the start of a collective that runs beside the core."""
-    return (collective_step(scope, instruction, scope.computation, instruction, is_async=True),)
+@rule(*COLLECTIVE_KINDS)
+def lower_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a collective that holds the core until it is done, or the start of one that runs beside the core."""
+    is_async = instruction.opcode.endswith("-start")
+    return (collective_step(scope, instruction, scope.computation, instruction, is_async=is_async),)
 
 
 def collective_step(
@@ -50,7 +50,10 @@ def collective_step(
 ) -> Collective:
     """Return the step of ``collective``, which stands in ``computation``, under the name of ``label_of``."""
     kind = kind or collective.opcode.removesuffix("-start")
-    operands = _sent(computation, collective)
+    operands = computation.operands_of(collective)
+    if collective.opcode == "ragged-all-to-all":
+        # It sends the first: behind it stand the buffer that it updates, and offsets and sizes.
+        operands = operands[:1]
     operand_bytes = sum(physical_bytes(operand.shape) for operand in operands)
     # What a start returns holds its operands, results and flags; the results of these kinds follow from the operands.
     groups = device_groups(scope.module, collective)
@@ -60,7 +63,7 @@ def collective_step(
     gathered = operand_bytes * group_size if kind == "all-gather" else operand_bytes
     elements = sum(leaf.element_count for op in operands for leaf in leaves(op.shape))
     shares = _shares(scope, computation, collective, group_size)
-    # Rows that a ragged exchange sends to nobody are not touched.
+    # Rows that a ragged exchange does not send are not touched.
     touched = min(1.0, sum(shares)) if shares else 1.0
     return Collective(
         **scope.label(label_of, kind),
@@ -79,17 +82,8 @@ def collective_step(
     )
 
 
-def _sent(computation: Computation, collective: Instruction) -> tuple[Instruction, ...]:
-    """Return the operands that a collective sends.
-
-    Of a ragged all-to-all that is the first: behind it stand the buffer that it updates, and offsets and sizes.
-    """
-    operands = computation.operands_of(collective)
-    return operands[:1] if collective.opcode == "ragged-all-to-all" else operands
-
-
 def _shares(scope: Scope, computation: Computation, collective: Instruction, group_size: int) -> tuple[float, ...]:
-    """Return which parts of its rows a ragged all-to-all sends to whom, nothing (with a warning) if values tell.
+    """Return which parts of its rows a ragged all-to-all sends to each member, nothing (with a warning) if values tell.
 
     Its fourth operand are the rows for each member of the group (XLA, RaggedAllToAll).
     """
@@ -135,14 +129,14 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
 
 
 def is_collective(instruction: Instruction) -> bool:
-    """Tell whether an instruction is a collective, or starts one."""
+    """Return whether an instruction is a collective, or starts one."""
     return instruction.opcode.removesuffix("-start") in COLLECTIVE_KINDS
 
 
 def algorithm_of(collective: Instruction) -> Algorithm | None:
     """Return how the compiler carries a collective out, None where it does not say.
 
-    Nobody documents the names; read here: ``1D`` and plain ``Ring`` strategies go round one ring, ``ND`` ones along
+    The names are not documented; read here: ``1D`` and plain ``Ring`` strategies go round one ring, ``ND`` ones along
     every axis; a colour is a ring that works in both directions, or in one where the name says ``UniDirection``.
     """
     config = collective.backend_config.fields.get("collective_algorithm_config")
@@ -157,3 +151,172 @@ def algorithm_of(collective: Instruction) -> Algorithm | None:
         lanes=rings if "UniDirection" in strategy else 2 * rings,
         single_phase=emitter.startswith("SinglePhase"),
     )
+
+
+START, DONE = "AsyncCollectiveStart", "AsyncCollectiveDone"
+
+
+def collective_part(scope: Scope, fusion: Instruction) -> tuple[AnyStep, ...]:
+    """Return what a fusion does with its collectives: starts, runs or awaits them; nothing where they only go on."""
+    computation, collectives = _held(scope, fusion)
+    return tuple(step for collective in collectives for step in _steps(scope, fusion, computation, collective))
+
+
+def _steps(scope: Scope, fusion: Instruction, computation: Computation, collective: Instruction) -> tuple[AnyStep, ...]:
+    """Return what a fusion does with one collective, which stands in ``computation``."""
+    called = scope.module[fusion.attributes["calls"]]
+    if _calls(called, START):
+        # (operands, results, flags): inside the fusion nothing says in which memory the result will be.
+        elements = fusion.shape.elements if isinstance(fusion.shape, TupleShape) else ()
+        count = len(collective.operands)
+        placed = replace(collective, shape=TupleShape(elements[count : 2 * count])) if elements else collective
+        return (collective_step(scope, fusion, computation, placed, is_async=True),)
+    started = _start_of(scope, fusion, collective)
+    if not started:
+        # An all-reduce of which each device keeps its slice is a reduce-scatter.
+        scatters = collective.opcode == "all-reduce" and computation.root.opcode == "dynamic-slice"
+        kind = "reduce-scatter" if scatters else collective.opcode
+        return (collective_step(scope, fusion, computation, collective, kind=kind),)
+    return (Wait(**scope.label(fusion, "wait"), needs=(started,)),) if _calls(called, DONE) else ()
+
+
+def is_fed(scope: Scope, fusion: Instruction) -> bool:
+    """Return whether the collective in a fusion takes what the fusion makes, and so comes behind it."""
+    computation, collectives = _held(scope, fusion)
+    return not all(_takes_parameters(computation, collective) for collective in collectives)
+
+
+def other_part(scope: Scope, fusion: Instruction) -> tuple[Scope, Instruction]:
+    """Return a fusion without its collective, and a scope for it.
+
+    Results that are only handed on, or are the collective's, are left out with all that makes them. Where the rest
+    takes what the collective gives it reads what that took.
+    """
+    holder, _ = _held(scope, fusion)
+    free = {"opcode": "custom-call", "attributes": {}}
+    costless = tuple(replace(i, **free) if is_collective(i) else i for i in holder)
+    module = _with_computation(scope.module, dataclasses.replace(holder, instructions=costless))
+    called = module[fusion.attributes["calls"]]
+    whole = scope.module[called.name]
+    kept = {}
+    for value, shape in _results(whole, fusion):
+        source = behind_views(whole, value)
+        # What the core does not make is only handed on: an operand, or a collective of operands.
+        collects = is_collective(source) and _takes_parameters(whole, source)
+        if not (source.opcode == "parameter" or collects):
+            kept[value.name] = shape
+    if len(kept) == 1:
+        ((name, shape),) = kept.items()
+        rest = _needed(called, called[name])
+    else:
+        shape = TupleShape(tuple(kept.values()))
+        rest = _needed(called, Instruction(whole.root_name, shape, "tuple", tuple(kept)))
+    inside = scope.inside(Context(_with_computation(module, rest), scope.computation, {}))
+    return inside, replace(fusion, shape=shape)
+
+
+def _held(scope: Scope, fusion: Instruction) -> tuple[Computation, list[Instruction]]:
+    """Return the collectives of a fusion that has some, with the computation they stand in."""
+    found = inner_collective(scope, fusion.attributes["calls"])
+    assert found is not None
+    return found[0], [instruction for instruction in found[0] if is_collective(instruction)]
+
+
+def _calls(computation: Computation, target: str) -> bool:
+    if "custom-call" not in computation.opcodes:
+        return False
+    return any(instruction.attributes.get("custom_call_target") == target for instruction in computation)
+
+
+def _start_of(scope: Scope, fusion: Instruction, collective: Instruction) -> str:
+    """Return the name of the fusion that started the collective of ``fusion``, empty if none did."""
+    channel = collective.attributes.get("channel_id")
+    behind = (_start_behind(scope, name) for name in fusion.operands)
+    handed = next((name for name in behind if name and _channel(scope, scope.computation[name]) == channel), "")
+    if handed or channel is None:
+        return handed
+    # In a loop the flags come in with its state: there the channel tells. What was started here, before, comes first.
+    here = scope.computation.instructions
+    earlier = list(_starts(scope, here[: here.index(fusion)], channel))
+    others = (c for c in scope.module.computations if c is not scope.computation and "fusion" in c.opcodes)
+    return (earlier or [name for c in others for name in _starts(scope, c.instructions, channel)] or [""])[-1]
+
+
+def _starts(scope: Scope, instructions: tuple[Instruction, ...], channel: int) -> Iterator[str]:
+    for instruction in instructions:
+        if _is_start(scope, instruction) and _channel(scope, instruction) == channel:
+            yield instruction.name
+
+
+def _is_start(scope: Scope, instruction: Instruction) -> bool:
+    return instruction.opcode == "fusion" and _calls(scope.module[instruction.attributes["calls"]], START)
+
+
+def _channel(scope: Scope, fusion: Instruction) -> int | None:
+    found = inner_collective(scope, fusion.attributes["calls"])
+    return found[1].attributes.get("channel_id") if found else None
+
+
+def _start_behind(scope: Scope, name: str) -> str:
+    """Return the fusion that starts a collective and made ``name``, handed on as it may be; empty if there is none."""
+    value, indices = scope.computation[name], list[int]()
+    while not _is_start(scope, value):
+        source = _handed_from(scope, value, indices)
+        if source is None:
+            return ""
+        value = scope.computation[source]
+    return value.name
+
+
+def _handed_from(scope: Scope, value: Instruction, indices: list[int]) -> str | None:
+    """Return which operand a value is handed on from; ``indices`` are those of elements still to take, the last first.
+
+    A loop hands on what comes in at the same place.
+    """
+    if value.opcode == "get-tuple-element":
+        indices.append(value.attributes["index"])
+        return value.operands[0]
+    if value.opcode in (*VIEWS, "while"):
+        return value.operands[0]
+    if value.opcode == "tuple" and indices:
+        return value.operands[indices.pop()]
+    if value.opcode == "fusion":
+        called = scope.module[value.attributes["calls"]]
+        parts = [part for part, _ in _results(called, value)]
+        part = parts[indices.pop()] if called.root.opcode == "tuple" and indices else None
+        source = behind_views(called, part) if part else None
+        return value.operands[int(str(source.immediate))] if source and source.opcode == "parameter" else None
+    return None
+
+
+def _results(called: Computation, fusion: Instruction) -> list[tuple[Instruction, Shape]]:
+    """Return what a fusion writes, each with its shape outside."""
+    root, shape = called.root, fusion.shape
+    if root.opcode == "custom-call" and root.attributes.get("custom_call_target") == DONE:
+        return []
+    elements = shape.elements if isinstance(shape, TupleShape) else ()
+    if root.opcode == "custom-call" and root.attributes.get("custom_call_target") == START:
+        # A start returns the operands of the collective first; of the rest nothing is made here.
+        return list(zip(called.operands_of(called[root.operands[0]]), elements, strict=False))
+    return list(zip(called.operands_of(root), elements, strict=True)) if root.opcode == "tuple" else [(root, shape)]
+
+
+def _takes_parameters(computation: Computation, collective: Instruction) -> bool:
+    return all(behind_views(computation, i).opcode == "parameter" for i in computation.operands_of(collective))
+
+
+def _needed(computation: Computation, root: Instruction) -> Computation:
+    """Return a computation with another root, and of the rest the parameters and what the root needs."""
+    needed, todo = {root.name}, list(root.operands)
+    while todo:
+        name = todo.pop()
+        if name not in needed:
+            needed.add(name)
+            todo.extend(computation[name].operands)
+    kept = (i for i in computation if i.name != root.name and (i.name in needed or i.opcode == "parameter"))
+    return dataclasses.replace(computation, instructions=(*kept, root), root_name=root.name, offsets=())
+
+
+def _with_computation(module: Module, changed: Computation) -> Module:
+    kept = tuple(changed if computation.name == changed.name else computation for computation in module.computations)
+    return dataclasses.replace(module, computations=kept)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from tpusim.allocation.forwarding import branch_names
+from tpusim.hardware.chip import Chip
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import async_parts
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
 from tpusim.lowering.scope import RULES, Scope, rule
 from tpusim.program.module import walk
-from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Kernel, Loop
+from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Call, Choice, Kernel, Loop
 from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
 from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
 from tpusim.shapes.shape import TupleShape
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Instruction
-    from tpusim.program.steps import AnyStep, Choice
 
 
 def lower_computation(scope: Scope) -> tuple[AnyStep, ...]:
@@ -67,7 +63,7 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
     branches = tuple(lower_computation(scope.inside(branch)) for branch in entered)
     choices = branches_taken(context, instruction, len(names))
     possible = {number for choice in choices for number in choice.values} or range(len(names))
-    taken = max(possible, key=lambda number: (_weight(branches[number]), -number))
+    taken = max(possible, key=lambda number: (_seconds_at_peak(branches[number], scope.chip), -number))
     if not choices:
         scope.notes.warn(
             f"which branch {instruction.name!r} takes depends on values: the longest, {names[taken]!r}, taken"
@@ -77,15 +73,17 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
 
 
 def _differ(choices: tuple[Choice, ...]) -> bool:
-    """Tell whether more than one thing is chosen."""
     return len({value for choice in choices for value in choice.values}) > 1
 
 
-def _weight(steps: tuple[AnyStep, ...]) -> float:
-    """Return a measure of how long steps take: bytes moved and operations done, good enough to compare branches."""
+def _seconds_at_peak(steps: tuple[AnyStep, ...], chip: Chip) -> float:
+    """Return what steps take at the chip's peaks, one kernel after the other: good enough to compare branches."""
     kernels = [(step, count) for step, count in walk(steps) if isinstance(step, Kernel)]
-    # Chips do 66 (v2) to 560 (v6e) FLOP in the time of a byte: 100 puts both on one scale.
-    return sum(count * (step.hbm_bytes + step.flops / 100 + 1) for step, count in kernels)
+    bytes_per_second, flops_per_second = chip.hbm.bandwidth_bytes_per_second, chip.peak_flops_per_second
+    return sum(
+        count * (chip.fixed.kernel_seconds + step.hbm_bytes / bytes_per_second + step.flops / flops_per_second)
+        for step, count in kernels
+    )
 
 
 @rule("call")
@@ -112,11 +110,9 @@ _COPIES = ("slice", "dynamic-slice", "copy", "dynamic-update-slice")
 
 
 def _wrapped(scope: Scope, instruction: Instruction) -> tuple[Scope, Instruction]:
-    """Return what an asynchronous start runs, and the scope that it stands in.
-
-    The short form (``slice-start``) is the operation itself under another name; the long one calls a computation around
-    it.
-    """
+    """Return what an asynchronous start runs, and the scope that it stands in."""
+    # The short form (``slice-start``) is the operation itself under another name; the long one calls a computation
+    # around it.
     short = async_parts(instruction.opcode)
     if short is None:
         called = scope.inside(instruction.attributes["calls"])

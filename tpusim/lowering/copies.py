@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import async_parts
-from tpusim.lowering.scope import rule
-from tpusim.program.steps import ChannelTransfer, Copy, HostTransfer, Wait
+from tpusim.lowering.scope import Scope, rule
+from tpusim.program.steps import AnyStep, ChannelTransfer, Copy, HostTransfer, Wait
 from tpusim.semantics.device_groups import channel_pairs
 from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import TupleShape, leaves
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Instruction
-    from tpusim.lowering.scope import Scope
-    from tpusim.program.steps import AnyStep
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import Shape, TupleShape, leaves
 
 
 @rule(
@@ -112,5 +107,5 @@ def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]
 
 
 def is_host_transfer(instruction: Instruction) -> bool:
-    """Tell whether the other end of a send or receive is the host."""
+    """Return whether the other end of a send or receive is the host."""
     return instruction.attributes.get("is_host_transfer") is True

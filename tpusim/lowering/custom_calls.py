@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tpusim.errors import ProgramError
 from tpusim.ir.custom_calls import REGISTERED
+from tpusim.ir.module import Instruction
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels.kernel import make_kernel, scalar_kernel
 from tpusim.lowering.kernels.vector import CUSTOM_WORK
-from tpusim.lowering.scope import rule
-from tpusim.program.steps import Call
+from tpusim.lowering.scope import Scope, rule
+from tpusim.program.steps import AnyStep, Call
 from tpusim.program.work import unit_fault
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Instruction
-    from tpusim.lowering.scope import Scope
-    from tpusim.program.steps import AnyStep
 
 # Left behind by the partitioner, the allocator and the scheduler; no code is made of them.
 FREE_TARGETS = frozenset(
-    (
-        "AllocateBuffer",
-        "AssumeGatherIndicesInBound",
-        "ConcatBitcast",
-        "LayoutConstraint",
-        "PrepareAsyncCallDone",
-        "PrepareAsyncCallStart",
-        "SPMDFullToShardShape",
-        "SPMDShardToFullShape",
-        "Sharding",
-        "annotate_device_placement",
-        "xla.sdy.FuncResultSharding",
-    )
+    "AllocateBuffer AssumeGatherIndicesInBound ConcatBitcast LayoutConstraint"
+    " PrepareAsyncCallDone PrepareAsyncCallStart SPMDFullToShardShape SPMDShardToFullShape Sharding"
+    " annotate_device_placement xla.sdy.FuncResultSharding".split()
 )
 """Targets that name memory, promise something or mark a place, and take no time."""
 
 
 @rule("custom-call")
 def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Lower a custom call by its target; of one that nobody knows only the operands and results are costed."""
+    """Lower a custom call by its target; of an unknown one only the operands and results are costed."""
     target = instruction.attributes.get("custom_call_target", "")
     registered = REGISTERED.get(target)
     if registered is not None and registered.cost is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from tpusim.allocation.liveness import TABLE_ENTRY_BYTES, table_size
 from tpusim.allocation.plan import plan_buffers
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HOST
 from tpusim.ir.frames import SourceFrames
+from tpusim.ir.module import Module
 
 # Importing the modules of rules fills the table.
 from tpusim.lowering import collectives, control, copies, custom_calls
@@ -18,16 +19,11 @@ from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.program.module import Program
 from tpusim.semantics.contexts import EntryContext
 from tpusim.semantics.memory_spaces import space_of
+from tpusim.semantics.verify.module import Verified
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import TupleShape, leaves
+from tpusim.shapes.shape import Shape, TupleShape, leaves
 
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.module import Module
-    from tpusim.semantics.verify.module import Verified
-    from tpusim.shapes.shape import Shape
-
-# One rather than a guess: the report then shows a single trip, which anybody can multiply.
+# One rather than a guess: the report then shows a single trip, which readers can multiply.
 DEFAULT_TRIPS = 1
 """Trips of a loop whose count the program does not tell."""
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
+from tpusim.hardware.chip import Chip
 from tpusim.ir.frames import SourceFrames
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.program.module import Estimate
+from tpusim.program.steps import AnyStep
 from tpusim.semantics.contexts import Context
 from tpusim.semantics.demand.inlining import Body, inline
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.program.steps import AnyStep
-
-    Rule = Callable[["Scope", Instruction], tuple[AnyStep, ...]]
+Rule = Callable[["Scope", Instruction], tuple[AnyStep, ...]]
 
 
 @dataclass
@@ -89,16 +86,24 @@ class Scope:
         }
 
 
+F = TypeVar("F")
+
+
+def entering(table: dict[str, F]) -> Callable[..., Callable[[F], F]]:
+    """Return the decorator that enters a function into ``table`` under the opcodes that it is given."""
+
+    def under(*opcodes: str) -> Callable[[F], F]:
+        def enter(function: F) -> F:
+            table.update(dict.fromkeys(opcodes, function))
+            return function
+
+        return enter
+
+    return under
+
+
 RULES: dict[str, Rule] = {}
 """The rule of every opcode: from a scheduled instruction to the steps it becomes."""
 
-
-def rule(*opcodes: str) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the lowering of ``opcodes``."""
-
-    def register(function: Rule) -> Rule:
-        for opcode in opcodes:
-            RULES[opcode] = function
-        return function
-
-    return register
+rule = entering(RULES)
+"""Enters a function as the lowering of some opcodes."""

@@ -9,17 +9,13 @@ these in cohorts of their own. So the result is that of a run of every device.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from tpusim.machine.costs import Costs
+from tpusim.machine.placement import Assignment, DeviceSet, RunOptions
+from tpusim.program.module import Program
 from tpusim.program.steps import Collective
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tpusim.machine.costs import Costs
-    from tpusim.machine.placement import Assignment, DeviceSet, RunOptions
-    from tpusim.program.module import Program
-
 
 Cohorts = list[tuple[int, ...]]
 """Devices that are simulated together, of each the first; the others are those of its tuple."""
@@ -48,7 +44,10 @@ class Split(NamedTuple):
 def cohorts_of(costs: Costs, assigned: Sequence[Assignment], options: RunOptions) -> tuple[Cohorts, tuple[str, ...]]:
     """Return which devices are simulated together, and a warning if they are not alike."""
     each = options.per_device or _paces_differ(assigned, options)
-    if options.per_device is False or (not each and _one_is_enough(assigned)):
+    permutes = any(step.kind == "collective-permute" for step in assigned[0].program.collectives)
+    # Seen at a glance: one program, without permutes and choices.
+    is_plain = not (each or permutes) and _is_one_program(assigned)
+    if options.per_device is False or (is_plain and not _choices_differ(assigned)):
         return ONE_FOR_ALL, ()
     cohorts = [] if each else _first_cohorts(costs, assigned, coarse=len(assigned) <= MOST_COARSE)
     if len(cohorts) == 1 and _is_one_program(assigned) and len(_first_cohorts(costs, assigned)) == 1:
@@ -74,7 +73,6 @@ def may_collapse(cohorts: Cohorts, assigned: Sequence[Assignment]) -> bool:
 
 
 def _programs(assigned: Iterable[Assignment]) -> list[Program]:
-    """Return the programs of a run, each once."""
     return list({id(each.program): each.program for each in assigned}.values())
 
 
@@ -90,12 +88,6 @@ def _paces_differ(assigned: Sequence[Assignment], options: RunOptions) -> bool:
     paces = {True: options.outfeed, False: options.infeed}
     spread = {to_host for to_host, pace in paces.items() if pace is not None and pace.has_spread}
     return bool(spread) and any(step.to_host in spread for program in _programs(assigned) for step in program.feeds)
-
-
-def _one_is_enough(assigned: Sequence[Assignment]) -> bool:
-    """Return at a glance whether one device can stand for all: one program, without permutes and choices."""
-    permutes = any(step.kind == "collective-permute" for step in assigned[0].program.collectives)
-    return _is_one_program(assigned) and not permutes and not _choices_differ(assigned)
 
 
 def _is_one_program(assigned: Sequence[Assignment]) -> bool:
@@ -115,24 +107,23 @@ def _choices_differ(assigned: Sequence[Assignment]) -> bool:
 
 
 def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool = False) -> Cohorts:
-    """Return the devices put together by what is known before the run.
-
-    A ``coarse`` cohort may have different distances in permutes that run beside the core: a device that does not wait
-    for one need not part from those for which it ends earlier.
-    """
+    """Return the devices put together by what is known before the run."""
+    # A ``coarse`` cohort may have different distances in permutes that run beside the core: a device that does not wait
+    # for one need not part from those for which it ends earlier.
     collectives = {id(program): _distinct_collectives(program, coarse=coarse) for program in _programs(assigned)}
     found: dict[object, list[int]] = defaultdict(list)
     for number, (program, devices) in enumerate(assigned):
-        distances = tuple(_distances(costs, step, devices, number) for step in collectives[id(program)])
+        distances = []
+        for step in collectives[id(program)]:
+            plans = [costs.plan(step, devices, place) for place in costs.places(step, devices, number)]
+            distances.append(tuple(sorted((plan.hops, plan.far_hops, plan.relayed, plan.carried) for plan in plans)))
         choices = tuple(devices.chosen_values(step, number) for step in program.choosers)
-        found[id(program), devices, distances, choices].append(number)
+        found[id(program), devices, tuple(distances), choices].append(number)
     return [tuple(members) for members in found.values()]
 
 
 def _distinct_collectives(program: Program, *, coarse: bool) -> list[Collective]:
-    """Return one collective of a program for all that have the same distances; coarsely none of the permutes that run
-    beside the core.
-    """
+    """Return one collective for all with the same distances; coarsely no permutes that run beside the core."""
     return list(
         {
             (step.kind, step.groups, step.pairs, step.algorithm, step.is_async): step
@@ -140,12 +131,6 @@ def _distinct_collectives(program: Program, *, coarse: bool) -> list[Collective]
             if not (coarse and step.is_async and step.kind == "collective-permute")
         }.values()
     )
-
-
-def _distances(costs: Costs, step: Collective, devices: DeviceSet, number: int) -> tuple[object, ...]:
-    """Return what a device's part in a collective depends on."""
-    plans = [costs.plan(step, devices, place) for place in costs.places(step, devices, number)]
-    return tuple(sorted((plan.hops, plan.far_hops, plan.relayed, plan.carried) for plan in plans))
 
 
 def refined(
@@ -187,6 +172,5 @@ def _partners(
 
 
 def _numbered(colours: Mapping[int, object]) -> dict[int, int]:
-    """Return colours as numbers, in the order of the devices."""
     numbers: dict[object, int] = {}
     return {number: numbers.setdefault(repr(colour), len(numbers)) for number, colour in sorted(colours.items())}

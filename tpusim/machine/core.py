@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import simpy
 
 from tpusim.errors import SimulationError
+from tpusim.machine.device import Device
 from tpusim.machine.rendezvous import split_late
-from tpusim.program.steps import Collective, Wait
-
-if TYPE_CHECKING:
-    from tpusim.machine.device import Device
-    from tpusim.program.steps import AnyStep, Branch, Loop
+from tpusim.program.steps import AnyStep, Branch, Collective, Loop, Wait
 
 Activity = Generator[simpy.Event, Any, None]
 """Something that takes time on the clock."""

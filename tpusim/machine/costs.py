@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
-from tpusim.cost.tile import kernel_time
+from tpusim.cost.tile import KernelTime, kernel_time
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Pod
+from tpusim.machine.placement import DeviceSet, Groups
 from tpusim.program.module import every_step
-from tpusim.program.steps import Branch, ChannelTransfer, Collective, HostTransfer, Loop
+from tpusim.program.steps import Branch, ChannelTransfer, Collective, HostTransfer, Kernel, Loop
 from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tpusim.cost.collectives import CommunicationPlan
-    from tpusim.cost.tile import KernelTime
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.pod import Pod
-    from tpusim.machine.placement import DeviceSet, Groups
-    from tpusim.program.steps import Kernel
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -46,21 +43,12 @@ class ByIdentity(Generic[S, P, V]):
 
 
 class GroupShare(NamedTuple):
-    """What a cohort has to do with one group of a collective: its place in the list of groups, how many different
-    devices are in it, and which members of the cohort are.
-    """
+    """One group of a collective: its place in the list, its devices, its own members of a cohort, its device count."""
 
     place: int
     group: tuple[int, ...]
     own: tuple[int, ...]
     size: int
-
-
-class Execution(NamedTuple):
-    """How a kernel ran that nothing disturbed: how long, and the details of its record."""
-
-    duration_ps: int
-    details: dict[str, Any]
 
 
 class LoopTraits(NamedTuple):
@@ -91,13 +79,13 @@ def loop_traits(loop: Loop) -> LoopTraits:
 class Costs:
     """Tables that fill as the steps of a run come up.
 
-    ``undisturbed`` has kernels that ran with nothing beside them, by identity.
+    ``undisturbed`` has kernels that nothing disturbed, by identity: their time and the details of their record.
     """
 
     def __init__(self, chip: Chip, pod: Pod) -> None:
         self.chip = chip
         self.pod = pod
-        self.undisturbed: dict[int, Execution] = {}
+        self.undisturbed: dict[int, tuple[int, dict[str, Any]]] = {}
         self.kernel: ByIdentity[Kernel, [], KernelTime] = ByIdentity(lambda kernel: kernel_time(kernel, chip))
         self.loop = ByIdentity(loop_traits)
         self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
@@ -113,7 +101,6 @@ class Costs:
         return self._places(step, devices).get(number, [])
 
     def _places_of(self, step: Collective, devices: DeviceSet) -> dict[int, list[int]]:
-        """Return for every device which of a collective's groups it is in."""
         found: dict[int, list[int]] = {}
         for place, group in enumerate(self.groups(step, devices)):
             for member in dict.fromkeys(group):
@@ -121,7 +108,6 @@ class Costs:
         return found
 
     def _shares(self, step: Collective, devices: DeviceSet, members: tuple[int, ...]) -> tuple[GroupShare, ...]:
-        """Return the groups that the members of a cohort are in."""
         own: dict[int, list[int]] = {}
         for number in members:
             for place in self.places(step, devices, number):
@@ -137,19 +123,21 @@ class Costs:
         return self._plan_groups(step, tuple(groups[place] for place in places) if places else groups)
 
     def _plan_groups(self, step: Collective, groups: Groups) -> CommunicationPlan:
-        """Return the plan of some groups of a collective."""
         # The planner loads NumPy: only programs that communicate need it.
         from tpusim.cost.collectives import plan_collective
 
         return plan_collective(step, self.pod, groups)
 
     def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:
-        """Return the plan with the most hops among those of a device's own groups."""
+        """Return the plan with the most hops among those of a device's own groups, with what all of them carry."""
         plans = [self.plan(step, devices, place) for place in self.places(step, devices, number)]
-        return max(plans, key=lambda plan: (plan.far_hops, plan.hops)) if plans else self._plan_groups(step, ())
+        if not plans:
+            return self._plan_groups(step, ())
+        # A device of a permute may send and receive, in two pairs.
+        longest = max(plans, key=lambda plan: (plan.far_hops, plan.hops))
+        return longest._replace(carried=sum(plan.carried for plan in plans))
 
     def _message(self, source: int, target: int) -> CommunicationPlan:
-        """Return the plan of a message between devices."""
         from tpusim.cost.collectives import plan_pairs
 
         return plan_pairs(self.pod, [(source, target)])

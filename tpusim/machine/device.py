@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
 
 import simpy
 
 from tpusim.cost.dma import memory_rates
 from tpusim.hardware.units import HOST_IN, HOST_OUT, UNITS, VMEM, peak_bytes_per_second
 from tpusim.machine.fluid import SharedMemory
+from tpusim.machine.placement import Cohort, RunOptions
 from tpusim.machine.recorder import Recorder
-from tpusim.program.feed import intervals_ps
+from tpusim.machine.world import World
+from tpusim.program.feed import Feed, intervals_ps
+from tpusim.program.steps import HostTransfer
+from tpusim.timeline.records import Record
 from tpusim.units import bytes_to_ps, seconds_to_ps
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
-
-    from tpusim.machine.placement import Cohort, RunOptions
-    from tpusim.machine.world import World
-    from tpusim.program.feed import Feed
-    from tpusim.program.steps import HostTransfer
-    from tpusim.timeline.records import Record
-
-    Activity = Generator[simpy.Event, Any, Any]
+Activity = Generator[simpy.Event, Any, Any]
 
 HOST_LINKS = (HOST_IN, HOST_OUT)
 _NOT_SHOWN = frozenset({VMEM})
@@ -70,7 +66,6 @@ class HostQueues:
         self.ended.add(False)
 
     def _consume(self, pace: Feed, link: SharedMemory, queue: simpy.Store) -> Activity:
-        """Take one item after the other, each in its time."""
         for interval_ps in intervals_ps(pace, self._number):
             size = yield queue.get()
             yield self._env.timeout(self._latency_ps)
@@ -117,7 +112,6 @@ class Device:
         return self.env.process(self._landed(activity))
 
     def _landed(self, activity: Activity) -> Activity:
-        """Run ``activity``, count it out when it ends, and return what it does."""
         value = yield from activity
         self.in_flight -= 1
         return value

@@ -7,17 +7,15 @@ rounded up to whole picoseconds before they reach the clock.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from math import ceil, inf
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from simpy import Environment, Event
 
 from tpusim.units import PS_PER_SECOND
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from simpy import Environment, Event
-
-    OnEnd = Callable[[int], object]
+OnEnd = Callable[[int], object]
 
 _ROUNDING = 1e-3
 """A flow with less than this left has ended: what remains is rounding, not payload."""
@@ -69,7 +67,6 @@ class Fluid(ABC, Generic[F]):
         """Set the rates of all flows, of which there is at least one."""
 
     def _begin(self, flow: F) -> None:
-        """Add a flow."""
         self._flows.append(flow)
         self._changed()
 

@@ -7,24 +7,18 @@ Where transfers meet, each gets the same share of its own full speed, as far as 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+from simpy import Environment
 
 from tpusim.cost.collectives import Load, link_name
-from tpusim.machine.fluid import Flow, Fluid, call_after
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Pod
+from tpusim.machine.fluid import Flow, Fluid, OnEnd, call_after
 from tpusim.timeline.records import LinkUse
 from tpusim.units import PS_PER_SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from simpy import Environment
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.pod import Pod
-    from tpusim.machine.fluid import OnEnd
 
 _FULL = 1 - 1e-12
 """A link used beyond this share has no room left."""
@@ -124,9 +118,7 @@ class Network(Fluid[Transfer]):
 
 
 def fair_speeds(demands: Sequence[LinkDemand]) -> list[float]:
-    """Return the speeds of transfers: all rise together until a link is full, which holds those on it; the others rise
-    on.
-    """
+    """Return the speeds of transfers: all rise together, and those on a link that is full stop rising."""
     owners = np.repeat(np.arange(len(demands)), [len(demand.shares) for demand in demands])
     # Numbered anew, so that the cost is by the links in use and not by those of the pod.
     _, links = np.unique(np.concatenate([demand.load.links for demand in demands]), return_inverse=True)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tpusim.errors import ConfigError
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.program.feed import Feed
-    from tpusim.program.module import Program
-    from tpusim.program.steps import AnyStep, Branch, Collective, Loop
+from tpusim.program.feed import Feed
+from tpusim.program.module import Program
+from tpusim.program.steps import AnyStep, Branch, Collective, Loop
 
 Groups = tuple[tuple[int, ...], ...]
 
 
 class RunOptions(NamedTuple):
-    """How to run: ``warm`` as in ``simulate_program``; ``per_device`` simulates every device (True), one for all
-    (False), or one of each that differs (None); ``timeout_seconds`` of simulated time; the host's pace at its queues.
+    """How to run: ``warm`` as in ``simulate_program``, within so many seconds of simulated time, at the host's paces.
+
+    ``per_device`` simulates every device (True), one for all (False), or one of each that differs (None).
     """
 
     warm: bool = False
@@ -108,14 +106,12 @@ def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -
     count = needed if topology is None else topology.chip_count * chip.devices_per_chip
     if count < needed:
         raise ConfigError(f"topology: groups and pairs of the program name {needed} devices, this slice has {count}")
-    topology = topology or _usual_shape(-(-needed // chip.devices_per_chip), chip)
+    if topology is None:
+        # The usual shape of so many chips, of as few slices as they fit on.
+        chips = -(-needed // chip.devices_per_chip)
+        slices = -(-chips // chip.pod.chips)
+        topology = Topology(default_sizes(-(-chips // slices), chip), slices=slices)
     return make_pod(topology, chip, along_ring=len(programs) == 1 and _has_one_axis(programs[0], count))
-
-
-def _usual_shape(chips: int, chip: Chip) -> Topology:
-    """Return the usual shape of so many chips: of as few slices as they fit on."""
-    slices = -(-chips // chip.pod.chips)
-    return Topology(default_sizes(-(-chips // slices), chip), slices=slices)
 
 
 def devices_needed(programs: Sequence[Program]) -> int:
@@ -130,8 +126,8 @@ def assign(programs: Sequence[Program], device_count: int) -> list[Assignment]:
     are among those; a program for one device may name any.
     """
     if len(programs) == 1:
-        everyone = DeviceSet(0, device_count, programs[0].devices_needed)
-        return [Assignment(programs[0], everyone)] * device_count
+        all_of_them = DeviceSet(0, device_count, programs[0].devices_needed)
+        return [Assignment(programs[0], all_of_them)] * device_count
     assigned: list[Assignment] = []
     for program in programs:
         count = program.device_count

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
+from tpusim.program.module import Program
+from tpusim.program.steps import AnyStep
 from tpusim.timeline.records import Record, Repeat
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.program.module import Program
-    from tpusim.program.steps import AnyStep
 
 
 class Recorder:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from simpy import Environment, Event
+
 from tpusim.errors import SimulationError
+from tpusim.machine.costs import Costs, GroupShare
 from tpusim.machine.fluid import call_after
+from tpusim.machine.placement import Cohort, DeviceSet
+from tpusim.machine.waits import Blocked, Waits
+from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.timeline.records import LATE
 
+"""Begins to move bytes over links; what it is given is called with the time at which they have arrived."""
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from simpy import Environment, Event
-
     from tpusim.cost.collectives import CommunicationPlan, Load
-    from tpusim.machine.costs import Costs, GroupShare
-    from tpusim.machine.placement import Cohort, DeviceSet
-    from tpusim.machine.waits import Blocked, Waits
-    from tpusim.program.steps import ChannelTransfer, Collective
 
     Move = Callable[[Load, float, Callable[[int], object]], None]
-    """Begins to move bytes over links; what it is given is called with the time at which they have arrived."""
 
 
 class Completion(NamedTuple):
@@ -172,10 +172,8 @@ class Collectives:
         return self._open.pop(key)
 
     def _place(self, cohort: Cohort, step: Collective, share: GroupShare) -> tuple[Any, ...]:
-        """Return what devices must have in common to meet: the step of their program, or a channel across programs.
-
-        JAX gives all collectives of a ``shard_map`` the same channel, so that within a program it tells nothing.
-        """
+        """Return what devices must have in common to meet: the step of their program, or a channel across programs."""
+        # JAX gives all collectives of a ``shard_map`` the same channel, so that within a program it tells nothing.
         if cohort.devices in self._mixed:
             return step.channel_id or step.name, tuple(sorted(share.group))
         # Names are unique in their computation only; what a call runs at two places is at one line.

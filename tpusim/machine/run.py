@@ -6,29 +6,32 @@ program on a chip always gives the same time line.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
 from tpusim.errors import SimulationError
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Topology
 from tpusim.machine import steps  # noqa: F401 (fills the table of handlers)
-from tpusim.machine.cohorts import MOST_SIMPLE_SPLITS, ONE_FOR_ALL, Split, cohorts_of, collapsed, may_collapse, refined
+from tpusim.machine.cohorts import (
+    MOST_SIMPLE_SPLITS,
+    ONE_FOR_ALL,
+    Cohorts,
+    Split,
+    cohorts_of,
+    collapsed,
+    may_collapse,
+    refined,
+)
 from tpusim.machine.core import Core
 from tpusim.machine.costs import Costs
 from tpusim.machine.device import Device
-from tpusim.machine.placement import Cohort, RunOptions, assign, devices_needed, pod_of
+from tpusim.machine.placement import Assignment, Cohort, RunOptions, assign, devices_needed, pod_of
 from tpusim.machine.waits import Standing, deadlock_message, whereabouts
 from tpusim.machine.world import World
+from tpusim.program.module import Program
 from tpusim.timeline.records import CORE, PodRun, Record, Timeline
 from tpusim.units import PS_PER_US, seconds_to_ps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.pod import Pod, Topology
-    from tpusim.machine.cohorts import Cohorts
-    from tpusim.machine.placement import Assignment
-    from tpusim.program.module import Program
 
 __all__ = ["DEFAULT_OPTIONS", "RunOptions", "simulate_pod", "simulate_program"]
 
@@ -67,7 +70,10 @@ def simulate_pod(
     """
     pod = pod_of(programs, chip, topology)
     costs = Costs(chip, pod)
-    assigned = assign(programs, _device_count(pod, devices_needed(programs), topology))
+    needed = devices_needed(programs)
+    # All devices of a stated slice, unless the program is for one.
+    all_of_it = topology is not None and needed > 1
+    assigned = assign(programs, pod.device_count if all_of_it else min(pod.device_count, needed))
     cohorts, warnings = cohorts_of(costs, assigned, options)
     for number in count():
         run = _Run(costs, assigned, cohorts, progress, options)
@@ -87,11 +93,6 @@ def simulate_pod(
         device_order=pod.device_order,
         warnings=warnings,
     )
-
-
-def _device_count(pod: Pod, needed: int, topology: Topology | None) -> int:
-    """Return how many devices take part: all of a stated slice, unless the program is for one."""
-    return pod.device_count if topology is not None and needed > 1 else min(pod.device_count, needed)
 
 
 class _Run:
@@ -136,7 +137,6 @@ class _Run:
         raise SimulationError(deadlock_message(self._standings(), world.waits, world.now_ps))
 
     def _standings(self) -> list[Standing]:
-        """Return where the devices stand."""
         return [
             Standing(core.device.cohort, core.current, end.triggered, core.device.host.ended)
             for core, end in zip(self._cores, self._ends, strict=True)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from tpusim.program.steps import HostTransfer
+from tpusim.machine.placement import Cohort
+from tpusim.program.steps import AnyStep, HostTransfer
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from tpusim.machine.placement import Cohort
-    from tpusim.program.steps import AnyStep
 
 HOST = -1
 """The host's number where devices have theirs."""
@@ -73,9 +69,7 @@ class Waits:
 
 
 class Standing(NamedTuple):
-    """Where a device stands when a run is over: the step that its core is at, whether it has ended, and which of the
-    host's recorded feeds (to the host: True) have.
-    """
+    """Where a device stands when a run is over: its core's step, and which of the host's feeds (True: to it) ended."""
 
     cohort: Cohort
     step: AnyStep | None
@@ -115,10 +109,8 @@ def deadlock_message(standings: Sequence[Standing], waits: Waits, now_ps: int) -
 
 
 def _holding(standing: Standing, waits: Waits) -> Sequence[Blocked]:
-    """Return what of a device's waits holds its core; all of them where that is something inside of what it needs.
-
-    A receive that was laid out early waits too, but no core stands at it yet.
-    """
+    """Return what of a device's waits holds its core; all of them where that is something inside of what it needs."""
+    # A receive that was laid out early waits too, but no core stands at it yet.
     notes, at = waits.of(standing.cohort.number), standing.step
     held = [note for note in notes if at is not None and (note.step is at or note.step.name in at.needs)]
     return held or notes
@@ -131,20 +123,14 @@ def _described(standing: Standing, notes: Sequence[Blocked], wanted: int | None,
         return f"device {number} waits for ever at {standing.place}"
     blocked = next((note for note in notes if wanted in note.absent), notes[0])
     absent = sorted(blocked.absent, key=lambda peer: peer != wanted)
-    sources = ", ".join(_peer(peer, ended) for peer in absent[:_MOST_NAMED]) or "itself"
+    named = {HOST: "the host"} | {peer: f"device {peer}, which has ended" for peer in ended}
+    sources = ", ".join(named.get(peer, f"device {peer}") for peer in absent[:_MOST_NAMED]) or "itself"
     if isinstance(blocked.step, HostTransfer) and blocked.step.to_host in standing.ended_feeds:
         sources += ", whose recorded feed has ended"
     place = standing.cohort.place_of(blocked.step)
     # The core may stand further down, at the end of what was started before.
     also = f" (and stands at {standing.place})" if blocked.step is not standing.step else ""
     return f"device {number} waits at {place} for {blocked.what} from {sources}{also}"
-
-
-def _peer(number: int, ended: AbstractSet[int]) -> str:
-    """Return how a message names a device that is waited for."""
-    if number == HOST:
-        return "the host"
-    return f"device {number}, which has ended" if number in ended else f"device {number}"
 
 
 def find_cycle(needed: Mapping[int, Sequence[int]]) -> list[int]:

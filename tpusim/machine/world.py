@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -9,20 +10,60 @@ import simpy
 from simpy.core import StopSimulation
 
 from tpusim.machine.cohorts import Split
+from tpusim.machine.costs import Costs
 from tpusim.machine.fluid import SharedMemory
+from tpusim.machine.placement import Cohort
 from tpusim.machine.rendezvous import Channels, Collectives
 from tpusim.machine.waits import Waits
+from tpusim.program.steps import Collective
+from tpusim.timeline.records import LinkUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tpusim.cost.collectives import Load
-    from tpusim.machine.costs import Costs
     from tpusim.machine.network import Network
-    from tpusim.machine.placement import Cohort
-    from tpusim.machine.steps.control import LoopWatch
-    from tpusim.program.steps import Collective
-    from tpusim.timeline.records import LinkUse
+
+
+MOST_PLAYED_TRIPS = 4096
+"""Where something is always under way beside a loop, its trips never repeat exactly: then the last one played stands
+for the rest, so that a loop of ten million trips costs no more than one of a few thousand."""
+
+
+class LoopWatch:
+    """One visit of all devices to a loop.
+
+    If a trip took all of them equally long, and the one before as well, no device has moved against another, so that
+    the next will be the same. Groups of devices that have nothing to do with each other may each keep a time of their
+    own: but a delay passes on by at least one device with each trip, so that after as many trips without a change there
+    is none to come.
+    """
+
+    def __init__(self, cohorts: int, devices: int) -> None:
+        self._count = cohorts
+        self._patience = devices
+        self._trip: dict[int, int] = {}
+        self._length_ps: dict[int, int] = {}
+        self._since: dict[int, int] = {}
+        self._ended: dict[int, int] = {}
+        self.jump_after = 0
+
+    def begin(self, number: int, trip: int) -> None:
+        """Note that a device begins a trip."""
+        self._trip[number] = trip
+
+    def end(self, number: int, length_ps: int) -> None:
+        """Note how long a device's trip was; if it was the last to repeat itself, all may jump."""
+        trip = self._trip[number]
+        if self._length_ps.get(number) != length_ps:
+            self._length_ps[number], self._since[number] = length_ps, trip
+        self._ended[trip] = self._ended.get(trip, 0) + 1
+        if not self.jump_after and self._ended[trip] == self._count and self._repeats(trip):
+            # No device has ended the trip after those that have begun: all will see the mark in time.
+            self.jump_after = max(self._trip.values()) + 1
+
+    def _repeats(self, trip: int) -> bool:
+        """Return whether the trips up to one that all have ended stand for those to come."""
+        alike = len(set(self._length_ps.values())) == 1
+        steady = trip - max(self._since.values())
+        return steady >= (1 if alike else self._patience) or trip >= MOST_PLAYED_TRIPS
 
 
 class World:
@@ -44,7 +85,9 @@ class World:
         self.loop_watches: dict[tuple[int, int], LoopWatch] = {}
         self.waits = Waits()
         self.channels = Channels(self.env, cohorts)
-        self.collectives = Collectives(self.env, costs, self.waits, self._move, cohorts, for_all=for_all)
+        self.collectives = Collectives(
+            self.env, costs, self.waits, lambda *moved: self._network.begin(*moved), cohorts, for_all=for_all
+        )
         self.split: Split | None = None
         self._device_count = device_count
         self._host_links: dict[tuple[int, str], SharedMemory] = {}
@@ -55,10 +98,6 @@ class World:
         from tpusim.machine.network import Network
 
         return Network(self.env, self.pod, self.chip)
-
-    def _move(self, load: Load, n_bytes: float, on_end: Callable[[int], object]) -> None:
-        """Begin to move bytes over the links."""
-        self._network.begin(load, n_bytes, on_end)
 
     @property
     def now_ps(self) -> int:
@@ -72,7 +111,7 @@ class World:
         if self.split is None:
             # What else happens at this moment may show further splits; what comes later would be wrong.
             self.split = Split(step, {})
-            self.env.timeout(0).callbacks.append(_stop)
+            self.env.timeout(0).callbacks.append(StopSimulation.callback)
         if self.split.step is step:
             self.split.ends_ps.update(ends_ps)
 
@@ -102,8 +141,3 @@ class World:
     def links(self) -> tuple[LinkUse, ...]:
         """Return what every link carried that carried anything."""
         return self._network.uses() if "_network" in self.__dict__ else ()
-
-
-def _stop(_: simpy.Event) -> None:
-    """End a run: cohorts have to be split before it makes sense."""
-    raise StopSimulation(None)

@@ -56,15 +56,15 @@ class Result:
     def __str__(self) -> str:
         """Return the report of ``tpusim run``."""
         # Rich takes longer to load than a small program to run, and few results are printed.
-        from tpusim.report.terminal.notebook import result_text
+        from tpusim.report.terminal.notebook import printed_run, text_of
 
-        return result_text(self)
+        return text_of(printed_run(self))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from tpusim.report.terminal.notebook import result_page
+        from tpusim.report.terminal.notebook import html_of, printed_run
 
-        return result_page(self)
+        return html_of(printed_run(self))
 
     def groups(self, by: str = "op") -> tuple[Group, ...]:
         """Return the run's records added up by ``op``, ``category`` or ``source``."""
@@ -76,12 +76,12 @@ class ExplainedKernel(Explanation, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the report of ``tpusim explain``."""
-        from tpusim.report.terminal.notebook import explanation_text
+        from tpusim.report.terminal.notebook import printed_explanation, text_of
 
-        return explanation_text(self)
+        return text_of(printed_explanation(self))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from tpusim.report.terminal.notebook import explanation_page
+        from tpusim.report.terminal.notebook import html_of, printed_explanation
 
-        return explanation_page(self)
+        return html_of(printed_explanation(self))

@@ -99,7 +99,7 @@ def simulate(
     the run before, as in any benchmark that repeats a program. ``timeout_us`` ends a run that takes longer, in
     simulated time. Programs ``beside`` this one run on the devices after its own, each on as many as it is for.
     ``infeed`` and ``outfeed`` are the host's paces (``50us``, ``normal:50us:5us:7``, a file); else it is always ready.
-    Raises TpusimError of the kind that says who must act, SimulationError if devices wait for ever.
+    Raises TpusimError of the kind that says what has to change, SimulationError if devices wait for ever.
     """
     # SimPy is needed by no other stage.
     from tpusim.machine.run import RunOptions, simulate_pod

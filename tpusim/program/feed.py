@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tpusim.errors import ConfigError
 from tpusim.units import seconds_to_ps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DEFAULT_DEPTH = 2
 """Items that may wait in a queue: one on its way while another is in use."""
@@ -64,13 +61,11 @@ def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
 
 
 def _seconds(text: str) -> float | None:
-    """Return a time such as ``50us`` in seconds, or None."""
     match = _TIME.fullmatch(text.strip())
     return float(match[1]) / _PER_SECOND[match[2]] if match else None
 
 
 def _times(path: str) -> tuple[float, ...]:
-    """Return the times of a file, in seconds."""
     try:
         lines = Path(path).read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:

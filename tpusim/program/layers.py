@@ -18,14 +18,8 @@ from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.source import SourceText, Span
 
 _GEMM_COLUMNS: Final = ("M", "N", "K")
-_CONVOLUTION_COLUMNS: Final = (
-    "IFMAP Height",
-    "IFMAP Width",
-    "Filter Height",
-    "Filter Width",
-    "Channels",
-    "Num Filter",
-    "Strides",
+_CONVOLUTION_COLUMNS: Final = tuple(
+    "IFMAP Height,IFMAP Width,Filter Height,Filter Width,Channels,Num Filter,Strides".split(",")
 )
 _DENSE: Final = "1:1"
 # In SCALE-Sim a name with these letters means one product per channel.
@@ -128,7 +122,6 @@ def _numbers(row: list[_Cell], columns: tuple[str, ...]) -> list[int]:
 
 
 def _number(cell: _Cell, column: str) -> int:
-    """Return a whole number from 1."""
     # Longer ones are no sizes, and Python refuses to read numbers of thousands of digits.
     if not (cell.text.isascii() and cell.text.isdecimal() and len(cell.text) < 16 and int(cell.text)):
         raise ProgramError(f"{column}: expected a whole number from 1, found {cell.text!r}", cell.span)
@@ -136,9 +129,7 @@ def _number(cell: _Cell, column: str) -> int:
 
 
 def _gemm(name: _Cell, numbers: list[int]) -> list[Layer]:
-    """Return the layer of a row of M, N, K."""
-    m, n, k = numbers
-    return [Layer(name=name.text, m=m, n=n, k=k)]
+    return [Layer(name=name.text, **dict(zip("mnk", numbers, strict=True)))]
 
 
 def _convolution(name: _Cell, numbers: list[int]) -> list[Layer]:

@@ -93,7 +93,6 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 def _uses_host(step: AnyStep) -> bool:
-    """Return whether a step uses the link to the host."""
     if isinstance(step, Copy):
         return HOST in (step.source_space, step.target_space)
     return isinstance(step, HostTransfer) or (

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 Compiler = Literal["tpu", "cpu", "gpu", "another", "none"]
-"""Who scheduled a text: the TPU compiler, XLA's backend for processors of another kind, another or a person, nobody."""
+"""What scheduled a text: the TPU compiler, XLA's backend for other processors, another or a person, or nothing."""
 
 MEGACORE = "-megacore"
 """What the name of a chip ends with whose two cores run one program together, where they need not."""

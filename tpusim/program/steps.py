@@ -40,7 +40,7 @@ class TileLoop(msgspec.Struct, frozen=True, gc=False):
 
 Family = Literal["", "product", "convolution", "vector", "copy", "custom call"]
 """What kernels are measured apart by: products without and with windows that slide, other arithmetic, what only moves
-data, code that somebody else wrote; empty on the scalar core.
+data, code written elsewhere; empty on the scalar core.
 """
 
 
@@ -82,7 +82,7 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
 
 
 class Copy(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
-    """An asynchronous transfer between memories of one device, running beside the core until somebody needs it."""
+    """An asynchronous transfer between memories of one device, running beside the core until a step needs it."""
 
     n_bytes: float = 0.0
     source_space: MemorySpace = HBM
@@ -199,7 +199,7 @@ class Branch(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
 
 
 class Call(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
-    """Steps of a called computation; an asynchronous call runs beside the core until somebody needs it."""
+    """Steps of a called computation; an asynchronous call runs beside the core until a step needs it."""
 
     body: tuple[AnyStep, ...] = ()
     is_async: bool = False

@@ -18,9 +18,7 @@ class _Versioned(msgspec.Struct):
 
 
 def save_program(program: Program, path: str | Path) -> None:
-    """Write a program as indented JSON: one object, fields as in the classes, defaults left out, steps tagged by
-    ``type``.
-    """
+    """Write a program as indented JSON: fields as in the classes, defaults left out, steps tagged by ``type``."""
     Path(path).write_text(encode_program(program), encoding="utf-8")
 
 

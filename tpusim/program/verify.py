@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.program.feed import Feed
 from tpusim.program.module import FORMAT, Program, inner_lists
-from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Collective, Kernel, Loop, Step
+from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Collective, Kernel, Loop, Step
 from tpusim.program.work import unit_fault
 from tpusim.shapes.dtype import DTYPES
 
@@ -28,8 +29,8 @@ def verify_program(program: Program) -> None:
         raise ProgramError(f"expected the format {FORMAT!r}, found {program.format!r}")
     _verify_names(program)
     for step in program.every_step:
-        wrong = next(_faults(step), "")
-        if wrong:
+        check = _CHECKS.get(type(step))
+        if wrong := next(chain(check(step) if check else (), _misfit_numbers(step)), ""):
             raise ProgramError(f"{step.name!r}: {wrong}")
 
 
@@ -47,30 +48,19 @@ def _verify_names(program: Program) -> None:
                     raise ProgramError(f"{step.name!r}: needs: expected the name of a step, found {name!r}{hint}")
 
 
-def _faults(step: AnyStep) -> Iterator[str]:
-    """Yield what is wrong with one step by itself."""
-    check = _CHECKS.get(type(step))
-    if check is not None:
-        yield from check(step)
-    yield from _misfit_numbers(step)
-
-
 def _branch_faults(step: Branch) -> Iterator[str]:
-    """Yield what is wrong with a branch."""
     if not 0 <= step.taken < max(1, len(step.branches)):
         yield f"expected taken to be one of {len(step.branches)} branches, found {step.taken}"
     yield from _choice_faults(step, max(0, len(step.branches) - 1))
 
 
 def _choice_faults(step: Branch | Loop, most: float = _MOST) -> Iterator[str]:
-    """Yield what is wrong with what devices choose."""
     for choice in step.choices:
         if not choice.values or not all(0 <= value <= most for value in choice.values):
             yield f"choices: expected numbers from 0 to {most:.4g}, found {list(choice.values)}"
 
 
 def _collective_faults(step: Collective) -> Iterator[str]:
-    """Yield what is wrong with a collective."""
     if step.kind not in COLLECTIVE_KINDS:
         hint = did_you_mean(step.kind, COLLECTIVE_KINDS)
         yield f"kind: expected one of {', '.join(sorted(COLLECTIVE_KINDS))}, found {step.kind!r}{hint}"
@@ -81,7 +71,6 @@ def _collective_faults(step: Collective) -> Iterator[str]:
 
 
 def _kernel_faults(step: Kernel) -> Iterator[str]:
-    """Yield what is wrong with a kernel: its loops, streams and element types."""
     for stream in step.streams:
         if stream.fetches < 1:
             yield f"stream {stream.operand!r}: expected at least one fetch, found {stream.fetches}"
@@ -137,22 +126,20 @@ def verify_blocks(program: Program, vmem_bytes: int) -> None:
 
 
 def run_warnings(programs: Sequence[Program], infeed: Feed | None = None, outfeed: Feed | None = None) -> list[str]:
-    """Return the warnings of programs that run side by side, with the host at these paces."""
-    return [*_open_channels(programs), *_unused_paces(programs, infeed, outfeed)]
-
-
-def _open_channels(programs: Sequence[Program]) -> Iterator[str]:
-    """Yield a warning for every channel of which no program has the other end."""
+    """Return the warnings of programs that run side by side: open channels, and paces of the host without a queue."""
     ends = dict.fromkeys((step.channel_id, step.is_send) for program in programs for step in program.channel_ends)
     where = "this program" if len(programs) == 1 else f"the {len(programs)} programs of this run"
-    for channel, is_send in ends:
-        if (channel, not is_send) not in ends:
-            yield f"channel {channel}: its other end is not in {where}: it is taken to be always ready"
-
-
-def _unused_paces(programs: Sequence[Program], infeed: Feed | None, outfeed: Feed | None) -> Iterator[str]:
-    """Yield a warning for a pace of the host to which no step is held."""
     fed = {step.to_host for program in programs for step in program.feeds}
-    for word, pace, to_host in (("infeed", infeed, False), ("outfeed", outfeed, True)):
-        if pace is not None and to_host not in fed:
-            yield f"a pace of the {word} was given, but no program of this run has an {word}: it changes nothing"
+    paces = (("infeed", infeed, False), ("outfeed", outfeed, True))
+    return [
+        *(
+            f"channel {channel}: its other end is not in {where}: it is taken to be always ready"
+            for channel, is_send in ends
+            if (channel, not is_send) not in ends
+        ),
+        *(
+            f"a pace of the {word} was given, but no program of this run has an {word}: it changes nothing"
+            for word, pace, to_host in paces
+            if pace is not None and to_host not in fed
+        ),
+    ]

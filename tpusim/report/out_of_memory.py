@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tpusim.analysis.memory import MemoryProfile, MemoryReport
-    from tpusim.program.buffers import Buffer
+from tpusim.analysis.memory import MemoryProfile, MemoryReport
+from tpusim.program.buffers import Buffer
 
 # As many as XLA lists.
 _SHOWN_ALLOCATIONS = 20
@@ -65,7 +62,6 @@ def _requirement(profile: MemoryProfile) -> Iterator[str]:
 
 
 def _allocations(buffers: Iterable[Buffer], kind: str) -> Iterator[str]:
-    """Yield XLA's paragraphs about buffers."""
     for number, buffer in enumerate(buffers, start=1):
         yield ""
         yield f"  {number}. Size: {xla_size(buffer.n_bytes)}"

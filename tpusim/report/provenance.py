@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tpusim.program.provenance import Provenance
+from tpusim.program.provenance import Provenance
 
 _OTHERS = {
     "cpu": "by XLA's backend for CPUs, not for a TPU",

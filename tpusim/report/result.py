@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tpusim.analysis.communication import PodUse
-    from tpusim.analysis.summary import Summary
-    from tpusim.analysis.utilisation import Group
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.module import Module
-    from tpusim.program.module import Program
-    from tpusim.timeline.records import PodRun
+from tpusim.analysis.communication import PodUse
+from tpusim.analysis.summary import Summary
+from tpusim.analysis.utilisation import Group
+from tpusim.hardware.chip import Chip
+from tpusim.ir.module import Module
+from tpusim.program.module import Program
+from tpusim.timeline.records import PodRun
 
 
 class ResultLike(Protocol):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from rich.console import JustifyMethod
 from rich.table import Table
 
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from rich.console import JustifyMethod
 
 
 def plain_table(*titles: str, wraps: str = "") -> Table:

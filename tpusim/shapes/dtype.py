@@ -69,33 +69,27 @@ class DType(msgspec.Struct, frozen=True, cache_hash=True):
         return self.bits > 0
 
 
-_BITS_BY_KIND = {
+_TYPES = {
     # XLA counts one bit of value here, but every backend stores, moves and charges a byte.
-    "pred": {"pred": 8},
-    "signed": {f"s{bits}": bits for bits in (1, 2, 4, 8, 16, 32, 64)},
-    "unsigned": {f"u{bits}": bits for bits in (1, 2, 4, 8, 16, 32, 64)},
+    "pred": {8: "pred"},
+    "signed": {bits: f"s{bits}" for bits in (1, 2, 4, 8, 16, 32, 64)},
+    "unsigned": {bits: f"u{bits}" for bits in (1, 2, 4, 8, 16, 32, 64)},
     "float": {
-        "bf16": 16,
-        "f16": 16,
-        "f32": 32,
-        "f64": 64,
-        "f8e5m2": 8,
-        "f8e4m3": 8,
-        "f8e4m3fn": 8,
-        "f8e4m3b11fnuz": 8,
-        "f8e3m4": 8,
-        "f8e5m2fnuz": 8,
-        "f8e4m3fnuz": 8,
-        "f8e8m0fnu": 8,
-        "f4e2m1fn": 4,
+        **{16: "bf16 f16", 32: "f32", 64: "f64"},
+        8: "f8e5m2 f8e4m3 f8e4m3fn f8e4m3b11fnuz f8e3m4 f8e5m2fnuz f8e4m3fnuz f8e8m0fnu",
+        4: "f4e2m1fn",
     },
-    "complex": {"c64": 64, "c128": 128},
-    "token": {"token": 0},
-    "opaque": {"opaque": 0},
+    "complex": {64: "c64", 128: "c128"},
+    "token": {0: "token"},
+    "opaque": {0: "opaque"},
 }
+"""Names by kind and bits."""
 
 DTYPES: dict[str, DType] = {
-    name: DType(name, bits, kind) for kind, types in _BITS_BY_KIND.items() for name, bits in types.items()
+    name: DType(name, bits, kind)
+    for kind, by_bits in _TYPES.items()
+    for bits in by_bits
+    for name in by_bits[bits].split()
 }
 """All element types by name."""
 

@@ -55,6 +55,11 @@ class ElementFacts(msgspec.Struct, frozen=True, kw_only=True):
     tiles: tuple[TilePlace, ...]
 
 
+_OF_ARRAY = ("dimensions", "dynamic", "rank", "true_rank")
+_OF_LAYOUT = ("metadata_prefix_bytes", "memory_space", "minor_to_major", "padded_dimensions", "tail_padding_alignment")
+"""Facts of an array that are fields of its shape and of its layout."""
+
+
 class ArrayFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of one array; ``wasted_share`` is of the physical bytes, ``element`` None if none was asked for."""
 
@@ -121,24 +126,17 @@ def _array_facts(array: ArrayShape, at: Sequence[int] | None) -> ArrayFacts:
     return ArrayFacts(
         shape=str(array),
         dtype=array.dtype.name,
-        dimensions=array.dimensions,
-        dynamic=array.dynamic,
-        rank=array.rank,
-        true_rank=array.true_rank,
+        **{name: getattr(array, name) for name in _OF_ARRAY},
+        **{name: getattr(layout, name) for name in _OF_LAYOUT},
         element_bits=element_bits(array),
         logical_elements=array.element_count,
         padded_elements=padded_element_count(array),
         **_bytes_facts(array),
-        metadata_prefix_bytes=layout.metadata_prefix_bytes,
-        memory_space=layout.memory_space,
         memory_space_name=memory_space_name(layout.memory_space),
-        minor_to_major=layout.minor_to_major,
         physical_order=layout.minor_to_major[::-1],
-        padded_dimensions=layout.padded_dimensions,
         sizes_in_physical_order=physical_order_sizes(array),
         tiles=tuple(TileFacts(tile_text(s.tile), s.before, s.combined, s.after) for s in tile_steps(array)),
         physical_dimensions=physical_dimensions(array),
-        tail_padding_alignment=layout.tail_padding_alignment,
         element=None if at is None else _element_facts(array, check_index(array, at)),
     )
 

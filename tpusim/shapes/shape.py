@@ -110,13 +110,16 @@ def leaves(shape: Shape) -> tuple[ArrayShape, ...]:
 
 
 def with_default_layouts(shape: Shape) -> Shape:
-    """Return the shape with the default layout in every array that has none written, as XLA keeps shapes."""
+    """Return the shape with the default layout in every array that has none written, as XLA keeps shapes.
+
+    What has no dimensions stays as it is: its layout is not printed and so would not be read back.
+    """
     if isinstance(shape, TupleShape):
         return TupleShape(tuple(map(with_default_layouts, shape.elements)))
     if isinstance(shape, BufferShape):
         return BufferShape(with_default_layouts(shape.element))
     assert isinstance(shape, ArrayShape)
-    return shape.with_layout(shape.actual_layout) if shape.dtype.is_array_type else shape
+    return shape.with_layout(shape.actual_layout) if shape.rank else shape
 
 
 def shape_text(shape: Shape, *, layout: bool = True) -> str:

@@ -10,11 +10,4 @@ from tpusim.text.parser import parse_module
 from tpusim.text.printer import Style, instruction_text, print_module
 from tpusim.text.reader import read_source
 
-__all__ = [
-    "Style",
-    "instruction_text",
-    "literal_values",
-    "parse_module",
-    "print_module",
-    "read_source",
-]
+__all__ = ["Style", "instruction_text", "literal_values", "parse_module", "print_module", "read_source"]

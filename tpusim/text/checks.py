@@ -6,32 +6,18 @@ asked here: XLA leaves that to its verifier, and so do we.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
+from tpusim.errors import ProgramError
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS, async_parts
 from tpusim.semantics.infer.site import broken
 from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape, compatible, leaves, shape_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tpusim.errors import ProgramError
-    from tpusim.ir.module import Computation, Instruction
-
-
-class Surroundings(Protocol):
-    """What has been read before the instruction that is checked."""
-
-    def async_start(self, name: str) -> Instruction:
-        """Return the start that an asynchronous update goes on with; any other instruction itself."""
-
-    @property
-    def computations(self) -> Mapping[str, Computation]:
-        """The computations that it may call."""
-
+from tpusim.text.scope import ComputationScope, async_phase
 
 Operands: TypeAlias = "tuple[Instruction, ...]"
-Check: TypeAlias = "Callable[[Instruction, Operands, Surroundings], ProgramError | None]"
+Check: TypeAlias = "Callable[[Instruction, Operands, ComputationScope], ProgramError | None]"
 
 
 def find_check(opcode: str) -> Check | None:
@@ -41,7 +27,7 @@ def find_check(opcode: str) -> Check | None:
     return _CHECKS.get(f"async-{parts[1]}" if parts else opcode)
 
 
-def _check_tuple(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_tuple(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require as many operands as the tuple has elements."""
     shape = instruction.shape
     if isinstance(shape, TupleShape) and len(shape.elements) == len(operands):
@@ -49,7 +35,7 @@ def _check_tuple(instruction: Instruction, operands: Operands, around: Surroundi
     return broken("tuple_c1", f"{len(operands)} operands for {shape_text(shape)}")
 
 
-def _check_parameter(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_parameter(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require ``parameter_replication`` to say yes or no for every leaf of the shape."""
     # XLA asks this of every instruction; only parameters carry it.
     replication = instruction.attributes.get("parameter_replication")
@@ -59,14 +45,14 @@ def _check_parameter(instruction: Instruction, operands: Operands, around: Surro
     return None if len(replication) == count else broken("parameter_c2", f"{len(replication)} for {count} leaves")
 
 
-def _check_broadcast(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_broadcast(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require ``dimensions``, unless a scalar is broadcast."""
     if "dimensions" in instruction.attributes or _rank(operands[0]) == 0:
         return None
     return broken("broadcast_c1", f"no 'dimensions' for {shape_text(operands[0].shape)}")
 
 
-def _check_conditional(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_conditional(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require two computations or a list of them, as the type of the first operand decides."""
     selector, attributes = operands[0].shape, instruction.attributes
     if not isinstance(selector, ArrayShape) or selector.dimensions or selector.dtype.name not in ("pred", "s32"):
@@ -80,7 +66,7 @@ def _check_conditional(instruction: Instruction, operands: Operands, around: Sur
     return None if branches == len(operands) - 1 else broken("conditional_c3", f"{len(operands) - 1} for {branches}")
 
 
-def _check_starts(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_starts(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require one scalar start per dimension of the first operand, or a vector of them."""
     starts = operands[2 if instruction.opcode == "dynamic-update-slice" else 1 :]
     # A vector of starts is the old form, which XLA still reads.
@@ -89,14 +75,14 @@ def _check_starts(instruction: Instruction, operands: Operands, around: Surround
     return broken("dynamic_slice_c1", f"{len(starts)} for {shape_text(operands[0].shape)}")
 
 
-def _check_pairs(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_pairs(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require an initial value for each array; of a scatter an update for each, around the indices."""
     indices = 1 if instruction.opcode == "scatter" else 0
     label = f"{instruction.opcode.replace('-', '_')}_c1"
     return broken(label, f"{len(operands)} operands") if (len(operands) - indices) % 2 else None
 
 
-def _check_one_dimension(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_one_dimension(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require ``dimensions``, where it is there, to list one."""
     dimensions = instruction.attributes.get("dimensions")
     if dimensions is None or len(dimensions) == 1:
@@ -104,27 +90,27 @@ def _check_one_dimension(instruction: Instruction, operands: Operands, around: S
     return broken(_ONE_DIMENSION[instruction.opcode.removesuffix("-start")], f"{len(dimensions)} in 'dimensions'")
 
 
-def _check_scan(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_scan(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require one operand, carries included, per parameter of the computation."""
     attributes = instruction.attributes
-    parameters = len(around.computations[attributes["to_apply"]].parameters)
+    parameters = len(scope.computations[attributes["to_apply"]].parameters)
     if parameters != len(operands):
         return broken("scan_c5", f"{parameters} parameters for {len(operands)} operands")
     if attributes["num_carries"] > len(operands):
         return broken("scan_c1", f"{attributes['num_carries']} for {len(operands)} operands")
-    return _check_one_dimension(instruction, operands, around)
+    return _check_one_dimension(instruction, operands, scope)
 
 
-def _check_reduction(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_reduction(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require a channel for global ids, and one dimension to scatter."""
     attributes = instruction.attributes
     # Texts with a mode come from the few versions of XLA that printed one, and say it all.
     if attributes.get("use_global_device_ids") and "channel_id" not in attributes and "mode" not in attributes:
         return broken("groups_c1", "none")
-    return _check_one_dimension(instruction, operands, around)
+    return _check_one_dimension(instruction, operands, scope)
 
 
-def _check_permute(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_permute(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require pairs, and in the form with slices source, destination and their starts."""
     pairs = instruction.attributes["source_target_pairs"]
     if any(len(pair) != 2 for pair in pairs):
@@ -134,7 +120,7 @@ def _check_permute(instruction: Instruction, operands: Operands, around: Surroun
     return None
 
 
-def _check_custom_call(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_custom_call(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require layout constraints, where given, to be as many as the operands and to fit them."""
     constraints = instruction.attributes.get("operand_layout_constraints")
     if constraints is None:
@@ -147,7 +133,7 @@ def _check_custom_call(instruction: Instruction, operands: Operands, around: Sur
     return None
 
 
-def _check_async_start(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_async_start(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require the shape ``((operands), result, ...)``."""
     shape = instruction.shape
     if isinstance(shape, TupleShape) and len(shape.elements) > 1 and isinstance(shape.elements[0], TupleShape):
@@ -155,10 +141,10 @@ def _check_async_start(instruction: Instruction, operands: Operands, around: Sur
     return broken("async_c1", shape_text(shape))
 
 
-def _check_async_done(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_async_done(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require a start or an update of the same operation, and nothing said that the start did not."""
     # What an update leaves out is what the start said, however many updates lie between.
-    start = around.async_start(operands[0].name)
+    start = scope.async_start(operands[0].name)
     if async_phase(start.opcode) != "start":
         return broken("async_c9", f"{operands[0].opcode!r} {operands[0].name!r}")
     parts, parts_before = async_parts(instruction.opcode), async_parts(start.opcode)
@@ -171,22 +157,14 @@ def _check_async_done(instruction: Instruction, operands: Operands, around: Surr
     return None
 
 
-def async_phase(opcode: str) -> str:
-    """Return ``start`` or ``update`` of an asynchronous opcode, an empty string of any other."""
-    parts = async_parts(opcode)
-    if parts:
-        return parts[1]
-    return opcode.removeprefix("async-") if opcode in ("async-start", "async-update") else ""
-
-
-def _check_transfer_tuple(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_transfer_tuple(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require a tuple, of the data that come in and a token."""
     if isinstance(instruction.shape, TupleShape) and instruction.shape.elements:
         return None
     return broken(f"{instruction.opcode}_c1", shape_text(instruction.shape))
 
 
-def _check_transfer_done(instruction: Instruction, operands: Operands, around: Surroundings) -> ProgramError | None:
+def _check_transfer_done(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require the channel of the transfer that it waits for."""
     before = operands[0]
     own, started = instruction.attributes.get("channel_id"), before.attributes.get("channel_id")

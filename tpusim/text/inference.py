@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import Shape
 
 # What a convert or a bitcast-convert makes is only said by its shape; of the others XLA never asked.
 _STATED = frozenset({"bitcast-convert", "convert", "reduce-precision", "stochastic-convert"})
@@ -32,11 +29,7 @@ class _Surroundings(NamedTuple):
 
 
 def infer_shape(instruction: Instruction, operands: Sequence[Shape], computations: Mapping[str, Computation]) -> Shape:
-    """Return the shape of an instruction whose own is ``UNKNOWN``, as operands and attributes imply it.
-
-    Raises:
-        ProgramError: They break a constraint, which the message names by its label.
-    """
+    """Return the shape that operands and attributes imply; raise ProgramError if they break a constraint."""
     return find_rule(instruction.opcode)(Site(instruction, operands, _Surroundings(computations, {})))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -11,16 +11,13 @@ from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import OPERATIONS, Operation, find_operation
 from tpusim.semantics.infer.site import UNKNOWN, broken
-from tpusim.shapes.shape import TupleShape
+from tpusim.shapes.shape import Shape, TupleShape
 from tpusim.text.attributes.table import take_attributes
 from tpusim.text.checks import find_check
 from tpusim.text.inference import can_infer, infer_shape
+from tpusim.text.lexer import Lexer
 from tpusim.text.literals import take_literal
 from tpusim.text.scope import ComputationScope
-
-if TYPE_CHECKING:
-    from tpusim.shapes.shape import Shape
-    from tpusim.text.lexer import Lexer
 
 # More digits than this are a slip; the check that numbers are dense would refuse them later.
 _MOST_PARAMETERS = 1 << 31

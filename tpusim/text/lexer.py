@@ -9,27 +9,14 @@ Source: XLA, the HLO text format.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from tpusim.errors import ProgramError
+from tpusim.ir.module import KEYWORDS
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.notation import parse_shape_prefix
-
-if TYPE_CHECKING:
-    from tpusim.shapes.shape import Shape
-    from tpusim.source import SourceText
-
-TYPE_WORDS: Final = frozenset(DTYPES)
-"""Words that begin a shape and so cannot name an instruction without ``%``."""
-
-KEYWORDS: Final = frozenset(
-    "true false HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated manual"
-    " last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
-)
-"""Words that cannot name an instruction without ``%`` either."""
-
-RESERVED_WORDS: Final = TYPE_WORDS | KEYWORDS | {"nan", "inf"}
-"""All words that cannot name an instruction without ``%``."""
+from tpusim.shapes.shape import Shape
+from tpusim.source import SourceText
 
 SKIPPED: Final = r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+"
 """Pattern of what stands between tokens: white space and comments."""
@@ -80,11 +67,7 @@ class Lexer:
         self.advance()
 
     def advance(self) -> None:
-        """Read the next token.
-
-        Raises:
-            ProgramError: What follows is no token of HLO text.
-        """
+        """Read the next token; raise ProgramError where none begins."""
         match = _TOKEN.match(self.text, self.end)
         if match is None:
             self._fail_at_no_token()
@@ -111,11 +94,7 @@ class Lexer:
         self.advance()
 
     def take(self, kind: str, what: str) -> str:
-        """Return the value of the token at hand, which must be of this kind, and read the next.
-
-        Raises:
-            ProgramError: It is of another kind.
-        """
+        """Return the value of the token at hand and read the next; raise ProgramError if it is of another kind."""
         if self.kind != kind:
             self.fail(f"expected {what}, found {self.shown()}")
         value = self.value
@@ -214,4 +193,4 @@ def _classify(group: str, value: str) -> tuple[str, str]:
     return group, value
 
 
-_WORD_KINDS = dict.fromkeys(TYPE_WORDS, "type") | dict.fromkeys(KEYWORDS, "keyword") | {"nan": "float", "inf": "float"}
+_WORD_KINDS = dict.fromkeys(DTYPES, "type") | dict.fromkeys(KEYWORDS, "keyword") | {"nan": "float", "inf": "float"}

@@ -10,21 +10,19 @@ from __future__ import annotations
 import re
 import sys
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tpusim.errors import ProgramError
-from tpusim.ir.module import Instruction, Literal
+from tpusim.ir.attributes import ComputationName, InstructionName
+from tpusim.ir.module import RESERVED_WORDS, Instruction, Literal
 from tpusim.ir.ops import Operation, find_operation
 from tpusim.shapes.notation import parse_shape_prefix
+from tpusim.shapes.shape import Shape
 from tpusim.text.attributes.table import Kind, attribute_kind
 from tpusim.text.checks import find_check
-from tpusim.text.lexer import RESERVED_WORDS, Lexer
+from tpusim.text.lexer import Lexer
 from tpusim.text.literals import take_literal
 from tpusim.text.scope import ComputationScope, ModuleScope
-
-if TYPE_CHECKING:
-    from tpusim.ir.attributes import ComputationName, InstructionName
-    from tpusim.shapes.shape import Shape
 
 _RESERVED = "|".join(sorted(RESERVED_WORDS))
 _REST = (

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from tpusim.text.lexer import Lexer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 Item = TypeVar("Item")
 
@@ -38,11 +36,9 @@ def take_list(
     return tuple(items)
 
 
-def list_of(
-    item: Callable[[Lexer], Item], brackets: str = "{}", separator: str = ","
-) -> Callable[[Lexer], tuple[Item, ...]]:
+def list_of(item: Callable[[Lexer], Item], brackets: str = "{}") -> Callable[[Lexer], tuple[Item, ...]]:
     """Return the function that reads a list of such items."""
-    return lambda lexer: take_list(lexer, item, brackets, separator)
+    return lambda lexer: take_list(lexer, item, brackets)
 
 
 def take_integers(lexer: Lexer, brackets: str = "{}") -> tuple[int, ...]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.shapes.dtype import DTYPES, MANTISSA_BITS, DType, numpy_dtype
-
-if TYPE_CHECKING:
-    from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape
 
 _LEAST_POWER_OF_TWO = 2.0**-127
 _BRACES = str.maketrans("", "", "{}() \t\r\n")

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import re
 from math import nextafter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Literal
 from tpusim.shapes.dtype import MANTISSA_BITS, DType
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, shape_text
+from tpusim.text.lexer import Lexer
 from tpusim.text.literal_values import array_values
-
-if TYPE_CHECKING:
-    from tpusim.text.lexer import Lexer
 
 ELIDED: Final = "{...}"
 """What XLA prints for a large constant unless told otherwise."""
@@ -57,11 +55,7 @@ _MOST_DIGITS = 25
 
 
 def take_literal(lexer: Lexer, shape: Shape) -> Literal:
-    """Read the literal of a constant of this shape.
-
-    Raises:
-        ProgramError: Nesting, count, spelling or range of the elements do not fit the shape.
-    """
+    """Read the literal of a constant of this shape; raise ProgramError where the two do not fit."""
     # XLA elides large tuples in the same way, although it could not read them again.
     if _take_elision(lexer):
         return Literal(ELIDED, elided=True)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import gc
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Computation, Module
 from tpusim.semantics.infer.site import broken
 from tpusim.shapes.shape import Shape, TupleShape, compatible, shape_text
+from tpusim.source import SourceText
 from tpusim.text.attributes.table import take_module_attributes
 from tpusim.text.instructions import NestingScope, shape_follows, take_body, take_instruction, take_right_side
 from tpusim.text.lexer import Lexer
@@ -26,11 +28,6 @@ from tpusim.text.printer import signature_text
 from tpusim.text.scope import ModuleScope
 from tpusim.text.strings import take_string
 from tpusim.text.tables import take_tables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.source import SourceText
 
 # Without comments, strings and braces inside, the line's last brace opens the computation for certain.
 _ORDINARY_SIGNATURE = re.compile(r"(\((?:[^/\n{}\"'#]++|/\*index=[0-9]++\*/)*+)\{\n")

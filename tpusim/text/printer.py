@@ -6,15 +6,11 @@ Source: XLA, ``HloPrintOptions``.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from tpusim.ir.module import Literal, prints_modules
+from tpusim.ir.module import Computation, Instruction, Literal, Module, prints_modules
 from tpusim.shapes.shape import shape_text
 from tpusim.text.attributes.table import MODULE_KINDS, show_attributes
 from tpusim.text.strings import quoted
-
-if TYPE_CHECKING:
-    from tpusim.ir.module import Computation, Instruction, Module
 
 _INDEX_COMMENT_INTERVAL = 5
 

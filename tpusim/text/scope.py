@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from tpusim.ir.attributes import ComputationName, InstructionName
-from tpusim.ir.module import Computation, Instruction
+from tpusim.ir.module import RESERVED_WORDS, Computation, Instruction
+from tpusim.ir.ops import async_parts
 from tpusim.semantics.infer.site import broken
-from tpusim.shapes.shape import compatible
-from tpusim.text.checks import async_phase
-from tpusim.text.lexer import RESERVED_WORDS, TYPE_WORDS
-
-if TYPE_CHECKING:
-    from tpusim.shapes.shape import Shape
-    from tpusim.source import SourceText
-    from tpusim.text.lexer import Lexer
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.shape import Shape, compatible
+from tpusim.source import SourceText
+from tpusim.text.lexer import Lexer
 
 # XLA keeps names with two underscores in front for itself.
 _RESERVED_PREFIX = re.compile("__(?!xla_)")
@@ -149,7 +145,7 @@ class ComputationScope:
 
     def finish(self, lexer: Lexer, name: str, execution_thread: str = "main") -> Computation:
         """Return the computation. Its parameters must be numbered from 0 on without a gap."""
-        reserved = TYPE_WORDS.intersection(self.by_name)
+        reserved = DTYPES.keys() & self.by_name
         reserved |= {name for name in self.by_name if name[0] == "_" and _RESERVED_PREFIX.match(name)}
         if reserved:
             first = min(list(self.by_name).index(name) for name in reserved)
@@ -164,3 +160,11 @@ class ComputationScope:
         # No ROOT means the last instruction.
         root_name = self.root_name if self.root_name is not None else instructions[-1].name
         return Computation(name, instructions, root_name, execution_thread, tuple(self.offsets))
+
+
+def async_phase(opcode: str) -> str:
+    """Return ``start`` or ``update`` of an asynchronous opcode, an empty string of any other."""
+    parts = async_parts(opcode)
+    if parts:
+        return parts[1]
+    return opcode.removeprefix("async-") if opcode in ("async-start", "async-update") else ""

@@ -7,10 +7,8 @@ A string of the text is bytes; here it is Python text, in which bytes that are n
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tpusim.text.lexer import Lexer
+from tpusim.text.lexer import Lexer
 
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]++)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _CONTROLS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
@@ -24,11 +22,7 @@ _SPECIAL = frozenset("\"'\\")
 
 
 def take_string(lexer: Lexer, what: str = "a string") -> str:
-    """Return the string at hand without quotes and escapes, and read the next token.
-
-    Raises:
-        ProgramError: There is no string, or an escape in it is not C's.
-    """
+    """Return the string at hand without quotes and escapes; raise ProgramError if an escape is not one of C's."""
     start = lexer.start
     body = lexer.take("string", what)[1:-1]
     # Nearly all strings are plain.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tpusim.text.attributes.checked_text import fields as fields_of
 from tpusim.text.attributes.checked_text import take_int32
+from tpusim.text.lexer import Lexer
 from tpusim.text.strings import take_string
-
-if TYPE_CHECKING:
-    from tpusim.text.lexer import Lexer
 
 TABLES: Final[dict[str, tuple[str, ...]]] = {
     "FileNames": (),

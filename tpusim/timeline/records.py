@@ -33,7 +33,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     loop that repeat exactly are simulated once and counted. ``bound_by`` names what most of the step's time went to,
     ``parts`` a kernel's time by that, or that of communication to which others came late; ``units`` how long each
     functional unit and memory was kept busy, and ``activity`` what it did: multiply-accumulates by type, operations,
-    bytes (``cost.activity`` says of what). ``step`` is the number of the step in its program, outer before inner and
+    bytes (``cost.tile`` says of what). ``step`` is the number of the step in its program, outer before inner and
     branches not taken included, -1 where it is not known; what the record says of it itself can be read without the
     program. Of a collective ``payload_bytes`` is the larger side of one device and
     ``group_size`` the devices of its group; of a send ``peer`` is the device that it goes to. A record that ``is_wait``

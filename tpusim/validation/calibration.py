@@ -1,4 +1,4 @@
-"""Fitting of what nobody published about a chip: named parameters, against measured times, by least squares.
+"""Fitting of what is not published about a chip: named parameters, against measured times, by least squares.
 
 The error that is stated beside a fit is cross-validated: the rows are dealt into folds by shape, and each fold is
 predicted with parameters that were fitted on the others.

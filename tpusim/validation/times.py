@@ -40,13 +40,11 @@ def validate(
         return validation(found, row_held_out=_of(wanted, by_row), source_held_out=_of(wanted, by_source))
     cases = [case for path in indexes for case in read_cases(path) if wanted in (None, case.chip)]
     _require(cases, indexes, wanted)
-    return validation(
-        predict_all(cases, load_chip, lambda done: progress(done, len(cases)) if progress is not None else None)
-    )
+    report = progress or (lambda done, count: None)
+    return validation(predict_all(cases, load_chip, lambda done: report(done, len(cases))))
 
 
 def _of(chip: str | None, outcomes: Sequence[Sequence[Outcome]]) -> list[Outcome]:
-    """Return the outcomes of a chip."""
     return [row for rows in outcomes for row in rows if chip in (None, row.chip)]
 
 

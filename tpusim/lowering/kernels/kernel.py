@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import chain, repeat
-from math import inf
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from math import inf, prod
 
 from msgspec import structs
 
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, SCALAR, SMEM, STORE, VMEM
+from tpusim.ir.attributes import BackendConfig, WindowConfig
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS, Category
-from tpusim.lowering.collectives import inner_collective
-from tpusim.lowering.fused_collectives import collective_part, is_fed, other_part
-from tpusim.lowering.kernels.packing import conversion_work
-from tpusim.lowering.kernels.products import product_work
+from tpusim.lowering.collectives import collective_part, inner_collective, is_fed, other_part
+from tpusim.lowering.kernels.products import conversion_work, product_work
 from tpusim.lowering.kernels.tiles import (
     LHS,
     OUT,
@@ -27,24 +27,13 @@ from tpusim.lowering.kernels.tiles import (
     streaming_tiles,
 )
 from tpusim.lowering.kernels.vector import FREE, Site, spill_work, stored_registers, vector_work
-from tpusim.lowering.scope import rule
-from tpusim.program.steps import Kernel, TileLoop
+from tpusim.lowering.scope import Scope, rule
+from tpusim.program.steps import AnyStep, Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
-from tpusim.semantics.demand.inlining import made_from
-from tpusim.semantics.demand.needs import accesses, demand_of, needed_share
+from tpusim.semantics.demand.inlining import Body, Inner, made_from
+from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
 from tpusim.semantics.products import BATCH, PRODUCTS, WINDOW, Product, canonical_product, product_sides
-from tpusim.shapes.shape import ArrayShape, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.attributes import BackendConfig, WindowConfig
-    from tpusim.ir.module import Computation, Instruction
-    from tpusim.lowering.scope import Scope
-    from tpusim.program.steps import AnyStep, Family
-    from tpusim.semantics.demand.inlining import Body, Inner
-    from tpusim.semantics.demand.needs import Access, Demand
+from tpusim.shapes.shape import leaves
 
 FLOPLESS = frozenset(
     "parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast copy transpose reshape slice pad"
@@ -94,7 +83,6 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
 
 
 def _family(inner: Sequence[Inner], products: list[Product]) -> Family:
-    """Return what kind of kernel runs these instructions."""
     opcodes = {item.instruction.opcode for item in inner}
     if "custom-call" in opcodes:
         return "custom call"
@@ -104,7 +92,7 @@ def _family(inner: Sequence[Inner], products: list[Product]) -> Family:
 
 
 def is_scalar(scope: Scope, instruction: Instruction) -> bool:
-    """Tell whether an instruction only touches single elements, which the scalar core handles."""
+    """Return whether an instruction only touches single elements, which the scalar core handles."""
     # Scalars live in SMEM: a vector kernel, with its fixed cost, would be far too dear for them.
     operands = scope.computation.operands_of(instruction)
     # A fusion may make a large array between its scalar operands and its scalar result.
@@ -120,30 +108,19 @@ def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
     return Kernel(**scope.label(instruction, "scalar"), work=Work(ops={SCALAR: float(max(1, ops))}), scalar=True)
 
 
-def _array(computation: Computation, name: str) -> ArrayShape:
-    """Return the shape of an instruction that makes an array."""
-    shape = computation[name].shape
-    assert isinstance(shape, ArrayShape)
-    return shape
-
-
 def _product(item: Inner) -> Product:
-    """Return the canonical form of a dot or convolution."""
     shapes = [leaves(operand.shape)[0] for operand in item.computation.operands_of(item.instruction)]
     return canonical_product(item.instruction, shapes)
 
 
 def _shares(body: Body, demand: Demand) -> list[float]:
-    """Return which share of each value of a kernel is computed."""
     pairs = zip(demand.values, body.values, strict=True)
     return [needed_share(parts, item.instruction.shape) for parts, item in pairs]
 
 
 def _other_work(scope: Scope, body: Body, shares: list[float], sides: dict[int, str], nest: Nest | None) -> Work:
-    """Return the work of all in a kernel but its products: of what is needed, and as often as that is computed.
-
-    Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
-    """
+    """Return the work of all in a kernel but its products: of what is needed, and as often as that is computed."""
+    # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
     found = []
     for at, (item, share) in enumerate(zip(body.values, shares, strict=True)):
@@ -161,16 +138,12 @@ def _other_work(scope: Scope, body: Body, shares: list[float], sides: dict[int, 
 
 
 def _product_work(scope: Scope, body: Body, products: list[tuple[int, Product]], nest: Nest | None) -> Work:
-    """Return the work of the products of a kernel on the matrix units."""
-    # The stated tile is the main product's; of any other each tile does its share.
-    pairs = zip(products, chain((nest,), repeat(None)), strict=False)
-    return sum_work(_work_of(scope, body.values[at], size, own) for (at, size), own in pairs)
-
-
-def _work_of(scope: Scope, item: Inner, size: Product, nest: Nest | None) -> Work:
-    """Return the work of a product inside a kernel."""
-    elements = sum(leaf.element_count for leaf in leaves(item.instruction.shape))
-    return product_work(size, elements, nest or Nest((), {}), scope.chip)
+    found = []
+    for number, (at, size) in enumerate(products):
+        elements = sum(leaf.element_count for leaf in leaves(body.values[at].instruction.shape))
+        # The stated tile is the main product's; of any other each tile does its share.
+        found.append(product_work(size, elements, nest if nest and not number else Nest((), {}), scope.chip))
+    return sum_work(found)
 
 
 def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Work:
@@ -184,21 +157,15 @@ def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Wor
 def _vector_tiles(scope: Scope, body: Body, touched: list[Access], window: WindowConfig | None) -> int:
     """Return the tiles of a kernel without a product: the compiler's if it says, else our own."""
     if window and window.iteration_bounds:
-        tiles = 1
-        for bound in window.iteration_bounds:
-            tiles *= max(1, bound)
-        return tiles
+        return prod(max(1, bound) for bound in window.iteration_bounds)
     if window and window.output_window_bounds:
-        return block_tiles(_iterated(body.values[-1]), window.output_window_bounds, scope.chip.vpu.register_shape)
+        # A kernel goes through what a reduction takes in, or else the (first) result.
+        last, result = body.values[-1], body.values[-1].instruction
+        name = result.operands[0] if result.opcode == "reduce" else result.name
+        gone_through = leaves(last.computation[name].shape)[0]
+        return block_tiles(gone_through, window.output_window_bounds, scope.chip.vpu.register_shape)
     # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
     return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in (VMEM, SMEM)), scope.chip)
-
-
-def _iterated(item: Inner) -> ArrayShape:
-    """Return the array that a kernel goes through: what a reduction takes in, or else the (first) result."""
-    instruction = item.instruction
-    name = instruction.operands[0] if instruction.opcode == "reduce" else instruction.name
-    return leaves(item.computation[name].shape)[0]
 
 
 def _main_first(
@@ -218,14 +185,10 @@ def _stated_tiling(scope: Scope, item: Inner, size: Product, window: WindowConfi
     """Return a convolution with the compiler's bounds; about a dot they say nothing."""
     if item.instruction.opcode != "convolution":
         return None
-    return StatedTiling(window, _sides_shapes(item), item.instruction, size.kinds, scope.chip.vpu.register_shape)
-
-
-def _sides_shapes(item: Inner) -> dict[str, ArrayShape]:
-    """Return the shapes of a product's two sides and result."""
     left, right = product_sides(item.instruction)
     names = {LHS: left, RHS: right, OUT: item.instruction.name}
-    return {side: _array(item.computation, name) for side, name in names.items()}
+    shapes = {side: leaves(item.computation[name].shape)[0] for side, name in names.items()}
+    return StatedTiling(window, shapes, item.instruction, size.kinds, scope.chip.vpu.register_shape)
 
 
 def _nest(
@@ -253,7 +216,6 @@ def _plain_nest(tiles: int, window: WindowConfig | None) -> Nest:
 
 
 def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nest) -> Iterator[Stream]:
-    """Yield the traffic of each operand and result between its memory and VMEM."""
     for access in touched:
         side = OUT if access.is_output else sides.get(access.name, OUT)
         cut = nest.bounds.get(side, ())
@@ -336,7 +298,7 @@ def _with_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, .
 
 
 def _computes_array(item: Inner) -> bool:
-    """Tell whether an instruction inside a fusion computes with more than single elements."""
+    """Return whether an instruction inside a fusion computes with more than single elements."""
     # Moving the data of a collective about is part of it, and so is where: a number from the device's own.
     if item.instruction.opcode in FLOPLESS:
         return False
@@ -345,7 +307,6 @@ def _computes_array(item: Inner) -> bool:
 
 
 def _fusion_category(scope: Scope, instruction: Instruction) -> str:
-    """Return the profiler's name for a fusion of this kind."""
     # The names that the XLA profiler shows, so that its tables can be laid beside ours.
     opcodes = {item.instruction.opcode for item in scope.body_of(instruction).values}
     if opcodes & set(PRODUCTS):
@@ -355,7 +316,6 @@ def _fusion_category(scope: Scope, instruction: Instruction) -> str:
 
 
 def _kernel_or_scalar(scope: Scope, instruction: Instruction, category: str) -> Kernel:
-    """Return a kernel, or a scalar step where only single elements are touched."""
     if is_scalar(scope, instruction):
         return scalar_kernel(scope, instruction)
     return make_kernel(scope, instruction, category)

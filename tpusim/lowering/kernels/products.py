@@ -1,23 +1,22 @@
-"""The work of dots and convolutions: what each tile of their loop nest gives the matrix units and the vector unit."""
+"""The work of dots and convolutions: what each tile of their loop nest gives the matrix units and the vector unit.
+
+And what narrow element types cost where they enter and leave a kernel.
+"""
 
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tpusim.cost.mxu import TileProduct, matmul_cycles, packed_depth_tiles, tile_matmul
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
-from tpusim.lowering.kernels.tiles import TAPS
-from tpusim.program.work import Work
-from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS
+from tpusim.lowering.kernels.tiles import LHS, RHS, TAPS, Nest
+from tpusim.program.work import Work, scaled
+from tpusim.semantics.demand.needs import Access
+from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, Product
 from tpusim.shapes.dtype import DTYPES
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.lowering.kernels.tiles import Nest
-    from tpusim.semantics.products import Product
 
 
 def product_work(product: Product, output_elements: int, nest: Nest, chip: Chip) -> Work:
@@ -36,10 +35,8 @@ def product_work(product: Product, output_elements: int, nest: Nest, chip: Chip)
 
 
 def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) -> Work:
-    """Return the work of a product on the matrix units.
-
-    Where partial sums are not added in the array, the vector unit adds one register per popped one.
-    """
+    """Return the work of a product on the matrix units."""
+    # Where partial sums are not added in the array, the vector unit adds one register per popped one.
     mxu, register_elements = chip.mxu, chip.vpu.register_elements
     tile = _tile_of(product, nest)
     matmul = tile_matmul(tile, chip)
@@ -50,7 +47,7 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
     # The first result of a sum is popped, each further one popped and added.
     sums = 0.0 if mxu.accumulates_in_array else out * max(0.0, depth_tiles - 1)
     # Rows wait in VMEM as packed words: a register holds twice as many of bf16 as of f32.
-    packed = register_elements * operands_per_lane(product.operand_type)
+    packed = register_elements * max(1, WORD_BITS // DTYPES[product.operand_type].bits)
     loads = matmul.streamed_rows * mxu.rows / packed * nest.tiles
     # Between two parts of a sum the tile of the result waits in VMEM as f32.
     parked = out * (cuts - 1)
@@ -61,33 +58,57 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
 
 def _tile_of(product: Product, nest: Nest) -> TileProduct:
     """Return the product of one tile of a nest: as the compiler states it, or else the mean of all tiles."""
-    # Kernels that never meet in one row are separate products, each with its share of the rows.
-    separate = product.batch * product.groups * product.phases
-    tile = TileProduct(
-        rows=product.rows / product.phases / nest.trips(ROWS),
-        columns=product.columns / nest.trips(COLUMNS),
-        taps=max(1.0, product.reach / nest.trips(TAPS)),
-        depth=ceil(product.depth / nest.trips(DEPTH)),
-        separate=max(1.0, separate / nest.trips(BATCH)),
-        operand_type=product.operand_type,
-        passes=product.passes,
-    )
+    extents, columns = nest.extents, product.columns / nest.trips(COLUMNS)
     # A group has only a part of what the bounds of its tile say.
-    return _stated(tile, product, nest.extents) if nest.extents and product.groups == 1 else tile
+    if extents and product.groups == 1:
+        # A full one: the last one of a dimension computes as much as the others.
+        rows, columns, depth = extents[ROWS] / product.phases, extents[COLUMNS], extents[DEPTH]
+        taps, separate = extents[TAPS] / product.phases, extents[BATCH] * product.phases
+    else:
+        rows, depth = product.rows / product.phases / nest.trips(ROWS), ceil(product.depth / nest.trips(DEPTH))
+        taps = product.reach / nest.trips(TAPS)
+        # Kernels that never meet in one row are separate products, each with its share of the rows.
+        separate = max(1.0, product.batch * product.groups * product.phases / nest.trips(BATCH))
+    return TileProduct(rows, columns, max(1.0, taps), depth, separate, product.operand_type, product.passes)
 
 
-def _stated(tile: TileProduct, product: Product, extents: dict[str, int]) -> TileProduct:
-    """Return the product of one full tile: the last one of a dimension computes as much as the others."""
-    return msgspec.structs.replace(
-        tile,
-        rows=extents[ROWS] / product.phases,
-        columns=extents[COLUMNS],
-        taps=max(1.0, extents[TAPS] / product.phases),
-        depth=extents[DEPTH],
-        separate=extents[BATCH] * product.phases,
-    )
+_NEVER_PACKED = frozenset(
+    {"f16", "f8e5m2", "f8e4m3fn", "f8e4m3", "f8e3m4", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz"}
+)
+"""Types that no register holds as they are: even a copy widens and packs them (a copy of f16 is measured to cost what a
+maximum costs)."""
 
 
-def operands_per_lane(operand_type: str) -> int:
-    """Return how many operands of a type share a lane."""
-    return max(1, WORD_BITS // DTYPES[operand_type].bits)
+def conversion_work(
+    touched: list[Access], sides: dict[str, str], nest: Nest | None, chip: Chip, *, computes: bool
+) -> Work:
+    """Return the work of widening and packing all that a kernel touches; ``sides`` says what feeds its product.
+
+    The vector unit computes in 32 bits (and in bf16 where the generation has it); memory holds narrower elements packed
+    (JAX documentation, Pallas TPU details). Inside a kernel values stay wide, so that the price is paid once for each
+    element that is loaded or stored. A kernel that ``computes`` nothing moves packed elements as they are.
+    """
+    total = Work()
+    for access in touched:
+        side = "" if access.is_output else sides.get(access.name, "")
+        is_moved = not computes and access.shape.dtype.name not in _NEVER_PACKED
+        if is_moved or not _is_converted(access, side, chip):
+            continue
+        # A tile of a product's operand is widened each time that it is used, fetched anew or not.
+        uses = nest.tiles * nest.block_share[side] if nest and side in (LHS, RHS) else 1.0
+        elements = access.n_bytes * 8 / access.shape.dtype.bits
+        table = chip.vector_ops.pack if access.is_output else chip.vector_ops.unpack
+        # The matrix unit wants bf16 of what it cannot take as it is.
+        also = [chip.vector_ops.pack.get("bf16", {})] if side in (LHS, RHS) else []
+        for cost in (table.get(access.shape.dtype.name, {}), *also):
+            total += Work(ops=scaled(cost, uses * elements / chip.vpu.register_elements))
+    return total
+
+
+def _is_converted(access: Access, side: str, chip: Chip) -> bool:
+    """Return whether the elements of an operand or result have another width in registers than in memory."""
+    dtype = access.shape.dtype
+    if dtype.bits >= WORD_BITS or (dtype.name == "bf16" and chip.vpu.native_bf16):
+        return False
+    # What the matrix unit takes as it is goes past the vector unit.
+    return not (side and dtype.name in chip.mxu.rate_by_type)

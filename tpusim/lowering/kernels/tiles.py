@@ -14,18 +14,14 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import product
 from math import ceil, inf, prod
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.ir.attributes import Window
+from tpusim.hardware.chip import Chip
+from tpusim.ir.attributes import ConvolutionLabels, Window, WindowConfig
+from tpusim.ir.module import Instruction
 from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, WINDOW
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.attributes import ConvolutionLabels, WindowConfig
-    from tpusim.ir.module import Instruction
-    from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape
 
 LHS, RHS, OUT = "lhs", "rhs", "out"
 
@@ -44,11 +40,6 @@ class Loop(msgspec.Struct, frozen=True, gc=False):
 
     trips: int
     role: str
-
-    @property
-    def touches(self) -> tuple[str, ...]:
-        """The arrays whose block changes with it."""
-        return TOUCHES[self.role]
 
 
 class Nest(msgspec.Struct, frozen=True):
@@ -82,18 +73,17 @@ class Nest(msgspec.Struct, frozen=True):
         """
         if array == OUT:
             return self.distinct(OUT)
-        last = max((i for i, loop in enumerate(self.loops) if array in loop.touches and self._turns(i)), default=-1)
+        # What a core goes round only once moves nothing.
+        once = [self.cores if i == self.split else 1 for i in range(len(self.loops))]
+        moving = (i for i, loop in enumerate(self.loops) if array in TOUCHES[loop.role] and loop.trips > once[i])
+        last = max(moving, default=-1)
         fetched = prod(loop.trips for loop in self.loops[: last + 1])
         # What does not depend on the loop that is split every core fetches for itself.
         return fetched if self.split <= last else fetched * self.cores
 
-    def _turns(self, index: int) -> bool:
-        """Return whether a core goes round the loop at ``index`` more than once."""
-        return self.loops[index].trips > (self.cores if index == self.split else 1)
-
     def distinct(self, array: str) -> int:
         """Return how many different blocks ``array`` is cut into."""
-        return prod(loop.trips for loop in self.loops if array in loop.touches)
+        return prod(loop.trips for loop in self.loops if array in TOUCHES[loop.role])
 
 
 class _Cut(msgspec.Struct, frozen=True, gc=False):
@@ -151,12 +141,10 @@ class StatedTiling(msgspec.Struct, frozen=True):
 
     @property
     def _bounds(self) -> dict[str, tuple[int, ...]]:
-        """The bounds by array."""
         config = self.config
         return {LHS: config.input_window_bounds, RHS: config.kernel_window_bounds, OUT: config.output_window_bounds}
 
     def _letters(self, *kinds: str) -> list[str]:
-        """Return the labels of the spatial dimensions of these kinds."""
         return [str(number) for number, kind in enumerate(self.kinds) if kind in kinds]
 
     def _cuts(self, array: str, letters: str) -> dict[str, _Cut]:
@@ -202,21 +190,24 @@ class StatedTiling(msgspec.Struct, frozen=True):
     def _best_loops(self) -> tuple[tuple[Loop, ...], float]:
         """Return the loops in the order that explains the bounds best, and how badly it still does."""
         splits = {array: block_tiles(self.shapes[array], bound, self.block) for array, bound in self._bounds.items()}
+        found, bounds = [], self.config.iteration_bounds
+        for known in _role_orders(self.kinds):
+            # Loops beyond the known roles move through everything.
+            roles = (*known, *[BATCH] * (len(bounds) - len(known)))
+            nest = Nest(tuple(Loop(max(1, trips), role) for trips, role in zip(bounds, roles, strict=False)), {})
+            # Relative errors, so that an array of two blocks counts as much as one of a thousand.
+            errors = (abs(nest.distinct(array) - count) / max(1, count) for array, count in splits.items())
+            found.append((nest.loops, sum(errors)))
         # The text does not name the loops: of the known orders the one that explains the bounds best is taken.
-        candidates = [_loops(self.config.iteration_bounds, roles) for roles in _role_orders(self.kinds)]
-        return min(((loops, _mismatch(loops, splits)) for loops in candidates), key=lambda found: found[1])
+        return min(found, key=lambda one: one[1])
 
-    def _lhs_sizes(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> dict[str, int]:
-        """Return by letter the elements of the left side that a full tile reads."""
+    def _lhs_bounds(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[int, ...]:
         sizes = {"b": out["b"].size, "f": kernel["i"].size}
         sizes |= {d: out[d].size for d in self._letters(BATCH, ROWS)}
         sizes |= {d: kernel[d].size for d in self._letters(DEPTH)}
         sizes |= dict.fromkeys(self._letters(COLUMNS), 1)
-        return sizes | {d: self._reach(d, out[d].size, kernel[d].size) for d in self._letters(WINDOW)}
-
-    def _lhs_bounds(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[int, ...]:
-        """Return the bounds of the left side that those of kernel and output make."""
-        shape, labels, sizes = self.shapes[LHS], self.instruction.attributes["dim_labels"], self._lhs_sizes(out, kernel)
+        sizes |= {d: self._reach(d, out[d].size, kernel[d].size) for d in self._letters(WINDOW)}
+        shape, labels = self.shapes[LHS], self.instruction.attributes["dim_labels"]
         order = zip(physical_order(shape), _units(shape, self.block), strict=True)
         return tuple(ceil(sizes[labels.lhs[dimension]] / unit) for dimension, unit in order)
 
@@ -284,19 +275,6 @@ def _role_orders(kinds: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [ordinary, batch_first]
 
 
-def _loops(bounds: tuple[int, ...], roles: tuple[str, ...]) -> tuple[Loop, ...]:
-    """Pair trips with what they touch; loops beyond the known roles touch everything."""
-    padded = (*roles, *[BATCH] * (len(bounds) - len(roles)))
-    return tuple(Loop(max(1, trips), role) for trips, role in zip(bounds, padded, strict=False))
-
-
-def _mismatch(loops: tuple[Loop, ...], splits: dict[str, int]) -> float:
-    """Return how far a nest is from cutting each array into as many blocks as its bounds do."""
-    nest = Nest(loops, {})
-    # Relative errors, so that an array of two blocks counts as much as one of a thousand.
-    return sum(abs(nest.distinct(array) - count) / max(1, count) for array, count in splits.items())
-
-
 # The first block in and the last one out overlap nothing: with eight tiles that is an eighth of the traffic.
 _WANTED_TILES = 8
 # Powers of two divide the sizes that programs have; twelve for each of three loops are few enough to try all.
@@ -313,44 +291,34 @@ def streaming_tiles(moved_bytes: float, chip: Chip) -> int:
 def product_tiles(n_bytes: dict[str, float], chip: Chip) -> Nest:
     """Return the nest for a product whose ``lhs``, ``rhs``, ``out`` hold these bytes: least traffic that fits."""
     room_bytes = chip.vmem.capacity_bytes * chip.vmem.tile_share
-    costs = _Costs(room_bytes, chip.dma.transfer_cost_bytes, chip.dma.smallest_block_bytes)
-    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], costs)
-
-
-class _Costs(msgspec.Struct, frozen=True):
-    """What limits tiles: room for the blocks of one, what a transfer costs beside its bytes, and the least block."""
-
-    room_bytes: float
-    transfer_bytes: float
-    smallest_bytes: int
+    # What is small is not worth cutting: its blocks would only wait for each other's latency.
+    wanted = max(1, min(_WANTED_TILES, int(sum(n_bytes.values()) / chip.dma.smallest_block_bytes)))
+    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], room_bytes, chip.dma.transfer_cost_bytes, wanted)
 
 
 @lru_cache(maxsize=1024)
-def _product_tiles(lhs_bytes: float, rhs_bytes: float, out_bytes: float, costs: _Costs) -> Nest:
-    """Try all cuts by powers of two."""
+def _product_tiles(
+    lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_bytes: float, transfer_bytes: float, wanted_tiles: int
+) -> Nest:
+    """Return the best of all cuts by powers of two; ``transfer_bytes`` is what a transfer costs beside its bytes."""
     n_bytes = {LHS: lhs_bytes, RHS: rhs_bytes, OUT: out_bytes}
+
+    def badness(nest: Nest) -> tuple[float, int]:
+        shares = nest.block_share.items()
+        moved = sum((n_bytes[array] * share + transfer_bytes) * nest.fetches(array) for array, share in shares)
+        # Traffic first: a tile more costs a few cycles, a fetch more a whole block.
+        return moved, abs(nest.tiles - wanted_tiles)
+
     fitting = [
         _nest(columns, rows, depth)
         for columns, rows, depth in product(_CUTS, repeat=3)
-        if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows) <= costs.room_bytes
+        if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows) <= room_bytes
     ]
     # None fits only if arrays are millions of times as large as VMEM: the finest cut must do.
-    wanted = min(fitting, key=lambda nest: _tile_preference(nest, n_bytes, costs), default=None)
-    return wanted or _nest(_CUTS[-1], _CUTS[-1], _CUTS[-1])
-
-
-def _tile_preference(nest: Nest, n_bytes: dict[str, float], costs: _Costs) -> tuple[float, int]:
-    """Return what to minimise: what the whole nest moves, in bytes, then the distance from the wanted tiles."""
-    shares = nest.block_share.items()
-    moved = sum((n_bytes[array] * share + costs.transfer_bytes) * nest.fetches(array) for array, share in shares)
-    # What is small is not worth cutting: its blocks would only wait for each other's latency.
-    wanted = max(1, min(_WANTED_TILES, int(sum(n_bytes.values()) / costs.smallest_bytes)))
-    # Traffic first: a tile more costs a few cycles, a fetch more a whole block.
-    return moved, abs(nest.tiles - wanted)
+    return min(fitting, key=badness, default=None) or _nest(_CUTS[-1], _CUTS[-1], _CUTS[-1])
 
 
 def _nest(columns: int, rows: int, depth: int) -> Nest:
-    """Return the nest that cuts columns outermost, then rows, then the contracted dimension."""
     # Depth is innermost, so that partial sums stay in one place until they are complete.
     loops = (Loop(columns, COLUMNS), Loop(rows, ROWS), Loop(depth, DEPTH))
     return Nest(loops, {LHS: 1 / (rows * depth), RHS: 1 / (columns * depth), OUT: 1 / (columns * rows)})

@@ -6,27 +6,21 @@ costs per register come from the chip's table of operations.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, log2, prod
-from typing import TYPE_CHECKING
 
+from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
-from tpusim.ir.attributes import Window
+from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.lowering.scope import entering
 from tpusim.program.work import Work, scaled, sum_work
-from tpusim.semantics.demand.inlining import behind_views
+from tpusim.semantics.demand.inlining import Body, Inner, behind_views
 from tpusim.shapes.address import padded_element_count
-from tpusim.shapes.shape import ArrayShape, leaves
+from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.ir.attributes import SliceDimension, WindowDimension
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.semantics.demand.inlining import Body, Inner
-    from tpusim.shapes.shape import Shape
-
-    WorkRule = Callable[["Site", Instruction], Work]
+WorkRule = Callable[["Site", Instruction], Work]
 
 
 @dataclass(frozen=True)
@@ -45,17 +39,8 @@ class Site:
 
 
 WORK_RULES: dict[str, WorkRule] = {}
-
-
-def work_rule(*opcodes: str) -> Callable[[WorkRule], WorkRule]:
-    """Register the decorated function as the vector work of ``opcodes``."""
-
-    def register(function: WorkRule) -> WorkRule:
-        for opcode in opcodes:
-            WORK_RULES[opcode] = function
-        return function
-
-    return register
+work_rule = entering(WORK_RULES)
+"""Enters a function as the vector work of some opcodes."""
 
 
 FREE = frozenset("parameter constant tuple get-tuple-element bitcast bitcast-convert after-all".split())
@@ -65,7 +50,11 @@ FREE = frozenset("parameter constant tuple get-tuple-element bitcast bitcast-con
 def vector_work(site: Site, instruction: Instruction) -> Work:
     """Return the vector work of one instruction, its operands' loads and its result's stores not included."""
     found = WORK_RULES.get(instruction.opcode)
-    return found(site, instruction) if found else _elementwise(site, instruction)
+    if found:
+        return found(site, instruction)
+    # What treats each element alone costs that of its opcode for each register of the result.
+    cost = site.chip.vector_ops.ops.get(instruction.opcode)
+    return Work(ops=scaled(cost, registers(instruction.shape, site.chip))) if cost else Work()
 
 
 def registers(shape: Shape, chip: Chip) -> float:
@@ -92,18 +81,6 @@ def _words(shape: ArrayShape, chip: Chip) -> float:
         return 0.5
     # Narrow types are widened to 32 bits before arithmetic (JAX, Pallas TPU details).
     return max(1.0, shape.dtype.bits / WORD_BITS)
-
-
-def _elementwise(site: Site, instruction: Instruction) -> Work:
-    """Work of an opcode that treats each element alone: its cost times the registers of its result."""
-    cost = site.chip.vector_ops.ops.get(instruction.opcode)
-    return Work(ops=scaled(cost, registers(instruction.shape, site.chip))) if cost else Work()
-
-
-@work_rule(*FREE)
-def _free(site: Site, instruction: Instruction) -> Work:
-    """Return no work."""
-    return Work()
 
 
 @work_rule("broadcast")
@@ -218,10 +195,11 @@ def _relayout(site: Site, instruction: Instruction) -> Work:
 
 def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...]) -> str:
     """Return which move of the table takes ``source`` to ``target``, or an empty string for none."""
+    same_tiles = (source.layout.tiles if source.layout else ()) == (target.layout.tiles if target.layout else ())
     if opcode in ("reshape", "dynamic-reshape"):
         # With equal minor dimensions only major ones are renamed, and no element leaves its register.
         same = source.dimensions[-2:] == target.dimensions[-2:]
-        return "" if same and _tiles(source) == _tiles(target) else "retile"
+        return "" if same and same_tiles else "retile"
     before = minor_to_major(source)[:2]
     after = tuple(permutation[d] for d in minor_to_major(target)[:2])
     # Between lanes only the cross-lane unit can move anything.
@@ -229,12 +207,7 @@ def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation:
         return "transpose"
     if before != after:
         return "sublane_swap"
-    return "" if _tiles(source) == _tiles(target) else "retile"
-
-
-def _tiles(shape: ArrayShape) -> tuple[tuple[int, ...], ...]:
-    """Return the tiles of a shape's layout."""
-    return shape.layout.tiles if shape.layout else ()
+    return "" if same_tiles else "retile"
 
 
 @work_rule("slice", "dynamic-slice", "dynamic-update-slice", "pad", "concatenate")
@@ -352,49 +325,33 @@ def _solver(site: Site, instruction: Instruction) -> Work:
     return Work(ops=table.ops["triangular-solve"]) * count + Work(ops=table.moves["pivot"]) * order
 
 
-@work_rule("rng-bit-generator", "rng")
-def _random(site: Site, instruction: Instruction) -> Work:
-    """Generate every register of the bits."""
-    cost = site.chip.vector_ops.ops[instruction.opcode]
-    return Work(ops=scaled(cost, registers(instruction.shape, site.chip)))
+def _by_register_of_operand(cost: OpCost, site: Site, instruction: Instruction) -> Work:
+    return Work(ops=scaled(cost, registers(site.operand_shape(instruction, 0), site.chip)))
 
 
 @work_rule("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
 def _batch_norm(site: Site, instruction: Instruction) -> Work:
     """Take moments, normalise, scale and offset every register of the input."""
-    cost = site.chip.vector_ops.ops[instruction.opcode]
-    return Work(ops=scaled(cost, registers(site.operand_shape(instruction, 0), site.chip)))
-
-
-@work_rule("map")
-def _map(site: Site, instruction: Instruction) -> Work:
-    """Apply the scalar computation to every register."""
-    cost = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
-    return cost * registers(instruction.shape, site.chip)
+    return _by_register_of_operand(site.chip.vector_ops.ops[instruction.opcode], site, instruction)
 
 
 def _repack(site: Site, instruction: Instruction) -> Work:
     """Split, join or pack the words of every register of the operand."""
-    cost = site.chip.vector_ops.moves["repack"]
-    return Work(ops=scaled(cost, registers(site.operand_shape(instruction, 0), site.chip)))
+    return _by_register_of_operand(site.chip.vector_ops.moves["repack"], site, instruction)
+
+
+@work_rule("map")
+def _map(site: Site, instruction: Instruction) -> Work:
+    cost = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
+    return cost * registers(instruction.shape, site.chip)
 
 
 CUSTOM_WORK: dict[str, WorkRule] = {
-    "Cholesky": _solver,
-    "InvertDiagBlocksLowerTriangular": _solver,
-    "InvertDiagBlocksUpperTriangular": _solver,
-    "LuDecompositionBlock": _solver,
-    "QrDecompositionBlock": _solver,
-    "LuRealDecompositionBlock": _solver,
-    "CompactWyHelper": _solver,
-    "Eigh": _solver,
-    "EighTpu": _solver,
-    "TopK": _topk,
-    "PartialReduce": _topk,
-    "X64Combine": _repack,
-    "X64SplitHigh": _repack,
-    "X64SplitLow": _repack,
-    "GatherScatterIndicesBitpacked": _repack,
+    **dict.fromkeys(("Cholesky", "CompactWyHelper", "Eigh", "EighTpu"), _solver),
+    **dict.fromkeys(("InvertDiagBlocksLowerTriangular", "InvertDiagBlocksUpperTriangular"), _solver),
+    **dict.fromkeys(("LuDecompositionBlock", "LuRealDecompositionBlock", "QrDecompositionBlock"), _solver),
+    **dict.fromkeys(("TopK", "PartialReduce"), _topk),
+    **dict.fromkeys(("X64Combine", "X64SplitHigh", "X64SplitLow", "GatherScatterIndicesBitpacked"), _repack),
 }
 """The vector work of custom calls that the compiler makes, by target."""
 

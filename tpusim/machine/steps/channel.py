@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import Any
+
+import simpy
 
 from tpusim.hardware.units import HBM, ICI, UNITS
-from tpusim.machine.core import Core, at_once, runs
-from tpusim.machine.rendezvous import Completion, split_late
+from tpusim.machine.core import Activity, Core, at_once, runs
+from tpusim.machine.rendezvous import Completion, Slot, split_late
 from tpusim.program.steps import ChannelTransfer
 from tpusim.timeline.records import LATE
 from tpusim.units import bytes_to_ps, seconds_to_ps
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    import simpy
-
-    from tpusim.machine.core import Activity
-    from tpusim.machine.rendezvous import Slot
 
 _WHAT = "a channel"
 
@@ -68,8 +63,7 @@ def _exchange_outside(core: Core, step: ChannelTransfer) -> Activity:
     local = device.memories[HBM].transfer(step.hbm_bytes)
     yield core.env.all_of([local, core.env.timeout(link_ps)])
     done = {ICI: step.n_bytes, HBM: step.hbm_bytes}
-    units = device.busy_ps(done)
-    device.recorder.add(step, ICI, start_ps, core.now_ps, bound_by=UNITS[ICI].bound, units=units, activity=done)
+    _record(core, step, start_ps, done, bound_by=UNITS[ICI].bound)
 
 
 def _send(core: Core, step: ChannelTransfer, slot: Slot) -> Activity:
@@ -80,17 +74,7 @@ def _send(core: Core, step: ChannelTransfer, slot: Slot) -> Activity:
     yield core.env.all_of([ended, device.memories[HBM].transfer(step.hbm_bytes)])
     slot.filled.succeed()
     done = {ICI: step.n_bytes, HBM: step.hbm_bytes}
-    device.recorder.add(
-        step,
-        ICI,
-        start_ps,
-        core.now_ps,
-        bound_by=UNITS[ICI].bound,
-        units=device.busy_ps(done),
-        activity=done,
-        payload_bytes=step.n_bytes,
-        peer=slot.receiver,
-    )
+    _record(core, step, start_ps, done, bound_by=UNITS[ICI].bound, payload_bytes=step.n_bytes, peer=slot.receiver)
 
 
 def _receive(
@@ -104,14 +88,12 @@ def _receive(
     completion = Completion(core.now_ps, slot.taken_ps)
     # The links that the message came over are the sender's.
     done = {HBM: step.hbm_bytes}
-    device.recorder.add(
-        step,
-        ICI,
-        start_ps,
-        core.now_ps,
-        **split_late(UNITS[ICI].bound, core.now_ps - start_ps, completion.late_ps(start_ps)),
-        units=device.busy_ps(done),
-        activity=done,
-        payload_bytes=step.n_bytes,
-    )
+    bound = split_late(UNITS[ICI].bound, core.now_ps - start_ps, completion.late_ps(start_ps))
+    _record(core, step, start_ps, done, **bound, payload_bytes=step.n_bytes)
     return {device.number: completion}
+
+
+def _record(core: Core, step: ChannelTransfer, start_ps: int, done: dict[str, float], **details: Any) -> None:
+    """Record that a message was under way from ``start_ps`` until now, and what was ``done`` for it here."""
+    units = core.device.busy_ps(done)
+    core.device.recorder.add(step, ICI, start_ps, core.now_ps, units=units, activity=done, **details)

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+import simpy
+
 from tpusim.hardware.units import HBM, ICI, UNITS, VECTOR
-from tpusim.machine.core import Core, runs
+from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.rendezvous import Completion, split_late
 from tpusim.program.steps import Collective
 from tpusim.timeline.records import ICI_LATENCY
 from tpusim.units import cycles_to_ps
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    import simpy
-
     from tpusim.cost.collectives import CommunicationPlan
-    from tpusim.machine.core import Activity
 
 
 @runs(Collective)
-def run_collective(core: Core, step: Collective) -> Activity | None:
+def run_collective(core: Core, step: Collective) -> Activity:
     """Run a collective on the core, or start it beside the core."""
     if step.is_async:
         core.start(step, _communicate(core, step, ICI), "a collective")
-        return None
-    return _run_on_core(core, step)
-
-
-def _run_on_core(core: Core, step: Collective) -> Activity:
-    """Run a collective that the core waits for."""
+        return
     completions = yield from _communicate(core, step, core.row)
     core.device.world.compare(step, {number: one.end_ps for number, one in completions.items()})
 
 
 def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Event, Any, dict[int, Completion]]:
-    """Take part in a collective; return how it went for each member of the cohort.
-
-    Members that did not wait for it need not part for that, but their records differ.
-    """
+    """Take part in a collective; return how it went for each member of the cohort."""
+    # Members that did not wait for it need not part for that, but their records differ.
     start_ps, device = core.now_ps, core.device
     plan = device.world.collectives.plan(device.cohort, step)
     ended = device.world.collectives.join(device.cohort, step)
@@ -64,7 +55,7 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Even
     )
     for number in device.cohort.members[1:]:
         other = device.world.costs.longest_plan(step, device.cohort.devices, number)
-        if (found[number], other.hops, other.far_hops) != (own, plan.hops, plan.far_hops):
+        if (found[number], other[1:]) != (own, plan[1:]):
             figures = _figures(core, step, other, found[number], start_ps)
             device.recorder.vary(number, record, {"end_ps": found[number].end_ps, **figures})
     return found
@@ -89,7 +80,7 @@ def _figures(
     waited_ps = 0 if step.is_async else latency_ps
     duration_ps, late_ps = completion.end_ps - start_ps, completion.late_ps(start_ps)
     if not len(plan.load.links):
-        # Nobody else is in the group: what is left is the way through HBM, if it has one.
+        # No other device is in the group: what is left is the way through HBM, if it has one.
         bound_by = UNITS[HBM].bound if step.hbm_bytes else "latency"
     else:
         bound_by = ICI_LATENCY if 2 * latency_ps > duration_ps - late_ps else UNITS[ICI].bound

@@ -2,60 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tpusim.machine.core import Core, runs
-from tpusim.program.steps import Branch, Call, Loop, Wait
+from tpusim.machine.core import Activity, Core, runs
+from tpusim.machine.world import MOST_PLAYED_TRIPS, LoopWatch
+from tpusim.program.steps import AnyStep, Branch, Call, Loop, Wait
 from tpusim.timeline.records import SPARSECORE
 from tpusim.units import seconds_to_ps
-
-if TYPE_CHECKING:
-    from tpusim.machine.core import Activity
-    from tpusim.program.steps import AnyStep
-
-
-MOST_PLAYED_TRIPS = 4096
-"""Where something is always under way beside a loop, its trips never repeat exactly: then the last one played stands
-for the rest, so that a loop of ten million trips costs no more than one of a few thousand."""
-
-
-class LoopWatch:
-    """One visit of all devices to a loop.
-
-    If a trip took all of them equally long, and the one before as well, no device has moved against another, so that
-    the next will be the same. Groups of devices that have nothing to do with each other may each keep a time of their
-    own: but a delay passes on by at least one device with each trip, so that after as many trips without a change there
-    is none to come.
-    """
-
-    def __init__(self, cohorts: int, devices: int) -> None:
-        self._count = cohorts
-        self._patience = devices
-        self._trip: dict[int, int] = {}
-        self._length_ps: dict[int, int] = {}
-        self._since: dict[int, int] = {}
-        self._ended: dict[int, int] = {}
-        self.jump_after = 0
-
-    def begin(self, number: int, trip: int) -> None:
-        """Note that a device begins a trip."""
-        self._trip[number] = trip
-
-    def end(self, number: int, length_ps: int) -> None:
-        """Note how long a device's trip was; if it was the last to repeat itself, all may jump."""
-        trip = self._trip[number]
-        if self._length_ps.get(number) != length_ps:
-            self._length_ps[number], self._since[number] = length_ps, trip
-        self._ended[trip] = self._ended.get(trip, 0) + 1
-        if not self.jump_after and self._ended[trip] == self._count and self._repeats(trip):
-            # No device has ended the trip after those that have begun: all will see the mark in time.
-            self.jump_after = max(self._trip.values()) + 1
-
-    def _repeats(self, trip: int) -> bool:
-        """Return whether the trips up to one that all have ended stand for those to come."""
-        alike = len(set(self._length_ps.values())) == 1
-        steady = trip - max(self._since.values())
-        return steady >= (1 if alike else self._patience) or trip >= MOST_PLAYED_TRIPS
 
 
 @runs(Wait)
@@ -79,7 +30,9 @@ def run_loop(core: Core, loop: Loop) -> Activity:
         carried = world.carried()
         if watch:
             watch.begin(device.number, done + 1)
-        yield from _run_trip(core, loop)
+        yield from core.run(loop.condition)
+        yield from _jump(core, loop)
+        yield from core.run(loop.body)
         done += 1
         left, trip_ps = trips - done, core.now_ps - begin_ps
         if watch:
@@ -93,13 +46,6 @@ def run_loop(core: Core, loop: Loop) -> Activity:
             yield core.env.timeout(left * trip_ps)
             done = trips
     yield from core.run(loop.condition)
-
-
-def _run_trip(core: Core, loop: Loop) -> Activity:
-    """Evaluate the condition, branch, and run the body once."""
-    yield from core.run(loop.condition)
-    yield from _jump(core, loop)
-    yield from core.run(loop.body)
 
 
 def _jump(core: Core, step: AnyStep) -> Activity:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tpusim.cost.dma import copy_activity, run_cost
 from tpusim.hardware.units import CMEM, HBM, HOST, UNITS, VMEM
-from tpusim.machine.core import Core, at_once, runs
+from tpusim.machine.core import Activity, Core, at_once, runs
 from tpusim.machine.device import HOST_LINKS
 from tpusim.machine.fluid import all_of
 from tpusim.program.steps import Copy
 from tpusim.units import seconds_to_ps
-
-if TYPE_CHECKING:
-    from tpusim.machine.core import Activity
 
 _FAR_MEMORIES = (HBM, CMEM, *HOST_LINKS)
 

@@ -5,18 +5,13 @@ Without a stated pace the host is always ready, and a transfer takes the link's 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import simpy
 
 from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS
-from tpusim.machine.core import Core, runs
+from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.waits import HOST as HOST_END
 from tpusim.program.steps import HostTransfer
 from tpusim.units import seconds_to_ps
-
-if TYPE_CHECKING:
-    import simpy
-
-    from tpusim.machine.core import Activity
 
 
 @runs(HostTransfer)
@@ -33,14 +28,8 @@ def run_host(core: Core, step: HostTransfer) -> Activity | None:
     return _transfer(core, step, core.row)
 
 
-def _link(step: HostTransfer) -> str:
-    """Return the link that a transfer goes over."""
-    return HOST_OUT if step.to_host else HOST_IN
-
-
 def _done(step: HostTransfer) -> dict[str, float]:
-    """Return the bytes that a transfer moves, by memory and link."""
-    return {_link(step): step.n_bytes, HBM: step.hbm_bytes}
+    return {HOST_OUT if step.to_host else HOST_IN: step.n_bytes, HBM: step.hbm_bytes}
 
 
 def _queued(core: Core, step: HostTransfer, turn: simpy.Event, reason: str) -> Activity:
@@ -57,13 +46,14 @@ def _queued(core: Core, step: HostTransfer, turn: simpy.Event, reason: str) -> A
 
 def _transfer(core: Core, step: HostTransfer, row: str) -> Activity:
     """Wait for the link's latency and then for the bytes."""
-    start_ps, device, link = core.now_ps, core.device, _link(step)
+    start_ps, device, done = core.now_ps, core.device, _done(step)
+    link = next(iter(done))
     latency_ps = seconds_to_ps(device.chip.host.latency_seconds)
     yield core.env.timeout(latency_ps)
     local = device.memories[HBM].transfer(step.hbm_bytes)
     yield core.env.all_of([local, device.memories[link].transfer(step.n_bytes)])
     # A transfer that the core waits for costs its latency too; others share theirs with what runs meanwhile.
-    units = device.busy_ps(_done(step))
+    units = device.busy_ps(done)
     if not step.is_async:
         units[link] = units.get(link, 0) + latency_ps
-    device.recorder.add(step, row, start_ps, core.now_ps, bound_by=UNITS[HOST].bound, units=units, activity=_done(step))
+    device.recorder.add(step, row, start_ps, core.now_ps, bound_by=UNITS[HOST].bound, units=units, activity=done)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import simpy
+
+from tpusim.cost.tile import KernelTime
 from tpusim.hardware.units import UNITS
-from tpusim.machine.core import Core, runs
-from tpusim.machine.costs import Execution
+from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.device import HOST_LINKS
 from tpusim.machine.fluid import all_of
 from tpusim.program.steps import Kernel
 from tpusim.units import seconds_to_ps
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    import simpy
-
-    from tpusim.cost.dma import Traffic
-    from tpusim.cost.tile import KernelTime
-    from tpusim.machine.core import Activity
 
 ROUNDING_PS = 1000
 """A nanosecond: below it, whether traffic or tiles end last is chance."""
@@ -34,12 +28,12 @@ def run_kernel(core: Core, kernel: Kernel) -> Activity:
     alone = not traffic or (not device.in_flight and not any(t.space in HOST_LINKS for t in traffic))
     known = costs.undisturbed.get(id(kernel)) if alone else None
     if known is not None:
-        details = known.details
-        yield core.env.timeout(known.duration_ps)
+        duration_ps, details = known
+        yield core.env.timeout(duration_ps)
     else:
         details = yield from _play(core, kernel)
         if alone:
-            costs.undisturbed[id(kernel)] = Execution(core.now_ps - start_ps, details)
+            costs.undisturbed[id(kernel)] = core.now_ps - start_ps, details
     core.record(
         kernel,
         start_ps,
@@ -83,7 +77,11 @@ def _move(core: Core, moving: dict[str, float], parts: dict[str, int]) -> Activi
 def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
     """Compute the tiles while their traffic runs; the later of the two is what bounds the kernel here."""
     start_ps = core.now_ps
-    flows = [_begin_steady(core, time, traffic) for traffic in time.traffic]
+    flows = []
+    for traffic in time.traffic:
+        # Double buffers hold one tile ahead: traffic faster than the tiles has nowhere to go.
+        limit = traffic.steady_bytes / time.compute_ps if time.compute_ps else inf
+        flows.append(core.device.memories[traffic.space].transfer(traffic.steady_bytes, limit))
     yield core.env.timeout(time.compute_ps)
     last = time.slowest_unit
     for traffic, flow in zip(time.traffic, flows, strict=True):
@@ -95,10 +93,3 @@ def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
             last = traffic.space
     bound = UNITS[last].bound
     parts[bound] = parts.get(bound, 0) + core.now_ps - start_ps
-
-
-def _begin_steady(core: Core, time: KernelTime, traffic: Traffic) -> simpy.Event:
-    """Begin the traffic that runs under the tiles, no faster than the tiles compute; return the event of its end."""
-    # Double buffers hold one tile ahead: traffic faster than the tiles has nowhere to go.
-    limit = traffic.steady_bytes / time.compute_ps if time.compute_ps else inf
-    return core.device.memories[traffic.space].transfer(traffic.steady_bytes, limit)

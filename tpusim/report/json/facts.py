@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,9 +12,6 @@ from tpusim.hardware.fields import Fact
 from tpusim.ir.ops import Operation
 from tpusim.report.json.page import SCHEMA_VERSION, fill, page, rows
 from tpusim.shapes.layout_facts import LayoutFacts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _CHIP = "name aliases description year cores_per_device devices_per_chip clock_hz mxu"
 _RATES = {
@@ -50,7 +48,6 @@ def chip_page(chip: Chip, facts: Iterable[Fact]) -> Any:
 
 
 def _chip(kind: Any, chip: Chip, **more: Any) -> Any:
-    """Return what is said of a chip."""
     return fill(
         kind,
         chip,

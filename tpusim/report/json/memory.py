@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.analysis.accuracy import MemoryAccuracy, MemoryOutcome, memory_accuracy
 from tpusim.analysis.memory import MemoryProfile, MemoryReport
 from tpusim.program.buffers import Buffer
 from tpusim.report.json.page import document, fill, page, rows
 from tpusim.report.out_of_memory import oom_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tpusim.analysis.memory import SpaceUse
 
 _Buffer = page("Buffer", Buffer, expansion=float, padding_bytes=int)
 _Space = page(
@@ -43,18 +39,14 @@ MemoryAccuracyPage = document("MemoryAccuracy", MemoryOutcome, "", rows=rows(_Ou
 
 def memory_page(report: MemoryReport) -> Any:
     """Return a memory report."""
-    spaces = {space.profile.space: _space_page(space) for space in report.spaces}
+    spaces = {}
+    for space in report.spaces:
+        alive = space.profile.alive_at(space.profile.peak_position)
+        spaces[space.profile.space] = fill(_Space, space, space.profile, alive_at_peak=_rows(alive))
     return fill(MemoryPage, report, spaces=spaces, padding=_rows(report.padded), compiler_message=oom_text(report))
 
 
-def _space_page(space: SpaceUse) -> Any:
-    """Return one memory."""
-    alive = space.profile.alive_at(space.profile.peak_position)
-    return fill(_Space, space, space.profile, alive_at_peak=_rows(alive))
-
-
 def _rows(buffers: Iterable[Buffer]) -> tuple[Any, ...]:
-    """Return buffers."""
     return tuple(fill(_Buffer, buffer, expansion=round(buffer.expansion, 4)) for buffer in buffers)
 
 

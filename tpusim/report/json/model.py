@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,9 +14,6 @@ from tpusim.program.layers import Layer
 from tpusim.report.json.page import SCHEMA_VERSION, document, fill, page, rows
 from tpusim.timeline.folds import ArrayRun, add_runs
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class ExplanationPage(Explanation, frozen=True, kw_only=True):

@@ -81,7 +81,6 @@ def fill(kind: Any, *sources: object, **given: Any) -> Any:
 
 
 def _decoded(kind: type, value: Any) -> Any:
-    """Return a value of a type that only pages know."""
     assert kind is Microseconds
     return Microseconds(ps_to_us(value))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -14,10 +14,8 @@ from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.program.module import Estimate
 from tpusim.report.json.page import Microseconds, document, fill, page, plain, rows, save_json
+from tpusim.timeline.records import PodRun
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from tpusim.timeline.records import PodRun
 
 _BESIDE = {"beside_ps": "overlapped_us"}
 _OP = "name opcode category count time_ps beside_ps bound_by flops hbm_bytes line op_name source"
@@ -33,10 +31,7 @@ _Group = page(
     source=str | UnsetType,
 )
 _Links = page(
-    "Links",
-    PodUse,
-    "links busiest_link busiest_share mean_share",
-    {"links": "used", "busiest_link": "busiest"},
+    "Links", PodUse, "links busiest_link busiest_share mean_share", {"links": "used", "busiest_link": "busiest"}
 )
 _Pod = page(
     "Pod",
@@ -66,12 +61,7 @@ RunPage = document(
     groups=rows(_Group) | UnsetType,
 )
 _Change = page(
-    "Change",
-    Change,
-    None,
-    {"beside_change_us": "overlapped_change_us"},
-    change_us=float,
-    beside_change_us=float,
+    "Change", Change, None, {"beside_change_us": "overlapped_change_us"}, change_us=float, beside_change_us=float
 )
 _Totals = page("Totals", RunFigures, "program chip time_us bound_by roofline_us flops hbm_bytes memory")
 ComparisonPage = document(

@@ -49,6 +49,5 @@ def schemas(command: str | None = None) -> dict[str, Any]:
 
 
 def _schema(kind: type) -> dict[str, Any]:
-    """Return the schema of a type that only pages know."""
     assert kind is Microseconds
     return {"type": "number", "description": "microseconds"}

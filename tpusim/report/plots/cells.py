@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from tpusim.report.plots.style import GREY, INK, PADDING_HATCH, TILE_TINTS, VERMILION
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from tpusim.report.plots.colours import GREY, INK, PADDING_HATCH, TILE_TINTS, VERMILION
 
 Shown = Sequence[int | None]
 """The numbers along one axis that are drawn, ``None`` for a gap that stands for all between its neighbours."""
@@ -36,22 +34,21 @@ def tint_of(row: int, column: int) -> str:
     return TILE_TINTS[(column + 2 * row) % len(TILE_TINTS)]
 
 
-def draw_grid(ax: Axes, rows: Shown, columns: Shown, cell: Callable[[int, int], Cell], font: float = 6.5) -> None:
+def draw_grid(ax: Axes, rows: Shown, columns: Shown, cell: Callable[[int, int], Cell]) -> None:
     """Draw a cell for each row and column that is shown, row 0 on top, each one unit wide and high."""
     for y, row in enumerate(rows):
         for x, column in enumerate(columns):
-            if row is None or column is None:
-                continue
-            draw_cell(ax, (x, y), (1.0, 1.0), cell(row, column), font)
+            if row is not None and column is not None:
+                draw_cell(ax, (x, y), (1.0, 1.0), cell(row, column), 6.5)
     draw_gaps(ax, rows, columns)
 
 
 def draw_cell(ax: Axes, corner: tuple[float, float], size: tuple[float, float], cell: Cell, font: float) -> None:
     """Draw one cell with its words in the middle; what is all padding is white and hatched."""
-    if cell.padded < 1:
-        ax.add_patch(Rectangle(corner, *size, facecolor=cell.tint, edgecolor=INK, linewidth=0.4))
     if cell.padded >= 1:
         draw_padding(ax, corner, size)
+    else:
+        ax.add_patch(Rectangle(corner, *size, facecolor=cell.tint, edgecolor=INK, linewidth=0.4))
     if cell.words:
         middle = corner[0] + size[0] / 2, corner[1] + size[1] / 2
         words = ax.text(*middle, cell.words, ha="center", va="center", fontsize=font)
@@ -74,19 +71,14 @@ def draw_borders(ax: Axes, rows: Shown, columns: Shown, block: tuple[int, int]) 
             begins = row is not None and column is not None and row % block[0] == 0 and column % block[1] == 0
             if not begins or row + block[0] - 1 not in rows or column + block[1] - 1 not in columns:  # type: ignore[operator]
                 continue
-            inset = 0.06
-            width, height = block[1] - 2 * inset, block[0] - 2 * inset
-            corner = (x + inset, y + inset)
-            ax.add_patch(
-                Rectangle(corner, width, height, fill=False, edgecolor=VERMILION, linewidth=1.1, gid="subtile")
-            )
+            corner, width, height = (x + 0.06, y + 0.06), block[1] - 0.12, block[0] - 0.12
+            ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=VERMILION, lw=1.1, gid="subtile"))
 
 
 def finish_grid(ax: Axes, rows: Shown, columns: Shown, least_columns: float = 0.0) -> None:
     """Give a grid its limits and number its rows and columns; a narrow grid keeps to the left."""
     # A little more than the cells, whose outer borders would else be cut in half.
-    ax.set_xlim(-0.02, max(len(columns), least_columns) + 0.02)
-    ax.set_ylim(len(rows) + 0.02, -0.02)
+    ax.set(xlim=(-0.02, max(len(columns), least_columns) + 0.02), ylim=(len(rows) + 0.02, -0.02))
     ax.set_xticks(*_ticks(columns))
     ax.set_yticks(*_ticks(rows))
     bare(ax)
@@ -97,8 +89,7 @@ def bare(ax: Axes) -> None:
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.tick_params(length=0, pad=1.5)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.spines[:].set_visible(False)
 
 
 def _ticks(shown: Shown) -> tuple[list[float], list[str]]:

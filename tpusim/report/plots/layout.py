@@ -7,8 +7,9 @@ number in a cell is the linear index of the element, and what pads is white (her
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
@@ -24,21 +25,16 @@ from tpusim.report.plots.cells import (
     shown_of,
     tint_of,
 )
-from tpusim.report.plots.plane import Plane, plane_of
+from tpusim.report.plots.colours import GREY, INK, PADDING_HATCH, VERMILION
+from tpusim.report.plots.plane import LANES, Plane, plane_of
 from tpusim.report.plots.strip import draw_strip, strip_lines
-from tpusim.report.plots.style import GREY, INK, PADDING_HATCH, VERMILION, figure_of, new_figure, styled
+from tpusim.report.plots.style import figure_of, new_figure, styled
 from tpusim.report.tables import size_text
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.layout import COMBINE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import Shape
 
 _WIDTH = 7.4
-_LANES = 128
 _ROW_INCHES = 0.235
 # Two shades of the first tile's tint: the parts of a word are all of it.
 _PARTS = (tint_of(0, 0), "#D3EBF9")
@@ -82,7 +78,6 @@ def _panels(plane: Plane) -> list[tuple[Callable[[Axes, Plane], None], float]]:
 
 
 def _caption(plane: Plane) -> str:
-    """Return the bytes of the array, and what is drawn of it."""
     logical, physical = logical_bytes(plane.shape), physical_bytes(plane.shape)
     wasted = max(0.0, 1 - logical / physical) if physical else 0.0
     parts = [f"{_exact(logical)} of data in {_exact(physical)}, {wasted:.1%} padding"]
@@ -97,20 +92,15 @@ def _exact(n_bytes: int) -> str:
 
 
 def _legend(plane: Plane) -> list[Patch | Line2D]:
-    """Return what colours and borders mean in this picture."""
     handles: list[Patch | Line2D] = [Patch(facecolor=tint_of(0, 0), edgecolor=INK, linewidth=0.4, label="a tile")]
     if plane.count > plane.shape.element_count:
         handles.append(Patch(facecolor="white", edgecolor=GREY, hatch=PADDING_HATCH, label="padding"))
     if plane.sub_tile:
         rows, columns = plane.sub_tile
-        words = f"a tile within it, {rows} x {columns}" + (" = one 32-bit word" if _is_word(plane) else "")
+        word = " = one 32-bit word" if rows * columns * plane.bits == 32 else ""
+        words = f"a tile within it, {rows} x {columns}{word}"
         handles.append(Patch(facecolor="none", edgecolor=VERMILION, linewidth=1.1, label=words))
     return handles
-
-
-def _is_word(plane: Plane) -> bool:
-    """Whether a sub-tile is what one 32-bit word holds."""
-    return plane.sub_tile is not None and plane.sub_tile[0] * plane.sub_tile[1] * plane.bits == 32
 
 
 def _array_shown(plane: Plane) -> tuple[Shown, Shown]:
@@ -133,27 +123,22 @@ def draw_array(ax: Axes, plane: Plane) -> None:
         ax.set_title("array: the number in a cell is its position in memory")
     else:
         _draw_tiles(ax, plane, *_array_shown(plane))
-        ax.set_title(f"array, by tile: numbers count tiles in memory, {_tile_words(plane)} each")
-
-
-def _tile_words(plane: Plane) -> str:
-    """Return size and bytes of a tile."""
-    return f"{' x '.join(map(str, plane.tile))} elements = {size_text(plane.tile_elements * plane.bits / 8)}"
+        tile = f"{' x '.join(map(str, plane.tile))} elements = {size_text(plane.tile_elements * plane.bits / 8)}"
+        ax.set_title(f"array, by tile: numbers count tiles in memory, {tile} each")
 
 
 def _draw_cells(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
     """Draw every element with its linear index, and the borders of tiles within tiles."""
-    draw_grid(ax, rows, columns, lambda row, column: _element(plane, row, column))
+
+    def element(row: int, column: int) -> Cell:
+        padded = plane.index(row, column) is None
+        return Cell(f"{plane.position(row, column)}", tint_of(*plane.tile_of(row, column)), float(padded))
+
+    draw_grid(ax, rows, columns, element)
     if plane.sub_tile:
         draw_borders(ax, rows, columns, plane.sub_tile)
     finish_grid(ax, rows, columns, least_columns=16)
     _name_axes(ax, plane)
-
-
-def _element(plane: Plane, row: int, column: int) -> Cell:
-    """Return the cell of one element or of one of padding."""
-    padded = plane.index(row, column) is None
-    return Cell(f"{plane.position(row, column)}", tint_of(*plane.tile_of(row, column)), float(padded))
 
 
 def _draw_tiles(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
@@ -166,15 +151,13 @@ def _draw_tiles(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
                 _number_tile(ax, plane, (x, y), (row, column))
     finish_grid(ax, rows, columns, least_columns=5)
     # The borders of tiles carry the index of the first element behind them.
-    ax.set_xticks([x for x, n in enumerate(columns) if n is not None])
-    ax.set_xticklabels([str(n * plane.tile_columns) for n in columns if n is not None])
-    ax.set_yticks([y for y, n in enumerate(rows) if n is not None])
-    ax.set_yticklabels([str(n * plane.tile_rows) for n in rows if n is not None])
+    for axis, shown, size in ((ax.xaxis, columns, plane.tile_columns), (ax.yaxis, rows, plane.tile_rows)):
+        numbered = [(place, str(n * size)) for place, n in enumerate(shown) if n is not None]
+        axis.set_ticks(*zip(*numbered, strict=True))
     _name_axes(ax, plane)
 
 
 def _number_tile(ax: Axes, plane: Plane, corner: tuple[int, int], tile: tuple[int, int]) -> None:
-    """Write a tile's number in memory."""
     first = plane.position(tile[0] * plane.tile_rows, tile[1] * plane.tile_columns)
     number = f"{first // plane.tile_elements:,}"
     words = ax.text(corner[0] + 0.5, corner[1] + 0.5, number, ha="center", va="center", fontsize=7.5)
@@ -203,14 +186,13 @@ def _tile_shown(plane: Plane) -> tuple[Shown, Shown]:
 
 
 def _draw_tile(ax: Axes, plane: Plane) -> None:
-    """Draw the first tile element by element."""
     _draw_cells(ax, plane, *_tile_shown(plane))
     ax.set_title("tile 0: the number in a cell is its position in memory")
 
 
 def _words_per_line(plane: Plane) -> int:
     """Return how many words stand beside each other: the lanes of a register, or fewer."""
-    return min(_LANES, plane.tile_elements // plane.per_word)
+    return min(LANES, plane.tile_elements // plane.per_word)
 
 
 def _word_shown(plane: Plane) -> tuple[Shown, Shown]:
@@ -236,14 +218,13 @@ def _draw_words(ax: Axes, plane: Plane) -> None:
 
 
 def _draw_word(ax: Axes, plane: Plane, corner: tuple[int, int], word: int) -> None:
-    """Draw one word, the elements in it from low bits to high."""
     height = 0.92 / plane.per_word
     for part in range(plane.per_word):
         position = word * plane.per_word + part
         cell = Cell(plane.name_at(position), _PARTS[part % 2], float(plane.is_padding(position)))
         draw_cell(ax, (corner[0] + 0.03, corner[1] + 0.04 + part * height), (0.94, height), cell, 6.0)
-    frame = Rectangle((corner[0] + 0.03, corner[1] + 0.04), 0.94, 0.92, fill=False, edgecolor=VERMILION, linewidth=1.1)
-    ax.add_patch(frame)
+    first = corner[0] + 0.03, corner[1] + 0.04
+    ax.add_patch(Rectangle(first, 0.94, 0.92, fill=False, edgecolor=VERMILION, linewidth=1.1))
 
 
 def _name_axes(ax: Axes, plane: Plane) -> None:

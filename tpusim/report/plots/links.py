@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, prod
-from typing import TYPE_CHECKING
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 
-from tpusim.report.plots.style import GREY, HEAT, INK, figure_of, new_figure, styled
+from tpusim.report.plots.colours import GREY, HEAT, INK
+from tpusim.report.plots.style import figure_of, new_figure, styled
 from tpusim.report.tables import time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.timeline.records import LinkUse, PodRun
+from tpusim.timeline.records import LinkUse, PodRun
 
 # Both ways of a link lie beside each other, so far from the line between the chips.
 _APART = 0.1
@@ -68,13 +64,12 @@ def _planes(run: PodRun) -> tuple[int, int, int]:
 
 
 def _plane(run: PodRun, chip: int) -> int:
-    """Return the plane that a chip is in."""
     width, height, _ = _planes(run)
     return chip // (width * height)
 
 
 def _title(run: PodRun, shares: Sequence[float]) -> str:
-    """Return what ran where, the busiest and the mean link, and what the other networks did."""
+    """Return what ran where, the busiest and the mean link, and how busy the other networks were."""
     total_ps = max(1, run.last.total_ps)
     sizes = "x".join(map(str, run.sizes)) + (f" in {run.slices} slices" if run.slices > 1 else "")
     words = f"{run.last.program} on {run.last.chip} {sizes} (simulated): {time_text(run.last.total_ps)}\n"
@@ -102,14 +97,11 @@ def _draw_plane(ax: Axes, run: PodRun, plane: int, shares: Sequence[tuple[LinkUs
     if run.slices * prod(run.sizes) <= _MOST_NUMBERED:
         for number, place in enumerate(places, start=plane * width * height):
             ax.text(*place, str(number), ha="center", va="center", fontsize=6, zorder=4)
-    ax.set_xlim(-0.75, width - 0.25)
-    ax.set_ylim(-0.75, height - 0.25)
-    ax.set_aspect("equal")
+    ax.set(xlim=(-0.75, width - 0.25), ylim=(-0.75, height - 0.25), aspect="equal")
     ax.set_xticks(range(0, width, max(1, width // 8)))
     ax.set_yticks(range(0, height, max(1, height // 8)))
     ax.tick_params(length=0, labelcolor=GREY)
-    ax.set_xlabel("axis 0 (chips)")
-    ax.set_ylabel("axis 1 (chips)")
+    ax.set(xlabel="axis 0 (chips)", ylabel="axis 1 (chips)")
     if planes > 1:
         per_slice = prod(run.sizes[2:])
         slice_ = f"slice {plane // per_slice}, " if run.slices > 1 else ""
@@ -117,7 +109,6 @@ def _draw_plane(ax: Axes, run: PodRun, plane: int, shares: Sequence[tuple[LinkUs
 
 
 def _segment(run: PodRun, link: LinkUse) -> list[tuple[float, float]]:
-    """Return both ends of a link in the drawing."""
     width, height, _ = _planes(run)
     x, y = link.chip % width, link.chip // width % height
     axis, sign = int(link.way[1:]), 1 if link.way[0] == "+" else -1
@@ -125,11 +116,7 @@ def _segment(run: PodRun, link: LinkUse) -> list[tuple[float, float]]:
         # Out of the plane.
         return [(x + sign * 0.12, y + sign * 0.12), (x + sign * _STUB * 0.8, y + sign * _STUB * 0.8)]
     side = sign * _APART
-    if axis == 0:
-        return [(x, y + side), (x + sign * _length(x, width, sign), y + side)]
-    return [(x - side, y), (x - side, y + sign * _length(y, height, sign))]
-
-
-def _length(place: int, size: int, sign: int) -> float:
-    """Return how far a link reaches: half way is enough beside its neighbour's, a stub at the rim."""
-    return 1.0 if 0 <= place + sign < size else _STUB
+    place, size = ((x, width), (y, height))[axis]
+    # Of a link round the back of the torus only a stub is drawn.
+    reach = sign * (1.0 if 0 <= place + sign < size else _STUB)
+    return [(x, y + side), (x + reach, y + side)] if axis == 0 else [(x - side, y), (x - side, y + reach)]

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
 
-from tpusim.report.plots.style import (
-    BLUE,
-    GREY,
-    INK,
-    PALE,
-    TILE_TINTS,
-    VERMILION,
-    axes_or_new,
-    bytes_unit,
-    figure_of,
-    new_figure,
-    shortened,
-    styled,
-)
+from tpusim.analysis.memory import MemoryProfile
+from tpusim.report.plots.colours import BLUE, GREY, INK, PALE, TILE_TINTS, VERMILION
+from tpusim.report.plots.style import bytes_unit, figure_of, new_figure, shortened, styled
 from tpusim.report.tables import size_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.analysis.memory import MemoryProfile
-    from tpusim.program.buffers import Buffer
 
 _NAMED = 8
 _NAME_LETTERS = 34
@@ -49,7 +31,7 @@ def memory(
     space is drawn there, without the buffers.
     """
     if ax is not None:
-        _draw_space(axes_or_new(ax, 0, 0), profiles[0], capacity_bytes.get(profiles[0].space, 0))
+        _draw_space(ax, profiles[0], capacity_bytes.get(profiles[0].space, 0))
         return figure_of(ax)
     figure = new_figure(9.2, 0.35 + 2.75 * len(profiles))
     grid = figure.subplots(len(profiles), 2, width_ratios=(3, 2.1), squeeze=False)
@@ -74,34 +56,24 @@ def _draw_space(ax: Axes, profile: MemoryProfile, capacity: int) -> None:
     ax.stairs([n / per_unit for n in profile.alive_bytes] or [held], edges, color=INK, linewidth=0.7, label="alive")
     ax.axvline(profile.peak_position + 0.5, color=VERMILION, linewidth=0.8, linestyle="--", label="peak")
     if profile.heap_bytes:
-        ax.axhline(
-            (profile.held_bytes + profile.heap_bytes) / per_unit,
-            color=BLUE,
-            linewidth=0.8,
-            linestyle=":",
-            label="end of the heap",
-        )
-    if capacity and capacity < _CAPACITY_IN_SIGHT * top:
+        end = (profile.held_bytes + profile.heap_bytes) / per_unit
+        ax.axhline(end, color=BLUE, linewidth=0.8, linestyle=":", label="end of the heap")
+    seen_bytes = capacity if capacity < _CAPACITY_IN_SIGHT * top else 0
+    if seen_bytes:
         ax.axhline(capacity / per_unit, color=INK, linewidth=1.4, label="capacity of the chip")
-    ax.set_xlim(0, count)
-    ax.set_ylim(0, max(top, capacity if capacity < _CAPACITY_IN_SIGHT * top else 0) * 1.04 / per_unit)
-    ax.set_xlabel("position in the schedule (instructions)")
-    ax.set_ylabel(f"{profile.space.upper()} ({unit})")
-    ax.set_title(_space_title(profile, capacity))
+    ax.set(xlim=(0, count), ylim=(0, max(top, seen_bytes) * 1.04 / per_unit), title=_space_title(profile, capacity))
+    ax.set(xlabel="position in the schedule (instructions)", ylabel=f"{profile.space.upper()} ({unit})")
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=4, handlelength=1.6, columnspacing=1.0)
 
 
 def _space_title(profile: MemoryProfile, capacity: int) -> str:
-    """Return the peak against the chip, and what fragmentation adds."""
     words = f"{profile.space.upper()}: peak {size_text(profile.peak_bytes)}"
-    if capacity:
-        words += f" of {size_text(capacity)}"
     holes = profile.fragmentation_bytes
-    return words + (f", {size_text(holes)} lost in holes" if holes > 0 else "")
+    of = f" of {size_text(capacity)}" if capacity else ""
+    return words + of + (f", {size_text(holes)} lost in holes" if holes > 0 else "")
 
 
 def _draw_blocks(ax: Axes, profile: MemoryProfile, held: float, per_unit: float) -> None:
-    """Draw every buffer that has a place of its own."""
     placed = [buffer for buffer in profile.buffers if buffer.offset_bytes is not None]
     corners, tints = [], []
     for number, buffer in enumerate(sorted(placed, key=lambda b: (b.first, b.name))):
@@ -117,33 +89,22 @@ def _draw_peak(ax: Axes, profile: MemoryProfile) -> None:
     """Draw the largest buffers alive at the peak as bars, each with its name and size."""
     alive = [buffer for buffer in profile.alive_at(profile.peak_position) if not buffer.within]
     shown, rest = alive[:_NAMED], alive[_NAMED:]
-    per_unit, unit = bytes_unit(max((buffer.n_bytes for buffer in shown), default=1))
+    most = max((buffer.n_bytes for buffer in shown), default=1)
+    per_unit, unit = bytes_unit(most)
     for place, buffer in enumerate(shown):
-        name, n_bytes = _bar_name(buffer), buffer.n_bytes
+        name, n_bytes = shortened(buffer.name, _NAME_LETTERS), buffer.n_bytes
+        source = f" ({shortened(buffer.source, 22)})" if buffer.source else ""
         filled = min(n_bytes, buffer.unpadded_bytes or n_bytes)
         ax.barh(place, filled / per_unit, 0.42, color=BLUE)
         ax.barh(place, (n_bytes - filled) / per_unit, 0.42, left=filled / per_unit, color="white", edgecolor=GREY,
                 hatch="////", linewidth=0.5)  # fmt: skip
-        ax.text(0, place - 0.33, f"{name}, {size_text(n_bytes)}", fontsize=6.3, va="bottom", gid="buffer")
+        ax.text(0, place - 0.33, f"{name}{source}, {size_text(n_bytes)}", fontsize=6.3, va="bottom", gid="buffer")
     if rest:
         words = f"and {len(rest):,} more, {size_text(sum(buffer.n_bytes for buffer in rest))} together"
         ax.text(0, _NAMED - 0.33, words, fontsize=6.3, va="bottom", gid="buffer")
-    ax.set_xlim(0, max((buffer.n_bytes for buffer in shown), default=1) * 1.05 / per_unit)
-    ax.set_ylim(_NAMED + 0.1, -0.95)
-    ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    ax.set_xlabel(f"size ({unit}; hatched: padding)")
-    ax.set_title(f"at the peak ({_peak_name(profile)})")
-
-
-def _peak_name(profile: MemoryProfile) -> str:
-    """Return the instruction at the peak."""
+    peak = f"position {profile.peak_position}"
     if profile.peak_position < len(profile.schedule):
-        return shortened(profile.schedule[profile.peak_position], 26)
-    return f"position {profile.peak_position}"
-
-
-def _bar_name(buffer: Buffer) -> str:
-    """Return what a buffer is called: its name, and where it comes from if that is known."""
-    name = shortened(buffer.name, _NAME_LETTERS)
-    return f"{name} ({shortened(buffer.source, 22)})" if buffer.source else name
+        peak = shortened(profile.schedule[profile.peak_position], 26)
+    ax.set(xlim=(0, most * 1.05 / per_unit), ylim=(_NAMED + 0.1, -0.95), yticks=[])
+    ax.set(xlabel=f"size ({unit}; hatched: padding)", title=f"at the peak ({peak})")

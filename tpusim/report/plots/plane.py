@@ -25,7 +25,7 @@ from tpusim.shapes.layout import COMBINE, Layout
 from tpusim.shapes.shape import ArrayShape, Shape
 
 # Lanes of a vector register; long one-dimensional arrays are drawn in lines of as many.
-_LANES = 128
+LANES = 128
 _SHORT_LINE = 16
 _WORD_BITS = 32
 # Along an axis of a page: cells in which five figures can be read.
@@ -209,12 +209,8 @@ def plane_of(shape: Shape) -> Plane:
     steps = tile_steps(shape)
     sizes = (steps[0].combined if steps else physical_order_sizes(shape)) or (1,)
     tile = steps[0].sizes if steps else sizes
-    return Plane(shape, sizes, tile, _fold(sizes, tile) if prod(sizes[:-1]) == 1 and len(tile) == 1 else 0)
-
-
-def _fold(sizes: tuple[int, ...], tile: tuple[int, ...]) -> int:
-    """Return the length of the lines of a one-dimensional array, 0 where one line holds it."""
-    padded = -(-sizes[-1] // tile[-1]) * tile[-1]
-    if padded <= _SHORT_LINE:
-        return 0
-    return next((line for line in (_LANES, _SHORT_LINE) if tile[-1] % line == 0), 0)
+    fold = 0
+    # One line is enough for a short array of one dimension.
+    if prod(sizes[:-1]) == 1 and len(tile) == 1 and -(-sizes[-1] // tile[-1]) * tile[-1] > _SHORT_LINE:
+        fold = next((line for line in (LANES, _SHORT_LINE) if tile[-1] % line == 0), 0)
+    return Plane(shape, sizes, tile, fold)

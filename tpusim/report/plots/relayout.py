@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tpusim.errors import ProgramError
 from tpusim.report.plots.cells import tint_of
 from tpusim.report.plots.layout import draw_array, shown_rows
@@ -12,10 +10,7 @@ from tpusim.report.plots.strip import draw_strip, strip_lines
 from tpusim.report.plots.style import Figure, new_figure, styled
 from tpusim.report.tables import size_text
 from tpusim.shapes.address import linear_index, multi_index, physical_bytes
-from tpusim.shapes.shape import shape_text
-
-if TYPE_CHECKING:
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import Shape, shape_text
 
 _WIDTH = 7.4
 _ROW_INCHES = 0.235
@@ -34,6 +29,12 @@ def relayout(before: Shape, after: Shape) -> Figure:
             f"expected two layouts of one array, found {shape_text(before, layout=False)} and "
             f"{shape_text(after, layout=False)}"
         )
+
+    def source_tint(target: Plane, position: int) -> str:
+        index = multi_index(target.shape, position)
+        assert index is not None, "only elements are coloured"
+        return tint_of(*source.tile_at(linear_index(source.shape, index) // source.tile_elements))
+
     rows = [n for plane in (source, target) for n in (max(3, shown_rows(plane)), 1.2 * strip_lines(plane) + 0.4)]
     heights = [_ROW_INCHES * count + 0.55 for count in rows]
     figure = new_figure(_WIDTH, sum(heights) + 0.45)
@@ -41,22 +42,9 @@ def relayout(before: Shape, after: Shape) -> Figure:
     draw_array(axes[0], source)
     draw_strip(axes[1], source)
     draw_array(axes[2], target)
-    draw_strip(axes[3], target, lambda plane, position: _source_tint(source, plane, position))
+    draw_strip(axes[3], target, source_tint)
     axes[1].set_title("memory before")
     axes[3].set_title("memory after: colours are those of the tiles before")
-    figure.suptitle(
-        f"{before}  \N{RIGHTWARDS ARROW}  {after}\n{_caption(source, target)}", x=0.01, ha="left", fontsize=8.5
-    )
+    sizes = f"{size_text(physical_bytes(source.shape))} before, {size_text(physical_bytes(target.shape))} after"
+    figure.suptitle(f"{before}  \N{RIGHTWARDS ARROW}  {after}\n{sizes}", x=0.01, ha="left", fontsize=8.5)
     return figure
-
-
-def _source_tint(source: Plane, target: Plane, position: int) -> str:
-    """Return the tint of the source's tile from which the element at a position of the target comes."""
-    index = multi_index(target.shape, position)
-    assert index is not None, "only elements are coloured"
-    return tint_of(*source.tile_at(linear_index(source.shape, index) // source.tile_elements))
-
-
-def _caption(source: Plane, target: Plane) -> str:
-    """Return the bytes before and after."""
-    return f"{size_text(physical_bytes(source.shape))} before, {size_text(physical_bytes(target.shape))} after"

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 from matplotlib.transforms import Bbox
 
 from tpusim.analysis.roofline import Roof, RoofPoint, roof_points, roofs
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, MATRIX, UNITS, VMEM
-from tpusim.report.plots.style import (
-    GREY,
-    INK,
-    colour_of,
-    figure_of,
-    kind_of,
-    kind_order,
-    marker_of,
-    new_figure,
-    place_labels,
-    settle,
-    shortened,
-    styled,
-)
+from tpusim.report.plots.colours import GREY, INK, kind_of, kind_order, look_of
+from tpusim.report.plots.style import figure_of, new_figure, place_labels, shortened, styled
 from tpusim.report.tables import time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.timeline.records import Timeline
+from tpusim.timeline.records import Timeline
 
 _LABELS = 8
 # Areas in square points: what takes all the time, and what can still be seen.
@@ -59,12 +42,14 @@ def roofline(run: Timeline, chip: Chip, ax: Axes | None = None) -> Figure:
     if ax is None:
         figure = new_figure(7.4, 5.6 if rest else 4.6)
         ax, lower = figure.subplots(2, 1, height_ratios=(4.2, 1)) if rest else (figure.add_subplot(), None)
-    limits = _draw_roofs(ax, roofs(chip, _main_type(run)), dots)
+    found = roofs(chip, _main_type(run))
+    limits = _limits(found, dots)
+    _draw_roofs(ax, found, limits)
     _draw_dots(ax, dots, total_ps, limits)
     _finish(ax, limits, points, f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}")
     if lower is not None:
         _draw_rest(lower, rest, total_ps, chip)
-    settle(figure_of(ax))
+    figure_of(ax).draw_without_rendering()
     if lower is not None:
         place_labels(lower, [_rest_place(p) for p in rest[:4]], [shortened(p.name, 30) for p in rest[:4]])
     _turn_slopes(ax)
@@ -95,9 +80,7 @@ def _limits(found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _Limits:
     return 10.0**left, 10.0**right, 10.0 ** np.floor(np.log10(min(up))), peak * 4
 
 
-def _draw_roofs(ax: Axes, found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _Limits:
-    """Draw the roofs with their rates written along them, and return the limits of the picture."""
-    limits = _limits(found, dots)
+def _draw_roofs(ax: Axes, found: Sequence[Roof], limits: _Limits) -> None:
     left, right, low, _ = limits
     peak = max(roof.per_second for roof in found if not roof.is_memory)
     for number, roof in enumerate(found):
@@ -113,7 +96,6 @@ def _draw_roofs(ax: Axes, found: Sequence[Roof], dots: Sequence[RoofPoint]) -> _
             ax.plot([max(left, begin), right], [roof.per_second] * 2, dashes, color=INK, linewidth=1.1)
             words = f"{roof.name} {_rate(roof.per_second)}FLOP/s"
             ax.text(right * 0.93, roof.per_second * 1.1, words, ha="right", va="bottom", fontsize=6.5, color=INK)
-    return limits
 
 
 def _turn_slopes(ax: Axes) -> None:
@@ -128,7 +110,6 @@ def _turn_slopes(ax: Axes) -> None:
 
 
 def _rate(per_second: float) -> str:
-    """Return a rate with its decimal prefix."""
     for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G")):
         if per_second >= limit:
             return f"{per_second / limit:.3g} {prefix}"
@@ -136,7 +117,6 @@ def _rate(per_second: float) -> str:
 
 
 def _area(point: RoofPoint, total_ps: int) -> float:
-    """Return the area of a dot."""
     return max(_SMALLEST, _LARGEST * point.time_ps / total_ps)
 
 
@@ -146,35 +126,23 @@ def _draw_dots(ax: Axes, dots: Sequence[RoofPoint], total_ps: int, limits: _Limi
         for hollow in (False, True):
             alike = [d for d in dots if kind_of(d.bound_by) == kind and (d.memory == VMEM) == hollow]
             if alike:
-                _scatter(
-                    ax, [_place(dot, limits) for dot in alike], [_area(d, total_ps) for d in alike], (kind, hollow)
-                )
+                _scatter(ax, [_place(dot, limits) for dot in alike], [_area(d, total_ps) for d in alike], kind, hollow)
 
 
-def _scatter(ax: Axes, places: Sequence[tuple[float, float]], areas: Sequence[float], look: tuple[str, bool]) -> None:
-    """Draw dots of one kind, filled or hollow."""
-    if not places:
-        return
-    kind, hollow = look
+def _scatter(
+    ax: Axes, places: Sequence[tuple[float, float]], areas: Sequence[float], kind: str, hollow: bool = False
+) -> None:
     across, up = zip(*places, strict=True)
-    ax.scatter(
-        across,
-        up,
-        s=areas,
-        marker=_dot_marker(kind),
-        facecolor="none" if hollow else colour_of(kind),
-        edgecolor=colour_of(kind) if hollow and kind != "latency" else INK,
-        linewidth=1.0 if hollow else 0.5,
-        alpha=0.85,
-        zorder=3,
-        # Those at the rim are drawn whole.
-        clip_on=False,
-    )
+    colour = look_of(kind).colour
+    face, edge = ("none", INK if kind == "latency" else colour) if hollow else (colour, INK)
+    # Not clipped: those at the rim are drawn whole.
+    ax.scatter(across, up, s=areas, marker=_dot_marker(kind), facecolor=face, edgecolor=edge,
+               linewidth=1.0 if hollow else 0.5, alpha=0.85, zorder=3, clip_on=False)  # fmt: skip
 
 
 def _dot_marker(kind: str) -> str:
     """Return the marker of a kind, large enough to have a colour."""
-    return marker_of(kind) if marker_of(kind) != "." else "o"
+    return look_of(kind).marker.replace(".", "o")
 
 
 def _place(dot: RoofPoint, limits: _Limits) -> tuple[float, float]:
@@ -187,7 +155,11 @@ def _label_dots(ax: Axes, dots: Sequence[RoofPoint], limits: _Limits, total_ps: 
     """Name the dots that took longest; dots of one place share the first one's name."""
     longest: list[RoofPoint] = []
     for dot in dots:
-        if not any(_is_near(dot, other) for other in longest):
+        # Dots that cannot be told apart need one name.
+        if not any(
+            0.9 < dot.intensity / other.intensity < 1.1 and 0.9 < dot.flops_per_second / other.flops_per_second < 1.1
+            for other in longest
+        ):
             longest.append(dot)
     shown = longest[:_LABELS]
     avoid = []
@@ -202,34 +174,20 @@ def _label_dots(ax: Axes, dots: Sequence[RoofPoint], limits: _Limits, total_ps: 
     place_labels(ax, [_place(dot, limits) for dot in shown], [shortened(dot.name, 26) for dot in shown], avoid=avoid)
 
 
-def _is_near(one: RoofPoint, other: RoofPoint) -> bool:
-    """Whether two dots cannot be told apart."""
-    ratios = one.intensity / other.intensity, one.flops_per_second / other.flops_per_second
-    return all(0.9 < ratio < 1.1 for ratio in ratios)
-
-
 def _finish(ax: Axes, limits: _Limits, points: Sequence[RoofPoint], title: str) -> None:
     """Scale and name the axes, and say what colours and markers mean."""
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(limits[0], limits[1])
-    ax.set_ylim(limits[2], limits[3])
+    ax.set(xscale="log", yscale="log", xlim=limits[:2], ylim=limits[2:])
     ax.grid(which="major")
     for axis in (ax.xaxis, ax.yaxis):
         # Decades have labels; asking whether the ticks between them might takes most of the time of a drawing.
         axis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("arithmetic intensity (FLOP per byte of HBM; hollow: of VMEM, for ops without HBM traffic)")
-    ax.set_ylabel("rate (FLOP/s)")
-    ax.set_title(title)
-    handles = [_handle(kind) for kind in kind_order(kind_of(point.bound_by) for point in points)]
+    ax.set(ylabel="rate (FLOP/s)", title=title)
+    handles = [
+        Line2D([], [], ls="", marker=_dot_marker(kind), color=look_of(kind).colour, markeredgecolor=INK, label=kind)
+        for kind in kind_order(kind_of(point.bound_by) for point in points)
+    ]
     ax.legend(handles=handles, title="bound by (area: time)", title_fontsize=7, loc="lower right", markerscale=0.8)
-
-
-def _handle(kind: str) -> Line2D:
-    """Return a kind's entry in the legend."""
-    return Line2D(
-        [], [], linestyle="", marker=_dot_marker(kind), color=colour_of(kind), markeredgecolor=INK, label=kind
-    )
 
 
 def _draw_rest(ax: Axes, rest: Sequence[RoofPoint], total_ps: int, chip: Chip) -> None:
@@ -237,12 +195,10 @@ def _draw_rest(ax: Axes, rest: Sequence[RoofPoint], total_ps: int, chip: Chip) -
     peak = chip.hbm.bandwidth_bytes_per_second
     for kind in kind_order(kind_of(point.bound_by) for point in rest):
         alike = [point for point in rest if kind_of(point.bound_by) == kind]
-        _scatter(ax, [_rest_place(point) for point in alike], [_area(p, total_ps) for p in alike], (kind, False))
+        _scatter(ax, [_rest_place(point) for point in alike], [_area(p, total_ps) for p in alike], kind)
     ax.axvline(peak / 1e9, color=INK, linewidth=1.1)
     ax.axhline(0, color=GREY, linewidth=0.4, zorder=0)
-    ax.set_xlim(-0.03 * peak / 1e9, 1.08 * peak / 1e9)
-    ax.set_ylim(-1, 1)
-    ax.set_yticks([])
+    ax.set(xlim=(-0.03 * peak / 1e9, 1.08 * peak / 1e9), ylim=(-1, 1), yticks=[])
     ax.spines["left"].set_visible(False)
     share = sum(point.time_ps for point in rest) / total_ps
     ops = f"{len(rest)} op{'s' if len(rest) > 1 else ''}"
@@ -251,5 +207,4 @@ def _draw_rest(ax: Axes, rest: Sequence[RoofPoint], total_ps: int, chip: Chip) -
 
 
 def _rest_place(point: RoofPoint) -> tuple[float, float]:
-    """Return where an op that computes nothing is drawn."""
     return (point.bytes_per_second / 1e9 if point.memory == HBM else 0.0), 0.0

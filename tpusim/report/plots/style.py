@@ -1,9 +1,4 @@
-"""How all pictures look: colours, fonts, units, labels that keep clear of each other, files.
-
-Colours are those of Okabe and Ito (Color Universal Design, 2008), which people with any common colour blindness tell
-apart; beside colour a hatch, a marker or a word says the same, so that a grey print can be read. Heat maps use cividis,
-whose lightness rises evenly (Nuñez et al., PLOS ONE 2018).
-"""
+"""How all pictures are made: style, size, units, labels that keep clear of each other, files."""
 
 from __future__ import annotations
 
@@ -11,55 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import matplotlib as mpl
 from matplotlib.axes import Axes as Axes
 from matplotlib.figure import Figure as Figure
-from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from tpusim.errors import ConfigError
-from tpusim.hardware.units import HOST, ICI, UNITS
-from tpusim.timeline.records import ICI_LATENCY
-
-if TYPE_CHECKING:
-    from matplotlib.transforms import Bbox
+from tpusim.report.plots.colours import GREY, INK
 
 FORMATS: Final = ("png", "svg", "pdf")
 """Endings of files that a picture is written to."""
-
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
-GREY, PALE, INK = "#9A9A9A", "#E4E4E4", "#303030"
-HEAT: Final = "cividis"
-
-PADDING_HATCH: Final = "////"
-
-# Tints on which black figures can be read; lines between them show their borders in a grey print.
-TILE_TINTS: Final = ("#9FD3F2", "#F7D08A", "#A8DDC9", "#F0EBA0", "#EBC3DA", "#D9D9D9")
-
-
-class Look(NamedTuple):
-    """How a kind of time is drawn: it can be told from the others without colours, too."""
-
-    colour: str
-    hatch: str
-    marker: str
-
-
-# Beside what units and memories bound, which look as their table says.
-_OTHER_KINDS: Final[dict[str, Look]] = {
-    "latency": Look(PALE, "", "."),
-    "waiting": Look("#FFFFFF", "....", "."),
-    "other": Look(GREY, "xxx", "h"),
-}
-_ALIASES: Final = {
-    ICI_LATENCY: UNITS[ICI].bound,
-    "infeed starved": UNITS[HOST].bound,
-    "outfeed full": UNITS[HOST].bound,
-}
 
 _STYLE: Final[Any] = {
     "font.family": "DejaVu Sans",
@@ -144,53 +104,6 @@ def save(figure: Figure, path: str | Path) -> None:
     figure.savefig(path, format=ending, metadata=dated[ending])
 
 
-def kind_of(bound_by: str) -> str:
-    """Return the kind of time, as a picture tells kinds apart, of what bounds a record."""
-    if bound_by.startswith("waiting"):
-        return "waiting"
-    name = _ALIASES.get(bound_by, bound_by)
-    return name if name in kinds() else "other"
-
-
-def kinds() -> dict[str, Look]:
-    """Return the kinds of time in the one order of all legends and stacks, so that all pictures agree."""
-    bounds = {unit.bound: Look(unit.colour, unit.hatch, unit.marker) for unit in UNITS.values() if unit.bound}
-    return bounds | _OTHER_KINDS
-
-
-def colour_of(kind: str) -> str:
-    """Return the colour of a kind of time."""
-    return kinds()[kind].colour
-
-
-def hatch_of(kind: str) -> str:
-    """Return the hatch of a kind of time, empty for most."""
-    return kinds()[kind].hatch
-
-
-def marker_of(kind: str) -> str:
-    """Return the marker of a kind of time."""
-    return kinds()[kind].marker
-
-
-def kind_order(some: Iterable[str]) -> list[str]:
-    """Return kinds of time in their order."""
-    found = set(some)
-    return [kind for kind in kinds() if kind in found]
-
-
-def kind_patch(kind: str) -> Patch:
-    """Return a kind's entry in a legend."""
-    return Patch(facecolor=colour_of(kind), hatch=hatch_of(kind), edgecolor=INK, linewidth=0.4, label=kind)
-
-
-def ink_on(colour: str) -> str:
-    """Return black or white, whichever can be read on a colour."""
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    # ITU-R BT.601: how light a colour looks.
-    return "#FFFFFF" if 0.299 * red + 0.587 * green + 0.114 * blue < 128 else "#000000"
-
-
 def shortened(name: str, characters: int) -> str:
     """Return a name in at most so many characters, its middle left out: programs count their ops at the end."""
     if len(name) <= characters:
@@ -213,11 +126,6 @@ def bytes_unit(most: float) -> tuple[float, str]:
         if most >= 1024**power:
             return float(1024**power), name
     return 1.0, "B"
-
-
-def settle(figure: Figure) -> None:
-    """Let the parts of a figure make room for each other, so that places in pixels are final. It takes a while."""
-    figure.draw_without_rendering()
 
 
 def text_box(text: Text) -> Bbox:
@@ -248,12 +156,12 @@ def place_labels(
     ``avoid`` are further places, in pixels, to keep clear of.
 
     The first ones have first choice; a text for which no room is left is not written. Call it when all else is drawn
-    and ``settle`` has put it in its place.
+    and ``draw_without_rendering`` of the figure has put it in its place.
     """
     taken = [text_box(text) for text in ax.texts if text.get_text()] + list(avoid)
     placed = []
     for point, words in zip(points, texts, strict=True):
-        label = _place_label(ax, (point, words), _ABOVE if only_above else _AROUND, taken)
+        label = _place_label(ax, point, words, _ABOVE if only_above else _AROUND, taken)
         if label is not None:
             taken.append(text_box(label))
             placed.append(label)
@@ -261,10 +169,9 @@ def place_labels(
 
 
 def _place_label(
-    ax: Axes, item: tuple[tuple[float, float], str], places: Iterable[tuple[float, float]], taken: list[Bbox]
+    ax: Axes, point: tuple[float, float], words: str, places: Iterable[tuple[float, float]], taken: list[Bbox]
 ) -> Text | None:
     """Write a text at the first place beside a point where there is room, or nowhere."""
-    point, words = item
     whole = ax.get_window_extent()
     for across, up in places:
         label = ax.annotate(

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite
-from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from tpusim.errors import ConfigError
-from tpusim.report.plots.style import (
-    BLUE,
-    GREY,
-    INK,
-    ORANGE,
-    VERMILION,
-    axes_or_new,
-    figure_of,
-    place_labels,
-    settle,
-    shortened,
-    styled,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from tpusim.report.plots.colours import BLUE, GREY, INK, ORANGE, VERMILION
+from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled
 
 _NAMED = 12
 
@@ -56,39 +43,28 @@ def pareto(records: Sequence[Mapping[str, object]], x: str, y: str, name: str = 
     front = pareto_front(points)
     others = [point for number, point in enumerate(points) if number not in front]
     if others:
-        ax.scatter(
-            [p[0] for p in others],
-            [p[1] for p in others],
-            s=16,
-            color=GREY,
-            marker="x",
-            linewidth=0.9,
-            label="beaten by another",
-        )
-    best = [points[number] for number in front]
-    across, up = zip(*best, strict=True)
+        across, up = zip(*others, strict=True)
+        ax.scatter(across, up, s=16, color=GREY, marker="x", linewidth=0.9, label="beaten by another")
+    across, up = zip(*(points[number] for number in front), strict=True)
     ax.step(across, up, where="post", color=BLUE, linewidth=1.0)
     ax.scatter(across, up, s=26, color=BLUE, edgecolor=INK, linewidth=0.5, zorder=3, label="best for its price")
     ax.margins(0.12)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
     ax.grid()
-    ax.set_title(f"{len(points)} designs, {len(front)} on the Pareto front (simulated; less is better)")
+    title = f"{len(points)} designs, {len(front)} on the Pareto front (simulated; less is better)"
+    ax.set(xlabel=x, ylabel=y, title=title)
     ax.legend(loc="upper right")
     if name:
         named = front[:_NAMED]
-        settle(figure_of(ax))
+        figure_of(ax).draw_without_rendering()
         place_labels(ax, [points[n] for n in named], [shortened(str(records[n].get(name, "")), 30) for n in named])
     return figure_of(ax)
 
 
 def _figure(record: Mapping[str, object], key: str) -> float:
-    """Return a figure of a record."""
+    if key not in record:
+        raise ConfigError(f"expected the key {key!r} in every record, found {', '.join(map(str, record))}")
     try:
         found = float(str(record[key]))
-    except KeyError:
-        known = ", ".join(map(str, record))
-        raise ConfigError(f"expected the key {key!r} in every record, found {known}") from None
     except ValueError:
         raise ConfigError(f"{key}: expected a number, found {record[key]!r}") from None
     if not isfinite(found):
@@ -119,12 +95,10 @@ def sensitivity(rows: Sequence[tuple[str, float, float]], measure: str = "time (
             label="parameter raised")  # fmt: skip
     ax.axvline(0, color=VERMILION, linewidth=0.8)
     ax.set_yticks(places, [shortened(row[0], 44) for row in ordered])
-    ax.set_ylim(len(ordered) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.margins(x=0.08)
     ax.grid(axis="x")
-    ax.set_xlabel(f"change of {measure}")
-    ax.set_ylabel("parameter (largest effect first)")
+    ax.set(ylim=(len(ordered) - 0.4, -0.6), xlabel=f"change of {measure}", ylabel="parameter (largest effect first)")
     ax.set_title("sensitivity (simulated)", pad=18)
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
     return figure_of(ax)

@@ -9,33 +9,20 @@ from __future__ import annotations
 from math import ceil
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.animation import FFMpegWriter, PillowWriter
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tpusim.errors import ConfigError
+from tpusim.hardware.array import Array
+from tpusim.program.layers import Layer
 from tpusim.report.plots.cells import Cell, draw_cell
-from tpusim.report.plots.style import (
-    BLUE,
-    GREY,
-    INK,
-    PALE,
-    TILE_TINTS,
-    VERMILION,
-    axes_or_new,
-    figure_of,
-    new_figure,
-    styled,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.hardware.array import Array
-    from tpusim.program.layers import Layer
+from tpusim.report.plots.colours import BLUE, GREY, INK, PALE, TILE_TINTS, VERMILION
+from tpusim.report.plots.style import figure_of, new_figure, styled
 
 _CHARACTERS_PER_INCH = 11
 """Of a title, with room to spare for wide letters."""
@@ -106,7 +93,7 @@ def systolic(layer: Layer, array: Array, cycle: int | None = None, ax: Axes | No
     if not 0 <= cycle < fold.cycles:
         raise ConfigError(f"cycle: expected 0 to {fold.cycles - 1}, found {cycle}")
     if ax is not None:
-        _draw_array(axes_or_new(ax, 0, 0), fold, cycle)
+        _draw_array(ax, fold, cycle)
         return figure_of(ax)
     figure = _empty(fold)
     _draw_frame(figure, fold, cycle)
@@ -129,7 +116,6 @@ def animate_systolic(layer: Layer, array: Array, path: str | Path) -> None:
 
 
 def _writer(path: Path) -> PillowWriter | FFMpegWriter:
-    """Return what writes films of an ending."""
     if path.suffix.lower() == ".gif":
         return PillowWriter(fps=_FRAMES_PER_SECOND)
     if path.suffix.lower() != ".mp4":
@@ -140,7 +126,6 @@ def _writer(path: Path) -> PillowWriter | FFMpegWriter:
 
 
 def _empty(fold: Fold) -> Figure:
-    """Return a figure of the right size for an array."""
     rows, columns = min(fold.rows, _MOST_DRAWN), min(fold.columns, _MOST_DRAWN)
     across = max(4.8, min(7.4, 0.42 * (columns + _WAITING + 1) + 0.8))
     cell = min(0.42, (across - 0.8) / (columns + _WAITING + 1))
@@ -156,30 +141,25 @@ def _draw_frame(figure: Figure, fold: Fold, cycle: int) -> None:
 
 
 def _draw_array(ax: Axes, fold: Fold, cycle: int) -> None:
-    """Draw the elements, what enters and what leaves."""
     rows, columns = min(fold.rows, _MOST_DRAWN), min(fold.columns, _MOST_DRAWN)
     for row, column in np.ndindex(rows, columns):
         draw_cell(ax, (column, row), (1, 1), _element(fold, cycle, row, column), 6.0)
     _draw_waiting(ax, fold, cycle, rows)
     if fold.dataflow != "os":
-        _draw_leaving(ax, fold, cycle, (rows, columns))
+        _draw_leaving(ax, fold, cycle, rows, columns)
     ax.add_patch(Rectangle((0, 0), columns, rows, fill=False, edgecolor=INK, linewidth=1.2))
-    ax.set_xlim(-_WAITING - 0.3, columns + 0.3)
-    ax.set_ylim(rows + (_WAITING if fold.dataflow != "os" else 0.3), -0.3)
-    ax.set_aspect("equal")
-    ax.set_xticks(
-        [n + 0.5 for n in range(0, columns, max(1, columns // 8))], map(str, range(0, columns, max(1, columns // 8)))
-    )
-    ax.set_yticks([n + 0.5 for n in range(0, rows, max(1, rows // 8))], map(str, range(0, rows, max(1, rows // 8))))
+    below = _WAITING if fold.dataflow != "os" else 0.3
+    ax.set(xlim=(-_WAITING - 0.3, columns + 0.3), ylim=(rows + below, -0.3), aspect="equal")
+    for axis, count in ((ax.xaxis, columns), (ax.yaxis, rows)):
+        numbers = range(0, count, max(1, count // 8))
+        axis.set_ticks([number + 0.5 for number in numbers], map(str, numbers))
     # On top, where nothing leaves.
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.tick_params(length=0)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.spines[:].set_visible(False)
     cut = "" if (rows, columns) == (fold.rows, fold.columns) else f", first {rows} x {columns} drawn"
-    ax.set_xlabel("column (elements)")
-    ax.set_ylabel("row (elements)")
+    ax.set(xlabel="column (elements)", ylabel="row (elements)")
     words, _ = _STREAMS[fold.dataflow]
     title = f"{fold.rows} x {fold.columns} array{cut}, cycle {cycle:,} of {fold.cycles:,}\n{words}"
     # Small arrays make narrow pictures: the words then take more lines.
@@ -188,23 +168,16 @@ def _draw_array(ax: Axes, fold: Fold, cycle: int) -> None:
 
 
 def _element(fold: Fold, cycle: int, row: int, column: int) -> Cell:
-    """Return what one element shows."""
     if row >= fold.height or column >= fold.width:
         return Cell("", "#FFFFFF", 1.0)
     step = fold.step(cycle, row, column)
-    return Cell("", "#FFFFFF") if step is None else Cell(_name(fold, step), _tint(step))
+    return Cell("", "#FFFFFF") if step is None else _step_cell(fold, step)
 
 
-def _name(fold: Fold, step: int) -> str:
-    """Return what a step is called in the cells of a small array."""
-    if max(fold.rows, fold.columns) > _MOST_NAMED or step > 999:
-        return ""
-    return f"{_STREAMS[fold.dataflow][1]}{step}"
-
-
-def _tint(step: int) -> str:
-    """Return the colour of a step."""
-    return TILE_TINTS[step % len(TILE_TINTS)]
+def _step_cell(fold: Fold, step: int) -> Cell:
+    """Return a step's name, for which only the cells of small arrays have room, and its colour."""
+    is_named = max(fold.rows, fold.columns) <= _MOST_NAMED and step <= 999
+    return Cell(f"{_STREAMS[fold.dataflow][1]}{step}" if is_named else "", TILE_TINTS[step % len(TILE_TINTS)])
 
 
 def _draw_waiting(ax: Axes, fold: Fold, cycle: int, rows: int) -> None:
@@ -213,12 +186,11 @@ def _draw_waiting(ax: Axes, fold: Fold, cycle: int, rows: int) -> None:
         for ahead in range(1, _WAITING + 1):
             step = fold.step(cycle + ahead, row, 0)
             if step is not None:
-                _draw_small(ax, (-ahead, row), _name(fold, step), _tint(step))
+                _draw_small(ax, -ahead, row, _step_cell(fold, step))
 
 
-def _draw_leaving(ax: Axes, fold: Fold, cycle: int, size: tuple[int, int]) -> None:
+def _draw_leaving(ax: Axes, fold: Fold, cycle: int, rows: int, columns: int) -> None:
     """Draw below, skewed, the sums that left each column last."""
-    rows, columns = size
     if rows < fold.rows:
         return
     for column in range(min(columns, fold.width)):
@@ -226,27 +198,23 @@ def _draw_leaving(ax: Axes, fold: Fold, cycle: int, size: tuple[int, int]) -> No
             # Sums go down through the rows that the tile does not cover, too.
             step = cycle - past - fold.load - (fold.rows - 1) - column
             if 0 <= step < fold.stream:
-                _draw_small(ax, (column, rows + past - 1), _name(fold, step), _tint(step))
+                _draw_small(ax, column, rows + past - 1, _step_cell(fold, step))
 
 
-def _draw_small(ax: Axes, corner: tuple[float, float], words: str, tint: str) -> None:
+def _draw_small(ax: Axes, x: float, y: float, cell: Cell) -> None:
     """Draw what is outside of the array, a little smaller than an element."""
-    ax.add_patch(Rectangle((corner[0] + 0.1, corner[1] + 0.1), 0.8, 0.8, facecolor=tint, edgecolor=GREY, linewidth=0.4))
-    ax.text(corner[0] + 0.5, corner[1] + 0.5, words, ha="center", va="center", fontsize=5.5, color=INK)
+    ax.add_patch(Rectangle((x + 0.1, y + 0.1), 0.8, 0.8, facecolor=cell.tint, edgecolor=GREY, linewidth=0.4))
+    ax.text(x + 0.5, y + 0.5, cell.words, ha="center", va="center", fontsize=5.5, color=INK)
 
 
 def _draw_activity(ax: Axes, fold: Fold, cycle: int) -> None:
     """Draw how many elements work in each cycle, and which cycle is shown."""
-    step = max(1, fold.cycles // 400)
-    cycles = range(0, fold.cycles, step)
-    counts = [fold.active(n) for n in cycles]
-    ax.stairs(counts, [*cycles, fold.cycles], fill=True, color=BLUE, linewidth=0)
+    cycles = range(0, fold.cycles, max(1, fold.cycles // 400))
+    ax.stairs([fold.active(n) for n in cycles], [*cycles, fold.cycles], fill=True, color=BLUE, linewidth=0)
     if fold.load:
         ax.axvspan(0, fold.load, facecolor=PALE, hatch="....", edgecolor=GREY, linewidth=0, label="the tile loads")
     ax.axvline(cycle + 0.5, color=VERMILION, linewidth=1.2, label="this cycle")
-    ax.set_xlim(0, fold.cycles)
-    ax.set_ylim(0, fold.rows * fold.columns * 1.02)
-    ax.set_xlabel("cycle")
+    ax.set(xlim=(0, fold.cycles), ylim=(0, fold.rows * fold.columns * 1.02), xlabel="cycle")
     ax.set_ylabel("at work\n(elements)")
     # Above the axes, where no bar can reach it.
     ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2)

@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from tpusim.analysis.busy import Values, busy_over_time
 from tpusim.hardware.units import ICI, UNITS
-from tpusim.report.plots.style import (
-    GREY,
-    axes_or_new,
-    colour_of,
-    figure_of,
-    hatch_of,
-    ink_on,
-    kind_of,
-    kind_order,
-    kind_patch,
-    place_labels,
-    settle,
-    shortened,
-    styled,
-    time_unit,
-)
+from tpusim.report.plots.colours import GREY, ink_on, kind_of, kind_order, kind_patch, look_of
+from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled, time_unit
 from tpusim.report.tables import time_text
-from tpusim.timeline.records import CORE, SPARSECORE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.timeline.records import Record, Repeat, Timeline
+from tpusim.timeline.records import CORE, SPARSECORE, Record, Repeat, Timeline
 
 _BESIDE = {"dma": "copies", ICI: "collectives", SPARSECORE: "sparse cores"}
 _WIDTH = 7.4
@@ -67,17 +48,19 @@ def timeline(run: Timeline, ax: Axes | None = None, window_us: tuple[float, floa
     below them what ran beside the core. Hatched is what a loop repeats.
     """
     first_ps, last_ps = _window(run, window_us)
-    rows = _unit_rows(run, first_ps, last_ps)
+    shares = busy_over_time(run, first_ps, last_ps, _PIXELS)
+    units = [u for u in UNITS.values() if u.key in shares and shares[u.key].mean() >= _LEAST_SHARE]
     beside = _beside_rows(run, first_ps, last_ps)
-    height = 1.35 + 0.26 * len(rows) + 0.2 * sum(min(_LANES, max(lanes, default=0) + 1) for lanes, _ in beside.values())
+    height = 1.35 + 0.26 * len(units) + 0.2 * sum(min(_LANES, max(lanes) + 1) for lanes, _ in beside.values())
     ax = axes_or_new(ax, _WIDTH, max(2.2, height))
-    per_unit, unit = time_unit(last_ps - first_ps)
+    per_unit, unit_name = time_unit(last_ps - first_ps)
     kinds, unnamed = _draw_core(ax, run, (first_ps, last_ps), per_unit)
     labels = [(0.5, "core")]
     y = 1.25
-    for name, colour, shares in rows:
-        _draw_unit(ax, y, np.linspace(first_ps, last_ps, len(shares) + 1) / per_unit, shares, colour)
-        labels.append((y + 0.4, name))
+    for unit in units:
+        edges = np.linspace(first_ps, last_ps, len(shares[unit.key]) + 1) / per_unit
+        _draw_unit(ax, y, edges, shares[unit.key], unit.colour)
+        labels.append((y + 0.4, unit.label))
         y += 0.95
     for row, (lanes, records) in beside.items():
         high = _draw_beside(ax, y, (lanes, records), per_unit)
@@ -85,18 +68,16 @@ def timeline(run: Timeline, ax: Axes | None = None, window_us: tuple[float, floa
         many = f"\n(up to {max(lanes) + 1} at once)" if max(lanes) >= _LANES else ""
         labels.append((y + high / 2, _BESIDE.get(row, row) + many))
         y += high + 0.2
-    ax.set_xlim(first_ps / per_unit, last_ps / per_unit)
-    ax.set_ylim(y + 0.1, -1.3 if unnamed else -0.15)
+    ax.set(xlim=(first_ps / per_unit, last_ps / per_unit), ylim=(y + 0.1, -1.3 if unnamed else -0.15))
     ax.set_yticks([place for place, _ in labels], [name for _, name in labels])
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel(f"time ({unit})")
-    ax.set_ylabel("unit (height: busy)")
+    ax.set(xlabel=f"time ({unit_name})", ylabel="unit (height: busy)")
     ax.set_title(f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}", pad=18)
     handles = [kind_patch(kind) for kind in kind_order(kinds)]
     ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), borderaxespad=0.2)
     longest = sorted(unnamed, key=lambda block: block.start_ps - block.end_ps)[:_CALLOUTS]
     points = [((block.start_ps + block.end_ps) / 2 / per_unit, 0.0) for block in longest]
-    settle(figure_of(ax))
+    figure_of(ax).draw_without_rendering()
     place_labels(ax, points, [shortened(block.name, 28) for block in longest], only_above=True)
     return figure_of(ax)
 
@@ -109,15 +90,7 @@ def _window(run: Timeline, window_us: tuple[float, float] | None) -> tuple[int, 
     return first_ps, max(first_ps + 1, min(run.total_ps, round(window_us[1] * 1e6)))
 
 
-def _unit_rows(run: Timeline, first_ps: int, last_ps: int) -> list[tuple[str, str, Values]]:
-    """Return name, colour and busy shares of each unit that did anything that can be seen."""
-    shares = busy_over_time(run, first_ps, last_ps, _PIXELS)
-    shown = [u for u in UNITS.values() if u.key in shares and shares[u.key].mean() >= _LEAST_SHARE]
-    return [(unit.label, unit.colour, shares[unit.key]) for unit in shown]
-
-
 def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -> None:
-    """Draw a unit's row: its ground line, and its share above it."""
     ax.axhspan(y, y + 0.8, facecolor="#F6F6F6", linewidth=0)
     ax.stairs(y + 0.8 * (1 - shares), edges, baseline=y + 0.8, fill=True, color=colour, linewidth=0)
     ax.axhline(y + 0.8, color=GREY, linewidth=0.4)
@@ -137,7 +110,7 @@ def _draw_core(ax: Axes, run: Timeline, window: tuple[int, int], per_unit: float
             unnamed.append(block)
     for kind, spans in by_kind.items():
         ax.broken_barh(
-            spans, (0, 1), facecolor=colour_of(kind), hatch=hatch_of(kind), edgecolor="white", linewidth=0.15
+            spans, (0, 1), facecolor=look_of(kind).colour, hatch=look_of(kind).hatch, edgecolor="white", linewidth=0.15
         )
     kinds = set(by_kind)
     for repeat in run.repeats:
@@ -160,7 +133,7 @@ def _draw_trip(ax: Axes, run: Timeline, repeat: Repeat, per_unit: float) -> list
     for kind in kinds:
         high = spent[kind] / sum(spent.values())
         span = (repeat.start_ps / per_unit, (repeat.end_ps - repeat.start_ps) / per_unit)
-        ax.broken_barh([span], (foot, high), facecolor=colour_of(kind), hatch=hatch_of(kind), linewidth=0)
+        ax.broken_barh([span], (foot, high), facecolor=look_of(kind).colour, hatch=look_of(kind).hatch, linewidth=0)
         foot += high
     return kinds
 
@@ -197,9 +170,9 @@ def _name_block(ax: Axes, block: _Block, window: tuple[int, int], scale: tuple[f
     if letters < min(len(block.name), 10) or not block.name:
         return False
     middle = (start_ps + end_ps) / 2 / scale[1]
-    ink = ink_on(colour_of(block.kind))
+    ink = ink_on(look_of(block.kind).colour)
     text = ax.text(middle, 0.5, shortened(block.name, letters), ha="center", va="center", fontsize=_FONT, color=ink)
-    if hatch_of(block.kind):
+    if look_of(block.kind).hatch:
         text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     return True
 
@@ -222,7 +195,6 @@ def _draw_repeat(ax: Axes, repeat: Repeat, window: tuple[int, int], scale: tuple
 
 
 def _repeat_words(repeat: Repeat) -> tuple[str, ...]:
-    """Return what to say about a repeated loop, the longest first."""
     count = f"{repeat.trips:,} more equal trip{'s' if repeat.trips > 1 else ''}"
     return f"{repeat.name}: {count}", count, f"x {repeat.trips:,}"
 
@@ -254,7 +226,7 @@ def _draw_beside(ax: Axes, y: float, row: tuple[list[int], list[Record]], per_un
     for lane, record in zip(lanes, records, strict=True):
         by_kind[lane, kind_of(record.bound_by)].append((record.start_ps / per_unit, record.duration_ps / per_unit))
     for (lane, kind), spans in by_kind.items():
-        ax.broken_barh(spans, (y + 0.4 * lane, 0.36), facecolor=colour_of(kind), edgecolor="white", linewidth=0.15)
+        ax.broken_barh(spans, (y + 0.4 * lane, 0.36), facecolor=look_of(kind).colour, edgecolor="white", linewidth=0.15)
     return max(0.6, 0.4 * count)
 
 
@@ -267,7 +239,7 @@ def _draw_count(ax: Axes, y: float, records: list[Record], per_unit: float) -> N
     times = sorted(changes)
     under_way = np.cumsum([changes[time] for time in times])[:-1]
     edges = np.array(times) / per_unit
-    colour = colour_of(kind_of(records[0].bound_by))
+    colour = look_of(kind_of(records[0].bound_by)).colour
     heights = y + 1.2 * (1 - under_way / under_way.max())
     ax.stairs(heights, edges, baseline=y + 1.2, fill=True, color=colour, linewidth=0)
     ax.axhline(y + 1.2, color=GREY, linewidth=0.4)

@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from tpusim.analysis.utilisation import LayerUse, layer_use
 from tpusim.hardware.units import UNITS
-from tpusim.report.plots.style import (
-    BLUE,
-    HEAT,
-    INK,
-    ORANGE,
-    PALE,
-    colour_of,
-    figure_of,
-    hatch_of,
-    ink_on,
-    kind_of,
-    kind_order,
-    kind_patch,
-    new_figure,
-    shortened,
-    styled,
-    time_unit,
-)
+from tpusim.program.layers import Layer
+from tpusim.report.plots.colours import BLUE, HEAT, INK, ORANGE, PALE, ink_on, kind_of, kind_order, kind_patch, look_of
+from tpusim.report.plots.style import axes_or_new, figure_of, new_figure, shortened, styled, time_unit
 from tpusim.report.tables import time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tpusim.program.layers import Layer
-    from tpusim.timeline.folds import ArrayRun
-    from tpusim.timeline.records import Timeline
+from tpusim.timeline.folds import ArrayRun
+from tpusim.timeline.records import Timeline
 
 _SHOWN = 16
 _LETTERS = 34
@@ -68,7 +47,6 @@ def utilisation(run: Timeline, ax: Axes | None = None, by: str = "source") -> Fi
 
 
 def _together(layers: Sequence[LayerUse]) -> LayerUse:
-    """Return the layers that are not shown as one."""
     parts, busy = Counter[str](), Counter[str]()
     time_ps = sum(layer.time_ps for layer in layers)
     for layer in layers:
@@ -79,20 +57,18 @@ def _together(layers: Sequence[LayerUse]) -> LayerUse:
 
 
 def _draw_stacks(ax: Axes, layers: Sequence[LayerUse]) -> None:
-    """Draw a bar per layer, stacked by kind of time."""
     per_unit, unit = time_unit(max((layer.time_ps for layer in layers), default=1))
     stacks = [_by_kind(layer) for layer in layers]
     kinds = kind_order(kind for stack in stacks for kind in stack)
     feet = np.zeros(len(layers))
     for kind in kinds:
         widths = np.array([stack.get(kind, 0) / per_unit for stack in stacks])
-        ax.barh(range(len(layers)), widths, 0.72, left=feet, color=colour_of(kind), hatch=hatch_of(kind),
-                edgecolor=INK, linewidth=0.3)  # fmt: skip
+        look = look_of(kind)
+        ax.barh(range(len(layers)), widths, 0.72, left=feet, color=look.colour, hatch=look.hatch, ec=INK, lw=0.3)
         feet += widths
     ax.set_yticks(range(len(layers)), [shortened(layer.name, _LETTERS) for layer in layers])
-    ax.set_ylim(len(layers) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel(f"time on the core ({unit})")
+    ax.set(ylim=(len(layers) - 0.4, -0.6), xlabel=f"time on the core ({unit})")
     ax.grid(axis="x")
     handles = [kind_patch(kind) for kind in kinds]
     legend = ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(handles),
@@ -102,7 +78,6 @@ def _draw_stacks(ax: Axes, layers: Sequence[LayerUse]) -> None:
 
 
 def _by_kind(layer: LayerUse) -> dict[str, int]:
-    """Return a layer's time by kind."""
     found = Counter[str]()
     for part, part_ps in layer.parts_ps.items():
         found[kind_of(part)] += part_ps
@@ -110,7 +85,6 @@ def _by_kind(layer: LayerUse) -> dict[str, int]:
 
 
 def _draw_heat(ax: Axes, layers: Sequence[LayerUse]) -> None:
-    """Draw how busy each unit was in each layer: a cell with its per cent."""
     units = [unit for unit in UNITS if any(layer.busy.get(unit, 0) >= 0.005 for layer in layers)]
     shares = np.array([[layer.busy.get(unit, 0.0) for unit in units] for layer in layers])
     shares = shares.reshape(len(layers), len(units))
@@ -121,12 +95,9 @@ def _draw_heat(ax: Axes, layers: Sequence[LayerUse]) -> None:
         ink = ink_on(to_hex(colours(shares[row, column])))
         ax.text(column, row, f"{shares[row, column]:.0%}"[:-1], ha="center", va="center", fontsize=6, color=ink)
     ax.set_xticks(range(len(units)), [UNITS[unit].short or UNITS[unit].label for unit in units])
-    ax.set_yticks([])
-    ax.set_ylim(len(layers) - 0.4, -0.6)
     ax.tick_params(length=0)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
-    ax.set_xlabel("unit: share of the layer's time busy (%)")
+    ax.spines[:].set_visible(False)
+    ax.set(yticks=[], ylim=(len(layers) - 0.4, -0.6), xlabel="unit: share of the layer's time busy (%)")
 
 
 @styled
@@ -136,8 +107,7 @@ def layers(rows: Sequence[tuple[Layer, ArrayRun]], ax: Axes | None = None, title
     ``rows`` are what ``run_layers`` returns. Useful ones, those beyond ragged edges while rows streamed, and those
     that waited while tiles loaded and results drained. Returns the figure.
     """
-    figure_height = 1.2 + 0.17 * max(4, len(rows))
-    ax = new_figure(7.4, figure_height).add_subplot() if ax is None else ax
+    ax = axes_or_new(ax, 7.4, 1.2 + 0.17 * max(4, len(rows)))
     useful = np.array([run.macs / max(1, run.slots) for _, run in rows])
     ragged = np.array([max(0, run.streamed_slots - run.macs) / max(1, run.slots) for _, run in rows])
     feet = np.zeros(len(rows))
@@ -147,14 +117,12 @@ def layers(rows: Sequence[tuple[Layer, ArrayRun]], ax: Axes | None = None, title
         ("loading and draining", np.clip(1 - useful - ragged, 0, 1), PALE, ""),
     )
     for name, widths, colour, hatch in stacks:
-        ax.barh(range(len(rows)), widths * 100, 0.78, left=feet, color=colour, hatch=hatch, edgecolor=INK,
-                linewidth=0.3, label=name)  # fmt: skip
-        feet += widths * 100
+        shares = widths * 100
+        ax.barh(range(len(rows)), shares, 0.78, left=feet, color=colour, hatch=hatch, ec=INK, lw=0.3, label=name)
+        feet += shares
     ax.set_yticks(range(len(rows)), [shortened(layer.name, 28) for layer, _ in rows], fontsize=6)
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_xlim(0, 100)
-    ax.set_xlabel("multiply-accumulate slots (%)")
-    ax.set_ylabel("layer (in order of the file)")
+    ax.set(xlim=(0, 100), ylim=(len(rows) - 0.4, -0.6))
+    ax.set(xlabel="multiply-accumulate slots (%)", ylabel="layer (in order of the file)")
     ax.set_title(title or "systolic array (simulated)", pad=18)
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2)
     return figure_of(ax)

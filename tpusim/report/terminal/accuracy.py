@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log
-from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
+from tpusim.analysis.accuracy import Accuracy, Fit, Outcome, Validation
 from tpusim.report.tables import plain_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from tpusim.analysis.accuracy import Accuracy, Fit, Outcome, Validation
 
 _WORST = 10
 
@@ -46,15 +41,13 @@ def render_fit(fit: Fit, console: Console) -> None:
     for key, value in fit.values.items():
         console.print(f"  {key} = {value:g}")
     console.print()
-    columns = ("family", ">rows", *(f">{name}" for name in ("error", "bias", "p90", "tau")))
-    table = plain_table(*columns, ">cross-validated")
+    table = plain_table("family", ">rows", ">error", ">bias", ">p90", ">tau", ">cross-validated")
     for family, own in fit.fitted.items():
         table.add_row(escape(family), str(own.count), *_cells(own), f"{fit.cross_validated[family].mape:.1%}")
     console.print(table)
 
 
 def _cells(accuracy: Accuracy) -> tuple[str, ...]:
-    """Return error, bias, ninth decile and rank correlation as texts."""
     return f"{accuracy.mape:.1%}", f"{accuracy.bias:+.1%}", f"{accuracy.p90:.1%}", f"{accuracy.tau:.3f}"
 
 

@@ -5,7 +5,7 @@ Numbers are rounded, in the unit that people say (GB/s, MiB, GHz); JSON has the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -20,6 +20,13 @@ from tpusim.report.tables import plain_table
 # Yellow asks for doubt; the words themselves are printed too, for terminals without colours.
 _GUESSED = ("estimated", "fitted")
 _STYLES = {"published": "green", "measured": "green", "user": "magenta"} | dict.fromkeys(_GUESSED, "yellow")
+# Memories are sold in powers of two, rates and clocks in powers of ten.
+_SCALES: dict[str, Sequence[tuple[float, str]]] = {
+    "B": ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")),
+    "B/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s")),
+    "Hz": ((1e9, "GHz"), (1e6, "MHz")),
+    "s": ((1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")),
+}
 _LIST_COLUMNS = (
     *("chip", ">year", ">cores", ">GHz", "MXUs", ">bf16\nTFLOP/s"),
     *(">HBM\nGB/s", ">HBM\nGiB", ">VMEM\nMiB", "also called"),
@@ -42,17 +49,17 @@ def render_chip(chip: Chip, facts: Sequence[Fact], console: Console) -> None:
     console.print(Text(_summary(chip)))
     table = plain_table("quantity", ">value", "confidence", "source, and why", wraps="source, and why")
     # Facts come in the order of the chip, so that neighbours share a section.
-    for section, members in groupby(facts, key=_section):
+    for section, members in groupby(facts, key=lambda fact: fact.key.rpartition(".")[0] or "device"):
         table.add_row(Text(section, style="bold"))
         for fact in members:
             table.add_row(*_fact_row(fact))
     console.print(table)
     # Last, where it is still on the screen after a long table.
-    console.print(Text(_trust(facts)))
+    guessed = sum(fact.confidence in _GUESSED for fact in facts)
+    console.print(Text(f"{guessed} of {len(facts)} quantities are estimated or fitted: nobody published them."))
 
 
 def _list_row(chip: Chip) -> tuple[str, ...]:
-    """Return the cells of a chip in the list."""
     return (
         chip.name,
         str(chip.year),
@@ -76,19 +83,7 @@ def _summary(chip: Chip) -> str:
     )
 
 
-def _trust(facts: Sequence[Fact]) -> str:
-    """Return how many of the numbers nobody published."""
-    guessed = sum(fact.confidence in _GUESSED for fact in facts)
-    return f"{guessed} of {len(facts)} quantities are estimated or fitted: nobody published them."
-
-
-def _section(fact: Fact) -> str:
-    """Return the table of the chip file that a quantity stands in."""
-    return fact.key.rpartition(".")[0] or "device"
-
-
 def _fact_row(fact: Fact) -> tuple[Text, Text, Text, Text]:
-    """Return the cells of one quantity."""
     why = Text(fact.source)
     if fact.note:
         why.append(f"\n{fact.note}", style="dim")
@@ -101,26 +96,9 @@ def _human(value: Any, unit: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if unit in _SCALES and value:
-        return _SCALES[unit](value)
+        # The largest unit that the value reaches.
+        size, name = next((step for step in _SCALES[unit] if value >= step[0]), _SCALES[unit][-1])
+        return f"{value / size:.4g} {name}"
     number = f"{value:g}" if isinstance(value, float) else str(value)
     # A year explains itself.
     return f"{number} {unit}".rstrip() if unit != "year" else number
-
-
-def _scaled(value: float, steps: Sequence[tuple[float, str]]) -> str:
-    """Return a value in the first of the steps (largest first) that it reaches, to four digits."""
-    size, name = next((step for step in steps if value >= step[0]), steps[-1])
-    return f"{value / size:.4g} {name}"
-
-
-# Memories are sold in powers of two, rates and clocks in powers of ten.
-_SIZES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
-_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"))
-_CLOCKS = ((1e9, "GHz"), (1e6, "MHz"))
-_TIMES = ((1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-_SCALES: dict[str, Callable[[float], str]] = {
-    "B": lambda value: _scaled(value, _SIZES),
-    "B/s": lambda value: _scaled(value, _RATES),
-    "Hz": lambda value: _scaled(value, _CLOCKS),
-    "s": lambda value: _scaled(value, _TIMES),
-}

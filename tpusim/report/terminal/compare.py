@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
+from tpusim.analysis.compare import Change, Comparison, OpFigures
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.tables import count_text, plain_table, size_text, us_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from tpusim.analysis.compare import Change, Comparison, OpFigures
-
 _SHOWN = 20
+_WORDS: tuple[Callable[[OpFigures], str], ...] = (
+    lambda op: op.name,
+    lambda op: f"{op.count:,}",
+    lambda op: op.bound_by,
+    lambda op: size_text(op.hbm_bytes),
+)
+"""What is said of an op in both runs."""
 
 
 def render_comparison(comparison: Comparison, console: Console) -> None:
@@ -41,7 +43,6 @@ def render_comparison(comparison: Comparison, console: Console) -> None:
 
 
 def _totals(comparison: Comparison) -> Table:
-    """Return the table of totals."""
     before, after = comparison.before, comparison.after
     table = plain_table("", ">A", ">B", ">B / A")
     rows = (
@@ -60,40 +61,19 @@ def _totals(comparison: Comparison) -> Table:
 
 
 def _table(title: str, changes: Sequence[Change]) -> Table:
-    """Return a table of changes."""
     table = plain_table(title, ">A", ">B", ">change", ">count", "bound by", UNITS[HBM].label)
     for change in changes:
         one, other = change.before, change.after
         figures = (_cell(one), _cell(other), _signed_of(change))
-        words = (_label(change), *figures, *(_pair(change, text) for text in (_count, _bound, _traffic)))
-        table.add_row(*(escape(word) for word in words))
+        name, *words = (_pair(change, text) for text in _WORDS)
+        table.add_row(*(escape(word) for word in (name, *figures, *words)))
     return table
-
-
-def _label(change: Change) -> str:
-    """Return an op's name, with the other run's where it has another."""
-    return _pair(change, lambda op: op.name)
 
 
 def _pair(change: Change, text: Callable[[OpFigures], str]) -> str:
     """Return what ``text`` says of an op in both runs, once where both are the same or only one run has it."""
     words = [text(op) for op in (change.before, change.after) if op]
     return " -> ".join(dict.fromkeys(words))
-
-
-def _count(op: OpFigures) -> str:
-    """Return how often an op ran."""
-    return f"{op.count:,}"
-
-
-def _bound(op: OpFigures) -> str:
-    """Return what bounds an op."""
-    return op.bound_by
-
-
-def _traffic(op: OpFigures) -> str:
-    """Return the bytes of HBM that an op moves."""
-    return size_text(op.hbm_bytes)
 
 
 def _cell(op: OpFigures | None) -> str:
@@ -111,5 +91,4 @@ def _signed_of(change: Change) -> str:
 
 
 def _signed(microseconds: float) -> str:
-    """Return a change of time with its sign."""
     return ("-" if microseconds < 0 else "+") + us_text(abs(microseconds))

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
+from tpusim.analysis.explanation import Explanation
 from tpusim.hardware.units import UNITS
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from tpusim.analysis.explanation import Explanation, Operand
-
 _SHOWN_OPERANDS = 8
 _FULL = 0.95
-_BAR = 30
-"""Characters of the longest bar."""
 
 
 def render_explanation(found: Explanation, console: Console) -> None:
@@ -47,27 +40,17 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
     """Yield the head lines: time, where it goes, and the loops."""
     parts = sorted(found.parts_ps.items(), key=lambda item: -item[1])
     total = max(1, found.alone_ps)
-    yield "time", f"{time_text(found.alone_ps)} by itself{_in_run(found)}{_compiler(found)}"
+    times = f" {found.count:,} times, each" if found.count > 1 else ""
+    in_run = f", in the run{times} {time_text(found.in_run_ps // found.count)}" if found.count else ""
+    us = compiler_us(found.compiler_cycles, found.compiler_clock_hz)
+    compiler = f", the compiler's estimate {us:,.2f} us" if us else ""
+    yield "time", f"{time_text(found.alone_ps)} by itself{in_run}{compiler}"
     yield "goes to", ", ".join(f"{name} {ps / total:.0%}" for name, ps in parts if ps / total >= 0.01) or "nothing"
     loops = " > ".join(f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in found.loops)
     cores = f" on {found.cores} cores" if found.cores > 1 else ""
     yield "tiles", f"{found.tiles:,}{cores}{f': {loops}' if loops else ''}"
     if found.array_share:
         yield "array", f"{found.array_share:.1%} of the multipliers that rows pass have work"
-
-
-def _in_run(found: Explanation) -> str:
-    """Return how long the kernel took among its neighbours."""
-    if not found.count:
-        return ""
-    times = f" {found.count:,} times, each" if found.count > 1 else ""
-    return f", in the run{times} {time_text(found.in_run_ps // found.count)}"
-
-
-def _compiler(found: Explanation) -> str:
-    """Return the compiler's estimate, if there is one."""
-    us = compiler_us(found.compiler_cycles, found.compiler_clock_hz)
-    return f", the compiler's estimate {us:,.2f} us" if us else ""
 
 
 def _cycle_table(found: Explanation) -> Table:
@@ -83,21 +66,15 @@ def _cycle_table(found: Explanation) -> Table:
 
 def _operand_table(found: Explanation) -> Table:
     """Return the table of what moves."""
-    figures = (">block", ">times", ">total", ">runs of", ">padding")
-    table = plain_table("moves", "memory", *figures)
+    table = plain_table("moves", "memory", ">block", ">times", ">total", ">runs of", ">padding")
     for operand in found.operands[:_SHOWN_OPERANDS]:
         arrow = "out" if operand.is_output else "in"
         runs = size_text(operand.chunk_bytes) if operand.chunk_bytes else "-"
         moved = (size_text(operand.block_bytes), f"{operand.fetches:,}", size_text(operand.total_bytes))
-        table.add_row(f"{escape(operand.name)} ({arrow})", UNITS[operand.space].label, *moved, runs, _padding(operand))
+        has_bytes = operand.physical_bytes > 0
+        padding = f"{1 - operand.unpadded_bytes / operand.physical_bytes:.0%}" if has_bytes else "-"
+        table.add_row(f"{escape(operand.name)} ({arrow})", UNITS[operand.space].label, *moved, runs, padding)
     return table
-
-
-def _padding(operand: Operand) -> str:
-    """Return how much of an array's bytes is padding."""
-    if not operand.physical_bytes:
-        return "-"
-    return f"{1 - operand.unpadded_bytes / operand.physical_bytes:.0%}"
 
 
 def _advice(found: Explanation) -> Iterator[str]:
@@ -119,5 +96,4 @@ def _advice(found: Explanation) -> Iterator[str]:
 
 
 def _name(unit: str) -> str:
-    """Return what this page calls a unit."""
     return UNITS[unit].name or UNITS[unit].label

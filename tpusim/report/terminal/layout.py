@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from tpusim.shapes.layout_facts import ArrayFacts, ElementFacts, LayoutFacts, TileFacts
+from tpusim.shapes.layout_facts import ArrayFacts, ElementFacts, LayoutFacts, TileFacts
 
 
 def render_layout(facts: LayoutFacts, console: Console) -> None:
@@ -26,7 +24,6 @@ def render_layout(facts: LayoutFacts, console: Console) -> None:
 
 
 def _render_array(array: ArrayFacts, console: Console) -> None:
-    """Print the block of one array."""
     # Text, not markup: the brackets of a shape would be taken for a style.
     console.print(Text(array.shape, style="bold"))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -39,10 +36,13 @@ def _render_array(array: ArrayFacts, console: Console) -> None:
 
 def _array_rows(array: ArrayFacts) -> Iterable[tuple[str, str]]:
     """Yield the lines about the whole array as name and value."""
-    yield "logical", f"{_logical_sizes(array)} = {_count(array.logical_elements, 'element')}"
+    dynamic = array.dynamic or [False] * array.rank
+    # Sizes that are only bounds are marked as HLO marks them.
+    sizes = [f"<={size}" if bound else size for size, bound in zip(array.dimensions, dynamic, strict=True)]
+    yield "logical", f"{_product(sizes)} = {_count(array.logical_elements, 'element')}"
     yield "rank", f"{array.rank}, true rank {array.true_rank}"
     yield "element", f"{array.dtype}, {_count(array.element_bits, 'bit')} in memory"
-    yield "memory", _memory(array)
+    yield "memory", array.memory_space_name + (f", S({array.memory_space})" if array.memory_space else "")
     yield "physical order", _order(array)
     if array.padded_dimensions:
         yield "padded to", _product(array.padded_dimensions)
@@ -50,18 +50,6 @@ def _array_rows(array: ArrayFacts) -> Iterable[tuple[str, str]]:
         yield f"tile {number}", _tile_step(tile)
     yield "padded", f"{_product(array.physical_dimensions)} = {_count(array.padded_elements, 'element')}"
     yield "bytes", _bytes_line(array)
-
-
-def _logical_sizes(array: ArrayFacts) -> str:
-    """Return the sizes, those that are only bounds marked as HLO marks them."""
-    dynamic = array.dynamic or [False] * array.rank
-    return _product([f"<={size}" if bound else size for size, bound in zip(array.dimensions, dynamic, strict=True)])
-
-
-def _memory(array: ArrayFacts) -> str:
-    """Return the name of the memory space and how a layout writes it."""
-    number = array.memory_space
-    return f"{array.memory_space_name}, S({number})" if number else array.memory_space_name
 
 
 def _order(array: ArrayFacts) -> str:
@@ -74,7 +62,6 @@ def _order(array: ArrayFacts) -> str:
 
 
 def _tile_step(tile: TileFacts) -> str:
-    """Return what a tile does to the sizes."""
     # The sizes between are shown only where a star changed them.
     steps = [tile.before, tile.after]
     if tile.combined != tile.before:
@@ -108,7 +95,6 @@ def _product(sizes: Sequence[int | str]) -> str:
 
 
 def _tuple(numbers: Sequence[int]) -> str:
-    """Return an index in parentheses."""
     return f"({','.join(map(str, numbers))})"
 
 

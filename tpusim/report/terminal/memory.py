@@ -4,21 +4,16 @@ compiler would say if it did not fit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from rich.console import Console
 from rich.markup import escape
 
+from tpusim.analysis.memory import MemoryProfile, MemoryReport, SpaceUse
 from tpusim.hardware.units import HBM, UNITS
+from tpusim.program.buffers import Buffer
 from tpusim.report.out_of_memory import oom_text
 from tpusim.report.tables import plain_table, size_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rich.console import Console
-
-    from tpusim.analysis.memory import MemoryProfile, MemoryReport, SpaceUse
-    from tpusim.program.buffers import Buffer
 
 _SHOWN = 20
 _SHOWN_PADDED = 10
@@ -59,41 +54,35 @@ def _space_line(space: SpaceUse) -> str:
 
 
 def _print_peak(profile: MemoryProfile, console: Console) -> None:
-    """Print the largest buffers alive at the peak."""
     alive = profile.alive_at(profile.peak_position)
-    at = profile.peak_instruction
-    where = f" while {escape(at)} runs" if at else ""
+    where = f" while {escape(profile.peak_instruction)} runs" if profile.peak_instruction else ""
     console.print(f"{UNITS[profile.space].label} at its peak{where}, {size_text(profile.peak_bytes)}")
     table = plain_table("buffer", ">size", ">unpadded", ">expansion", "kind", "op", "source", "shape")
     for buffer in alive[:_SHOWN]:
-        kind = f"in {buffer.within}" if buffer.within else buffer.kind
-        table.add_row(*_cells(buffer, kind))
+        table.add_row(*_cells(buffer))
     console.print(table)
     if len(alive) > _SHOWN:
         rest = sum(buffer.n_bytes for buffer in alive[_SHOWN:])
         console.print(f"... and {len(alive) - _SHOWN} more, {size_text(rest)} together (--json has them all)")
 
 
-def _cells(buffer: Buffer, kind: str) -> Iterator[str]:
-    """Yield the cells of a buffer's line."""
+def _cells(buffer: Buffer) -> Iterator[str]:
     yield escape(buffer.name)
     yield size_text(buffer.n_bytes)
     yield size_text(buffer.unpadded_bytes) if buffer.unpadded_bytes else ""
     yield f"{buffer.expansion:.2f}x" if buffer.unpadded_bytes else ""
-    yield escape(kind)
+    yield escape(f"in {buffer.within}" if buffer.within else buffer.kind)
     yield escape(buffer.op_name or buffer.opcode)
     yield escape(buffer.source)
     yield escape(buffer.shape)
 
 
 def _print_padding(padded: Sequence[Buffer], console: Console) -> None:
-    """Print the buffers that padding makes largest."""
     if not padded:
         console.print("No buffer is padded.")
         return
     console.print(f"Padding wastes most in (of {len(padded)} padded buffers)")
-    columns = (">wasted", ">expansion", "memory", "op", "source")
-    table = plain_table("buffer", *columns, "shape")
+    table = plain_table("buffer", ">wasted", ">expansion", "memory", "op", "source", "shape")
     for buffer in padded[:_SHOWN_PADDED]:
         figures = (size_text(buffer.padding_bytes), f"{buffer.expansion:.2f}x", UNITS[buffer.space].label)
         words = (buffer.name, *figures, buffer.op_name or buffer.opcode, buffer.source, buffer.shape)

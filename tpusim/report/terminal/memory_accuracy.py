@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from rich.console import Console
 from rich.markup import escape
 
-from tpusim.analysis.accuracy import LEAST_BYTES, memory_accuracy
+from tpusim.analysis.accuracy import LEAST_BYTES, MemoryOutcome, memory_accuracy
 from tpusim.report.tables import plain_table, size_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
-    from tpusim.analysis.accuracy import MemoryOutcome
 
 
 def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Console) -> None:

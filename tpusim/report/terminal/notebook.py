@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from tpusim.analysis.explanation import Explanation
+from tpusim.report.result import ResultLike
 from tpusim.report.terminal.explain import render_explanation
 from tpusim.report.terminal.pod import render_pod
 from tpusim.report.terminal.run import render_run
-
-if TYPE_CHECKING:
-    from tpusim.analysis.explanation import Explanation
-    from tpusim.report.result import ResultLike
 
 # The width at which no column of the widest table is left out.
 _COLUMNS = 150
@@ -21,27 +18,7 @@ _COLUMNS = 150
 _FORMAT = '<pre style="line-height:1.25;overflow-x:auto;white-space:pre;font-size:0.85em">{code}</pre>'
 
 
-def result_page(result: ResultLike) -> str:
-    """Return the report of a run as HTML."""
-    return _page(_printed(result))
-
-
-def result_text(result: ResultLike) -> str:
-    """Return the report of a run as the terminal shows it, without colours."""
-    return _trimmed(_printed(result).export_text())
-
-
-def explanation_page(explained: Explanation) -> str:
-    """Return the report of a kernel as HTML."""
-    return _page(_explained(explained))
-
-
-def explanation_text(explained: Explanation) -> str:
-    """Return the report of a kernel as the terminal shows it, without colours."""
-    return _trimmed(_explained(explained).export_text())
-
-
-def _printed(result: ResultLike) -> Console:
+def printed_run(result: ResultLike) -> Console:
     """Return a console that holds the page of ``tpusim run``."""
     console = _recorder()
     render_run(result.summary, result.groups(), "op", console)
@@ -50,21 +27,26 @@ def _printed(result: ResultLike) -> Console:
     return console
 
 
-def _explained(explained: Explanation) -> Console:
+def printed_explanation(explained: Explanation) -> Console:
     """Return a console that holds the page of ``tpusim explain``."""
     console = _recorder()
     render_explanation(explained, console)
     return console
 
 
+def html_of(console: Console) -> str:
+    """Return what a console holds as HTML; Rich escapes what it prints."""
+    return _trimmed(console.export_html(inline_styles=True, code_format=_FORMAT))
+
+
+def text_of(console: Console) -> str:
+    """Return what a console holds as the terminal shows it, without colours."""
+    return _trimmed(console.export_text())
+
+
 def _recorder() -> Console:
     """Return a console that keeps what is printed, and shows it nowhere."""
     return Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False)
-
-
-def _page(console: Console) -> str:
-    """Return what a console holds as HTML; Rich escapes what it prints."""
-    return _trimmed(console.export_html(inline_styles=True, code_format=_FORMAT))
 
 
 def _trimmed(page: str) -> str:

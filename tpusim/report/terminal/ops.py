@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
+from rich.console import Console
 from rich.markup import escape
 
+from tpusim.ir.ops import Operation
 from tpusim.report.tables import plain_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rich.console import Console
-
-    from tpusim.ir.ops import Operation
 
 
 def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]], console: Console) -> None:
@@ -28,7 +23,6 @@ def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[st
 
 
 def _count(row: Operation) -> str:
-    """Return an operand count or range in words."""
     if row.fewest_operands == row.most_operands:
         return str(row.fewest_operands)
     return f"{row.fewest_operands}.." if row.most_operands is None else f"{row.fewest_operands}..{row.most_operands}"

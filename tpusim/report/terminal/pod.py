@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
+from tpusim.analysis.communication import PodUse
 from tpusim.report.tables import plain_table
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from tpusim.analysis.communication import PodUse
 
 _SHOWN = 8
 _ORDERS = {"ring": "numbered along a ring of neighbours", "listed": "numbered in listed order"}
@@ -37,9 +32,7 @@ def render_pod(use: PodUse, console: Console) -> None:
 
 
 def _device_table(use: PodUse) -> Table:
-    """Return the table of classes of equal devices."""
-    figures = ("time", "compute", "exposed", "hidden", "waiting")
-    table = plain_table("devices", *(f">{title}" for title in figures))
+    table = plain_table("devices", ">time", ">compute", ">exposed", ">hidden", ">waiting")
     for device in use.devices[:_SHOWN]:
         parts = (device.total_ps, device.compute_ps, device.exposed_ps, device.hidden_ps, device.waiting_ps)
         table.add_row(_range_text(device.devices), *(f"{ps_to_us(ps):,.2f} us" for ps in parts))
@@ -49,9 +42,8 @@ def _device_table(use: PodUse) -> Table:
 
 
 def _collective_table(use: PodUse) -> Table:
-    """Return the table of the longest collectives."""
-    figures = ("group", "count", "bytes", "time each", "waiting", "algorithm", "bus")
-    table = plain_table("collective", *(f">{title}" for title in figures))
+    figures = (">group", ">count", ">bytes", ">time each", ">waiting", ">algorithm", ">bus")
+    table = plain_table("collective", *figures)
     for one in use.collectives[:_SHOWN]:
         table.add_row(
             escape(one.name),

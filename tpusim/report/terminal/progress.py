@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 from time import monotonic
-from typing import TYPE_CHECKING
 
+from tpusim.timeline.records import Record
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from tpusim.timeline.records import Record
 
 # Most runs are over before anybody wonders.
 _FIRST_SECONDS = 1.0
@@ -30,7 +27,6 @@ class CountLine:
         self._show(f"{done:,} of {total:,}")
 
     def _show(self, text: str) -> None:
-        """Write the line anew if it is time to."""
         if monotonic() < self._next_seconds or not sys.stderr.isatty():
             return
         self._next_seconds = monotonic() + _EVERY_SECONDS

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
-from tpusim.analysis.bands import OTHER
+from tpusim.analysis.bands import OTHER, Band
+from tpusim.analysis.summary import Summary
+from tpusim.analysis.utilisation import Group
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.json.run import compiler_us
 from tpusim.report.provenance import provenance_text
 from tpusim.report.tables import count_text, plain_table, size_text, time_text, us_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from tpusim.analysis.bands import Band
-    from tpusim.analysis.summary import Summary
-    from tpusim.analysis.utilisation import Group, Utilisation
 
 # With head, categories and memory this fills a screen and no more.
 SHOWN_OPS = 20
@@ -50,13 +44,18 @@ def _print_head(summary: Summary, console: Console) -> None:
     console.print(f"[bold]{escape(summary.program)}[/bold] on {escape(summary.chip)} (simulated)")
     console.print()
     if summary.devices_run > 1:
-        console.print(f"  device    {_device(summary)}")
+        other = f" (it runs {escape(summary.device_program)})" if summary.device_program != summary.program else ""
+        first = f"{summary.device} of {summary.devices_run}, the first of those that ended last"
+        console.print(f"  device    {first}{other}")
     estimate = compiler_us(summary.compiler_cycles, summary.compiler_clock_hz)
     # Of its kernels: copies, collectives and waits are not in the estimate, so totals may not be compared.
     compiler = f", the compiler's own estimate of its kernels {us_text(estimate)}" if estimate else ""
     console.print(f"  time      [bold]{time_text(summary.total_ps)}[/bold]{compiler}")
-    console.print(f"  bound by  {_bounds(busy)}")
-    console.print(f"  roofline  {time_text(summary.roofline.bound_ps)} at least, by {_roof(summary)}")
+    total = max(1, sum(busy.bound_ps.values()))
+    bounds = ", ".join(f"{name} {ps / total:.0%}" for name, ps in busy.bound_ps.items() if ps / total >= 0.01)
+    console.print(f"  bound by  {bounds or 'nothing'}")
+    roof = UNITS[summary.roofline.bound_by].label
+    console.print(f"  roofline  {time_text(summary.roofline.bound_ps)} at least, by {roof}")
     # The share of HBM is of the advertised rate, and comes from the roofline.
     shares = {key: busy.busy[key] for key in UNITS if key in busy.busy and key != HBM} | {HBM: summary.hbm_utilisation}
     console.print(f"  in use    {', '.join(f'{UNITS[key].label} {share:.1%}' for key, share in shares.items())}")
@@ -65,24 +64,6 @@ def _print_head(summary: Summary, console: Console) -> None:
         f" {size_text(busy.hbm_bytes)} of HBM traffic"
     )
     console.print()
-
-
-def _device(summary: Summary) -> str:
-    """Return which device the figures are of, and its program where that is another than the head line's."""
-    program = f" (it runs {escape(summary.device_program)})" if summary.device_program != summary.program else ""
-    return f"{summary.device} of {summary.devices_run}, the first of those that ended last{program}"
-
-
-def _bounds(busy: Utilisation) -> str:
-    """Return the shares of the core's time by what bound it, the small ones left out."""
-    total = max(1, sum(busy.bound_ps.values()))
-    shown = [(name, ps / total) for name, ps in busy.bound_ps.items() if ps / total >= 0.01]
-    return ", ".join(f"{name} {share:.0%}" for name, share in shown) or "nothing"
-
-
-def _roof(summary: Summary) -> str:
-    """Return which roof is the highest one."""
-    return UNITS[summary.roofline.bound_by].label
 
 
 def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int) -> Table:
@@ -122,7 +103,6 @@ def _category_table(summary: Summary) -> Table:
 
 
 def _print_memory(summary: Summary, console: Console) -> None:
-    """Print the memory figures."""
     use = summary.memory
     console.print(
         f"memory    arguments {size_text(use.argument_bytes)}, outputs {size_text(use.output_bytes)}, "
@@ -151,7 +131,7 @@ def _print_notes(summary: Summary, console: Console) -> None:
 
 
 def _accuracy(bands: Sequence[Band]) -> Iterator[str]:
-    """Yield how far kernels of each family were off where somebody measured them, and which nobody did."""
+    """Yield how far kernels of each family were off, and which families were not measured."""
     for band in bands:
         if band.rows:
             rows = f"{band.rows} measured rows of this chip{f' ({band.of})' if band.of else ''}"
@@ -162,5 +142,4 @@ def _accuracy(bands: Sequence[Band]) -> Iterator[str]:
 
 
 def _family(band: Band) -> str:
-    """Return a family of kernels with its share of the time."""
     return f"{'all else' if band.kind == OTHER else f'{band.kind} kernels'} ({band.share:.0%} of the time)"

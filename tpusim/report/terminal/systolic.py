@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tpusim.timeline.folds import add_runs
+from tpusim.hardware.array import Array
+from tpusim.program.layers import Layer
+from tpusim.timeline.folds import ArrayRun, add_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    # JSON does without Rich, which takes long to load.
     from rich.console import Console
-
-    from tpusim.hardware.array import Array
-    from tpusim.program.layers import Layer
-    from tpusim.timeline.folds import ArrayRun
 
 _DATAFLOWS = {"ws": "weight-stationary", "os": "output-stationary", "is": "input-stationary"}
 _MODELS = {"fast": "closed form", "cycle": "counted cycle by cycle"}
@@ -31,7 +29,9 @@ def systolic_text(rows: Sequence[tuple[Layer, ArrayRun]], array: Array, model: s
     if len(rows) > 1:
         cells.append(_cells("total", None, add_runs(run for _, run in rows)))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [_line(row, widths) for row in cells]
+    # Names to the left, figures to the right.
+    padded = [[name.ljust(widths[0]), *map(str.rjust, figures, widths[1:])] for name, *figures in cells]
+    lines = ["  ".join(row) for row in padded]
     legend = _LEGEND if array.overlaps else _SCALE_SIM_LEGEND
     return "\n".join([_head(array, model), "", *lines, "", legend])
 
@@ -57,15 +57,9 @@ def _cells(name: str, layer: Layer | None, run: ArrayRun) -> tuple[str, ...]:
     return (
         # A line break or an escape sequence in a name would break the table.
         "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name),
-        *(f"{size:,}" for size in sizes or ()),
+        *(f"{size:,}" for size in sizes),
         *([""] * (3 - len(sizes))),
         f"{run.folds:,}",
         f"{run.cycles:,}",
         *(f"{share:.2%}" for share in shares),
     )
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Return a line of the table: the name to the left, figures to the right."""
-    figures = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-    return "  ".join([row[0].ljust(widths[0]), *figures])

@@ -8,22 +8,19 @@ framework (``op_name``) are its layers.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tpusim.analysis.utilisation import Group
 from tpusim.errors import ConfigError
+from tpusim.ir.module import Instruction
 from tpusim.program.module import children
+from tpusim.program.steps import AnyStep
+from tpusim.report.result import ResultLike
 from tpusim.report.tables import count_text, size_text, time_text
 from tpusim.shapes.shape import shape_text
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tpusim.analysis.utilisation import Group
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.program.steps import AnyStep
-    from tpusim.report.result import ResultLike
 
 _RUNS_OTHERS = ("while", "call", "conditional", "async-start")
 """Opcodes whose computations take time by themselves; what a fusion calls is part of one kernel."""
@@ -48,10 +45,12 @@ def write_model_explorer(result: ResultLike, path: str | Path) -> Path:
 def graphs_json(result: ResultLike) -> dict[str, Any]:
     """Return the collection of graphs: of the module's computations, or of the steps if there is no text."""
     groups = {group.name: group for group in result.summary.ops}
-    if result.module is None:
+    module = result.module
+    if module is None:
         graphs = list(_step_graphs(result.program.name, result.program.steps, groups))
     else:
-        graphs = [_graph(computation, groups) for computation in _entry_first(result.module)]
+        entry_first = sorted(module.computations, key=lambda one: one.name != module.entry_name)
+        graphs = [{"id": one.name, "nodes": [_node(each, groups) for each in one]} for one in entry_first]
     about = {
         "program": result.program.name,
         "chip": result.chip.name,
@@ -90,18 +89,7 @@ def _times_ps(result: ResultLike) -> dict[str, int]:
     return times
 
 
-def _entry_first(module: Module) -> list[Computation]:
-    """Return the computations, the one that a run begins with first."""
-    return sorted(module.computations, key=lambda computation: computation.name != module.entry_name)
-
-
-def _graph(computation: Computation, groups: Mapping[str, Group]) -> dict[str, Any]:
-    """Return a computation as a graph."""
-    return {"id": computation.name, "nodes": [_node(instruction, groups) for instruction in computation]}
-
-
 def _node(instruction: Instruction, groups: Mapping[str, Group]) -> dict[str, Any]:
-    """Return an instruction as a node."""
     shape = shape_text(instruction.shape)
     facts = {"opcode": instruction.opcode, "shape": shape, **_figures(groups.get(instruction.name))}
     origin = instruction.metadata
@@ -120,7 +108,6 @@ def _node(instruction: Instruction, groups: Mapping[str, Group]) -> dict[str, An
 
 
 def _figures(group: Group | None) -> dict[str, str]:
-    """Return what the simulation found of an op, as text."""
     if group is None:
         return {}
     return {

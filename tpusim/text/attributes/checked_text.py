@@ -6,16 +6,14 @@ functions at the top make productions of others, the tables at the end are the g
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tpusim.text.attributes.devices import Mesh, take_axes, take_axis, take_iota, take_mesh
 from tpusim.text.lexer import Lexer
 from tpusim.text.lists import list_of, take_bare_integers, take_boolean, take_integers, take_list
 from tpusim.text.strings import take_string
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Production: TypeAlias = "Callable[[Lexer], object]"
 """Reads one value of an attribute, or fails with what is wrong and where."""

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tpusim.ir.attributes import ReplicaGroups
+from tpusim.text.lexer import Lexer
 from tpusim.text.lists import show_lists, take_integer_lists, take_integers, take_list
 from tpusim.text.strings import take_string
-
-if TYPE_CHECKING:
-    from tpusim.text.lexer import Lexer
 
 MOST_DEVICES = 1 << 20
 """Devices that a short notation may stand for; more is taken for a mistake."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from tpusim.ir.attributes import (
     BufferDonor,
@@ -17,9 +18,6 @@ from tpusim.ir.attributes import (
 )
 from tpusim.text.lexer import Lexer
 from tpusim.text.lists import show_list, take_integers, take_list
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # In the order in which XLA prints them, which is that of the fields of a window's dimension.
 _WINDOW_DEFAULTS: dict[str, Any] = {

@@ -5,42 +5,24 @@ A kind is a pair of functions. Short values become those of ``ir.attributes``; l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from tpusim.errors import did_you_mean
-from tpusim.ir.attributes import ComputationName, InstructionName, Raw, Symbol
-from tpusim.ir.ops import COMMON_ATTRIBUTES, async_parts
+from tpusim.ir.attributes import InstructionName, Raw, Symbol
+from tpusim.ir.ops import COMMON_ATTRIBUTES, Operation, async_parts
 from tpusim.shapes.shape import shape_text
 from tpusim.text.attributes import checked_text, structured
 from tpusim.text.attributes.devices import take_replica_groups
 from tpusim.text.lexer import Lexer
-from tpusim.text.lists import (
-    list_of,
-    show_list,
-    show_lists,
-    take_boolean,
-    take_integer_lists,
-    take_integers,
-    take_list,
-)
+from tpusim.text.lists import list_of, show_list, show_lists, take_boolean, take_integer_lists, take_integers, take_list
 from tpusim.text.literals import take_shaped_literal
+from tpusim.text.scope import ComputationScope, ModuleScope
 from tpusim.text.strings import quoted, take_string
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.ir.ops import Operation
-
-
-class Scope(Protocol):
-    """What an attribute may refer to: computations and instructions."""
-
-    def take_computation(self, lexer: Lexer) -> ComputationName:
-        """Read the name of a computation, or a computation in braces."""
-
-    def take_instruction_name(self, lexer: Lexer) -> InstructionName:
-        """Read the name of an instruction that came before."""
+Scope: TypeAlias = "ModuleScope | ComputationScope"
+"""What an attribute may refer to: computations and, inside one, instructions."""
 
 
 class Kind(NamedTuple):

@@ -2,62 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.analysis.communication import classes, pod_use
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
-from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM
+from tpusim.analysis.utilisation import Group
+from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import compiler_us, pod_page, run_page
 from tpusim.report.provenance import provenance_text
-from tpusim.timeline.records import CORE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tpusim.analysis.utilisation import Group
-    from tpusim.hardware.chip import Chip
-    from tpusim.hardware.units import MemorySpace
-    from tpusim.report.result import ResultLike
-    from tpusim.timeline.records import Record, Timeline
+from tpusim.report.result import ResultLike
+from tpusim.timeline.records import CORE, Record, Timeline
 
 MOST_RECORDS = 200_000
 """The time line shows so many; devices beyond are left out, and the page says so."""
 
+_SPACES: tuple[MemorySpace, ...] = (HBM, VMEM, CMEM)
 _PER_MILLE = 1000
 _LINKS = 200
 
 
 class _Texts:
-    """Every text once; columns hold their numbers."""
+    """Every text once, in the order of their numbers; columns hold the numbers."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        """Return the number of a text."""
-        return self._numbers.setdefault(text, len(self._numbers))
+        self.numbers: dict[str, int] = {}
 
     def column(self, texts: Iterable[str]) -> list[int]:
-        """Return the numbers of texts."""
-        return [self.number(text) for text in texts]
-
-    def all(self) -> list[str]:
-        """Return the texts in the order of their numbers."""
-        return list(self._numbers)
+        return [self.numbers.setdefault(text, len(self.numbers)) for text in texts]
 
 
 def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
     """Return everything that the page shows as plain data: times in picoseconds, sizes in bytes."""
-    texts = _Texts()
+    texts, chip = _Texts(), result.chip
+    vector_per_cycle = chip.vpu.register_elements * chip.vpu.alu_slots
+    used = {buffer.space for buffer in result.program.buffers}
     devices, left_out = _shown(result)
     ops = _Ops(result.summary.ops)
-    numbers = plain(run_page(result.summary))
     # Ops have columns of their own.
-    summary = {name: value for name, value in numbers.items() if name != "ops"}
-    time_line = [_device(timeline, _device_name(result, numbers), ops) for timeline, numbers in devices]
+    summary = {name: value for name, value in plain(run_page(result.summary)).items() if name != "ops"}
+    time_line = []
+    for timeline, numbers in devices:
+        alike = f" (and {len(numbers) - 1} alike)" if len(numbers) > 1 else ""
+        name = f"device {numbers[0]}{alike}" if result.pod.device_count > 1 else ""
+        time_line.append(_device(timeline, name, ops))
     return {
         "version": version,
         "simulated": True,
@@ -65,15 +56,19 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
         "compiled": provenance_text(result.summary.provenance, result.summary.chip),
         "total_ps": result.pod.last.total_ps,
         "capacity": {HBM: result.summary.hbm_capacity_bytes, VMEM: result.summary.vmem_capacity_bytes},
-        "chip": result.chip.description,
+        "chip": chip.description,
         "left_out": left_out,
         "units": {unit.key: unit.label for unit in UNITS.values()},
         "devices": time_line,
         "ops": _op_columns(ops, result.summary.compiler_clock_hz, texts),
-        "memory": [_memory(result, space, texts) for space in _spaces(result)],
-        "roofs": _roofs(result.chip),
+        "memory": [_memory(result, space, texts) for space in _SPACES if space in used],
+        "roofs": {
+            "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
+            "vector_flops_per_second": vector_per_cycle * chip.clock_hz * chip.cores_per_device,
+            "hbm_bytes_per_second": chip.hbm.bandwidth_bytes_per_second,
+        },
         "pod": _pod(result),
-        "texts": texts.all(),
+        "texts": list(texts.numbers),
     }
 
 
@@ -90,13 +85,6 @@ def _shown(result: ResultLike) -> tuple[list[tuple[Timeline, tuple[int, ...]]], 
     return shown, len(alike) - len(shown)
 
 
-def _device_name(result: ResultLike, numbers: tuple[int, ...]) -> str:
-    """Return the name of a device and of how many are like it; nothing where there is only one."""
-    if result.pod.device_count == 1:
-        return ""
-    return f"device {numbers[0]}" + (f" (and {len(numbers) - 1} alike)" if len(numbers) > 1 else "")
-
-
 class _Ops:
     """The ops by name and line; those that only other devices run stand behind the rows of the table."""
 
@@ -106,7 +94,6 @@ class _Ops:
         self._numbers = {(group.name, group.line): number for number, group in enumerate(groups)}
 
     def number(self, record: Record) -> int:
-        """Return the number of a record's op."""
         key = (record.name, record.line)
         if key not in self._numbers:
             self._numbers[key] = len(self._numbers)
@@ -119,9 +106,12 @@ def _device(timeline: Timeline, name: str, ops: _Ops) -> dict[str, Any]:
     by_row: dict[str, list[Record]] = {CORE: []}
     for record in timeline.records:
         by_row.setdefault(record.row, []).append(record)
-    repeats = [[repeat.name, repeat.start_ps, repeat.end_ps, repeat.trips] for repeat in timeline.repeats]
-    rows = [_row(label, records, ops) for label, records in by_row.items()]
-    return {"name": name, "total_ps": timeline.total_ps, "rows": rows, "repeats": repeats}
+    return {
+        "name": name,
+        "total_ps": timeline.total_ps,
+        "rows": [_row(label, records, ops) for label, records in by_row.items()],
+        "repeats": [[repeat.name, repeat.start_ps, repeat.end_ps, repeat.trips] for repeat in timeline.repeats],
+    }
 
 
 def _row(label: str, records: list[Record], ops: _Ops) -> dict[str, Any]:
@@ -155,13 +145,12 @@ def _differences(numbers: Sequence[int]) -> list[int]:
 def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
     """Return the ops: those of the table, then the others, whose figures are 0."""
     rows: list[Group | Record] = [*ops.groups, *ops.others]
-    tabled = len(ops.groups)
     estimates = [compiler_us(group.compiler_cycles, clock_hz) for group in ops.groups]
     named = ("name", "opcode", "category", "bound_by", "op_name", "source")
     return {
         **{name: texts.column(getattr(row, name) for row in rows) for name in named},
         "line": [row.line for row in rows],
-        "tabled": tabled,
+        "tabled": len(ops.groups),
         "count": [group.count for group in ops.groups],
         "time": [group.time_ps for group in ops.groups],
         "beside": [group.beside_ps for group in ops.groups],
@@ -171,15 +160,7 @@ def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
     }
 
 
-def _spaces(result: ResultLike) -> list[MemorySpace]:
-    """Return the memories that the program has buffers in, HBM first."""
-    used = {buffer.space for buffer in result.program.buffers}
-    order: tuple[MemorySpace, ...] = (HBM, VMEM, CMEM)
-    return [space for space in order if space in used]
-
-
 def _memory(result: ResultLike, space: MemorySpace, texts: _Texts) -> dict[str, Any]:
-    """Return one memory over the schedule, and its buffers as columns."""
     profile = memory_profile(result.program, space)
     buffers = sorted(profile.buffers, key=lambda buffer: -buffer.n_bytes)
     named = ("name", "kind", "shape", "op_name", "source", "within")
@@ -197,16 +178,6 @@ def _memory(result: ResultLike, space: MemorySpace, texts: _Texts) -> dict[str, 
             "first": [buffer.first for buffer in buffers],
             "length": [buffer.last - buffer.first for buffer in buffers],
         },
-    }
-
-
-def _roofs(chip: Chip) -> dict[str, float]:
-    """Return the roofs of the device: FLOP per second of matrix and vector units, bytes per second of HBM."""
-    per_cycle = chip.vpu.register_elements * chip.vpu.alu_slots
-    return {
-        "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
-        "vector_flops_per_second": per_cycle * chip.clock_hz * chip.cores_per_device,
-        "hbm_bytes_per_second": chip.hbm.bandwidth_bytes_per_second,
     }
 
 

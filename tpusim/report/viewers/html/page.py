@@ -8,12 +8,9 @@ import json
 import re
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tpusim.report.result import ResultLike
 from tpusim.report.viewers.html.data import report_data
-
-if TYPE_CHECKING:
-    from tpusim.report.result import ResultLike
 
 _FOLDER = Path(__file__).parent
 SCRIPTS = ("format", "store", "chart", "table", "timeline", "memory", "roofline", "summary", "main")
@@ -30,19 +27,14 @@ def write_page(result: ResultLike, path: str | Path, version: str = "") -> None:
 
 def page(result: ResultLike, version: str = "") -> str:
     """Return the report of a run, which this version of the simulator made, as the text of an HTML file."""
-    script = "\n".join((_FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    data = json.dumps(report_data(result, version), separators=(",", ":"), ensure_ascii=False).encode()
     parts = {
         "title": html.escape(f"{result.program.name} on {result.chip.name} (simulated)"),
         "style": (_FOLDER / "style.css").read_text(encoding="utf-8"),
-        "script": script,
-        "data": _packed(report_data(result, version)),
+        "script": "\n".join((_FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS),
+        # Base64 can hold nothing that a browser would take for markup.
+        "data": base64.b64encode(zlib.compress(data, 9)).decode(),
     }
     text = (_FOLDER / "page.html").read_text(encoding="utf-8")
     # In one go: what a program's name says is never taken for a place of the template.
     return _PLACE.sub(lambda found: parts[found[1]], text)
-
-
-def _packed(found: dict[str, object]) -> str:
-    """Return data as compressed JSON in base64, which can hold nothing that a browser would take for markup."""
-    compact = json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode()
-    return base64.b64encode(zlib.compress(compact, 9)).decode()

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from tpusim.analysis.memory import memory_profile
-from tpusim.hardware.units import HBM, UNITS, VMEM
-from tpusim.timeline.records import CORE
+from tpusim.hardware.units import HBM, UNITS, VMEM, MemorySpace
+from tpusim.program.module import Program
+from tpusim.timeline.records import CORE, Repeat, Timeline
 from tpusim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.hardware.units import MemorySpace
-    from tpusim.program.module import Program
-    from tpusim.timeline.records import Repeat, Timeline
 
 _SPACES: tuple[MemorySpace, ...] = (HBM, VMEM)
 # Bytes per picosecond are a thousand GB/s.
@@ -34,7 +29,6 @@ def counter_events(timeline: Timeline, program: Program | None) -> Iterator[dict
 
 
 def _counter(name: str, at_ps: int, values: dict[str, float]) -> dict[str, Any]:
-    """Return the event that sets a counter."""
     return {"ph": "C", "pid": 1, "name": name, "ts": at_ps / PS_PER_US, "args": values}
 
 
@@ -60,7 +54,8 @@ def _traffic(timeline: Timeline) -> Iterator[tuple[int, float]]:
             _add(changes, record.start_ps, record.end_ps, record.hbm_bytes / record.duration_ps)
     for repeat in timeline.repeats:
         # The trips that are not drawn one by one have the mean traffic of the one that is.
-        _add(changes, repeat.start_ps, repeat.end_ps, _bytes_of_trip(timeline, repeat) * repeat.trips / _length(repeat))
+        length_ps = max(1, repeat.end_ps - repeat.start_ps)
+        _add(changes, repeat.start_ps, repeat.end_ps, _bytes_of_trip(timeline, repeat) * repeat.trips / length_ps)
     rate = 0.0
     for at_ps in sorted(changes):
         rate += changes[at_ps]
@@ -69,19 +64,13 @@ def _traffic(timeline: Timeline) -> Iterator[tuple[int, float]]:
 
 
 def _add(changes: dict[int, float], start_ps: int, end_ps: int, rate: float) -> None:
-    """Add a rate between two times."""
     changes[start_ps] += rate
     changes[end_ps] -= rate
 
 
-def _length(repeat: Repeat) -> int:
-    """Return the picoseconds of a repetition, at least one."""
-    return max(1, repeat.end_ps - repeat.start_ps)
-
-
 def _bytes_of_trip(timeline: Timeline, repeat: Repeat) -> float:
     """Return the bytes of the trip before a repetition, inner loops with all their trips."""
-    begin_ps = repeat.start_ps - _length(repeat) // repeat.trips
+    begin_ps = repeat.start_ps - max(1, repeat.end_ps - repeat.start_ps) // repeat.trips
     times = 1 + repeat.trips
     inside = (r for r in timeline.records if begin_ps <= r.start_ps and r.end_ps <= repeat.start_ps)
     return sum(record.hbm_bytes * record.count / times for record in inside if record.count % times == 0)

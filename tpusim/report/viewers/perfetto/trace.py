@@ -1,5 +1,5 @@
 """A run as a trace file that Perfetto opens: Chrome's JSON trace format, one row per engine and functional unit,
-counters for memory, and arrows from what is sent or fetched to who waits for it.
+counters for memory, and arrows from what is sent or fetched to what waits for it.
 
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU describes the format: times are
 microseconds, here with picoseconds after the point.
@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.analysis.communication import classes
 from tpusim.hardware.units import UNITS
-from tpusim.program.module import walk
+from tpusim.program.module import Program, walk
 from tpusim.report.viewers.perfetto.counters import counter_events
-from tpusim.timeline.records import CORE
+from tpusim.timeline.records import CORE, PodRun, Record, Timeline
 from tpusim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.program.module import Program
-    from tpusim.timeline.records import PodRun, Record, Timeline
 
 # One device is one process of the format, and its rows are the threads.
 _PROCESS = 1
@@ -43,8 +39,8 @@ def pod_trace_json(run: PodRun, program: Program | None = None) -> dict[str, Any
     """
     alike = classes(run)
     if len(alike) == 1:
-        who = "" if run.device_count == 1 else f" on {run.device_count} devices alike"
-        return trace_json(alike[0][0], who, program)
+        shown = "" if run.device_count == 1 else f" on {run.device_count} devices alike"
+        return trace_json(alike[0][0], shown, program)
     events: list[dict[str, Any]] = []
     processes = {device: number for number, (_, devices) in enumerate(alike, start=1) for device in devices}
     rows = {}
@@ -54,17 +50,17 @@ def pod_trace_json(run: PodRun, program: Program | None = None) -> dict[str, Any
         own = _process_events(timeline, f" {shown}", rows[number], program)
         events += [event | {"pid": number} for event in own]
     events += _arrows(alike, processes, rows)
-    other = {"simulated": True, "program": run.last.program, "chip": run.last.chip}
-    return {"traceEvents": _numbered(events), "displayTimeUnit": "ns", "otherData": other}
+    return _trace(run.last, events)
 
 
-def _numbered(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give the arrows numbers in place of names, as Perfetto takes only numbers."""
+def _trace(timeline: Timeline, events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a trace, marked as simulated; its arrows get numbers in place of names, as Perfetto takes no others."""
     numbers: dict[str, int] = {}
     for event in events:
         if "id" in event:
             event["id"] = numbers.setdefault(event["id"], len(numbers) + 1)
-    return events
+    other = {"simulated": True, "program": timeline.program, "chip": timeline.chip}
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}
 
 
 def _arrows(
@@ -108,21 +104,20 @@ def _inside(record: Record) -> float:
     return max(record.start_ps, record.end_ps - PS_PER_US // 1000) / PS_PER_US
 
 
-def trace_json(timeline: Timeline, who: str = "", program: Program | None = None) -> dict[str, Any]:
-    """Return one device's run as an object of Chrome's trace format, marked as simulated."""
-    return {
-        "traceEvents": _numbered(_process_events(timeline, who, _Rows(), program)),
-        "displayTimeUnit": "ns",
-        "otherData": {"simulated": True, "program": timeline.program, "chip": timeline.chip},
-    }
+def trace_json(timeline: Timeline, shown: str = "", program: Program | None = None) -> dict[str, Any]:
+    """Return one device's run as an object of Chrome's trace format; ``shown`` stands behind the chip's name."""
+    return _trace(timeline, _process_events(timeline, shown, _Rows(), program))
 
 
-def _process_events(timeline: Timeline, who: str, rows: _Rows, program: Program | None) -> list[dict[str, Any]]:
+def _process_events(timeline: Timeline, shown: str, rows: _Rows, program: Program | None) -> list[dict[str, Any]]:
     """Return the events of one process: its names first."""
     events = [event for record in timeline.records for event in _events(record, rows)]
-    repeats = [_repeat_event(repeat, rows) for repeat in timeline.repeats]
+    for repeat in timeline.repeats:
+        # The trips of a loop that equal the one drawn before them.
+        name = f"{repeat.name}: {repeat.trips:,} more equal trips"
+        events.append(_slice(name, rows.number("XLA ops"), repeat.start_ps, repeat.end_ps - repeat.start_ps, {}))
     more = [*counter_events(timeline, program), *_fetches(timeline, program, rows)]
-    return [*rows.names(f"{timeline.chip}{who} (simulated): {timeline.program}"), *events, *repeats, *more]
+    return [*rows.names(f"{timeline.chip}{shown} (simulated): {timeline.program}"), *events, *more]
 
 
 class _Rows:
@@ -135,43 +130,31 @@ class _Rows:
         self.of: dict[int, int] = {}
 
     def number(self, label: str) -> int:
-        """Return the number of a row."""
         # From 1: number 0 is the thread that the name of the process hangs on.
         return self._numbers.setdefault(label, len(self._numbers) + 1)
 
     def lane(self, row: str, start_ps: int, end_ps: int) -> int:
         """Return the number of the first lane of ``row`` that is free from ``start_ps`` on, and take it."""
         # The format nests what overlaps on one row, as calls do; transfers only overlap.
-        lane = 0
-        while self._busy_until.get(_lane_label(row, lane), 0) > start_ps:
-            lane += 1
-        self._busy_until[_lane_label(row, lane)] = end_ps
-        return self.number(_lane_label(row, lane))
+        label = next(found for lane in count() if self._busy_until.get(found := f"{row} {lane}", 0) <= start_ps)
+        self._busy_until[label] = end_ps
+        return self.number(label)
 
     def names(self, process: str) -> Iterator[dict[str, Any]]:
-        """Yield the events that name the process and its rows."""
         yield _meta("process_name", 0, {"name": process})
+        # The core stands first, then its units, then what runs beside it.
+        order = ("XLA ops", *(unit.label for unit in UNITS.values()))
         for label, number in self._numbers.items():
             yield _meta("thread_name", number, {"name": label})
-            yield _meta("thread_sort_index", number, {"sort_index": _sort_index(label)})
-
-
-def _lane_label(row: str, lane: int) -> str:
-    """Return the label of a lane."""
-    return f"{row} {lane}"
-
-
-def _sort_index(label: str) -> int:
-    """Return where a row stands: the core first, then its units, then what runs beside it."""
-    order = ("XLA ops", *(unit.label for unit in UNITS.values()))
-    return order.index(label) if label in order else len(order)
+            place = order.index(label) if label in order else len(order)
+            yield _meta("thread_sort_index", number, {"sort_index": place})
 
 
 def _events(record: Record, rows: _Rows) -> Iterator[dict[str, Any]]:
     """Yield a record's own event and one for each unit that it kept busy."""
     is_core = record.row == CORE
-    lane = (record.row, record.start_ps, record.end_ps)
-    row = rows.of[id(record)] = rows.number("XLA ops") if is_core else rows.lane(*lane)
+    row = rows.number("XLA ops") if is_core else rows.lane(record.row, record.start_ps, record.end_ps)
+    rows.of[id(record)] = row
     yield _slice(record.name, row, record.start_ps, record.duration_ps, _details(record))
     if is_core:
         for unit, busy_ps in record.units.items():
@@ -181,13 +164,11 @@ def _events(record: Record, rows: _Rows) -> Iterator[dict[str, Any]]:
 
 
 def _slice(name: str, row: int, start_ps: int, duration_ps: int, details: dict[str, Any]) -> dict[str, Any]:
-    """Return a complete event."""
     event = {"ph": "X", "pid": _PROCESS, "tid": row, "name": name, "ts": start_ps / PS_PER_US}
     return {**event, "dur": duration_ps / PS_PER_US, **({"args": details} if details else {})}
 
 
 def _details(record: Record) -> dict[str, Any]:
-    """Return what a click on an event shows."""
     shown = {
         "opcode": record.opcode,
         "category": record.category,
@@ -203,12 +184,5 @@ def _details(record: Record) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value}
 
 
-def _repeat_event(repeat: Any, rows: _Rows) -> dict[str, Any]:
-    """Return the event that stands for the trips of a loop that equal the one drawn before it."""
-    name = f"{repeat.name}: {repeat.trips:,} more equal trips"
-    return _slice(name, rows.number("XLA ops"), repeat.start_ps, repeat.end_ps - repeat.start_ps, {})
-
-
 def _meta(kind: str, row: int, details: dict[str, Any]) -> dict[str, Any]:
-    """Return an event that names or orders something."""
     return {"ph": "M", "pid": _PROCESS, "tid": row, "name": kind, "args": details}

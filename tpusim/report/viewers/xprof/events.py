@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from tpusim.timeline.records import CORE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.timeline.records import Record, Repeat, Timeline
+from tpusim.timeline.records import CORE, Record, Repeat, Timeline
 
 MOST_EVENTS = 200_000
 """XProf shows so many within seconds; loops that would make more are drawn as one long trip."""
@@ -58,15 +54,11 @@ def _trip(repeat: Repeat, events: Sequence[Event], done: Counter[int]) -> list[E
         if begin_ps <= e.end_ps <= repeat.start_ps and not e.record.count % (done[id(e.record)] * times)
     ]
     inside = [event for event in due if event.end_ps > begin_ps]
-    # What ended on the very edge belongs to the trip if it happened as often as what is in it for sure.
+    # What ended on the very edge belongs to the trip if it happened as often as what is in it for sure, unless it is
+    # the core's work before the trip.
     often = min((event.record.count for event in inside), default=times)
-    edge = [e for e in due if e.end_ps == begin_ps and not e.record.count % often and not _ran_before(e)]
-    return edge + inside
-
-
-def _ran_before(event: Event) -> bool:
-    """Tell whether an event that ended where a trip begins was the core's work before it."""
-    return event.record.row == CORE and event.duration_ps > 0
+    edge = [e for e in due if e.end_ps == begin_ps and not e.record.count % often]
+    return [e for e in edge if e.record.row != CORE or not e.duration_ps] + inside
 
 
 def _again(repeat: Repeat, trip: Sequence[Event]) -> list[Event]:

@@ -7,21 +7,15 @@ written (name, opcode, shape, operands, origin): enough for memory, too little t
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from tpusim.hardware.units import HOST, MEMORY_SPACES, SYNC
-from tpusim.program.buffers import heap_bytes, peak_bytes, stretches
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.program.buffers import Buffer, heap_bytes, peak_bytes, stretches
 from tpusim.report.viewers.xprof import wire
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tpusim.ir.module import Computation, Instruction, Module
-    from tpusim.program.buffers import Buffer
-    from tpusim.shapes.layout import Layout
-    from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape
 
 _TYPES = {
     name: number
@@ -35,8 +29,8 @@ _TYPES = {
 _COLOURS = {space: number for number, space in MEMORY_SPACES.items() if space not in (SYNC, HOST)}
 """A buffer's colour is its memory space; sync flags and the host's memory have none that XProf shows."""
 
-_WHOLE = {"argument": wire.integer(5, 1), "constant": wire.integer(12, 1), "output": wire.integer(7, 1)}
-"""By kind of buffer the flag of its allocation: parameter, constant, may be live out. They last through the run."""
+_WHOLE = {"argument": 5, "constant": 12, "output": 7}
+"""By kind of buffer the field of its allocation that says so. These buffers last through the run."""
 
 _SCRATCH = "scratch_of_kernels"
 _SCRATCH_NUMBER = 1 << 20
@@ -59,27 +53,18 @@ def hlo_proto(module: Module, buffers: Sequence[Buffer]) -> bytes:
     shown = [buffer for buffer in buffers if buffer.space in _COLOURS and not buffer.within]
     placed, scratch = _place(module, shown)
     computations = [_computation(c, numbers) for c in module.computations]
-    own = wire.join(
-        wire.text(1, module.name),
-        wire.text(2, module.entry_name),
-        (wire.data(3, computation) for computation in [*computations, *scratch]),
-        wire.integer(5, 1),
-        wire.integer(6, numbers[module.entry_name]),
-    )
-    return wire.data(1, own) + wire.data(3, _assignment(placed))
+    entry = module.entry_name
+    own = wire.message({1: module.name, 2: entry, 3: [*computations, *scratch], 5: 1, 6: numbers[entry]})
+    return wire.message({1: own, 3: _assignment(placed)})
 
 
 def _computation(computation: Computation, numbers: dict[str, int]) -> bytes:
     """Return a ``HloComputationProto``."""
     number = numbers[computation.name]
     ids = {instruction.name: _id(number, place) for place, instruction in enumerate(computation)}
-    return wire.join(
-        wire.text(1, computation.name),
-        (wire.data(2, _instruction(instruction, ids, numbers)) for instruction in computation),
-        wire.integer(5, number),
-        wire.integer(6, ids[computation.root_name]),
-        wire.text(8, computation.execution_thread),
-    )
+    instructions = [_instruction(instruction, ids, numbers) for instruction in computation]
+    root, thread = ids[computation.root_name], computation.execution_thread
+    return wire.message({1: computation.name, 2: instructions, 5: number, 6: root, 8: thread})
 
 
 def _id(computation: int, place: int) -> int:
@@ -90,46 +75,33 @@ def _id(computation: int, place: int) -> int:
 def _instruction(instruction: Instruction, ids: dict[str, int], numbers: dict[str, int]) -> bytes:
     """Return a ``HloInstructionProto``."""
     origin = instruction.metadata
-    metadata = wire.join(
-        wire.text(1, origin.op_type),
-        wire.text(2, origin.op_name),
-        wire.text(3, origin.source_file),
-        wire.integer(4, origin.source_line),
-    )
-    return wire.join(
-        wire.text(1, instruction.name),
-        wire.text(2, instruction.opcode),
-        wire.data(3, _shape(instruction.shape)),
-        wire.data(7, metadata),
-        wire.integer(9, instruction.immediate) if isinstance(instruction.immediate, int) else b"",
-        wire.integer(35, ids[instruction.name]),
-        wire.integers(36, (ids[name] for name in instruction.operands)),
-        wire.integers(38, (numbers[name] for name in instruction.called_computations)),
-    )
+    fields = {
+        1: instruction.name,
+        2: instruction.opcode,
+        3: _shape(instruction.shape),
+        7: wire.message({1: origin.op_type, 2: origin.op_name, 3: origin.source_file, 4: origin.source_line}),
+        9: instruction.immediate if isinstance(instruction.immediate, int) else None,
+        35: ids[instruction.name],
+        36: [ids[name] for name in instruction.operands],
+        38: [numbers[name] for name in instruction.called_computations],
+    }
+    return wire.message(fields)
 
 
 def _shape(shape: Shape) -> bytes:
     """Return a ``ShapeProto``; a buffer is shown as what it holds."""
     if isinstance(shape, TupleShape):
-        return wire.integer(2, _TYPES["tuple"]) + wire.join(wire.data(4, _shape(part)) for part in shape.elements)
+        return wire.message({2: _TYPES["tuple"], 4: [_shape(part) for part in shape.elements]})
     if isinstance(shape, BufferShape):
         return _shape(shape.element)
     assert isinstance(shape, ArrayShape)
-    head = wire.integer(2, _TYPES[shape.dtype.name]) + wire.integers(3, shape.dimensions)
+    head = wire.message({2: _TYPES[shape.dtype.name], 3: shape.dimensions})
     if not shape.dtype.is_array_type:
         return head
-    dynamic = wire.integers(6, shape.dynamic or [False] * shape.rank)
-    return head + dynamic + wire.data(5, _layout(shape.actual_layout))
-
-
-def _layout(layout: Layout) -> bytes:
-    """Return a ``LayoutProto``."""
-    return wire.join(
-        wire.integers(1, layout.minor_to_major),
-        (wire.data(6, wire.integers(1, tile)) for tile in layout.tiles),
-        wire.integer(7, layout.element_size_bits),
-        wire.integer(8, layout.memory_space),
-    )
+    layout = shape.actual_layout
+    tiles = [wire.message({1: tile}) for tile in layout.tiles]
+    own = wire.message({1: layout.minor_to_major, 6: tiles, 7: layout.element_size_bits, 8: layout.memory_space})
+    return head + wire.message({6: shape.dynamic or [False] * shape.rank, 5: own})
 
 
 def _place(module: Module, buffers: Sequence[Buffer]) -> tuple[list[_Placed], list[bytes]]:
@@ -151,15 +123,13 @@ def _place(module: Module, buffers: Sequence[Buffer]) -> tuple[list[_Placed], li
             free[buffer.name].remove(fitting)
             one = _Placed(serial, buffer, *fitting[:2])
         placed.append(one)
-    head = wire.text(1, _SCRATCH) + wire.integer(5, _SCRATCH_NUMBER)
-    return placed, [head + wire.join(wire.data(2, one) for one in scratch)] if scratch else []
+    return placed, [wire.message({1: _SCRATCH, 5: _SCRATCH_NUMBER, 2: scratch})] if scratch else []
 
 
 def _bytes_of(buffer: Buffer, number: int) -> bytes:
     """Return an instruction that stands for plain bytes."""
-    shape = wire.integer(2, _TYPES["u8"]) + wire.integers(3, [buffer.n_bytes]) + wire.data(5, wire.integers(1, [0]))
-    name = f"{buffer.name}.scratch"
-    return wire.text(1, name) + wire.text(2, "custom-call") + wire.data(3, shape) + wire.integer(35, number)
+    shape = wire.message({2: _TYPES["u8"], 3: [buffer.n_bytes], 5: wire.message({1: [0]})})
+    return wire.message({1: f"{buffer.name}.scratch", 2: "custom-call", 3: shape, 35: number})
 
 
 def _leaves(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], ArrayShape]]:
@@ -177,7 +147,7 @@ def _assignment(placed: Sequence[_Placed]) -> bytes:
     allocations: list[bytes] = []
     for one in placed:
         if one.buffer.kind in _WHOLE:
-            allocations.append(_allocation(len(allocations), [one], one.buffer.n_bytes, _WHOLE[one.buffer.kind]))
+            allocations.append(_allocation(len(allocations), [one], one.buffer.n_bytes))
         else:
             by_colour[_COLOURS[one.buffer.space]].append(one)
     traces = []
@@ -185,36 +155,22 @@ def _assignment(placed: Sequence[_Placed]) -> bytes:
         traces.append(_trace(inside, len(allocations)))
         heap = [one.buffer for one in inside]
         size = max(heap_bytes(heap), peak_bytes(stretches(heap)))
-        allocations.append(_allocation(len(allocations), inside, size, b""))
-    return wire.join(
-        (wire.data(1, _logical_buffer(one)) for one in placed),
-        (wire.data(3, allocation) for allocation in allocations),
-        (wire.data(4, trace) for trace in traces),
-    )
+        allocations.append(_allocation(len(allocations), inside, size))
+    return wire.message({1: [_logical_buffer(one) for one in placed], 3: allocations, 4: traces})
 
 
 def _logical_buffer(one: _Placed) -> bytes:
     """Return a ``LogicalBufferProto``."""
-    place = wire.text(2, one.buffer.name) + wire.integers(3, one.place) + wire.integer(4, one.instruction)
-    return wire.join(
-        wire.integer(1, one.number),
-        wire.integer(2, one.buffer.n_bytes),
-        wire.data(3, place),
-        wire.integer(4, _COLOURS[one.buffer.space]),
-    )
+    place = wire.message({2: one.buffer.name, 3: one.place, 4: one.instruction})
+    return wire.message({1: one.number, 2: one.buffer.n_bytes, 3: place, 4: _COLOURS[one.buffer.space]})
 
 
-def _allocation(index: int, inside: Sequence[_Placed], size: int, flags: bytes) -> bytes:
+def _allocation(index: int, inside: Sequence[_Placed], size: int) -> bytes:
     """Return a ``BufferAllocationProto``."""
-    assigned = (
-        wire.integer(1, one.number)
-        + wire.integer(2, one.buffer.offset_bytes or 0)
-        + wire.integer(3, one.buffer.n_bytes)
-        for one in inside
-    )
-    head = wire.integer(1, index) + wire.integer(2, size) + flags
-    colour = wire.integer(8, _COLOURS[inside[0].buffer.space])
-    return head + colour + wire.join(wire.data(9, one) for one in assigned)
+    first = inside[0].buffer
+    flag = {_WHOLE[first.kind]: 1} if first.kind in _WHOLE else {}
+    assigned = [wire.message({1: one.number, 2: one.buffer.offset_bytes or 0, 3: one.buffer.n_bytes}) for one in inside]
+    return wire.message({1: index, 2: size} | flag | {8: _COLOURS[first.space], 9: assigned})
 
 
 def _trace(inside: Sequence[_Placed], allocation: int) -> bytes:
@@ -224,11 +180,5 @@ def _trace(inside: Sequence[_Placed], allocation: int) -> bytes:
     events = [(one.buffer.first, allocate, one) for one in inside]
     events += [(one.buffer.last + 1, free, one) for one in inside]
     events.sort(key=lambda event: (event[0], -event[1]))
-    return wire.join(
-        (
-            wire.data(1, wire.integer(1, kind) + wire.integer(2, one.number) + wire.text(4, one.buffer.name))
-            for _, kind, one in events
-        ),
-        wire.integer(2, 1),
-        wire.integer(3, allocation),
-    )
+    found = [wire.message({1: kind, 2: one.number, 4: one.buffer.name}) for _, kind, one in events]
+    return wire.message({1: found, 2: 1, 3: allocation})

@@ -6,27 +6,20 @@ planes, lines and figures are those of xplane_schema.cc there; units that profil
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 from tpusim.analysis.communication import classes
 from tpusim.errors import ConfigError
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, LOAD, MATRIX, STORE, UNITS
+from tpusim.report.result import ResultLike
 from tpusim.report.viewers.xprof import wire
-from tpusim.report.viewers.xprof.events import unrolled
+from tpusim.report.viewers.xprof.events import Event, unrolled
 from tpusim.report.viewers.xprof.hlo import hlo_proto
-from tpusim.report.viewers.xprof.plane import Plane
-from tpusim.timeline.records import CORE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.report.result import ResultLike
-    from tpusim.report.viewers.xprof.events import Event
-    from tpusim.report.viewers.xprof.plane import Stat
-    from tpusim.timeline.records import Record, Timeline
+from tpusim.report.viewers.xprof.plane import Plane, Stat
+from tpusim.timeline.records import CORE, Record, Timeline
 
 MOST_DEVICES = 64
 """Devices that differ, up to so many, have a plane each."""
@@ -78,29 +71,20 @@ def xspace(result: ResultLike, version: str = "") -> bytes:
     planes = [_device_plane(profile, *one) for one in enumerate(devices[:MOST_DEVICES])]
     planes.append(_host_plane(profile))
     if profile.module is not None:
-        planes.append(_metadata_plane(profile))
-    return wire.join((wire.data(1, plane.encode()) for plane in planes), wire.text(4, "simulated"))
+        # The program with its buffers.
+        plane = Plane(MOST_DEVICES + 2, "/host:metadata")
+        proto = hlo_proto(profile.module, profile.program.buffers)
+        plane.add_metadata(profile.module_name, "", {"Hlo Proto": proto}, number=profile.program_id)
+        planes.append(plane)
+    return wire.message({1: [plane.encode() for plane in planes], 4: "simulated"})
 
 
 def _host_plane(profile: Profile) -> Plane:
     """Return the plane of the host, on which XProf looks for how busy the device was."""
     plane = Plane(MOST_DEVICES + 1, "/host:CPU")
-    busy = profile.summary
-    plane.add_stats(
-        {
-            "matrix_unit_utilization_percent": 100 * busy.utilisation.busy.get(MATRIX, 0.0),
-            "hbm_utilization_percent": 100 * busy.hbm_utilisation,
-        }
-    )
-    return plane
-
-
-def _metadata_plane(profile: Profile) -> Plane:
-    """Return the plane that holds the program with its buffers."""
-    assert profile.module is not None
-    plane = Plane(MOST_DEVICES + 2, "/host:metadata")
-    proto = hlo_proto(profile.module, profile.program.buffers)
-    plane.add_metadata(profile.module_name, "", {"Hlo Proto": proto}, number=profile.program_id)
+    matrix = profile.summary.utilisation.busy.get(MATRIX, 0.0)
+    plane.add_stats({"matrix_unit_utilization_percent": 100 * matrix})
+    plane.add_stats({"hbm_utilization_percent": 100 * profile.summary.hbm_utilisation})
     return plane
 
 
@@ -124,14 +108,10 @@ def _device_plane(profile: Profile, number: int, alike: tuple[Timeline, tuple[in
 def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]:
     """Return the device's capabilities: rates in decimal units, as XProf takes them."""
     chip, device = profile.chip, devices[0]
-    reads, writes = _vmem_rates(chip)
-    core = wire.join(
-        wire.text(1, "simulated"),
-        wire.integer(2, device),
-        wire.integer(4, device // chip.devices_per_chip),
-        wire.integer(5, device // chip.devices_per_chip),
-        wire.integer(6, device),
-    )
+    # All slots of all cores together.
+    vmem_bytes_per_second = chip.vpu.register_bytes * chip.clock_hz * chip.cores_per_device
+    number = device // chip.devices_per_chip
+    core = wire.message({1: "simulated", 2: device, 4: number, 5: number, 6: device})
     return {
         "device_type_string": f"{chip.description} (simulated)",
         "simulated_by": f"tpusim {profile.version}".strip(),
@@ -140,19 +120,13 @@ def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]
         "peak_hbm_bw_gigabytes_per_second": chip.hbm.bandwidth_bytes_per_second / _GIGA,
         "peak_cmem_rd_bw_gigabytes_per_second": chip.cmem.read_bytes_per_second / _GIGA,
         "peak_cmem_wr_bw_gigabytes_per_second": chip.cmem.write_bytes_per_second / _GIGA,
-        "peak_vmem_rd_bw_gigabytes_per_second": reads / _GIGA,
-        "peak_vmem_wr_bw_gigabytes_per_second": writes / _GIGA,
+        "peak_vmem_rd_bw_gigabytes_per_second": chip.vpu.load_slots * vmem_bytes_per_second / _GIGA,
+        "peak_vmem_wr_bw_gigabytes_per_second": chip.vpu.store_slots * vmem_bytes_per_second / _GIGA,
         "has_megacore": int(chip.cores_per_device > 1),
         "has_merged_vmem": 0,
-        "global_chip_id": device // chip.devices_per_chip,
+        "global_chip_id": number,
         "core_details": core,
     }
-
-
-def _vmem_rates(chip: Chip) -> tuple[float, float]:
-    """Return the bytes per second that vector loads and stores reach, all slots of all cores together."""
-    per_slot = chip.vpu.register_bytes * chip.clock_hz * chip.cores_per_device
-    return chip.vpu.load_slots * per_slot, chip.vpu.store_slots * per_slot
 
 
 def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: int) -> None:
@@ -162,24 +136,18 @@ def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: 
     beside = [event for event in events if event.record.row != CORE]
     # What runs beside the core costs it no time, but its bytes belong to the tables: it begins there, and ends at once.
     begun = [e._replace(end_ps=e.start_ps) for e in beside]
-    ops = [plane.event(kinds.of(e), e.start_ps, e.end_ps, _stalls(e)) for e in sorted([*core, *begun], key=_start_ps)]
+    starts = sorted([*core, *begun], key=lambda event: event.start_ps)
+    ops = [plane.event(kinds.of(e), e.start_ps, e.end_ps, _stalls(e)) for e in starts]
     plane.add_line("XLA Ops", ops, total_ps)
     plane.add_line("Async XLA Ops", [plane.event(kinds.of(e), e.start_ps, e.end_ps, {}) for e in beside], total_ps)
     for unit in UNITS:
-        busy = [_unit_event(plane, kinds.of(e), e, unit) for e in core if e.record.units.get(unit)]
+        busy = []
+        for event in (event for event in core if event.record.units.get(unit)):
+            # From the start of the event: how long a unit was busy in it is known, when is not.
+            busy_ps = min(event.record.units[unit] * event.executions, event.duration_ps)
+            busy.append(plane.event(kinds.of(event), event.start_ps, event.start_ps + busy_ps, {}))
         if busy:
             plane.add_line(f"{UNITS[unit].label} (simulated)", busy, total_ps)
-
-
-def _start_ps(event: Event) -> int:
-    """Return where an event begins."""
-    return event.start_ps
-
-
-def _unit_event(plane: Plane, kind: int, event: Event, unit: str) -> bytes:
-    """Return how long a unit was busy in an event, drawn from its start, as when it was is not known."""
-    busy_ps = min(event.record.units[unit] * event.executions, event.duration_ps)
-    return plane.event(kind, event.start_ps, event.start_ps + busy_ps, {})
 
 
 def _stalls(event: Event) -> dict[str, Stat]:
@@ -237,8 +205,5 @@ def _accesses(record: Record, chip: Chip, times: int) -> bytes:
         (_READ, _VMEM, done.get(LOAD, 0.0) * register_bytes),
         (_WRITE, _VMEM, done.get(STORE, 0.0) * register_bytes),
     )
-    return wire.join(
-        wire.data(1, wire.integer(1, way) + wire.integer(2, space) + wire.integer(3, round(count * times)))
-        for way, space, count in moved
-        if count
-    )
+    found = [wire.message({1: way, 2: space, 3: round(count * times)}) for way, space, count in moved if count]
+    return wire.message({1: found})
