@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from tests.house.source_tree import Definition, SourceFile, docstring_node
+from tpusim.ir.ops import OPERATIONS
 
 FUNCTION_CODE_LINES = 60
 NESTING = 4
@@ -15,6 +16,8 @@ ARGUMENTS = 6
 KERNEL_ARGUMENTS = 10
 FILE_LINES = 600
 TEST_CODE_LINES = 20
+OPCODE_SHARE = 0.7
+"""So much of a list must be names of opcodes for it to count as one of opcodes: ``add`` is a word besides."""
 
 
 class Breach(NamedTuple):
@@ -123,6 +126,37 @@ def _float_clocks(file: SourceFile) -> Iterator[Breach]:
         name, annotation = _annotated(node)
         if name.endswith("_ps") and annotation is not None and "float" in ast.unparse(annotation):
             yield Breach(file.path, node.lineno, name, ast.unparse(annotation))
+
+
+@rule("sets of opcodes stand in ir/ops.py", RULES)
+def _opcode_sets(file: SourceFile) -> Iterator[Breach]:
+    if file.path == "tpusim/ir/ops.py":
+        return
+    # What registers a rule for opcodes, or enters it into a table, names them where the rule stands.
+    naming = [word for function in file.functions for word in function.node.decorator_list]
+    calls = (node for node in ast.walk(file.tree) if isinstance(node, ast.Call))
+    naming += [call.args[0] for call in calls if ast.unparse(call.func) == "dict.fromkeys"]
+    registering = {part for word in naming for part in ast.walk(word)}
+    for node in ast.walk(file.tree):
+        words = [] if node in registering else _listed_words(node)
+        opcodes = OPERATIONS.keys() & set(words)
+        if len(opcodes) >= 2 and len(opcodes) >= OPCODE_SHARE * len(words):
+            yield Breach(file.path, node.lineno, "", f"{' '.join(sorted(opcodes))}")
+
+
+def _listed_words(node: ast.AST) -> list[str]:
+    """Return the strings of a set, tuple or list, of a text that is split, or of what is compared with one value."""
+    found: list[ast.expr] = []
+    if isinstance(node, ast.Set | ast.Tuple | ast.List):
+        found = node.elts
+    elif isinstance(node, ast.Attribute) and node.attr == "split":
+        found = [node.value]
+    elif isinstance(node, ast.BoolOp):
+        compared = [value for value in node.values if isinstance(value, ast.Compare)]
+        of_one = len({ast.dump(value.left) for value in compared}) == 1
+        found = [side for value in compared for side in value.comparators] if of_one else []
+    texts = [part.value for part in found if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    return [word for text in texts for word in text.split()]
 
 
 @rule(f"tests have a docstring and at most {TEST_CODE_LINES} code lines", TEST_RULES)

@@ -7,7 +7,7 @@ import pytest
 from tests.house.rules import RULES, TEST_RULES
 from tests.house.source_tree import SourceFile
 
-LENGTH, NESTING, ARGUMENTS, FILE, DOCSTRING, REPEATS, PRINT, LOCAL, CLOCK = RULES
+LENGTH, NESTING, ARGUMENTS, FILE, DOCSTRING, REPEATS, PRINT, LOCAL, CLOCK, OPCODES = RULES
 (TESTS,) = TEST_RULES
 
 DEEP = "def f(x):\n    if x:\n        for y in x:\n            while y:\n                with y:\n"
@@ -25,6 +25,9 @@ CAUGHT = [
     (LOCAL, "def f():\n    from tpusim.text import parser", "from tpusim.text import parser"),
     (CLOCK, "def now_ps() -> float: pass", "float"),
     (CLOCK, "class C:\n    end_ps: int | float", "int | float"),
+    (OPCODES, "A = frozenset({'while', 'fusion'})", "fusion while"),
+    (OPCODES, "A = 'scatter gather'.split()", "gather scatter"),
+    (OPCODES, "def f(x): return x == 'send' or x == 'recv'", "recv send"),
     (TESTS, "def test_a(): pass", "no docstring"),
     (TESTS, "def test_a():\n    '''A.'''\n" + "    x = 1\n" * 20, "21 code lines"),
 ]
@@ -38,6 +41,9 @@ PASSING = [
     (REPEATS, "def add_bytes():\n    '''Add the padded bytes.'''"),
     (REPEATS, "def show_pair():\n    '''Return ``{(0, 1)}``.'''"),
     (LOCAL, "import tpusim\ndef f():\n    import numpy"),
+    (OPCODES, "@rule('while', *'add fusion'.split())\ndef f(x): return x == 'while'"),
+    (OPCODES, "A = {'while': 1, 'fusion': 2}; B = 'gather and scatter'; C = ('add', 'remove')"),
+    (OPCODES, "TABLE = {**dict.fromkeys(('while', 'fusion'), len)}"),
     (CLOCK, "def seconds_to_ps(seconds: float) -> int: pass"),
 ]
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_module_text, lower_text
 from tpusim.errors import ProgramError
+from tpusim.hardware.load import load_chip
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.scope import RULES
 from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
@@ -119,6 +120,17 @@ def test_asynchronous_slice_moves_the_slice():
         %s = (({BIG}), f32[256,1024]{{1,0:T(8,128)S(1)}}, s32[]{{:S(2)}}) slice-start(%x), slice={{[0:256], [0:1024]}}
         ROOT %d = f32[256,1024]{{1,0:T(8,128)S(1)}} slice-done(%s)""")
     assert program.steps[0].n_bytes == MIB
+
+
+def test_an_update_of_a_short_form_waits_for_nothing():
+    """A slice-update hands the slice on; only its done is waited for."""
+    start = f"(({BIG}), f32[256,1024]{{1,0:T(8,128)S(1)}}, s32[]{{:S(2)}})"
+    program = lower_text(f"""
+        %x = {BIG} parameter(0)
+        %s = {start} slice-start(%x), slice={{[0:256], [0:1024]}}
+        %u = {start} slice-update(%s)
+        ROOT %d = f32[256,1024]{{1,0:T(8,128)S(1)}} slice-done(%u)""")
+    assert [type(step) for step in program.steps] == [Copy, Wait]
 
 
 def test_views_take_no_time():
@@ -342,3 +354,26 @@ def test_scaled_dot_multiplies_its_first_two_operands():
         %t = f32[4,32]{1,0:T(8,128)} parameter(3)
         ROOT %z = f32[64,32] scaled-dot(%x, %w, %s, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
     assert kernel_named(lower_text(text), "z").flops == 2 * 64 * 128 * 32
+
+
+@pytest.mark.parametrize("steps", [64, 4096])
+def test_a_scan_takes_a_cycle_per_step_at_least(steps):
+    """Each step's addition waits for the one before, so that of all slots one works."""
+    slots = load_chip("v5e").vpu.alu_slots
+    text = f"""HloModule m
+        step {{ x = f32[] parameter(0) c = f32[] parameter(1) y = f32[] add(x, c) ROOT r = (f32[], f32[]) tuple(y, y) }}
+        ENTRY e {{ a = f32[{steps}] parameter(0) z = f32[] constant(0)
+          ROOT r = (f32[{steps}], f32[]) scan(a, z), dimensions={{0}}, num_carries=1, to_apply=step }}"""
+    (kernel,) = lower_module_text(text).steps
+    assert kernel.work.ops["vector"] == steps * slots
+
+
+def test_a_reduction_pays_for_what_its_computation_calls():
+    """A call between a reduction and its addition makes nothing cheaper."""
+    outer = ADD.replace("%add ", "%outer ").replace("add(%a, %b)", "call(%a, %b), to_apply=%add")
+    text = f"""
+        %x = {BIG} parameter(0)
+        %z = f32[] constant(0)
+        ROOT %r = f32[1024]{{0:T(1024)}} reduce(%x, %z), dimensions={{0}}, to_apply=%NAME"""
+    plain, called = (lower_text(text.replace("NAME", name), ADD + outer).steps[0] for name in ("add", "outer"))
+    assert called.work == plain.work

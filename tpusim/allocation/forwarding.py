@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import async_parts
-from tpusim.semantics.aliasing import IN_PLACE
+from tpusim.ir.ops import IN_PLACE, async_parts
 from tpusim.shapes.shape import Shape, TupleShape, element_begins, node_count, nodes
 
 if TYPE_CHECKING:
@@ -169,9 +168,6 @@ def _after_loop(frame: Frame, instruction: Instruction, shape: Shape, inside: No
     frame.liveness.join(inside, made)
     return made
 
-
-FORWARDING = frozenset(("add-dependency", "bitcast", "domain", "get-tuple-element", "opt-barrier", "tuple", "while"))
-"""Opcodes that do not read their operands: a loop's state goes on in its computations."""
 
 MAKE: dict[str, Make] = {
     **dict.fromkeys(("add-dependency", "all-reduce-done", "async-update", "bitcast", "domain", "opt-barrier"), _same),

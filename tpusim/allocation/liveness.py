@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tpusim.allocation.forwarding import FORWARDING, MAKE
+from tpusim.allocation.forwarding import MAKE
 from tpusim.allocation.heap import aligned
 from tpusim.hardware.units import VMEM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import async_parts
+from tpusim.ir.ops import COPIES, FORWARDS_BUFFERS, async_parts
 from tpusim.semantics.aliasing import in_place_operands, stated_operands
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
@@ -24,9 +24,6 @@ Node = tuple[int, ...]
 """The values that hold one part of a shape: none for a flag, several where operands lie side by side."""
 Nodes = list[Node]
 """The same for all parts of a shape: each tuple, of which a table of addresses is kept, before its elements."""
-
-# Opcodes that move a value as it is; the short forms of asynchronous operations do so too.
-_MOVES = ("copy", "copy-start")
 
 # As in the output sizes of programs compiled ahead of time.
 TABLE_ENTRY_BYTES = 4
@@ -184,11 +181,11 @@ class Frame:
         make = MAKE.get(f"async-{short[1]}" if short else instruction.opcode)
         made = make(self, instruction) if make else None
         # A view is no use: only a read through it keeps the buffer alive.
-        if instruction.opcode not in FORWARDING:
+        if instruction.opcode not in FORWARDS_BUFFERS:
             for name in instruction.operands:
                 self.liveness.keep(self.values[name], self.liveness.now)
         self.values[instruction.name] = self.made(instruction) if made is None else made
-        if "metadata" not in instruction.attributes and (short or instruction.opcode in _MOVES):
+        if "metadata" not in instruction.attributes and (short or instruction.opcode in COPIES):
             self._name_origin(instruction, known)
         scoped = instruction.backend_config.scoped_vmem_bytes
         if scoped:

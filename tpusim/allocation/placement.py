@@ -11,6 +11,7 @@ from tpusim.allocation.heap import Block, Interval, aligned, place_in_order, pla
 from tpusim.allocation.liveness import Liveness, Value
 from tpusim.hardware.units import HBM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.program.buffers import BufferKind, peak_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -21,7 +22,6 @@ _ALIGNMENT_BYTES = 4096
 
 # The attributes of instructions whose computations are scheduled, in the order of XLA's lists of callees.
 _CALLEES = ("to_apply", "body", "condition", "branch_computations", "true_computation", "false_computation")
-_CALLERS = frozenset(("call", "conditional", "while"))
 
 _KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
 
@@ -181,7 +181,7 @@ def _computations(module: Module, computation: Computation, seen: set[str]) -> I
 
 
 def _callees(instruction: Instruction) -> Iterator[str]:
-    for attribute in _CALLEES if instruction.opcode in _CALLERS else ():
+    for attribute in _CALLEES if instruction.opcode in CONTROL_FLOW else ():
         named = instruction.attributes.get(attribute, ())
         yield from (named,) if isinstance(named, str) else named
 

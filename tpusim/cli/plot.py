@@ -65,11 +65,10 @@ def _of_run(name: str) -> Draw:
 
 def _timeline(plot: Any, options: Namespace) -> Any:
     result = _simulated(options)
-    begin, end = options.begin, result.time_us if options.end is None else options.end
-    if not 0 <= begin < min(end, result.time_us):
-        raise ConfigError(
-            f"--from, --to: expected a part of the run's {result.time_us:,.2f} us, found {begin:g} to {end:g}"
-        )
+    run_us = result.time_us
+    begin, end = options.begin, run_us if options.end is None else options.end
+    if not 0 <= begin < min(end, run_us):
+        raise ConfigError(f"--from, --to: expected a part of the run's {run_us:,.2f} us, found {begin:g} to {end:g}")
     return plot.timeline(result, window_us=(begin, end))
 
 
@@ -173,7 +172,6 @@ _KINDS = (
         option("--measure", metavar="TEXT", default="time (%)", help="what changes, with its unit"),
     ),
 )
-"""In the order of the help."""
 
 
 def _add_kinds(parser: Any) -> None:

@@ -83,8 +83,11 @@ def run(options: Namespace) -> None:
 
 def _simulate(options: Namespace) -> Result:
     from tpusim.pipeline.stages import simulate
+    from tpusim.program.feed import parse_feed
     from tpusim.report.terminal.progress import RunLine
 
+    paces = options.infeed_pace, options.outfeed_pace
+    infeed, outfeed = (None if pace is None else parse_feed(pace, options.queue_depth) for pace in paces)
     line = RunLine()
     try:
         return simulate(
@@ -95,19 +98,13 @@ def _simulate(options: Namespace) -> Result:
             warm=options.warm,
             timeout_us=options.timeout,
             beside=options.beside,
-            infeed=_pace(options.infeed_pace, options.queue_depth),
-            outfeed=_pace(options.outfeed_pace, options.queue_depth),
+            infeed=infeed,
+            outfeed=outfeed,
             progress=None if options.quiet else line.record,
         )
     finally:
         # After an error as well: its message would else begin behind half a line of progress.
         line.close()
-
-
-def _pace(text: str | None, depth: int) -> Any:
-    from tpusim.program.feed import parse_feed
-
-    return parse_feed(text, depth) if text is not None else None
 
 
 def _write_files(result: Result, options: Namespace) -> None:

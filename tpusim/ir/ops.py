@@ -88,6 +88,21 @@ def async_parts(opcode: str) -> tuple[str, str] | None:
 
 
 @cache
+def async_phase(opcode: str) -> str:
+    """Return ``start``, ``update`` or ``done`` of an asynchronous operation around another; else an empty string."""
+    parts = async_parts(opcode)
+    if parts:
+        return parts[1]
+    return opcode.removeprefix("async-") if opcode.startswith("async-") else ""
+
+
+def collective_kind(opcode: str) -> str:
+    """Return the collective that an opcode is, or starts; an empty string for any other."""
+    kind = opcode.removesuffix("-start")
+    return kind if kind in COLLECTIVES else ""
+
+
+@cache
 def find_operation(opcode: str) -> Operation | None:
     """Return the row of an opcode, or one made up for the short form of an asynchronous operation; None if unknown."""
     parts = async_parts(opcode)
@@ -319,17 +334,170 @@ def _row(category: Category, name: str, operands: int | tuple[int, int | None], 
 
 OPERATIONS.update((row[0], _row(category, *row)) for category, rows in _ROWS.items() for row in rows)
 
-KEEPS_LAYOUT: Final = frozenset(
-    name for name, row in OPERATIONS.items() if row.category is Category.ELEMENTWISE and name != "copy"
-) | frozenset(
+
+def _named(words: str) -> frozenset[str]:
+    """Return opcodes written as words."""
+    found = frozenset(words.split())
+    assert OPERATIONS.keys() >= found, found - OPERATIONS.keys()
+    return found
+
+
+def _of(category: Category) -> frozenset[str]:
+    """Return the opcodes of a category."""
+    return frozenset(name for name, row in OPERATIONS.items() if row.category is category)
+
+
+# Traits: what opcodes have in common. Each is a set, and `opcode in VIEWS` the question.
+
+ELEMENTWISE: Final = _of(Category.ELEMENTWISE)
+"""Each element of the result is computed from the elements at its place."""
+
+PRODUCTS: Final = _of(Category.CONTRACTION)
+"""Sums of products, for the matrix unit."""
+
+REDUCTIONS: Final = _of(Category.REDUCTION)
+"""Combine elements of their operands."""
+
+TUPLES: Final = _of(Category.TUPLE)
+"""Put values into a tuple, or take one out."""
+
+VIEWS: Final = _named("add-dependency bitcast domain opt-barrier")
+"""The bytes of the first operand under another name (XLA, HloDataflowAnalysis)."""
+
+SAME_VALUE: Final = VIEWS - {"bitcast"} | {"copy"}
+"""The result is the first operand, with its type and its dimensions."""
+
+RESHAPES: Final = _named("dynamic-reshape reshape")
+"""Give an array's elements other dimensions."""
+
+SAME_ELEMENTS: Final = SAME_VALUE | RESHAPES | {"bitcast"}
+"""The result has the first operand's elements in their order; dimensions differ, and for a bitcast the type may."""
+
+COPIES: Final = _named("copy copy-done copy-start")
+"""Move a value to another place or layout."""
+
+FORWARDS_BUFFERS: Final = VIEWS | TUPLES | {"while"}
+"""Opcodes that do not read their operands: a loop's state goes on in its computations."""
+
+IN_PLACE: Final = _named("dynamic-update-slice scatter")
+"""The result is written over the first operand."""
+
+INDEXED: Final = IN_PLACE | _named("dynamic-slice gather")
+"""Which elements are read or written depends on values."""
+
+PARTIAL_READS: Final = INDEXED | _named("get-tuple-element pad slice")
+"""The whole result may be made of a part of an operand; for that of any other opcode whole operands are needed."""
+
+DMA_COPIES: Final = _named("copy dynamic-slice dynamic-update-slice slice")
+"""What a copy engine does by itself if it is started asynchronously."""
+
+FREE: Final = VIEWS | TUPLES | _named("after-all constant get-dimension-size parameter set-dimension-size")
+"""Opcodes that only name values: they take no time."""
+
+REARRANGES: Final = _named(
+    "broadcast concatenate copy dynamic-reshape dynamic-slice pad reshape reverse slice transpose"
+)
+"""Elements of arrays at other places: of one array of one element that is the array itself."""
+
+MOVES_ONLY: Final = (
+    FREE | REARRANGES | _named("bitcast-convert convert custom-call dynamic-update-slice fusion gather iota")
+)
+"""Opcodes that move or name data but compute nothing; what a fusion or custom call computes is counted elsewhere."""
+
+UNHELD: Final = FREE | _named("bitcast-convert broadcast")
+"""Names, views and broadcasts, which take no vector register of their own."""
+
+SEES_BITS: Final = _named("bitcast-convert reduce-precision")
+"""The result depends on how the operand's numbers are written."""
+
+MAKES_SUBNORMALS: Final = _named("add divide exponential multiply power remainder subtract")
+"""The result may lie below the normal numbers where no operand does."""
+
+COMBINES: Final = _named("add and maximum minimum multiply or xor")
+"""Take two values in any order and any grouping, rounding aside."""
+
+SELECTS: Final = (
+    VIEWS | TUPLES | _named("and bitcast-convert compare constant maximum minimum not or parameter select xor")
+)
+"""A computation of these returns some of its arguments: neighbours may be combined in any grouping."""
+
+APPLIES_TO_ELEMENTS: Final = _named("map reduce reduce-window")
+"""Apply a computation to elements of their operands, which must have the types of its parameters."""
+
+SORTS: Final = _named("sort topk")
+"""Put elements in order."""
+
+DEVICE_IDS: Final = _named("partition-id replica-id")
+"""Numbers that differ from device to device."""
+
+CONTROL_FLOW: Final = _named("call conditional while")
+"""Run scheduled computations, instruction by instruction."""
+
+CALLS: Final = CONTROL_FLOW | _named("async-start fusion")
+"""Run computations as parts of the program; what a reduction or a sort calls is applied to elements."""
+
+COLLECTIVES: Final = frozenset(name for name in _of(Category.COLLECTIVE) if not name.endswith(("-start", "-done")))
+"""What groups of devices do together; a few have asynchronous forms of their own."""
+
+KEEPS_OWN_PART: Final = _named("all-gather all-to-all ragged-all-to-all reduce-scatter")
+"""Of the larger side of these collectives each device keeps its own part, and the links carry the others."""
+
+TRANSFERS: Final = _named("recv send")
+"""Start to move data between programs, or to or from the host: there is no send-start."""
+
+TRANSFER_DONES: Final = _named("recv-done send-done")
+"""End what ``TRANSFERS`` start."""
+
+ASYNC_DONES: Final = TRANSFER_DONES | {name for name in OPERATIONS if name.endswith("-done")}
+"""Wait for what has been started."""
+
+HAS_EFFECTS: Final = _of(Category.COLLECTIVE) | _of(Category.HOST) | _of(Category.RANDOM) | {"after-all"}
+"""Not dead without a user: XLA keeps them for what they do (HloInstruction::HasSideEffectNoRecurse)."""
+
+CARRIES_BUFFERS: Final = _named("custom-call dynamic-update-slice get-tuple-element tuple while")
+"""Opcodes that can hand a buffer on as it is; any other would have to read it as a value."""
+
+UPDATES_BUFFERS: Final = CARRIES_BUFFERS - TUPLES
+"""Opcodes that may write to a buffer and return it."""
+
+KEEPS_LAYOUT: Final = ELEMENTWISE | _named(
     "add-dependency all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start all-to-all"
-    " cholesky collective-permute concatenate dynamic-slice dynamic-update-slice fft map opt-barrier pad reduce-scatter"
-    " reduce-window reverse scatter select-and-scatter set-dimension-size slice sort triangular-solve while".split()
+    " cholesky collective-permute concatenate dynamic-slice dynamic-update-slice fft opt-barrier pad reduce-scatter"
+    " reduce-window reverse scatter select-and-scatter set-dimension-size slice sort triangular-solve while"
 )
 """Opcodes whose result lies in memory in the order of their operands (XLA, LayoutAssignment)."""
 
-PASSES_ON: Final = frozenset(
-    "call conditional copy-done custom-call get-tuple-element infeed opt-barrier outfeed recv recv-done send send-done"
-    " tuple while".split()
+PASSES_ON: Final = _of(Category.HOST) | _named(
+    "call conditional copy-done custom-call get-tuple-element opt-barrier tuple while"
 )
 """Opcodes that hand on what they were given: type, layout and memory space are those of it (XLA, ShapeVerifier)."""
+
+MIXES_FLOATS: Final = (
+    PASSES_ON
+    | _of(Category.RANDOM)
+    | PRODUCTS
+    | VIEWS
+    | _named(
+        "after-all all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start async-done"
+        " async-start async-update broadcast collective-permute collective-permute-done collective-permute-start"
+        " constant copy-start dynamic-reshape fusion parameter reduce-precision reduce-window reshape scan sort"
+    )
+)
+"""Opcodes whose operands may be floats of several precisions, as XLA's verifier has it."""
+
+# What a convert or a bitcast-convert makes is only said by its shape; of the others XLA never asked.
+SHAPE_IMPLIED: Final = (
+    ELEMENTWISE - _named("bitcast-convert convert reduce-precision stochastic-convert")
+    | TUPLES
+    | DEVICE_IDS
+    | CONTROL_FLOW
+    | _of(Category.NORMALISATION)
+    | REDUCTIONS
+    | PRODUCTS - {"scaled-dot"}
+    | SORTS
+    | _named(
+        "add-dependency after-all cholesky concatenate copy domain fft gather get-dimension-size pad reverse scatter"
+        " set-dimension-size transpose triangular-solve"
+    )
+)
+"""Opcodes whose shape the text may leave out, because the operands imply it."""

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from tpusim.hardware.units import HBM
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import CALLS, COLLECTIVES, VIEWS, collective_kind
 from tpusim.lowering.scope import Scope, rule
-from tpusim.program.steps import COLLECTIVE_KINDS, Algorithm, AnyStep, Collective, Wait
-from tpusim.semantics.aliasing import VIEWS, behind_views
+from tpusim.program.steps import Algorithm, AnyStep, Collective, Wait
+from tpusim.semantics.aliasing import behind_views
 from tpusim.semantics.contexts import Context
 from tpusim.semantics.device_groups import device_groups, device_pairs
 from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
@@ -26,13 +27,12 @@ from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import Shape, TupleShape, leaves
 
 _COLORS = re.compile(r"colors:(\d+)")
-_CALLERS = ("fusion", "call", "async-start")
-_MAY_HOLD = frozenset((*COLLECTIVE_KINDS, *(f"{kind}-start" for kind in COLLECTIVE_KINDS), *_CALLERS))
+_MAY_HOLD = COLLECTIVES | {f"{kind}-start" for kind in COLLECTIVES} | CALLS
 
 
 # Only these have a start of their own; all others come wrapped in async-start (XLA, HLO text).
 @rule("all-gather-start", "all-reduce-start", "collective-permute-start")
-@rule(*COLLECTIVE_KINDS)
+@rule(*COLLECTIVES)
 def lower_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a collective that holds the core until it is done, or the start of one that runs beside the core."""
     is_async = instruction.opcode.endswith("-start")
@@ -49,7 +49,7 @@ def collective_step(
     is_async: bool = False,
 ) -> Collective:
     """Return the step of ``collective``, which stands in ``computation``, under the name of ``label_of``."""
-    kind = kind or collective.opcode.removesuffix("-start")
+    kind = kind or collective_kind(collective.opcode)
     operands = computation.operands_of(collective)
     if collective.opcode == "ragged-all-to-all":
         # It sends the first: behind it stand the buffer that it updates, and offsets and sizes.
@@ -121,7 +121,7 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
         if is_collective(instruction):
             return computation, instruction
         # The computation that a reduction applies is called too, but holds no collective: not searched.
-        called = instruction.called_computations if instruction.opcode in _CALLERS else ()
+        called = instruction.called_computations if instruction.opcode in CALLS else ()
         found = next(filter(None, (inner_collective(scope, name) for name in called)), None)
         if found:
             return found
@@ -130,7 +130,7 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
 
 def is_collective(instruction: Instruction) -> bool:
     """Return whether an instruction is a collective, or starts one."""
-    return instruction.opcode.removesuffix("-start") in COLLECTIVE_KINDS
+    return bool(collective_kind(instruction.opcode))
 
 
 def algorithm_of(collective: Instruction) -> Algorithm | None:
@@ -276,7 +276,7 @@ def _handed_from(scope: Scope, value: Instruction, indices: list[int]) -> str | 
     if value.opcode == "get-tuple-element":
         indices.append(value.attributes["index"])
         return value.operands[0]
-    if value.opcode in (*VIEWS, "while"):
+    if value.opcode in VIEWS | {"while"}:
         return value.operands[0]
     if value.opcode == "tuple" and indices:
         return value.operands[indices.pop()]

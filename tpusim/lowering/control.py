@@ -7,12 +7,12 @@ import msgspec
 from tpusim.allocation.forwarding import branch_names
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import async_parts
+from tpusim.ir.ops import COLLECTIVES, DMA_COPIES, async_parts
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
 from tpusim.lowering.scope import RULES, Scope, rule
 from tpusim.program.module import walk
-from tpusim.program.steps import COLLECTIVE_KINDS, AnyStep, Branch, Call, Choice, Kernel, Loop
+from tpusim.program.steps import AnyStep, Branch, Call, Choice, Kernel, Loop
 from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
 from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
 from tpusim.shapes.shape import TupleShape
@@ -97,16 +97,13 @@ def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower the start of any asynchronous computation: a collective, a slice that is a copy, or an offloaded call."""
     where, wrapped = _wrapped(scope, instruction)
-    if wrapped.opcode in COLLECTIVE_KINDS:
+    if wrapped.opcode in COLLECTIVES:
         return (collective_step(scope, instruction, where.computation, wrapped, is_async=True),)
-    if wrapped.opcode in _COPIES:
+    if wrapped.opcode in DMA_COPIES:
         return (_async_copy(scope, instruction, wrapped.opcode),)
     # What remains has no engine of its own: it goes to the processors beside the core.
     label = scope.label(instruction, "async call")
     return (Call(**label, body=lower(where, wrapped), is_async=True),)
-
-
-_COPIES = ("slice", "dynamic-slice", "copy", "dynamic-update-slice")
 
 
 def _wrapped(scope: Scope, instruction: Instruction) -> tuple[Scope, Instruction]:

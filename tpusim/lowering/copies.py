@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import async_parts
+from tpusim.ir.ops import ASYNC_DONES, FREE, TRANSFERS, VIEWS, async_phase
 from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import AnyStep, ChannelTransfer, Copy, HostTransfer, Wait
 from tpusim.semantics.device_groups import channel_pairs
@@ -14,10 +14,7 @@ from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import Shape, TupleShape, leaves
 
 
-@rule(
-    *"parameter constant tuple get-tuple-element bitcast after-all add-dependency opt-barrier domain".split(),
-    *"get-dimension-size set-dimension-size".split(),
-)
+@rule(*FREE)
 def lower_nothing(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower what only names values: it takes no time."""
     return ()
@@ -48,15 +45,14 @@ def _target(shape: Shape) -> Shape:
     return shape.elements[0] if isinstance(shape, TupleShape) else shape
 
 
-@rule("copy-done", "async-done", "async-update", "all-gather-done", "all-reduce-done", "collective-permute-done")
-@rule("send-done", "recv-done")
+@rule("async-update", *ASYNC_DONES)
 def lower_wait(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower the end of an asynchronous instruction: the core waits for its start's work."""
     # An update hands the operation on; only the end is waited for.
-    if instruction.opcode == "async-update":
+    if async_phase(instruction.opcode) == "update":
         return ()
     started = _start_of(scope, instruction)
-    if not started.opcode.endswith("-start") and started.opcode not in ("send", "recv"):
+    if not started.opcode.endswith("-start") and started.opcode not in TRANSFERS:
         scope.notes.warn(f"{instruction.name!r} ends what was started outside its computation: no wait is simulated")
         return ()
     return (Wait(**scope.label(instruction, "wait"), needs=(started.name,)),)
@@ -65,7 +61,7 @@ def lower_wait(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 def _start_of(scope: Scope, instruction: Instruction) -> Instruction:
     """Return the instruction that started what ``instruction`` ends, through updates and tuples, if it is here."""
     found = scope.operand(instruction, 0)
-    while found.opcode in _HANDED_ON or (async_parts(found.opcode) or ("", ""))[1] == "update":
+    while found.opcode in _HANDED_ON or async_phase(found.opcode) == "update":
         source = scope.operand(found, 0)
         if found.opcode == "get-tuple-element" and source.opcode == "tuple":
             source = scope.operand(source, found.attributes["index"])
@@ -73,7 +69,7 @@ def _start_of(scope: Scope, instruction: Instruction) -> Instruction:
     return found
 
 
-_HANDED_ON = ("async-update", "get-tuple-element", "bitcast", "opt-barrier")
+_HANDED_ON = VIEWS | {"get-tuple-element"}
 
 
 @rule("infeed", "outfeed")
@@ -92,7 +88,7 @@ def lower_feed(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     )
 
 
-@rule("send", "recv")
+@rule(*TRANSFERS)
 def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a send or a receive, to the host or to another device; both run beside the core."""
     is_send = instruction.opcode == "send"

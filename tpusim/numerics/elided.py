@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import COPIES, SAME_ELEMENTS
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.shape import ArrayShape
 
-_PASSED_ON = frozenset(("copy", "copy-start", "copy-done", "bitcast"))
+_PASSED_ON = SAME_ELEMENTS | COPIES
 
 
 def guess_left_out(module: Module, computation: Computation, constant: Instruction) -> Any:

@@ -20,6 +20,7 @@ import numpy as np
 
 from tpusim.errors import ProgramError, SimulationError
 from tpusim.ir.module import Instruction, Module
+from tpusim.ir.ops import TRANSFERS
 from tpusim.numerics.registry import TOKEN, computes, zeros
 from tpusim.numerics.site import Device, Site
 from tpusim.numerics.values.relayout import numpy_dtype
@@ -67,7 +68,7 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
     """
     partitions = module.partition_count
     # Only these are shared: what the host exchanges with one device is that device's alone.
-    transfers = (i.attributes for each in module.computations for i in each if i.opcode in ("send", "recv"))
+    transfers = (i.attributes for each in module.computations for i in each if i.opcode in TRANSFERS)
     channels = {transfer.get("channel_id", 0) for transfer in transfers if not transfer.get("is_host_transfer")}
     between = {channel: deque[Any]() for channel in channels}
     feeds = [*infeeds, *[None] * (replicas * partitions - len(infeeds))]
@@ -115,7 +116,7 @@ def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Wait
     wanted = instruction.shape.elements[0]  # type: ignore[attr-defined]
     # The start states channel and pairs, unless it lies outside of this computation.
     operand = site.operand(instruction, 0)
-    start = operand if operand.opcode in ("send", "recv") else instruction
+    start = operand if operand.opcode in TRANSFERS else instruction
     channel, own = _channel(site, start), site.device_number
     if start.attributes.get("is_host_transfer"):
         if not channel:

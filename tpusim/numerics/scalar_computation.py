@@ -15,6 +15,7 @@ import numpy as np
 
 from tpusim.errors import SimulationError
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import COMBINES, REARRANGES
 from tpusim.numerics.evaluate import rule_of, run_computation
 from tpusim.numerics.registry import Rule, element_type
 from tpusim.numerics.site import Run, Site
@@ -25,11 +26,9 @@ from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 REPLACE = "replace"
 """What ``binary_opcode`` calls a computation that returns its second parameter."""
 
-_BINARY = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 # Truth values add like or and multiply like and, and false comes before true.
 _OF_TRUTH_VALUES = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and", "xor": "xor"}
 _SIGNS = (("s", np.int8), ("u", np.uint8))
-_SAME_ON_SCALARS = frozenset({"broadcast", "reshape", "transpose", "copy", "reverse", "slice"})
 
 
 def binary_opcode(module: Module, name: str) -> str | None:
@@ -45,7 +44,7 @@ def binary_opcode(module: Module, name: str) -> str | None:
     root, names = computation.root, [parameter.name for parameter in computation.parameters]
     if root.name == names[1]:
         return REPLACE
-    if root.opcode not in _BINARY or sorted(root.operands) != sorted(names):
+    if root.opcode not in COMBINES or sorted(root.operands) != sorted(names):
         return None
     if not isinstance(root.shape, ArrayShape) or root.shape.rank:
         return None
@@ -174,7 +173,7 @@ _LIFTED: dict[str, Rule] = {
     "map": lambda site, instruction, operands: apply_lifted(site, instruction.attributes["to_apply"], operands),
     "while": _while,
     # On a scalar there is nothing to reorder.
-    **dict.fromkeys(_SAME_ON_SCALARS, lambda site, instruction, operands: operands[0]),
+    **dict.fromkeys(REARRANGES, lambda site, instruction, operands: operands[0]),
 }
 
 

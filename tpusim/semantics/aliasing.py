@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import IN_PLACE, VIEWS
 from tpusim.shapes.shape import leaves
-
-# The same bytes under another name: what reads a view reads its operand.
-VIEWS = ("bitcast", "opt-barrier")
-IN_PLACE = ("dynamic-update-slice", "scatter")
 
 
 def behind_views(computation: Computation, value: Instruction) -> Instruction:

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import islice
 
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import DEVICE_IDS
 from tpusim.program.steps import Choice
 from tpusim.semantics.scalars import Scalars, State, Unknown
 from tpusim.semantics.trip_counts import MOST_TRIPS, is_unchanged, states_of, trips_from
@@ -20,8 +21,6 @@ Visits = dict[int, list[State]]
 
 _MOST_STATES = 100_000
 """So many visits, of all devices together, are looked at; computing the scalars of one takes some 10 us."""
-
-_IDS = frozenset(("partition-id", "replica-id"))
 
 
 class Context:
@@ -69,7 +68,7 @@ class EntryContext(Context):
 
     def _find_visits(self) -> Visits:
         replicas, partitions = self.module.replica_count, self.module.partition_count
-        asked = any(computation.opcodes & _IDS for computation in self.module.computations)
+        asked = any(computation.opcodes & DEVICE_IDS for computation in self.module.computations)
         count = replicas * partitions if asked else 1
         return {n: [{"replica-id": n // partitions, "partition-id": n % partitions}] for n in range(count)}
 

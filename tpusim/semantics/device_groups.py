@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tpusim.ir.module import Instruction, Module
+from tpusim.ir.ops import OPERATIONS
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import Site, require
 
@@ -23,9 +24,6 @@ CROSS_REPLICA: Final = "cross_replica"
 CROSS_PARTITION: Final = "cross_partition"
 CROSS_REPLICA_AND_PARTITION: Final = "cross_replica_and_partition"
 FLATTENED_ID: Final = "flattened_id"
-
-# XLA gives these a channel but no use_global_device_ids: a channel alone makes their ids partitions.
-_WITHOUT_GLOBAL_IDS = frozenset("all-to-all collective-broadcast collective-permute ragged-all-to-all".split())
 
 _PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 _PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
@@ -40,7 +38,8 @@ def group_mode(opcode: str, attributes: Mapping[str, Any]) -> str:
     if "channel_id" not in attributes:
         require(not global_ids, "groups_c1", "none")
         return CROSS_REPLICA
-    if opcode.removesuffix("-start") in _WITHOUT_GLOBAL_IDS:
+    # Of those that take no use_global_device_ids a channel alone makes the ids partitions.
+    if not OPERATIONS[opcode.removesuffix("-start")].allows("use_global_device_ids"):
         return CROSS_PARTITION
     return FLATTENED_ID if global_ids else CROSS_REPLICA_AND_PARTITION
 

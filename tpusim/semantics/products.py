@@ -37,7 +37,7 @@ class Roles(NamedTuple):
     group_sizes: int = -1
 
 
-PRODUCTS: Final = {
+PRODUCT_ROLES: Final = {
     "convolution": Roles(),
     "dot": Roles(),
     "ragged-dot": Roles(group_sizes=2),
@@ -70,7 +70,7 @@ class Product(msgspec.Struct, frozen=True, gc=False):
 
 def canonical_product(instruction: Instruction, shapes: Sequence[ArrayShape]) -> Product:
     """Return the canonical form of a product whose operands have these shapes."""
-    roles = PRODUCTS[instruction.opcode]
+    roles = PRODUCT_ROLES[instruction.opcode]
     lhs, rhs = shapes[roles.lhs], shapes[roles.rhs]
     if instruction.opcode == "convolution":
         return _of_convolution(instruction, lhs, rhs)
@@ -79,7 +79,7 @@ def canonical_product(instruction: Instruction, shapes: Sequence[ArrayShape]) ->
 
 def product_sides(instruction: Instruction) -> tuple[str, str]:
     """Return the names of a product's left and right side."""
-    roles = PRODUCTS[instruction.opcode]
+    roles = PRODUCT_ROLES[instruction.opcode]
     return instruction.operands[roles.lhs], instruction.operands[roles.rhs]
 
 

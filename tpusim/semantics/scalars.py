@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Sequence
 from math import ceil, copysign, floor, fmod, inf, isfinite, isnan, nan
 
 from tpusim.ir.module import Computation, Instruction, Literal, Module
+from tpusim.ir.ops import RESHAPES, SAME_ELEMENTS, SAME_VALUE
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -35,7 +36,7 @@ class Unknown(Exception):
 
 def table_of(computation: Computation, made: Instruction) -> list[int] | None:
     """Return the numbers of a constant array of integers, past copies of it; None for anything else."""
-    while made.opcode in ("copy", "bitcast", "reshape"):
+    while made.opcode in SAME_ELEMENTS:
         made = computation[made.operands[0]]
     text = made.immediate.text if isinstance(made.immediate, Literal) else ""
     return [int(number) for number in text.strip("{} ").split(",")] if _INTEGERS.fullmatch(text) else None
@@ -56,7 +57,7 @@ def literal_number(literal: Literal) -> Number | None:
 def origin_of(computation: Computation, name: str) -> Instruction:
     """Return the instruction that made a value, past what hands it on as it is."""
     made = computation[name]
-    while made.opcode in ("copy", "opt-barrier"):
+    while made.opcode in SAME_VALUE:
         made = computation[made.operands[0]]
     return made
 
@@ -314,7 +315,7 @@ def _whole(direction: Callable[[float], int]) -> Callable[[Number], Number]:
 
 
 _OPERATIONS: dict[str, Callable[..., Number]] = {
-    **dict.fromkeys(("broadcast", "copy", "opt-barrier", "reshape"), lambda value: value),
+    **dict.fromkeys(SAME_VALUE | RESHAPES | {"broadcast"}, lambda value, *others: value),
     "abs": abs,
     "add": operator.add,
     "and": operator.and_,

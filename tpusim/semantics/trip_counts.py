@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import SAME_ELEMENTS
 from tpusim.semantics.scalars import Scalars, State, Unknown, element_of_parameter, integer_range, origin_of
 from tpusim.shapes.shape import ArrayShape
 
@@ -21,7 +22,7 @@ MOST_TRIPS = 4096
 """Trips that are played out before a loop counts as unknown; each costs some microseconds per instruction."""
 
 _FOREVER = sys.maxsize
-_HANDED_ON = ("copy", "bitcast", "convert", "reshape", "opt-barrier")
+_SIGNS = {"add": 1, "subtract": -1}
 
 
 class TripCount(msgspec.Struct, frozen=True, gc=False):
@@ -134,12 +135,12 @@ class _Lines:
         if made.opcode == "get-tuple-element":
             element = element_of_parameter(self.computation, made.name)
             return None if element is None else _Line(element, 0, -_FOREVER, _FOREVER)
-        if made.opcode in _HANDED_ON:
+        if made.opcode in SAME_ELEMENTS or made.opcode == "convert":
             return self.line(made.operands[0])
         if made.opcode == "fusion":
             inner = self.inside(made)
             return inner.line(inner.computation.root_name)
-        if made.opcode not in ("add", "subtract"):
+        if made.opcode not in _SIGNS:
             return None
         line, number = self.line(made.operands[0]), self.scalars.get(made.operands[1])
         if made.opcode == "add" and line is None:
@@ -147,7 +148,7 @@ class _Lines:
         # What subtracts a moving value runs the other way, which a line cannot say: no counter does.
         if line is None or number is None:
             return None
-        offset = line.offset + int(number) * (1 if made.opcode == "add" else -1)
+        offset = line.offset + int(number) * _SIGNS[made.opcode]
         return _Line(line.element, offset, line.low, line.high)
 
     def inside(self, fusion: Instruction) -> _Lines:

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import OPERATIONS, async_parts
+from tpusim.ir.ops import OPERATIONS, TRANSFERS, async_parts, async_phase
 from tpusim.semantics.infer.site import broken
 from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape, compatible, leaves, shape_text
-from tpusim.text.scope import ComputationScope, async_phase
+from tpusim.text.scope import ComputationScope
 
 Operands: TypeAlias = "tuple[Instruction, ...]"
 Check: TypeAlias = "Callable[[Instruction, Operands, ComputationScope], ProgramError | None]"
@@ -169,7 +169,7 @@ def _check_transfer_done(instruction: Instruction, operands: Operands, scope: Co
     before = operands[0]
     own, started = instruction.attributes.get("channel_id"), before.attributes.get("channel_id")
     # The operand may be a tuple's element, whose channel is not known here.
-    if before.opcode not in ("send", "recv") or own == started:
+    if before.opcode not in TRANSFERS or own == started:
         return None
     return broken("channel_c1", f"{own} and {started}")
 

@@ -6,19 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tpusim.ir.module import Computation, Instruction
-from tpusim.ir.ops import OPERATIONS, Category
+from tpusim.ir.ops import SHAPE_IMPLIED
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.shapes.shape import Shape
-
-# What a convert or a bitcast-convert makes is only said by its shape; of the others XLA never asked.
-_STATED = frozenset({"bitcast-convert", "convert", "reduce-precision", "stochastic-convert"})
-_INFERRED = frozenset(
-    "add-dependency after-all batch-norm-grad batch-norm-inference batch-norm-training call cholesky concatenate"
-    " conditional convolution copy domain dot fft gather get-dimension-size get-tuple-element pad partition-id"
-    " ragged-dot reduce reduce-window replica-id reverse scan scatter select-and-scatter set-dimension-size sort topk"
-    " transpose triangular-solve tuple while".split()
-)
 
 
 class _Surroundings(NamedTuple):
@@ -35,10 +26,4 @@ def infer_shape(instruction: Instruction, operands: Sequence[Shape], computation
 
 def can_infer(opcode: str) -> bool:
     """Return whether a shape may be left out for this opcode."""
-    operation = OPERATIONS.get(opcode)
-    if operation is not None and operation.category is Category.ELEMENTWISE:
-        return opcode not in _STATED
-    return opcode in _INFERRED
-
-
-assert OPERATIONS.keys() >= _INFERRED | _STATED
+    return opcode in SHAPE_IMPLIED

@@ -6,7 +6,7 @@ import re
 
 from tpusim.ir.attributes import ComputationName, InstructionName
 from tpusim.ir.module import RESERVED_WORDS, Computation, Instruction
-from tpusim.ir.ops import async_parts
+from tpusim.ir.ops import async_phase
 from tpusim.semantics.infer.site import broken
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import Shape, compatible
@@ -160,11 +160,3 @@ class ComputationScope:
         # No ROOT means the last instruction.
         root_name = self.root_name if self.root_name is not None else instructions[-1].name
         return Computation(name, instructions, root_name, execution_thread, tuple(self.offsets))
-
-
-def async_phase(opcode: str) -> str:
-    """Return ``start`` or ``update`` of an asynchronous opcode, an empty string of any other."""
-    parts = async_parts(opcode)
-    if parts:
-        return parts[1]
-    return opcode.removeprefix("async-") if opcode in ("async-start", "async-update") else ""

@@ -15,6 +15,7 @@ from tpusim.analysis.accuracy import Outcome
 from tpusim.errors import ConfigError, ProgramError, did_you_mean
 from tpusim.hardware.load import override_chip
 from tpusim.hardware.pod import make_pod, parse_topology
+from tpusim.ir.ops import KEEPS_OWN_PART
 from tpusim.pipeline.stages import run_program
 from tpusim.program.module import Program
 from tpusim.program.steps import COLLECTIVE_KINDS, Collective
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 # Where a chip has no measurements: what the scaling book's rates are of those in the documentation, and a mean launch.
 _USUAL_EFFICIENCY = 0.9
-# Kinds in which each link's share of the larger side is what the others have.
-_ONCE = ("all-gather", "reduce-scatter", "all-to-all")
 
 
 def predict_collectives(index: str | Path, chips: Callable[[str], Chip], chip_name: str | None = None) -> list[Outcome]:
@@ -194,5 +193,5 @@ def _groups(row: _Row, count: int) -> tuple[tuple[int, ...], ...]:
 def _roofline_us(step: Collective, chip: Chip) -> float:
     """Return the time of the bytes at the raw rate of all links: what a spreadsheet would say."""
     ways = 1 if step.pairs else chip.ici.links
-    share = (step.group_size - 1) / step.group_size if step.kind in _ONCE else 1.0
+    share = (step.group_size - 1) / step.group_size if step.kind in KEEPS_OWN_PART else 1.0
     return step.n_bytes * share / (ways * chip.ici.link_bytes_per_second) * 1e6

@@ -18,10 +18,9 @@ from msgspec import Meta
 from tpusim.analysis.accuracy import Outcome
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.ir.module import with_window
-from tpusim.ir.ops import OPERATIONS, Category
+from tpusim.ir.ops import ELEMENTWISE, INDEXED, PRODUCTS, REDUCTIONS, SORTS
 from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, lower, run_program
-from tpusim.semantics.products import PRODUCTS
 from tpusim.timeline.records import busy_ps
 from tpusim.units import ps_to_us
 from tpusim.validation.rows import FileName, Number, Row, read_rows
@@ -188,13 +187,12 @@ def family_of(module: Module) -> str:
     return next((name for name, members in _FAMILIES.items() if opcodes & members), "copy")
 
 
-_ALSO = frozenset({"compare", "select", "convert", "clamp", "iota", "map"})
 _FAMILIES = {
-    "matmul": frozenset(PRODUCTS),
-    "sort": frozenset({"sort", "topk"}),
-    "reduction": frozenset({"reduce", "reduce-window", "select-and-scatter"}),
-    "gather and scatter": frozenset({"gather", "scatter", "dynamic-slice", "dynamic-update-slice"}),
-    "elementwise": frozenset({n for n, row in OPERATIONS.items() if row.category is Category.ELEMENTWISE} | _ALSO),
+    "matmul": PRODUCTS,
+    "sort": SORTS,
+    "reduction": REDUCTIONS,
+    "gather and scatter": INDEXED,
+    "elementwise": ELEMENTWISE | {"iota"},
 }
 
 

@@ -11,7 +11,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, SCALAR, SMEM, STORE, VMEM
 from tpusim.ir.attributes import BackendConfig, WindowConfig
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import OPERATIONS, Category
+from tpusim.ir.ops import ELEMENTWISE, FREE, MOVES_ONLY, PRODUCTS, REDUCTIONS, VIEWS
 from tpusim.lowering.collectives import collective_part, inner_collective, is_fed, other_part
 from tpusim.lowering.kernels.products import conversion_work, product_work
 from tpusim.lowering.kernels.tiles import (
@@ -26,20 +26,14 @@ from tpusim.lowering.kernels.tiles import (
     run_bytes,
     streaming_tiles,
 )
-from tpusim.lowering.kernels.vector import FREE, Site, spill_work, stored_registers, vector_work
+from tpusim.lowering.kernels.vector import Site, spill_work, stored_registers, vector_work
 from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import AnyStep, Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
 from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
-from tpusim.semantics.products import BATCH, PRODUCTS, WINDOW, Product, canonical_product, product_sides
+from tpusim.semantics.products import BATCH, WINDOW, Product, canonical_product, product_sides
 from tpusim.shapes.shape import leaves
-
-FLOPLESS = frozenset(
-    "parameter constant tuple get-tuple-element bitcast bitcast-convert broadcast copy transpose reshape slice pad"
-    " concatenate dynamic-slice dynamic-update-slice gather iota convert reverse custom-call fusion".split()
-)
-"""Opcodes that move or name data but compute nothing."""
 
 
 def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Work | None = None) -> Kernel:
@@ -58,7 +52,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     tiles = nest.tiles if nest else _vector_tiles(scope, body, touched, window)
     shares = _shares(body, demand)
     product_flops = sum(product.flops for _, product in products)
-    computes = any(item.instruction.opcode not in FLOPLESS for item in body.values)
+    computes = any(item.instruction.opcode not in MOVES_ONLY for item in body.values)
     work = _product_work(scope, body, products, nest) + _other_work(scope, body, shares, sides, nest)
     work += spill_work(body, shares, scope.chip)
     work += conversion_work(touched, feeds, nest, scope.chip, computes=computes)
@@ -88,7 +82,7 @@ def _family(inner: Sequence[Inner], products: list[Product]) -> Family:
         return "custom call"
     if products:
         return "convolution" if any(WINDOW in product.kinds for product in products) else "product"
-    return "copy" if opcodes <= FLOPLESS else "vector"
+    return "copy" if opcodes <= MOVES_ONLY else "vector"
 
 
 def is_scalar(scope: Scope, instruction: Instruction) -> bool:
@@ -104,7 +98,7 @@ def is_scalar(scope: Scope, instruction: Instruction) -> bool:
 def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
     """Return the step of an instruction on the scalar core."""
     # Even a scalar that is only copied takes an instruction: hence at least one.
-    ops = sum(item.instruction.opcode not in FLOPLESS for item in scope.body_of(instruction).values)
+    ops = sum(item.instruction.opcode not in MOVES_ONLY for item in scope.body_of(instruction).values)
     return Kernel(**scope.label(instruction, "scalar"), work=Work(ops={SCALAR: float(max(1, ops))}), scalar=True)
 
 
@@ -130,7 +124,7 @@ def _other_work(scope: Scope, body: Body, shares: list[float], sides: dict[int, 
             and item.instruction.opcode not in FREE
             and item.instruction.opcode not in PRODUCTS
         ):
-            work = vector_work(Site(scope.module, item.computation, scope.chip), item.instruction)
+            work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
             # What is made for an operand of the product stays as long as its tile does, and is then made anew.
             count = share * uses.get(sides.get(at, ""), 1.0)
             found.append(work if count == 1.0 else work * count)
@@ -242,15 +236,12 @@ def _fed(body: Body, products: list[tuple[int, Product]]) -> set[str]:
 def _flops(item: Inner) -> float:
     """Return the operations that an instruction other than a product asks for, before padding."""
     instruction = item.instruction
-    if instruction.opcode in FLOPLESS or instruction.opcode in PRODUCTS:
+    if instruction.opcode in MOVES_ONLY or instruction.opcode in PRODUCTS:
         return 0.0
-    if instruction.opcode in ("reduce", "reduce-window"):
+    if instruction.opcode in REDUCTIONS:
         # Elements that go in, as in XLA's cost analysis, which leaves out one per result.
         return float(sum(leaf.element_count for leaf in leaves(item.computation[instruction.operands[0]].shape)))
     return float(sum(leaf.element_count for leaf in leaves(instruction.shape)))
-
-
-ELEMENTWISE = tuple(name for name, row in OPERATIONS.items() if row.category is Category.ELEMENTWISE)
 
 
 @rule(*ELEMENTWISE, "iota", "map")
@@ -280,7 +271,7 @@ def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a fusion: one kernel that does all that stands in it; a collective in it is a step of its own."""
     called = scope.module[instruction.attributes["calls"]]
     # Views of views: there is nothing to run, and a fixed cost would be charged for it.
-    if called.opcodes <= {"parameter", "bitcast"}:
+    if called.opcodes <= VIEWS | {"parameter"}:
         return ()
     if inner_collective(scope, called.name):
         return _with_collective(scope, instruction)
@@ -300,7 +291,7 @@ def _with_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, .
 def _computes_array(item: Inner) -> bool:
     """Return whether an instruction inside a fusion computes with more than single elements."""
     # Moving the data of a collective about is part of it, and so is where: a number from the device's own.
-    if item.instruction.opcode in FLOPLESS:
+    if item.instruction.opcode in MOVES_ONLY:
         return False
     values = (item.instruction, *item.computation.operands_of(item.instruction))
     return any(leaf.element_count > 1 for value in values for leaf in leaves(value.shape))
@@ -309,7 +300,7 @@ def _computes_array(item: Inner) -> bool:
 def _fusion_category(scope: Scope, instruction: Instruction) -> str:
     # The names that the XLA profiler shows, so that its tables can be laid beside ours.
     opcodes = {item.instruction.opcode for item in scope.body_of(instruction).values}
-    if opcodes & set(PRODUCTS):
+    if opcodes & PRODUCTS:
         return "convolution fusion"
     kind = instruction.attributes.get("kind", "kLoop")
     return {"kLoop": "loop fusion", "kInput": "input fusion", "kOutput": "output fusion"}.get(kind, "custom fusion")

@@ -14,7 +14,8 @@ from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
 from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.lowering.scope import entering
+from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES, UNHELD
+from tpusim.lowering.scope import Notes, entering
 from tpusim.program.work import Work, scaled, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, behind_views
 from tpusim.shapes.address import padded_element_count
@@ -25,11 +26,12 @@ WorkRule = Callable[["Site", Instruction], Work]
 
 @dataclass(frozen=True)
 class Site:
-    """Where an instruction stands: its module, its computation, and the chip it will run on."""
+    """Where an instruction stands: its module, its computation, the chip it will run on, and where estimates go."""
 
     module: Module
     computation: Computation
     chip: Chip
+    notes: Notes
 
     def operand_shape(self, instruction: Instruction, position: int) -> ArrayShape:
         """Return the shape of operand ``position``, which must be an array."""
@@ -43,18 +45,23 @@ work_rule = entering(WORK_RULES)
 """Enters a function as the vector work of some opcodes."""
 
 
-FREE = frozenset("parameter constant tuple get-tuple-element bitcast bitcast-convert after-all".split())
-"""What costs nothing: names and views."""
-
-
 def vector_work(site: Site, instruction: Instruction) -> Work:
     """Return the vector work of one instruction, its operands' loads and its result's stores not included."""
     found = WORK_RULES.get(instruction.opcode)
     if found:
         return found(site, instruction)
-    # What treats each element alone costs that of its opcode for each register of the result.
     cost = site.chip.vector_ops.ops.get(instruction.opcode)
-    return Work(ops=scaled(cost, registers(instruction.shape, site.chip))) if cost else Work()
+    if cost is not None:
+        return Work(ops=scaled(cost, registers(instruction.shape, site.chip)))
+    # Nothing is free in silence.
+    site.notes.estimated(instruction, "no cost of its own: one operation per register of its largest array")
+    return Work(ops={VECTOR: _widest(site, instruction)})
+
+
+def _widest(site: Site, instruction: Instruction) -> float:
+    """Return the registers of the largest value that an instruction takes or makes."""
+    values = (instruction, *site.computation.operands_of(instruction))
+    return max(registers(value.shape, site.chip) for value in values)
 
 
 def registers(shape: Shape, chip: Chip) -> float:
@@ -70,9 +77,12 @@ def stored_registers(n_bytes: float, chip: Chip) -> float:
 
 
 def computation_cost(module: Module, name: str, chip: Chip) -> Work:
-    """Return the work of a scalar computation applied to one register of elements."""
-    costs = (chip.vector_ops.ops.get(i.opcode) for i in module[name].instructions)
-    return sum_work(Work(ops=cost) for cost in costs if cost is not None)
+    """Return the work of a scalar computation, and of those that it calls, applied to one register of elements."""
+    instructions = module[name].instructions
+    costs = (chip.vector_ops.ops.get(instruction.opcode) for instruction in instructions)
+    called = (inner for i in instructions if i.opcode in CALLS for inner in i.called_computations)
+    inside = (computation_cost(module, inner, chip) for inner in called)
+    return sum_work((*(Work(ops=cost) for cost in costs if cost is not None), *inside))
 
 
 def _words(shape: ArrayShape, chip: Chip) -> float:
@@ -81,6 +91,42 @@ def _words(shape: ArrayShape, chip: Chip) -> float:
         return 0.5
     # Narrow types are widened to 32 bits before arithmetic (JAX, Pallas TPU details).
     return max(1.0, shape.dtype.bits / WORD_BITS)
+
+
+# The number of a device is the scalar core's.
+@work_rule(*FREE, *DEVICE_IDS)
+def _free(site: Site, instruction: Instruction) -> Work:
+    """Return no work."""
+    return Work()
+
+
+@work_rule("bitcast-convert")
+def _bits(site: Site, instruction: Instruction) -> Work:
+    """Nothing while elements keep their width; else they come to lie in other places."""
+    (source,), (target,) = leaves(site.operand_shape(instruction, 0)), leaves(instruction.shape)
+    if source.dtype.bits == target.dtype.bits:
+        return Work()
+    return Work(ops=scaled(site.chip.vector_ops.moves["retile"], _widest(site, instruction)))
+
+
+@work_rule("scan")
+def _scan(site: Site, instruction: Instruction) -> Work:
+    """Run the computation once per step: each instruction waits for the one before, and other slots stay empty."""
+    attributes, (dimension,) = instruction.attributes, instruction.attributes["dimensions"]
+    carries = attributes["num_carries"]
+    operands = site.computation.operands_of(instruction)
+    inputs = [leaves(operand.shape)[0] for operand in operands[: len(operands) - carries]]
+    results = leaves(instruction.shape)
+    outputs = results[: len(results) - carries]
+    inside = Site(site.module, site.module[attributes["to_apply"]], site.chip, site.notes)
+    steps: int = (inputs or outputs)[0].dimensions[dimension]
+    slots = site.chip.vpu.alu_slots
+    chain = ((vector_work(inside, i), _widest(inside, i)) for i in inside.computation.instructions)
+    # Even a scalar takes a whole cycle.
+    step = sum_work(work * max(1.0, slots / width) for work, width in chain if width)
+    moved = {LOAD: sum(max(1.0, registers(shape, site.chip) / max(1, steps)) for shape in inputs)}
+    moved[STORE] = sum(max(1.0, registers(shape, site.chip) / max(1, steps)) for shape in outputs)
+    return (step + Work(ops=moved)) * steps
 
 
 @work_rule("broadcast")
@@ -196,7 +242,7 @@ def _relayout(site: Site, instruction: Instruction) -> Work:
 def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...]) -> str:
     """Return which move of the table takes ``source`` to ``target``, or an empty string for none."""
     same_tiles = (source.layout.tiles if source.layout else ()) == (target.layout.tiles if target.layout else ())
-    if opcode in ("reshape", "dynamic-reshape"):
+    if opcode in RESHAPES:
         # With equal minor dimensions only major ones are renamed, and no element leaves its register.
         same = source.dimensions[-2:] == target.dimensions[-2:]
         return "" if same and same_tiles else "retile"
@@ -363,17 +409,13 @@ def _custom_call(site: Site, instruction: Instruction) -> Work:
     return found(site, instruction) if found else Work()
 
 
-_UNHELD = frozenset({*FREE, "broadcast"})
-"""Names, views and broadcasts, which take no register of their own."""
-
-
 def spill_work(body: Body, shares: Sequence[float], chip: Chip) -> Work:
     """Return the stores and loads of what does not fit into the vector registers, for the whole of a kernel.
 
     ``shares`` says how much of each value is computed. A fused loop computes one register of every value at a time, and
     what is needed later has to stay; operands are loaded where they are used.
     """
-    computed = [at for at, item in enumerate(body.values) if shares[at] and item.instruction.opcode not in _UNHELD]
+    computed = [at for at, item in enumerate(body.values) if shares[at] and item.instruction.opcode not in UNHELD]
     # Most kernels have fewer values than registers: no need to ask which of them are alive.
     if len(computed) <= chip.vpu.registers:
         return Work()

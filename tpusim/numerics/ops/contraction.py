@@ -20,7 +20,7 @@ from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul
-from tpusim.semantics.products import PRODUCTS
+from tpusim.semantics.products import PRODUCT_ROLES
 
 
 class DotDimensions(NamedTuple):
@@ -38,7 +38,7 @@ def dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
 
     A scaled dot multiplies each element by the scale of its block first.
     """
-    arithmetic, roles = choose_arithmetic(site, instruction), PRODUCTS[instruction.opcode]
+    arithmetic, roles = choose_arithmetic(site, instruction), PRODUCT_ROLES[instruction.opcode]
     lhs, rhs = operands[roles.lhs], operands[roles.rhs]
     if instruction.opcode == "scaled-dot":
         lhs, rhs = _scaled(lhs, operands[roles.lhs_scale]), _scaled(rhs, operands[roles.rhs_scale])

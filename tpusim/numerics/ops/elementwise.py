@@ -17,6 +17,7 @@ from numba import njit
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
+from tpusim.ir.ops import MAKES_SUBNORMALS
 from tpusim.numerics.ops.convert import convert_values, flat
 from tpusim.numerics.ops.linear_algebra import complex_of
 from tpusim.numerics.ops.sorting import as_ordered
@@ -90,8 +91,6 @@ _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("xor", "biu", np.bitwise_xor),
 )
 _KERNELS = {(opcode, kind): kernel for opcode, kinds, kernel in _ROWS for kind in kinds}
-# Only these make numbers below the normal ones of numbers that are not; the others need no look at their results.
-_MAKES_SUBNORMALS = frozenset({"add", "divide", "exponential", "multiply", "power", "remainder", "subtract"})
 
 # What looks at bits takes all integers for signed or all for unsigned ones.
 _ON_BITS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -118,7 +117,7 @@ def elementwise(site: Site, instruction: Instruction, operands: list[Any]) -> An
     if kernel is None:
         found = array_shape(instruction.shape).dtype
         raise UnsupportedError(f"{instruction.name}: {instruction.opcode} is not defined on {found} elements in XLA")
-    flush = site.settings.precision == "tpu" and instruction.opcode in _MAKES_SUBNORMALS
+    flush = site.settings.precision == "tpu" and instruction.opcode in MAKES_SUBNORMALS
     return compute(kernel, operands, element_type(instruction), flush=flush and operands[0].dtype.kind not in "biu")
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.module import Instruction
+from tpusim.ir.ops import SELECTS
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import padded
 from tpusim.numerics.registry import Array, array_shape, computes
@@ -77,16 +78,10 @@ def _reduced_by_any(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: 
     return combine(starts, [row[0] for row in _folded(rows, combine)]) if count else starts
 
 
-# What a computation that finds the largest value and its place is made of.
-_SELECTING = frozenset(
-    "parameter constant compare select and or not xor tuple get-tuple-element maximum minimum bitcast-convert".split()
-)
-
-
 def _only_selects(site: Site, name: str) -> bool:
     """Return whether a computation returns some of its arguments, so that neighbours may be grouped in any way."""
     # Any other, such as x + y * y, takes what has been reduced so far on its left and one element on its right.
-    return all(instruction.opcode in _SELECTING for instruction in site.module[name].instructions)
+    return all(instruction.opcode in SELECTS for instruction in site.module[name].instructions)
 
 
 @np.errstate(all="ignore")

@@ -13,6 +13,7 @@ from itertools import count
 import msgspec
 
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import SEES_BITS
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
 
@@ -30,7 +31,7 @@ def widen_module(module: Module) -> Module:
         for computation in module.computations
         for instruction in computation.instructions
         # Both would see f32's bits where the program means those of bf16.
-        if instruction.opcode in ("bitcast-convert", "reduce-precision")
+        if instruction.opcode in SEES_BITS
         for shape in (instruction.shape, *(operand.shape for operand in computation.operands_of(instruction)))
     )
     if not module.is_scheduled or any(leaf.dtype == _NARROW for shape in shapes for leaf in leaves(shape)):

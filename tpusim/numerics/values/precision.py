@@ -19,7 +19,7 @@ from tpusim.numerics.registry import Array, array_shape
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.precision import product_passes
-from tpusim.semantics.products import PRODUCTS
+from tpusim.semantics.products import PRODUCT_ROLES
 
 Contract = Callable[["Arithmetic", Array, Array], Array]
 
@@ -46,7 +46,7 @@ class Arithmetic:
 
 def choose_arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
     """Return how an instruction multiplies its two sides: integers wrap, predicates take ``or`` of ``and``."""
-    settings, roles = site.settings, PRODUCTS[instruction.opcode]
+    settings, roles = site.settings, PRODUCT_ROLES[instruction.opcode]
     operands = [site.operand(instruction, position) for position in (roles.lhs, roles.rhs)]
     types = lhs, rhs, result_type = [array_shape(each.shape).dtype for each in (*operands, instruction)]
     result = numpy_dtype(result_type)

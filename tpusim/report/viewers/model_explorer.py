@@ -15,6 +15,7 @@ from typing import Any
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ConfigError
 from tpusim.ir.module import Instruction
+from tpusim.ir.ops import CALLS
 from tpusim.program.module import children
 from tpusim.program.steps import AnyStep
 from tpusim.report.result import ResultLike
@@ -22,7 +23,7 @@ from tpusim.report.tables import count_text, size_text, time_text
 from tpusim.shapes.shape import shape_text
 from tpusim.units import ps_to_us
 
-_RUNS_OTHERS = ("while", "call", "conditional", "async-start")
+_RUNS_OTHERS = CALLS - {"fusion"}
 """Opcodes whose computations take time by themselves; what a fusion calls is part of one kernel."""
 
 # From nothing to the longest op, light to dark, as text stays black.

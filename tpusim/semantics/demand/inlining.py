@@ -8,9 +8,9 @@ import msgspec
 from msgspec import structs
 
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.semantics.aliasing import VIEWS
+from tpusim.ir.ops import VIEWS
 
-_NAMES = frozenset({*VIEWS, "parameter"})
+_NAMES = VIEWS | {"parameter"}
 
 
 class Inner(msgspec.Struct, frozen=True, gc=False):

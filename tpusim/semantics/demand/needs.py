@@ -21,9 +21,9 @@ import msgspec
 
 from tpusim.hardware.units import MemorySpace
 from tpusim.ir.module import Instruction
-from tpusim.semantics.aliasing import IN_PLACE
+from tpusim.ir.ops import IN_PLACE, PARTIAL_READS, TUPLES
 from tpusim.semantics.demand.inlining import Body, Inner, behind_views, made_from
-from tpusim.semantics.demand.preimages import NARROWING, boxes_behind
+from tpusim.semantics.demand.preimages import boxes_behind
 from tpusim.semantics.demand.regions import NOTHING, WHOLE, Region, boxes_of, region_bytes, region_of, run_of, union
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
@@ -58,7 +58,7 @@ def demand_of(body: Body, of: Parts | None = None) -> Demand:
     count = len(body.values)
     # Positions in a body count its operands from -1 down, as indices of this list do.
     shapes = [item.instruction.shape for item in body.values] + [o.shape for o in reversed(body.operands)]
-    if of is None and NARROWING.isdisjoint([item.instruction.opcode for item in body.values]):
+    if of is None and PARTIAL_READS.isdisjoint([item.instruction.opcode for item in body.values]):
         regions = [NOTHING] * len(shapes)
         for at in made_from(body.values, (body.root,)):
             regions[at] = WHOLE
@@ -159,7 +159,7 @@ class _Backwards:
     def step(self, at: int) -> None:
         """Add what the value at a position is made of to what is needed of its operands."""
         item = self.body.values[at]
-        if item.is_view or item.instruction.opcode in ("tuple", "get-tuple-element"):
+        if item.is_view or item.instruction.opcode in TUPLES:
             for table in (self.used, self.returned):
                 if table[at]:
                     self._through(table, item, table[at])
@@ -186,7 +186,7 @@ class _Backwards:
             assert isinstance(shape, TupleShape)
             before = sum(len(leaves(element)) for element in shape.elements[: item.instruction.attributes["index"]])
             parts = (NOTHING,) * before + parts + (NOTHING,) * (len(leaves(shape)) - before - len(parts))
-        elif item.instruction.opcode in ("bitcast", "copy"):
+        elif item.instruction.opcode == "bitcast":
             (parts,) = self._behind(item, parts)
         self._add(table, operand, parts)
 
@@ -201,7 +201,7 @@ class _Backwards:
         if len(arrays) < len(shapes) or any(result.dimensions != results[0].dimensions for result in results):
             return [_alike(shape, WHOLE) for shape in shapes]
         region = reduce(lambda first, second: union(first, second, results[0]), parts)
-        if region.is_whole and item.instruction.opcode not in NARROWING:
+        if region.is_whole and item.instruction.opcode not in PARTIAL_READS:
             return [_ALL] * len(arrays)
         found = [boxes_behind(item.instruction, box, arrays) for box in boxes_of(region, results[0])]
         columns = zip(zip(*found, strict=True), arrays, strict=True)

@@ -13,16 +13,13 @@ from math import prod
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import OPERATIONS, Category
+from tpusim.ir.ops import ELEMENTWISE
 from tpusim.semantics.demand.regions import Box, Span, common_span, whole_box
 from tpusim.semantics.demand.reshapes import bitcast_groups, box_behind, reshape_groups
 from tpusim.shapes.shape import ArrayShape
 
 Boxes = list[Box | None]
 Rule = Callable[[Instruction, Box, Sequence[ArrayShape]], Boxes]
-
-NARROWING = frozenset("slice dynamic-slice gather dynamic-update-slice scatter pad get-tuple-element".split())
-"""Opcodes whose whole result may be made of a part of an operand; of any other whole operands are needed for it."""
 
 _RULES: dict[str, Rule] = {}
 
@@ -35,8 +32,7 @@ def boxes_behind(instruction: Instruction, box: Box, operands: Sequence[ArraySha
     found = _RULES.get(instruction.opcode)
     if found is not None:
         return found(instruction, box, operands)
-    row = OPERATIONS.get(instruction.opcode)
-    is_elementwise = row is not None and row.category is Category.ELEMENTWISE
+    is_elementwise = instruction.opcode in ELEMENTWISE
     return _each(instruction, box, operands) if is_elementwise else list(map(whole_box, operands))
 
 

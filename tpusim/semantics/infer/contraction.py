@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import dynamic_flags, is_array, is_scalar, make_array, plain, sizes_agree, wider
-from tpusim.semantics.products import PRODUCTS
+from tpusim.semantics.products import PRODUCT_ROLES
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape
 
@@ -56,7 +56,7 @@ def _product(site: Site, lhs: ArrayShape, rhs: ArrayShape, gone: Collection[int]
 @infers("ragged-dot")
 def _ragged_dot(site: Site) -> ArrayShape:
     """Give a product whose left side has groups of rows, each with a right side (or a result) of its own."""
-    roles = PRODUCTS["ragged-dot"]
+    roles = PRODUCT_ROLES["ragged-dot"]
     lhs, rhs, groups = site.array(roles.lhs), site.array(roles.rhs), site.array(roles.group_sizes)
     _check_dot(site, lhs, rhs)
     ragged = site.attributes.get("lhs_ragged_dims", ())
@@ -91,7 +91,7 @@ def _check_group_sizes(site: Site, lhs: ArrayShape, groups: ArrayShape) -> None:
 
 @infers("scaled-dot")
 def _scaled_dot(site: Site) -> ArrayShape:
-    roles = PRODUCTS["scaled-dot"]
+    roles = PRODUCT_ROLES["scaled-dot"]
     lhs, rhs = site.array(roles.lhs), site.array(roles.rhs)
     lhs_scale, rhs_scale = site.array(roles.lhs_scale), site.array(roles.rhs_scale)
     for shape, scale, side in ((lhs, lhs_scale, "lhs"), (rhs, rhs_scale, "rhs")):

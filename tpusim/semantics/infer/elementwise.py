@@ -48,11 +48,9 @@ _UNARY: dict[str, tuple[Callable[[DType], bool], str]] = {
 """By label, the types that operations of one operand take, and these operations."""
 
 _ALLOWED = {opcode: (label, allows) for label, (allows, opcodes) in _UNARY.items() for opcode in opcodes.split()}
-# They take real numbers as well, whose real part is the number itself.
-_UNARY_TO_COMPONENT = ("abs", "imag", "real")
 
 
-@infers(*(opcode for opcode in _ALLOWED if opcode not in (*_UNARY_TO_COMPONENT, "is-finite")))
+@infers(*_ALLOWED)
 def _unary(site: Site) -> ArrayShape:
     """Give the operand's shape, whose type the operation must know."""
     shape = site.array()
@@ -61,7 +59,8 @@ def _unary(site: Site) -> ArrayShape:
     return shape
 
 
-@infers(*_UNARY_TO_COMPONENT)
+# They take real numbers as well, whose real part is the number itself.
+@infers("abs", "imag", "real")
 def _component(site: Site) -> ArrayShape:
     """Give the real type that a complex one is made of; other types stay."""
     shape = _unary(site)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.infer.types import plain
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
@@ -86,7 +87,7 @@ def _leaf_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[i
 @checks
 def _check_agreeing_shardings(view: View) -> Iterator[Finding]:
     """Check that a loop and its computations, or a conditional and its branches, do not disagree on a sharding."""
-    for call in view.all_of(frozenset({"conditional", "while"})):
+    for call in view.all_of(CONTROL_FLOW - {"call"}):
         attributes = call.instruction.attributes
         if call.instruction.opcode == "conditional":
             involved = [view.module[name].root for name in branches(attributes)]

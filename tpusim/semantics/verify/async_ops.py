@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 from tpusim.ir.module import Computation, Instruction
-from tpusim.ir.ops import OWN_ASYNC_OPCODES, async_parts
+from tpusim.ir.ops import OWN_ASYNC_OPCODES, TRANSFER_DONES, TRANSFERS, TUPLES, VIEWS, async_phase
 from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.types import plain
@@ -14,14 +13,9 @@ from tpusim.semantics.verify.view import Call, Finding, View, at, checks, users_
 from tpusim.shapes.shape import TupleShape, compatible
 
 # send and recv are starts in themselves: there is no send-start.
-_DONE_OF = {
-    **{f"{opcode}-start": f"{opcode}-done" for opcode in OWN_ASYNC_OPCODES - {"recv", "send"}},
-    "recv": "recv-done",
-    "send": "send-done",
-}
+_DONE_OF = {(opcode if opcode in TRANSFERS else f"{opcode}-start"): f"{opcode}-done" for opcode in OWN_ASYNC_OPCODES}
 _START_OF = {done: start for start, done in _DONE_OF.items()}
-_TRANSFERS = ("recv", "send")
-_PASSED_ON_OR_SENT = {"parameter", "tuple", "get-tuple-element", "send", "send-done", "recv", "recv-done", "bitcast"}
+_PASSED_ON_OR_SENT = TRANSFERS | TRANSFER_DONES | TUPLES | VIEWS
 _MAIN_THREAD = "main"
 
 
@@ -33,13 +27,13 @@ def _check_pairs(view: View) -> Iterator[Finding]:
             continue
         users = _real_users(call)
         # A loop may carry a transfer, which then passes through a tuple.
-        carried = ("tuple",) if call.instruction.opcode in _TRANSFERS else ()
+        carried = ("tuple",) if call.instruction.opcode in TRANSFERS else ()
         if [user.opcode for user in users] not in ([_DONE_OF[call.instruction.opcode]], list(carried)) or not users:
             yield at(call, "pair_c1", ", ".join(user.opcode for user in users) or "no user")
     for call in view.all_of(frozenset(_START_OF)):
         start = call.computation.by_name[call.instruction.operands[0]]
         expected = _START_OF[call.instruction.opcode]
-        carried = ("get-tuple-element",) if expected in _TRANSFERS else ()
+        carried = ("get-tuple-element",) if expected in TRANSFERS else ()
         if start.opcode not in (expected, *carried):
             yield at(call, "pair_c2", f"{start.opcode!r} {start.name!r}")
 
@@ -51,34 +45,20 @@ def _real_users(call: Call) -> list[Instruction]:
 
 def _is_wrapped_root(view: View, call: Call) -> bool:
     """Return whether a transfer is what an asynchronous start wraps, so that the start's done waits for it."""
-    if call.instruction.opcode not in _TRANSFERS or call.computation.root_name != call.instruction.name:
+    if call.instruction.opcode not in TRANSFERS or call.computation.root_name != call.instruction.name:
         return False
     callers = view.callers.get(call.computation.name, ())
     return any(caller.instruction.opcode == "async-start" for caller in callers)
-
-
-def phase_of(instruction: Instruction) -> str:
-    """Return ``start``, ``update`` or ``done`` of an asynchronous operation around another; else an empty string."""
-    return phase_of_opcode(instruction.opcode)
-
-
-@cache
-def phase_of_opcode(opcode: str) -> str:
-    """Return what ``phase_of`` does of an instruction of that opcode."""
-    if opcode in ("async-start", "async-update", "async-done"):
-        return opcode.removeprefix("async-")
-    pair = async_parts(opcode)
-    return pair[1] if pair else ""
 
 
 @checks
 def _check_chains(view: View) -> Iterator[Finding]:
     """Check that asynchronous values go from a start, by updates, to one done."""
     for computation in view.module.computations:
-        if not any(map(phase_of_opcode, computation.opcodes)):
+        if not any(map(async_phase, computation.opcodes)):
             continue
         for instruction in computation.instructions:
-            phase = phase_of(instruction)
+            phase = async_phase(instruction.opcode)
             if phase:
                 yield from _check_link(view, Call(computation, instruction), phase)
 
@@ -88,20 +68,20 @@ def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
     if phase != "done":
         users = _real_users(call)
         misused = [user for user in users if instruction.name in user.operands[1:]]
-        if len(users) != 1 or misused or phase_of(users[0]) not in ("update", "done"):
+        if len(users) != 1 or misused or async_phase(users[0].opcode) not in ("update", "done"):
             yield at(call, "async_c8", ", ".join(user.opcode for user in users) or "no user")
     if phase == "start":
         yield from _check_wrapped(view, call)
         return
     before = call.computation.by_name[instruction.operands[0]]
-    if phase_of(before) not in ("start", "update"):
+    if async_phase(before.opcode) not in ("start", "update"):
         yield at(call, "async_c9", f"{before.opcode!r} {before.name!r}")
         return
     start = before
     # This ends, as operands stand before their users: the structure has been checked.
-    while phase_of(start) == "update":
+    while async_phase(start.opcode) == "update":
         start = call.computation.by_name[start.operands[0]]
-    if phase == "done" and phase_of(start) == "start":
+    if phase == "done" and async_phase(start.opcode) == "start":
         yield from _check_done(view, call, before, start)
 
 
@@ -136,7 +116,7 @@ def _may_be_wrapped(call: Call, wrapped: Computation) -> bool:
     """Return whether a computation is one operation, one that passes values on, transfers alone, or a marked group."""
     others = {i.opcode for i in wrapped.instructions if i.name != wrapped.root_name}
     return (
-        others <= {"parameter", "get-tuple-element"}
-        or others | {wrapped.root.opcode} <= _PASSED_ON_OR_SENT
+        others - {"parameter"} <= {"get-tuple-element"}
+        or (others | {wrapped.root.opcode}) - {"parameter"} <= _PASSED_ON_OR_SENT
         or "_collectives_group" in frontend_attributes(call.instruction.attributes)
     )

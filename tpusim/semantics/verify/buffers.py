@@ -6,18 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tpusim.ir.attributes import OperandAlias
+from tpusim.ir.ops import CALLS, CARRIES_BUFFERS, UPDATES_BUFFERS, async_phase
 from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.types import is_array, plain
-from tpusim.semantics.verify.async_ops import phase_of
 from tpusim.semantics.verify.layouts import laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks, users_of
 from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
 
-# These can hand a buffer on as it is; any other operation would have to read it as a value.
-_CARRIERS = frozenset({"custom-call", "dynamic-update-slice", "get-tuple-element", "tuple", "while"})
 # Counted as writers whatever they do inside: a call may update what it is handed.
-_WRITERS = frozenset({"call", "conditional", "custom-call", "dynamic-update-slice", "fusion", "while"})
+_WRITERS = UPDATES_BUFFERS | CALLS - {"async-start"}
 
 
 @checks
@@ -44,7 +42,7 @@ def _has_buffer(shape: Shape) -> bool:
 
 def _check_use(view: View, call: Call) -> Iterator[Finding]:
     instruction, computation = call.instruction, call.computation
-    if phase_of(instruction):
+    if async_phase(instruction.opcode):
         state = find_async_state(instruction.shape)
         if instruction.opcode == "custom-call-start" and state is not None:
             yield from _check_custom_call(call, state[1])
@@ -52,13 +50,13 @@ def _check_use(view: View, call: Call) -> Iterator[Finding]:
     if instruction.opcode == "call" and "_xla_stream_annotation" in frontend_attributes(instruction.attributes):
         return
     is_entry = computation.name == view.module.entry_name
-    if instruction.opcode not in _CARRIERS and (instruction.opcode != "parameter" or is_entry):
+    if instruction.opcode not in CARRIES_BUFFERS and (instruction.opcode != "parameter" or is_entry):
         yield at(call, "buffer_c1", plain(instruction.shape))
     if instruction.opcode == "custom-call":
         yield from _check_custom_call(call, instruction.shape)
     if instruction.opcode == "dynamic-update-slice":
         yield from _check_update(call)
-    if instruction.opcode in ("custom-call", "dynamic-update-slice", "parameter", "while"):
+    if instruction.opcode in UPDATES_BUFFERS | {"parameter"}:
         for index in _buffer_indices(instruction.shape):
             if _writer_count(view, call, index) > 1:
                 yield at(call, "buffer_c4", f"several of {index}")
@@ -120,7 +118,7 @@ def _writer_count(view: View, call: Call, index: tuple[int, ...]) -> int:
     """Return how many users may write the buffer at an index of a value, through tuples and their elements."""
     computation, count = call.computation, 0
     for user in users_of(call):
-        if user.opcode in _WRITERS or phase_of(user) == "start":
+        if user.opcode in _WRITERS or async_phase(user.opcode) == "start":
             count += 1
         elif user.opcode == "get-tuple-element" and index and user.attributes["index"] == index[0]:
             count += _writer_count(view, Call(computation, user), index[1:])

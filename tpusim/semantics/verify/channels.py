@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias
 
+from tpusim.ir.ops import TRANSFER_DONES, TRANSFERS
 from tpusim.semantics.device_groups import channel_pairs
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.shape import compatible
 
 _Place: TypeAlias = "tuple[str, str]"
-_TRANSFERS = frozenset({"recv", "recv-done", "send", "send-done"})
 # XLA, Scheduling of channel instructions: recv first, so that what is sent has where to go.
 _ORDER = (("recv", "send"), ("send", "recv-done"), ("recv", "recv-done"), ("send", "send-done"))
 
@@ -27,9 +27,9 @@ _ORDER = (("recv", "send"), ("send", "recv-done"), ("recv", "recv-done"), ("send
 @checks
 def _check_pairs(view: View) -> Iterator[Finding]:
     """Check that a done is on the channel of its start, and to the host if that is."""
-    for call in view.all_of(frozenset({"recv-done", "send-done"})):
+    for call in view.all_of(TRANSFER_DONES):
         start = call.computation.by_name[call.instruction.operands[0]]
-        if start.opcode not in ("recv", "send"):
+        if start.opcode not in TRANSFERS:
             continue
         for label, name in (("channel_c1", "channel_id"), ("channel_c2", "is_host_transfer")):
             own, other = (one.attributes.get(name, False) for one in (call.instruction, start))
@@ -41,7 +41,7 @@ def _check_pairs(view: View) -> Iterator[Finding]:
 def _check_host_channels(view: View) -> Iterator[Finding]:
     """Check that transfers to or from the host on one channel differ in nothing but their operands."""
     first: dict[int, Call] = {}
-    for call in view.all_of(frozenset({"recv", "send"})):
+    for call in view.all_of(TRANSFERS):
         attributes = call.instruction.attributes
         if not attributes.get("is_host_transfer") or "channel_id" not in attributes:
             continue
@@ -62,7 +62,7 @@ def _check_order(view: View) -> Iterator[Finding]:
     """
     calls = [
         call
-        for call in view.all_of(_TRANSFERS)
+        for call in view.all_of(TRANSFERS | TRANSFER_DONES)
         if not call.instruction.attributes.get("is_host_transfer")
         and "channel_id" in call.instruction.attributes
         # Pairs are written where a collective-permute was taken apart: each device then runs both ends.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tpusim.ir.module import Computation, Instruction
+from tpusim.ir.ops import CALLS
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.layout import HOST_SPACE
@@ -88,6 +89,6 @@ def _handed_in(view: View, call: Call) -> Iterator[tuple[Computation, Sequence[I
         names = branches(instruction.attributes)
         inputs = call.computation.operands_of(instruction)[1:]
         yield from ((module[name], (operand,)) for name, operand in zip(names, inputs, strict=True))
-    elif instruction.opcode in ("call", "fusion", "while"):
+    elif instruction.opcode in CALLS - {"async-start"}:
         operands = call.computation.operands_of(instruction)
         yield from ((module[name], operands) for name in instruction.called_computations)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tpusim.ir.attributes import ComputationLayout, OperandAlias, ParameterAlias
 from tpusim.ir.module import Module
-from tpusim.ir.ops import async_parts
+from tpusim.ir.ops import CALLS, HAS_EFFECTS, OPERATIONS, async_parts, collective_kind
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.infer.types import is_array, parts, plain, subshape
@@ -15,16 +15,12 @@ from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
 
-# Without async-start: to go to another thread is what that is for.
-_SAME_THREAD = frozenset({"conditional", "fusion", "while"})
+# Without async-start: to go to another thread is what that is for. Of calls XLA asks it only by an option.
+_SAME_THREAD = CALLS - {"async-start"} - {"call"}
 _HEADER = {"alias": "input_output_alias", "donor": "buffer_donor", "layout": "entry_computation_layout"}
 # Ten times the largest machine there is: what is kept per device must fit in memory.
 _MOST_DEVICES = 2**20
-# Not dead without a user: XLA keeps them for what they do.
-_SIDE_EFFECTS = frozenset(
-    "infeed outfeed recv recv-done send send-done rng rng-bit-generator rng-get-and-update-state after-all"
-    " all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast".split()
-)
+_ALL_REDUCES = frozenset(name for name in OPERATIONS if collective_kind(name) == "all-reduce")
 
 
 @checks
@@ -53,7 +49,7 @@ def _check_fusions(view: View) -> Iterator[Finding]:
         elif len(users) == len(computation.instructions) - 1:
             continue
         for instruction in computation.instructions:
-            acts = instruction.opcode in _SIDE_EFFECTS or instruction.attributes.get("custom_call_has_side_effect")
+            acts = instruction.opcode in HAS_EFFECTS or instruction.attributes.get("custom_call_has_side_effect")
             if instruction.name not in users and instruction.name != computation.root_name and not acts:
                 yield at(Call(computation, instruction), "fusion_c5", "no user")
 
@@ -163,8 +159,9 @@ def _aliased_shapes(view: View, call: Call) -> tuple[Sequence[Shape], Shape]:
         # Operands may come later, by updates.
         operands = [parameter.shape for parameter in view.module[instruction.attributes["calls"]].parameters]
     pair = async_parts(instruction.opcode)
-    inside = pair is not None and pair[0] in ("custom-call", "fusion") and isinstance(instruction.shape, TupleShape)
-    return operands, parts(instruction.shape)[1] if inside else instruction.shape
+    inside = pair is not None and OPERATIONS[pair[0]].allows("output_to_operand_aliasing")
+    is_start = inside and isinstance(instruction.shape, TupleShape)
+    return operands, parts(instruction.shape)[1] if is_start else instruction.shape
 
 
 def _unbuffered(shape: Shape) -> Shape:
@@ -178,7 +175,7 @@ def _unbuffered(shape: Shape) -> Shape:
 def _check_all_reduce_layouts(view: View) -> Iterator[Finding]:
     """Check that layouts are constrained on all all-reduces or on none."""
     first: bool | None = None
-    for call in view.all_of(frozenset({"all-reduce", "all-reduce-start"})):
+    for call in view.all_of(_ALL_REDUCES):
         constrained = bool(call.instruction.attributes.get("constrain_layout", False))
         first = constrained if first is None else first
         if constrained != first:

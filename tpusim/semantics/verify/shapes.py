@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tpusim.errors import ProgramError
-from tpusim.ir.ops import KEEPS_LAYOUT, OPERATIONS, PASSES_ON
+from tpusim.ir.ops import APPLIES_TO_ELEMENTS, KEEPS_LAYOUT, MIXES_FLOATS, OPERATIONS, PASSES_ON
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.semantics.infer.types import alike, is_unbounded, plain
@@ -13,20 +13,6 @@ from tpusim.semantics.verify.layouts import check_order, laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks, named
 from tpusim.shapes.layout import validate_layout
 from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
-
-_MIXING = frozenset(
-    "add-dependency after-all all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start"
-    " async-done async-start async-update bitcast broadcast call collective-permute collective-permute-done"
-    " collective-permute-start conditional constant convolution copy-done copy-start custom-call domain dot"
-    " dynamic-reshape fusion get-tuple-element infeed opt-barrier outfeed parameter ragged-dot recv recv-done"
-    " reduce-precision reduce-window reshape rng rng-bit-generator rng-get-and-update-state scaled-dot scan send"
-    " send-done sort tuple while".split()
-)
-"""Opcodes whose operands may be floats of several precisions, as XLA's verifier has it."""
-
-# Rules compare what their computations take up to precision; without mixed precision that is not enough.
-_REDUCING = frozenset({"map", "reduce", "reduce-window"})
-
 
 # Nothing but shapes and dimensions decides whether one of these is right; of an update in place it is where it stands.
 _BY_SHAPES = frozenset(name for name, row in OPERATIONS.items() if row.required | row.optional <= {"dimensions"}) - {
@@ -85,11 +71,11 @@ def _check_stated(view: View, call: Call, inferred: Shape) -> Iterator[Finding]:
 def _check_precision(site: Site, call: Call) -> Iterator[Finding]:
     """Check that floats among the operands are of one type, and of the type that a reducing computation takes."""
     # Most operations take the same shape twice, and those that do not rarely mix floats.
-    if site.opcode not in _MIXING and any(shape is not site.operands[0] for shape in site.operands):
+    if site.opcode not in MIXES_FLOATS and any(shape is not site.operands[0] for shape in site.operands):
         arrays = [array for shape in site.operands for array in leaves(shape)]
         if len({array.dtype.name for array in arrays if array.dtype.is_float}) > 1:
             yield at(call, "precision_c1", ", ".join(map(plain, site.operands)))
-    if site.opcode in _REDUCING:
+    if site.opcode in APPLIES_TO_ELEMENTS:
         signature = site.signature("to_apply")
         assert signature is not None
         for parameter, operand in zip(signature.parameters, site.arrays(), strict=True):
