@@ -200,6 +200,8 @@ class Outcome(NamedTuple):
     def failed(self) -> str:
         """The first test that failed, or the file of tests that could not be read."""
         lines = [line.split(" ", 1)[1] for line in self.text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        if not lines and self.code == pytest.ExitCode.TESTS_FAILED:
+            raise RuntimeError(f"the tests did not run:\n{self.text}")
         return lines[0].split(" - ")[0] if lines else f"exit code {self.code}"
 
     @property

@@ -13,7 +13,7 @@ from tpusim.cost.mxu import array_cycles, matmul_cycles, packed_depth_tiles
 from tpusim.hardware.load import load_chip
 from tpusim.lowering.kernels.products import product_work
 from tpusim.lowering.kernels.tiles import Loop, Nest
-from tpusim.semantics.products import DEPTH, Product
+from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, Product
 
 WHOLE = Nest((), {})
 SIZES = st.integers(1, 700)
@@ -102,3 +102,12 @@ def test_results_are_popped_for_each_depth_of_the_array_unless_it_adds_them(chip
 def test_rows_are_loaded_as_packed_words():
     """512 x 4,096 of bf16, two to a word: 1,024 registers for each of four tiles of 128 columns."""
     assert product_work(product_of(512, 4096, 512), 512 * 512, WHOLE, load_chip("v5e")).ops["load"] == 1024 * 4
+
+
+@pytest.mark.parametrize("role", [BATCH, ROWS, COLUMNS, DEPTH])
+def test_whole_tiles_multiply_as_much_as_the_uncut_product(role):
+    """Eight products of 1,024 cubed in four parts that fill the array: the same rows past the same tiles."""
+    chip, size = load_chip("v5e"), msgspec.structs.replace(product_of(1024, 1024, 1024), batch=8)
+    nest = Nest((Loop(4, role),), dict.fromkeys(("lhs", "rhs", "out"), 1.0))
+    (whole,), (cut,) = (product_work(size, 8 * 1024**2, each, chip).matmuls for each in (WHOLE, nest))
+    assert cut.streamed_rows == whole.streamed_rows
