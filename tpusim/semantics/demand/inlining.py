@@ -47,11 +47,11 @@ def inline(module: Module, computation: Computation, instruction: Instruction) -
     """Return what a kernel runs: the instructions of a fusion, fusions in it opened, else the one itself."""
     found: list[Inner] = []
     outside = tuple(range(-1, -1 - len(instruction.operands), -1))
-    root = _open(module, Inner(computation, instruction, outside), found)
+    root = _append(module, Inner(computation, instruction, outside), found)
     return Body(tuple(found), root, computation.operands_of(instruction))
 
 
-def _open(module: Module, item: Inner, found: list[Inner]) -> int:
+def _append(module: Module, item: Inner, found: list[Inner]) -> int:
     """Append what an instruction runs to ``found``; return where its value is."""
     if item.instruction.opcode != "fusion":
         found.append(item)
@@ -59,10 +59,16 @@ def _open(module: Module, item: Inner, found: list[Inner]) -> int:
     called = module[item.instruction.attributes["calls"]]
     at: dict[str, int] = {}
     for inner in called.instructions:
-        # What is passed for a parameter is known by its number, all else by its name.
-        number = inner.immediate if inner.opcode == "parameter" else None
-        taken = tuple([at[name] for name in inner.operands]) if number is None else (item.operands[number],)  # type: ignore[index]
-        at[inner.name] = _open(module, Inner(called, inner, taken), found)
+        if inner.opcode == "parameter":
+            # What is passed for a parameter is known by its number, all else by its name.
+            taken: tuple[int, ...] = (item.operands[inner.immediate],)  # type: ignore[index]
+        else:
+            taken = tuple([at[name] for name in inner.operands])
+        at[inner.name] = len(found)
+        if inner.opcode == "fusion":
+            at[inner.name] = _append(module, Inner(called, inner, taken), found)
+        else:
+            found.append(Inner(called, inner, taken))
     root = at[called.root_name]
     if called.root.opcode == "copy" and item.instruction.attributes.get("output_to_operand_aliasing"):
         found[root] = structs.replace(found[root], in_place=True)

@@ -58,9 +58,11 @@ def demand_of(body: Body, of: Parts | None = None) -> Demand:
     count = len(body.values)
     # Positions in a body count its operands from -1 down, as indices of this list do.
     shapes = [item.instruction.shape for item in body.values] + [o.shape for o in reversed(body.operands)]
-    if of is None and not any(item.instruction.opcode in PARTIAL_READS for item in body.values):
-        used = made_from(body.values, (body.root,))
-        found = [_alike(s, WHOLE if at in used or at - len(shapes) in used else NOTHING) for at, s in enumerate(shapes)]
+    if of is None and PARTIAL_READS.isdisjoint([item.instruction.opcode for item in body.values]):
+        regions = [NOTHING] * len(shapes)
+        for at in made_from(body.values, (body.root,)):
+            regions[at] = WHOLE
+        found = list(map(_alike, shapes, regions))
     else:
         found = _Backwards(body, shapes).needed_for(of or (WHOLE,) * len(leaves(shapes[body.root])))
     return Demand(tuple(reversed(found[count:])), tuple(found[:count]))
@@ -80,10 +82,10 @@ def accesses(body: Body, demand: Demand, instruction: Instruction) -> list[Acces
     merged: dict[tuple[str, int], Access] = {}
     for operand, parts in zip(body.operands, demand.operands, strict=True):
         for number, (leaf, region) in enumerate(zip(leaves(operand.shape), parts, strict=True)):
-            before = merged.get((operand.name, number))
-            read = region_bytes(region, leaf) + (before.n_bytes if before else 0.0)
-            if read:
-                n_bytes = min(read, float(physical_bytes(leaf)))
+            before, n_bytes = merged.get((operand.name, number)), region_bytes(region, leaf)
+            if before:
+                n_bytes = min(n_bytes + before.n_bytes, float(physical_bytes(leaf)))
+            if n_bytes:
                 access = Access(operand.name, leaf, n_bytes, space_of(leaf), chunk_bytes=run_of(region, leaf))
                 merged[operand.name, number] = access
     return [*merged.values(), *_writes(body, instruction)]

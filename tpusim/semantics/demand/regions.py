@@ -111,12 +111,14 @@ def region_bytes(region: Region, shape: ArrayShape) -> float:
 
 def run_of(region: Region, shape: ArrayShape) -> int:
     """Return the bytes of the longest contiguous piece of a region; 0 for a whole array."""
+    if region.is_whole:
+        return 0
     # A slice has whole tiles, a row among many only its own elements.
     pieces = (
         int(_box_bytes(box, shape)) if box.pieces == 1 else max(1, box.most // box.pieces * shape.dtype.bits // 8)
         for box in region.boxes
     )
-    return 0 if region.is_whole else max(pieces, default=0)
+    return max(pieces, default=0)
 
 
 def _box_bytes(box: Box, shape: ArrayShape) -> float:

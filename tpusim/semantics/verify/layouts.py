@@ -71,7 +71,7 @@ def _check_callers(view: View) -> Iterator[Finding]:
     """Check that computations take and give what their callers hand in and take out, layouts and memories included."""
     if not view.module.is_scheduled:
         return
-    for call in view.calling():
+    for call in view.calling:
         for computation, operands in _handed_in(view, call):
             # A fusion may have operands to spare.
             for parameter, operand in zip(computation.parameters, operands, strict=False):

@@ -132,7 +132,7 @@ def _check_alias(alias: ParameterAlias, layout: ComputationLayout) -> Iterator[F
 
 @checks
 def _check_operand_aliases(view: View) -> Iterator[Finding]:
-    for call in view.calling():
+    for call in view.calling:
         aliases: tuple[OperandAlias, ...] = call.instruction.attributes.get("output_to_operand_aliasing", ())
         if not aliases:
             continue

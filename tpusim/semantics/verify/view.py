@@ -70,7 +70,7 @@ class View:
     def callers(self) -> dict[str, list[Call]]:
         """The calls of each computation by its name; computations without any are missing."""
         found: dict[str, list[Call]] = {}
-        for call in self.calling():
+        for call in self.calling:
             for name in dict.fromkeys(call.instruction.called_computations):
                 found.setdefault(name, []).append(call)
         return found
@@ -78,11 +78,14 @@ class View:
     @cached_property
     def fused(self) -> frozenset[str]:
         """Names of the computations that fusions call."""
-        return frozenset(str(call.instruction.attributes["calls"]) for call in self.all_of(frozenset({"fusion"})))
+        return frozenset(
+            str(call.instruction.attributes["calls"]) for call in self.calling if call.instruction.opcode == "fusion"
+        )
 
-    def calling(self) -> Iterator[Call]:
-        """Return every instruction that may call computations."""
-        return chain.from_iterable(map(calling_in, self.module.computations))
+    @cached_property
+    def calling(self) -> list[Call]:
+        """Every instruction that may call computations."""
+        return list(chain.from_iterable(map(calling_in, self.module.computations)))
 
     def all_of(self, opcodes: frozenset[str]) -> Iterator[Call]:
         """Yield every instruction of these opcodes with its computation."""
