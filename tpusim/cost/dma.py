@@ -63,12 +63,12 @@ def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
 
 
 def loaded_bytes(stream: Stream, chip: Chip) -> float:
-    """Return a stream's bytes as the memory feels them: each transfer and each run in it costs something more."""
+    """Return a stream's bytes as the memory feels them: each run costs something more."""
     n_bytes = stream.total_bytes
     if stream.is_output and stream.space == HBM:
         # The memory's rate is that of reads.
         n_bytes *= chip.hbm.efficiency / chip.hbm.write_efficiency
-    return n_bytes * run_cost(stream.chunk_bytes, chip) + stream.fetches * chip.dma.transfer_cost_bytes
+    return n_bytes * run_cost(stream.chunk_bytes, chip)
 
 
 def run_cost(chunk_bytes: int, chip: Chip) -> float:

@@ -40,7 +40,9 @@ def matmul_cycles(matmul: Matmul, mxu: Mxu) -> float:
     # What leaves the arrays has to be popped and put away, whatever streams in.
     result_cycles = matmul.results / mxu.result_registers_per_cycle
     # Each pass has other pieces of both operands, so it loads its weights again.
-    return matmul.passes * max(busy_cycles, result_cycles)
+    # Parts of a sum are added to what waits in VMEM behind the product.
+    parked_cycles = matmul.parked * mxu.parked_register_cycles
+    return matmul.passes * max(busy_cycles, result_cycles) + parked_cycles
 
 
 def tile_matmul(tile: TileProduct, chip: Chip) -> Matmul:
@@ -55,15 +57,13 @@ def tile_matmul(tile: TileProduct, chip: Chip) -> Matmul:
 
 def _held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> Matmul:
     """Return one tile's work where ``columns`` stay in the array and ``rows`` stream past them."""
-    # A tile that is not as deep as the array loads only the rows that it has.
     mxu, (sublanes, lanes) = chip.mxu, chip.vpu.register_shape
     depth_tiles = packed_depth_tiles(tile.depth, tile.taps, chip)
     weight_tiles = depth_tiles * ceil(columns / mxu.columns)
-    depth = min(depth_tiles * mxu.rows, tile.taps * _round_up(tile.depth, sublanes))
     # Streamed rows come by the register, so in multiples of its sublanes (JAX, Pallas TPU).
     streamed = _round_up(ceil(rows), sublanes) * weight_tiles
     # They come in by whole registers of lanes: a narrow tile of a wide array loads as fast as it is narrow.
-    weights = depth * _round_up(ceil(columns), lanes) / mxu.columns
+    weights = depth_tiles * mxu.rows * _round_up(ceil(columns), lanes) / mxu.columns
     whole = Matmul(weights, streamed, weight_tiles, operand_type=tile.operand_type, passes=tile.passes)
     return whole * tile.separate
 

@@ -1,8 +1,11 @@
 """The time of one kernel on its own: a pipeline of tiles, each fetched, computed and written back.
 
 While tile i computes, tile i+1 is on its way in and tile i-1 on its way out, so that the kernel takes: the first blocks
-in, then per tile the longer of its computation and its traffic, then the last block out. All tiles are alike, so this
-is closed form; ``machine.steps.kernel`` plays it against whatever else uses the memories at the time.
+in, then the period of a tile as often as there are tiles, then the last block out. The period is the longest of a
+tile's computation, of its bytes at the memory's rate, and of a block's whole round (asked for, moved, computed with)
+shared by the buffers that go round at once; and beside these what no other tile hides: the scalar core's turn of the
+loop, its issue of each transfer and wait for it, and the way of the last results out of the arrays. All tiles are
+alike, so this is closed form; ``machine.steps.kernel`` plays it against whatever else uses the memories at the time.
 """
 
 from __future__ import annotations
@@ -12,17 +15,23 @@ import msgspec
 from tpusim.cost.dma import Traffic, link_of, memory_rates, traffic_of
 from tpusim.cost.mxu import matmul_cycles
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, STORE, UNITS, VMEM, chip_value, mac_key
+from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
 from tpusim.program.steps import Kernel
-from tpusim.program.work import scaled
+from tpusim.program.work import Stream, scaled
 from tpusim.units import cycles_to_ps, seconds_to_ps
 
 
 class KernelTime(msgspec.Struct, frozen=True):
-    """The parts of a kernel's time, and its ``activity``. ``unit_ps`` is how long each unit is busy over the whole."""
+    """The parts of a kernel's time, and its ``activity``. ``unit_ps`` is how long each unit is busy over the whole.
+
+    ``between_ps`` is what nothing overlaps of all tiles together, ``compute_ps`` their computation, and ``rounds_ps``
+    the least that they take because only so many blocks can be on their way at once.
+    """
 
     fixed_ps: int
+    between_ps: int
     compute_ps: int
+    rounds_ps: int
     unit_ps: dict[str, int]
     traffic: tuple[Traffic, ...]
     slowest_unit: str
@@ -37,21 +46,34 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     needed = _needed_cycles(cycles, chip)
     # One instruction word feeds all units at once (VLIW): they overlap, and the busiest decides.
     slowest = max(needed, key=lambda unit: needed[unit])
-    tiles_per_core = -(-kernel.tiles // kernel.cores)
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
-    tile_cycles = needed[slowest] + between_tiles_cycles(kernel, chip)
-    # Once per kernel: behind every tile but the last the next one is streaming in already.
-    drain = chip.mxu.result_latency_cycles if cycles[MATRIX] else 0
-    share = tiles_per_core * kernel.cores / kernel.tiles
-    unit_ps = {unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c}
+    tiles = -(-kernel.tiles // kernel.cores)
+    compute_ps = cycles_to_ps(needed[slowest] * tiles, chip.clock_hz)
+    traffic = traffic_of(kernel, chip)
     return KernelTime(
         fixed_ps=seconds_to_ps(chip.fixed.kernel_seconds),
-        compute_ps=cycles_to_ps(tile_cycles * kernel.tiles * share / kernel.cores + drain, chip.clock_hz),
-        unit_ps=unit_ps,
-        traffic=traffic_of(kernel, chip),
+        between_ps=cycles_to_ps(between_tiles_cycles(kernel, chip) * tiles, chip.clock_hz),
+        compute_ps=compute_ps,
+        rounds_ps=_rounds_ps(kernel, traffic, compute_ps, chip),
+        unit_ps={unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c},
+        traffic=traffic,
         slowest_unit=slowest,
         activity=kernel_activity(kernel, chip),
     )
+
+
+def _rounds_ps(kernel: Kernel, traffic: tuple[Traffic, ...], compute_ps: int, chip: Chip) -> int:
+    """Return what the tiles take at least, as a block's buffer is free again only when it has been computed with."""
+    rates = memory_rates(chip)
+    moving_seconds = max((t.steady_bytes / rates[t.space] for t in traffic), default=0.0)
+    waits = max((_later_fetches(stream, kernel) for stream in kernel.streams), default=0.0)
+    waiting_ps = seconds_to_ps(moving_seconds + waits * chip.dma.fixed_latency_seconds)
+    return (waiting_ps + compute_ps) // chip.dma.buffers
+
+
+def _later_fetches(stream: Stream, kernel: Kernel) -> float:
+    """Return how often a core moves a block of a stream beside the first one; what lies in VMEM stays where it is."""
+    return max(0.0, stream.fetches / kernel.cores - 1) if stream.space not in (VMEM, SMEM) else 0.0
 
 
 def _needed_cycles(cycles: dict[str, float], chip: Chip) -> dict[str, float]:
@@ -70,10 +92,13 @@ def tile_costs(kernel: Kernel, chip: Chip) -> dict[str, float]:
 
 
 def between_tiles_cycles(kernel: Kernel, chip: Chip) -> float:
-    """Return what one iteration of the tile loop costs beside its work, in cycles."""
-    if kernel.tiles == 1:
-        return 0.0
-    return chip.fixed.tile_cycles + (chip.mxu.tile_drain_cycles if kernel.work.matmuls else 0.0)
+    """Return what a tile costs beside its work and its bytes, in cycles, on the mean of a core's tiles."""
+    tiles = -(-kernel.tiles // kernel.cores)
+    turns = (tiles - 1) * chip.fixed.tile_cycles
+    issues = sum(_later_fetches(stream, kernel) for stream in kernel.streams) * chip.dma.issue_cycles
+    # The next tile's weights go in when the last results of this one have come out.
+    drain = chip.mxu.result_latency_cycles if kernel.work.matmuls else 0.0
+    return (turns + issues) / tiles + drain
 
 
 def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
@@ -91,7 +116,7 @@ def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     # Without the cost of starting a kernel: the scalar core is the one that starts them.
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
-    return KernelTime(0, busy_ps, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
+    return KernelTime(0, 0, busy_ps, 0, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
 
 
 def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:

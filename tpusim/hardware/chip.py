@@ -27,14 +27,15 @@ class Mxu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Rows of a weight tile that shift into the array per cycle."""
     efficiency: float
     """Share of the array's peak rate that long products sustain (fitted)."""
-    tile_drain_cycles: float
-    """Cycles between two tiles of a kernel's loop in which the arrays wait for their last results (fitted)."""
     tile_switch_cycles: float
     """Cycles that an array idles between the rows of one weight tile and those of the next (fitted)."""
     result_registers_per_cycle: float
     """Registers of results that one core takes from its arrays and puts away per cycle (fitted)."""
     result_latency_cycles: float
-    """From the last row in to the last result out."""
+    """From the last row in to the last result out; each tile of a kernel's loop waits for it."""
+    parked_register_cycles: float
+    """What a register of results costs that is added to the part of its sum that an earlier tile left in VMEM (fitted).
+    Nothing overlaps it."""
     accumulates_in_array: bool
     """Whether partial sums over K are added by the result buffer (v7x) rather than by the vector unit."""
 
@@ -125,8 +126,10 @@ class Dma(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """From the start of a transfer to its first byte (fitted)."""
     min_chunk_bytes: int
     """A contiguous run shorter than this moves no faster than one of this length."""
-    transfer_cost_bytes: float
-    """What each transfer costs beyond its bytes, in bytes that could have moved in that time (fitted)."""
+    issue_cycles: float
+    """What the scalar core takes to start a transfer of a tile and to wait for it, which nothing overlaps (fitted)."""
+    buffers: int
+    """Blocks of one operand that can be on their way or computed with at once."""
     chunk_cost_bytes: float
     """What each contiguous run costs beyond its bytes, in bytes that could have moved in that time (fitted)."""
     vmem_bytes_per_second: float
@@ -141,7 +144,7 @@ class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     kernel_seconds: float
     """Start and end of one kernel."""
     tile_cycles: float
-    """Loop overhead of one iteration of a kernel's tile loop."""
+    """One turn of a kernel's tile loop, its transfers apart."""
     scalar_op_cycles: float
     """One instruction on the scalar core (scalars in SMEM)."""
     loop_iteration_seconds: float

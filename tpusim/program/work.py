@@ -14,7 +14,8 @@ class Matmul(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A matrix product as the matrix units see it: weight tiles, each with rows streamed past it.
 
     ``weight_rows`` rows of ``weight_tiles`` tiles of weights are loaded, and ``streamed_rows`` rows enter an array in
-    all (summed over the tiles); ``results`` registers leave it. All are padded: they are what the hardware does, not
+    all (summed over the tiles); ``results`` registers leave it, and ``parked`` ones are added to parts of their sums that
+    wait in VMEM. All are padded: they are what the hardware does, not
     what the program asked for.
     """
 
@@ -23,6 +24,7 @@ class Matmul(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     streamed_rows: float
     weight_tiles: float = 0.0
     results: float = 0.0
+    parked: float = 0.0
     operand_type: str = "bf16"
     passes: int = 1
 
@@ -33,6 +35,7 @@ class Matmul(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             self.streamed_rows * count,
             self.weight_tiles * count,
             self.results * count,
+            self.parked * count,
             self.operand_type,
             self.passes,
         )

@@ -22,6 +22,7 @@ from tpusim.lowering.kernels.tiles import (
     Nest,
     StatedTiling,
     block_tiles,
+    cut_alike,
     product_tiles,
     run_bytes,
     streaming_tiles,
@@ -33,7 +34,7 @@ from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
 from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
 from tpusim.semantics.products import BATCH, WINDOW, Product, canonical_product, product_sides
-from tpusim.shapes.shape import leaves
+from tpusim.shapes.shape import ArrayShape, leaves
 
 
 def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Work | None = None) -> Kernel:
@@ -63,7 +64,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         tiles=tiles,
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
         work=work * (1 / tiles),
-        streams=tuple(_streams(scope.chip, touched, feeds, nest or _plain_nest(tiles, window))),
+        streams=tuple(_streams(scope.chip, touched, feeds, nest or _plain_nest(body, tiles, window))),
         flops=product_flops + sum(_flops(item) * share for item, share in zip(body.values, shares, strict=True)),
         product_flops=product_flops,
         # Vector work is measured against f32.
@@ -153,13 +154,18 @@ def _vector_tiles(scope: Scope, body: Body, touched: list[Access], window: Windo
     if window and window.iteration_bounds:
         return prod(max(1, bound) for bound in window.iteration_bounds)
     if window and window.output_window_bounds:
-        # A kernel goes through what a reduction takes in, or else the (first) result.
-        last, result = body.values[-1], body.values[-1].instruction
-        name = result.operands[0] if result.opcode == "reduce" else result.name
-        gone_through = leaves(last.computation[name].shape)[0]
-        return block_tiles(gone_through, window.output_window_bounds, scope.chip.vpu.register_shape)
+        return block_tiles(_gone_through(body), window.output_window_bounds, scope.chip.vpu.register_shape)
     # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
     return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in (VMEM, SMEM)), scope.chip)
+
+
+def _gone_through(body: Body) -> ArrayShape:
+    """Return the array that a kernel without a product goes through: what a reduction takes in, or its first result."""
+    item = body.values[-1]
+    if item.instruction.opcode == "tuple":
+        item = next((body.values[at] for at in item.operands[:1] if at >= 0), item)
+    name = item.instruction.operands[0] if item.instruction.opcode == "reduce" else item.instruction.name
+    return leaves(item.computation[name].shape)[0]
 
 
 def _main_first(
@@ -202,21 +208,25 @@ def _nest(
     return product_tiles(n_bytes, scope.chip)
 
 
-def _plain_nest(tiles: int, window: WindowConfig | None) -> Nest:
+def _plain_nest(body: Body, tiles: int, window: WindowConfig | None) -> Nest:
     """Return the nest of a kernel without a product: every tile moves its share of everything."""
-    arrays = (LHS, RHS, OUT)
-    bounds = dict.fromkeys(arrays, window.output_window_bounds) if window else {}
-    return Nest((Loop(tiles, BATCH),), dict.fromkeys(arrays, 1 / tiles), bounds)
+    arrays, bounds = (LHS, RHS, OUT), window.output_window_bounds if window else ()
+    nest = Nest((Loop(tiles, BATCH),), dict.fromkeys(arrays, 1 / tiles), dict.fromkeys(arrays, bounds))
+    tiled = _gone_through(body)
+    return structs.replace(nest, tiled=tiled) if len(bounds) == tiled.rank else nest
 
 
 def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nest) -> Iterator[Stream]:
     for access in touched:
         side = OUT if access.is_output else sides.get(access.name, OUT)
         cut = nest.bounds.get(side, ())
+        overlap = 1.0
+        if nest.tiled and cut and access.shape.dimensions == nest.tiled.dimensions:
+            cut, overlap = cut_alike(nest.tiled, cut, access.shape, chip.vpu.register_shape)
         # Only an array of as many dimensions is cut as the bounds say; rows of a gather are runs of their own.
         run = run_bytes(access.shape, cut, chip.vpu.register_shape) if len(cut) == access.shape.rank else 0
         chunk = min(filter(None, (run, access.chunk_bytes)), default=0)
-        block, fetches = access.n_bytes * nest.block_share[side], nest.fetches(side)
+        block, fetches = access.n_bytes * overlap * nest.block_share[side], nest.fetches(side)
         yield Stream(access.name, access.space, block, fetches, access.is_output, chunk)
 
 

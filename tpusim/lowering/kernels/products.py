@@ -11,7 +11,7 @@ import msgspec
 
 from tpusim.cost.mxu import TileProduct, matmul_cycles, packed_depth_tiles, tile_matmul
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
+from tpusim.hardware.units import LOAD, VECTOR, WORD_BITS
 from tpusim.lowering.kernels.tiles import LHS, RHS, TAPS, Nest
 from tpusim.program.work import Work, scaled
 from tpusim.semantics.demand.needs import Access
@@ -52,8 +52,8 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
     # Between two parts of a sum the tile of the result waits in VMEM as f32.
     parked = out * (cuts - 1)
     popped = out * (cuts if mxu.accumulates_in_array else depth_tiles)
-    whole = msgspec.structs.replace(matmul, results=popped / nest.tiles) * nest.tiles
-    return Work((whole,), {VECTOR: sums, LOAD: loads + parked, STORE: parked})
+    whole = msgspec.structs.replace(matmul * nest.tiles, results=popped, parked=parked)
+    return Work((whole,), {VECTOR: sums, LOAD: loads})
 
 
 def _tile_of(product: Product, nest: Nest) -> TileProduct:

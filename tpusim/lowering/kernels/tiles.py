@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
-from math import ceil, inf, prod
+from math import ceil, gcd, inf, prod
 
 import msgspec
 
@@ -47,7 +47,8 @@ class Nest(msgspec.Struct, frozen=True):
 
     Where the compiler states them, ``bounds`` are each array's block in blocks of a register, and ``extents`` the
     elements of a full tile by the role of the dimension (a key of ``TOUCHES``); else both are empty. The loop at
-    ``split`` is shared out among ``cores``, each with a memory of its own.
+    ``split`` is shared out among ``cores``, each with a memory of its own. ``tiled`` is the array that the bounds of a
+    kernel without a product are about.
     """
 
     loops: tuple[Loop, ...]
@@ -56,6 +57,7 @@ class Nest(msgspec.Struct, frozen=True):
     extents: dict[str, int] = {}
     cores: int = 1
     split: int = -1
+    tiled: ArrayShape | None = None
 
     @property
     def tiles(self) -> int:
@@ -247,6 +249,25 @@ def run_bytes(shape: ArrayShape, bounds: tuple[int, ...], block: tuple[int, int]
     return 0
 
 
+def cut_alike(
+    tiled: ArrayShape, bounds: tuple[int, ...], array: ArrayShape, block: tuple[int, int]
+) -> tuple[tuple[int, ...], float]:
+    """Return the bounds of ``array`` where tiles cut ``tiled``, of the same dimensions but perhaps another layout.
+
+    And how much more of it all tiles move than it has: a tile that begins or ends inside a block moves all of that.
+    """
+    steps = zip(physical_order(tiled), _units(tiled, block), bounds, strict=True)
+    extents = {d: min(tiled.dimensions[d], bound * unit) for d, unit, bound in steps}
+    own, factor = [], 1.0
+    for d, unit in zip(physical_order(array), _units(array, block), strict=True):
+        extent = extents[d]
+        own.append(ceil(extent / unit))
+        if extent < array.dimensions[d]:
+            # Over all places where a tile can begin; 1 where tiles are whole blocks.
+            factor *= (extent + unit - gcd(extent, unit)) / extent
+    return tuple(own), factor
+
+
 def physical_order(shape: ArrayShape) -> tuple[int, ...]:
     """Return an array's dimensions in physical order, major to minor."""
     order = shape.layout.minor_to_major if shape.layout else tuple(reversed(range(shape.rank)))
@@ -293,7 +314,8 @@ def product_tiles(n_bytes: dict[str, float], chip: Chip) -> Nest:
     room_bytes = chip.vmem.capacity_bytes * chip.vmem.tile_share
     # What is small is not worth cutting: its blocks would only wait for each other's latency.
     wanted = max(1, min(_WANTED_TILES, int(sum(n_bytes.values()) / chip.dma.smallest_block_bytes)))
-    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], room_bytes, chip.dma.transfer_cost_bytes, wanted)
+    issue_bytes = chip.dma.issue_cycles / chip.clock_hz * chip.hbm.bandwidth_bytes_per_second
+    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], room_bytes, issue_bytes, wanted)
 
 
 @lru_cache(maxsize=1024)

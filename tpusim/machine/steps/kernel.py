@@ -48,9 +48,9 @@ def run_kernel(core: Core, kernel: Kernel) -> Activity:
 def _play(core: Core, kernel: Kernel) -> Generator[simpy.Event, Any, dict[str, Any]]:
     """Play one kernel; return the fields of its record that say where its time went."""
     time = core.device.world.costs.kernel(kernel)
-    parts = {"latency": time.fixed_ps}
-    # Nothing overlaps this: the kernel's own code starts its first transfer.
-    yield core.env.timeout(time.fixed_ps)
+    parts = {"latency": time.fixed_ps + time.between_ps}
+    # Nothing overlaps this: the kernel's own code starts its transfers, and waits for them.
+    yield core.env.timeout(time.fixed_ps + time.between_ps)
     yield from _move(core, {t.space: t.first_bytes for t in time.traffic if t.first_bytes > 0}, parts)
     yield from _compute(core, time, parts)
     yield from _move(core, {t.space: t.last_bytes for t in time.traffic if t.last_bytes > 0}, parts)
@@ -78,11 +78,12 @@ def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
     """Compute the tiles while their traffic runs; the later of the two is what bounds the kernel here."""
     start_ps = core.now_ps
     flows = []
+    least_ps = max(time.compute_ps, time.rounds_ps)
     for traffic in time.traffic:
         # Double buffers hold one tile ahead: traffic faster than the tiles has nowhere to go.
-        limit = traffic.steady_bytes / time.compute_ps if time.compute_ps else inf
+        limit = traffic.steady_bytes / least_ps if least_ps else inf
         flows.append(core.device.memories[traffic.space].transfer(traffic.steady_bytes, limit))
-    yield core.env.timeout(time.compute_ps)
+    yield core.env.timeout(least_ps)
     last = time.slowest_unit
     for traffic, flow in zip(time.traffic, flows, strict=True):
         before_ps = core.now_ps
