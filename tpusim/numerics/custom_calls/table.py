@@ -20,7 +20,8 @@ from tpusim.numerics.ops.linear_algebra import complex_of
 from tpusim.numerics.ops.sorting import top_k
 from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, registrar, zeros
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
+from tpusim.numerics.values.relayout import pack, unpack
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
 _BUILT_IN: dict[str, Rule] = {}

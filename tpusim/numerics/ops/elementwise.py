@@ -26,8 +26,8 @@ from tpusim.numerics.scalar_computation import apply_lifted, compute_type
 from tpusim.numerics.site import Site
 from tpusim.numerics.values import floats, integers
 from tpusim.numerics.values.blocks import compute
-from tpusim.numerics.values.relayout import numpy_dtype, word_type
-from tpusim.shapes.dtype import DTYPES
+from tpusim.numerics.values.relayout import word_type
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 
 Type = np.dtype[Any]
 

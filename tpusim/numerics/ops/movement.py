@@ -18,8 +18,9 @@ from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.dynamic import reshaped_sizes
 from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
+from tpusim.numerics.values.relayout import pack, unpack
 from tpusim.shapes.address import element_bits, is_separable, physical_bytes, physical_order_sizes
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape
 
 computes("transpose")(lambda site, instruction, operands: operands[0].transpose(instruction.attributes["dimensions"]))

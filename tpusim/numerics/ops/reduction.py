@@ -24,9 +24,9 @@ from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type, lifted_list, select_values
 from tpusim.numerics.site import Run, Site
 from tpusim.numerics.values import floats
-from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.infer.types import parts
 from tpusim.semantics.windows import output_size
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import TupleShape
 
 Pieces = list[Array]

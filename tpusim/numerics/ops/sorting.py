@@ -20,8 +20,8 @@ from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type, lifted_part
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.comparators import order_of
-from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.infer.types import parts
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import TupleShape
 
 Indices = NDArray[np.int64]
