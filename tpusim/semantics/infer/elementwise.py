@@ -101,8 +101,7 @@ def _arithmetic(site: Site) -> ArrayShape:
 
 @infers("and", "or", "xor")
 def _logical(site: Site) -> ArrayShape:
-    if not _has_bits(site.array(0).dtype):
-        raise broken("logical_c1", site.array(0).dtype)
+    require(_has_bits(site.array(0).dtype), "logical_c1", site.array(0).dtype)
     return _binary(site)
 
 
@@ -121,8 +120,7 @@ def _compare(site: Site) -> ArrayShape:
     stated = site.attributes.get("type")
     # Only floats have two orders: the total one tells -0 from 0 and places NaN.
     allowed = {_KINDS_OF_COMPARISON.get(kind, "UNSIGNED")} | ({"TOTALORDER"} if kind == "float" else set())
-    if stated is not None and stated not in allowed:
-        raise broken("compare_c1", f"{stated} of {plain(shape)}")
+    require(stated is None or stated in allowed, "compare_c1", stated, "of", shape)
     return retyped(shape, DTYPES["pred"])
 
 
