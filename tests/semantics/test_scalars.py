@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.numerics.oracle import run_ours, run_xla
-from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.scalars import Scalars
-from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
