@@ -30,8 +30,8 @@ from tpusim.ir.custom_calls import REGISTERED
 from tpusim.ir.module import Module
 from tpusim.numerics.files import flat_values
 from tpusim.numerics.registry import TOKEN
-from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.verify.module import problems
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import leaves
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module

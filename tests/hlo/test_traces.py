@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tpusim
-from tpusim.timeline.store import encode_timeline
+from tpusim.timeline.records import encode_timeline
 
 TRACES = Path(__file__).parents[2] / "traces"
 PROGRAMS = sorted(TRACES.glob("*.hlo.txt.gz"))

@@ -207,3 +207,54 @@ def test_a_slice_of_an_all_reduce_is_a_reduce_scatter_alone():
     )
     (step,) = lower_text(entry, fused).steps
     assert (step.kind, step.is_async) == ("reduce-scatter", False)
+
+
+NEAR = X.replace("}", "S(1)}")
+
+
+@pytest.mark.parametrize(("result", "hbm_bytes"), [(X, 5 * 64 * 256 * 4), (NEAR, 64 * 256 * 4)])
+def test_where_a_fused_start_puts_its_result_stands_outside(result, hbm_bytes):
+    """Its operand is read; the result, four times as large, is written to HBM only where it lies there."""
+    placed = STATE.replace(X, result)
+    fused = FUSED.replace(" CHANNEL", ", channel_id=7").replace(f"%c = {STATE}", f"%c = {placed}")
+    step = lower_text(
+        f"%part = {PART} parameter(0)\nROOT %s = {placed} fusion(%part), kind=kCustom, calls=%start", fused
+    )
+    assert step.steps[0].hbm_bytes == hbm_bytes
+
+
+def test_the_operands_of_a_fused_start_are_none_of_its_results():
+    """Two arrays in HBM are gathered into VMEM: nothing is written to HBM."""
+    state = f"({PART}, {PART}, {NEAR}, {NEAR}, u32[])"
+    gathered = f"({X}, {X}) all-gather(%p0, %p1), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}"
+    fused = f"""\
+%start {{
+  %p0 = {PART} parameter(0)
+  %p1 = {PART} parameter(1)
+  %g = {gathered}
+  ROOT %c = {state} custom-call(%g), custom_call_target="AsyncCollectiveStart"
+}}
+"""
+    call = "fusion(%a, %b), kind=kCustom, calls=%start"
+    entry = f"%a = {PART} parameter(0)\n%b = {PART} parameter(1)\nROOT %s = {state} {call}"
+    assert lower_text(entry, fused).steps[0].hbm_bytes == 2 * 64 * 256 * 4
+
+
+NESTED = f"""\
+{ADD}
+%inner {{
+  %q = {X} parameter(0)
+  ROOT %g = {X} all-reduce(%q), replica_groups={{{{0,1,2,3}}}}, to_apply=%add
+}}
+%outer {{
+  %p = {X} parameter(0)
+  ROOT %c = {X} fusion(%p), kind=kLoop, calls=%inner
+}}
+"""
+
+
+def test_a_collective_in_a_fusion_inside_a_fusion_is_found():
+    """However deep it stands, it is no kernel."""
+    entry = f"%x = {X} parameter(0)\nROOT %f = {X} fusion(%x), kind=kLoop, calls=%outer"
+    (step,) = lower_text(entry, NESTED).steps
+    assert (step.kind, step.n_bytes, step.group_size) == ("all-reduce", 256 * 256 * 4, 4)

@@ -23,6 +23,7 @@ from tpusim.lowering.kernels.tiles import (
     blocks,
     run_bytes,
 )
+from tpusim.semantics.products import COLUMNS, DEPTH
 from tpusim.shapes.notation import parse_shape
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -175,3 +176,14 @@ def test_each_core_fetches_what_its_own_memory_lacks(loops, split, array):
     made = tuple(Loop(2 * trips if at == split else trips, role) for at, (trips, role) in enumerate(loops))
     found = Nest(made, {}, cores=2, split=split)
     assert found.fetches(array) == naive_fetches_of_cores(found, array)
+
+
+@pytest.mark.parametrize(("trips", "elements"), [(1, 384), (2, 256), (3, 128), (4, 96), (5, 77)])
+def test_where_bounds_and_loops_disagree_the_loops_decide(trips, elements):
+    """Bounds of 256 of 384 columns make two tiles; any other number of them shares the columns out evenly."""
+    config = WindowConfig((3, 3, 24, 2), (12, 12, 4, 2), (12, 12, 4, 2), (trips, 1, 1, 1, 1, 1, 1))
+    tiling = StatedTiling(config, SHAPES, CONVOLUTION, ("window", "window"), BLOCK)
+    found = tiling.nest()
+    assert found.trips(COLUMNS) == trips
+    assert found.extents[COLUMNS] == elements
+    assert (found.extents[TAPS], found.extents[DEPTH]) == (9, 192)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_module_text, lower_text
 from tpusim.hardware.load import load_chip
+from tpusim.lowering.module import lower_module
+from tpusim.semantics.verify.module import verify_module
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 
 MIB = 2**20
 BIG = "f32[1024,1024]{1,0:T(8,128)}"
@@ -250,3 +255,53 @@ def test_arguments_in_host_memory_take_none_of_the_chips():
     host = "f32[1024,1024]{1,0:T(8,128)S(5)}"
     program = lower_text(f"%x = {host} parameter(0)\n%w = {BIG} parameter(1)\nROOT %y = {BIG} negate(%w)")
     assert program.argument_bytes == 4 * MIB
+
+
+@pytest.mark.parametrize(("tiled", "table"), [(True, "padded"), (False, "packed")])
+def test_a_table_is_packed_only_where_no_array_is_tiled(tiled, table):
+    """One tiled array among flat ones is enough for a table of the chip's granule; else two words an address."""
+    flat = "f32[256]{0}"
+    other = "f32[256]{0:T(256)}" if tiled else flat
+    program = lower_text(
+        f"%x = {flat} parameter(0)\n%y = {other} parameter(1)\nROOT %t = ({flat}, {other}) tuple(%x, %y)"
+    )
+    granule = load_chip("v5e").tuple_table_granule_bytes
+    assert program.output_bytes - 2 * 1024 == {"padded": -(-8 // granule) * granule, "packed": 2 * 8}[table]
+
+
+def test_a_program_is_named_without_the_folder_it_was_read_in():
+    """So that it is the same wherever it was read; one that was built has no file."""
+    text = f"HloModule m, is_scheduled=true\nENTRY %main {{\n  ROOT %x = {BIG} parameter(0)\n}}\n"
+    module = parse_module(SourceText("/some/where/m.hlo", text))
+    built = dataclasses.replace(module, source=None)
+    files = [lower_module(verify_module(each), load_chip("v5e")).file for each in (module, built)]
+    assert files == ["m.hlo", ""]
+
+
+LOADED = "f32[128,128]{1,0:T(8,128)}"
+
+
+def loads_of(*operands: int) -> float:
+    """Return the loads of a kernel that adds up two products of some of its operands, and one more operand."""
+    taken = [f"%p{n} = {LOADED} parameter({n})" for n in range(1 + max(operands))]
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    called = "\n".join(
+        [
+            *taken,
+            f"%d = {LOADED} dot(%p{operands[0]}, %p{operands[1]}), {dims}",
+            f"%e = {LOADED} dot(%p{operands[2]}, %p{operands[3]}), {dims}",
+            f"%s = {LOADED} add(%d, %e)",
+            f"ROOT %r = {LOADED} add(%s, %p{operands[4]})",
+        ]
+    )
+    names = ", ".join(f"%p{n}" for n in range(len(taken)))
+    entry = "\n".join([*taken, f"ROOT %y = {LOADED} fusion({names}), kind=kOutput, calls=%f"])
+    kernel = kernel_named(lower_text(entry, f"%f {{\n{called}\n}}\n"), "y")
+    return kernel.work.ops["load"] * kernel.tiles
+
+
+def test_what_feeds_any_product_of_a_kernel_is_loaded_by_its_product_alone():
+    """Two products of four arrays load as much as two of the same two; one more array is loaded beside them."""
+    apart, alike, without = loads_of(0, 1, 2, 3, 4), loads_of(0, 1, 0, 1, 2), loads_of(0, 1, 2, 3, 0)
+    assert apart == alike
+    assert apart - without == 128 * 128 / 1024

@@ -10,7 +10,7 @@ from tpusim.machine.run import simulate_program
 from tpusim.program.module import Program
 from tpusim.program.steps import Branch, Call, Collective, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Matmul, Stream, Work
-from tpusim.timeline.store import encode_timeline
+from tpusim.timeline.records import encode_timeline
 
 CHIP = load_chip("v5e")
 KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1000.0}))

@@ -112,3 +112,21 @@ def test_a_recorded_feed_that_has_ended_is_named(opcode, to_host):
     feed = Feed(kind="file", times=(1e-6, 2e-6, 3e-6))
     with pytest.raises(SimulationError, match=r"from the host, whose recorded feed has ended"):
         simulate_pod([program_of(loop)], CHIP, None, None, RunOptions(**{opcode: feed}))
+
+
+class Counted(dict[int, list[int]]):
+    """A mapping that counts how often an entry is looked up."""
+
+    count = 0
+
+    def __getitem__(self, key):
+        """Count, and give up where a search has gone astray."""
+        self.count += 1
+        assert self.count < 1000
+        return super().__getitem__(key)
+
+
+def test_the_search_comes_to_each_device_once():
+    """A ladder of 40 steps has 2^40 ways down and no way up."""
+    needed = Counted({n: [n // 2 * 2 + 2, n // 2 * 2 + 3] for n in range(80)})
+    assert find_cycle(needed) == []

@@ -18,7 +18,7 @@ from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.feed import Feed, intervals_ps, parse_feed
 from tpusim.program.steps import Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Work
-from tpusim.timeline.store import encode_timeline
+from tpusim.timeline.records import encode_timeline
 
 CHIP = load_chip("v5e")
 TRACES = Path(__file__).parents[2] / "traces" / "host"

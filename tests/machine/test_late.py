@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.machine.collectives import collective, program_of, run
@@ -12,6 +13,7 @@ from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.steps import ChannelTransfer, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.timeline.records import LATE
+from tpusim.units import PS_PER_SECOND
 
 CHIP = load_chip("v5e")
 KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
@@ -144,3 +146,25 @@ def test_parts_of_a_transfer_are_all_of_its_time(befores):
     assert len(waits) == 1
     assert sum(waits[0].parts.values()) == waits[0].duration_ps
     assert waits[0].late_ps == 5 * run("v5e:1x1", KERNEL).last.total_ps
+
+
+def test_a_wait_to_send_is_one_of_the_core():
+    """It is no end of something: its record says so, and what was waited for."""
+    wait = next(record for record in ends(0, 5).timelines[0].records if record.row == "core" and record.name == "t")
+    assert (wait.is_wait, set(wait.parts)) == (True, {LATE})
+    assert wait.duration_ps == 5 * run("v5e:1x1", KERNEL).last.total_ps
+
+
+def test_of_two_pairs_that_end_together_the_one_that_came_together_first_counts():
+    """Device 0 sends to device 3, two hops away, and gets from device 2, as much later as the second hop takes."""
+    delay_ps = trip_ps()
+    chip = msgspec.structs.replace(
+        CHIP, ici=msgspec.structs.replace(CHIP.ici, hop_latency_seconds=delay_ps / PS_PER_SECOND)
+    )
+    loop = Loop(name="l", opcode="while", trips=0, body=(KERNEL,), choices=(Choice((1,), (2,)),))
+    permute = collective("collective-permute", 8e6, pairs=((0, 3), (2, 0)), channel_id=1)
+    options = RunOptions(per_device=True)
+    each = simulate_pod([program_of(loop, permute, devices=4)], chip, parse_topology("v5e:2x2"), None, options)
+    sent, got = (named(each.timelines[number], "c") for number in (3, 2))
+    assert (sent.end_ps, got.start_ps - sent.start_ps) == (got.end_ps, delay_ps)
+    assert named(each.timelines[0], "c").late_ps == 0

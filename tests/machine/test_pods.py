@@ -20,7 +20,7 @@ from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.pipeline.stages import lower
 from tpusim.program.steps import Branch, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
-from tpusim.timeline.store import encode_timeline
+from tpusim.timeline.records import encode_timeline
 
 TRACES = Path(__file__).parents[2] / "traces"
 ALL = (tuple(range(16)),)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from tests.numerics.oracle import run_ours, run_xla
 from tpusim.numerics.ops import convert
-from tpusim.numerics.values.relayout import numpy_dtype
-from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 
 INTEGERS = ["s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"]
 FLOATS = ["bf16", "f16", "f32", "f64"]

@@ -17,8 +17,7 @@ from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.numerics.ops import elementwise
 from tpusim.numerics.registry import RULES
 from tpusim.numerics.values import blocks, floats, integers
-from tpusim.numerics.values.relayout import numpy_dtype
-from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 
 NAMES = {numpy_dtype(each): name for name, each in DTYPES.items() if each.is_array_type}
 FLOAT_VALUES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 0.49999997, 1.5, 2.5, -2.5, 3.7, -8.0, 1e-3, 88.0, -88.0, 1e10]

@@ -13,9 +13,8 @@ from tests.numerics.one_instruction import check_exactly, numbered, program, sha
 from tests.numerics.oracle import run_ours, run_xla
 from tests.shapes.strategies import DATA_TYPES, tiled_arrays
 from tpusim.numerics.ops.movement import padded, same_order
-from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.shapes.address import linear_index, multi_index, physical_bytes, physical_order_sizes
-from tpusim.shapes.dtype import DType
+from tpusim.shapes.dtype import DType, numpy_dtype
 from tpusim.shapes.layout import Layout
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import ArrayShape

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tests.shapes.strategies import DATA_TYPES, naive_buffer, tiled_arrays
 from tpusim.errors import ProgramError, UnsupportedError
-from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
-from tpusim.shapes.dtype import DTYPES, DType
+from tpusim.numerics.values.relayout import pack, unpack
+from tpusim.shapes.dtype import DTYPES, DType, numpy_dtype
 from tpusim.shapes.layout import Layout
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import ArrayShape

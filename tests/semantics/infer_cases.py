@@ -610,6 +610,8 @@ BY_HAND: dict[str, tuple[str, str, list[str], dict[str, Any]]] = {
         ["f32[4]"],
         {"source_target_pairs": ((0, 1),), "slice_sizes": ((1,),)},
     ),
+    "reduce_scatter_c3": ("()", "reduce-scatter", ["f32[4]"], {"dimensions": (0,), "to_apply": "add"}),
+    "all_gather_c3": ("()", "all-gather", ["f32[4]"], {"dimensions": (0,)}),
     "async_c1": ("f32[2]", "slice-start", ["f32[4]"], {"slice": (SliceDimension(0, 2),)}),
     "async_c4": ("((f32[3]), f32[2])", "call-start", ["f32[3]"], {"to_apply": "body"}),
     "async_c6": ("((f32[3]), f32[3])", "async-update", ["((f32[3]), f32[2])"], {}),

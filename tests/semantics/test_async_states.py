@@ -40,3 +40,17 @@ def test_the_state_of_a_copy_may_not():
     taken = "g = (f32[2], f32[2], u32[]) get-tuple-element(t), index=0"
     found = faults(start, "t = ((f32[2], f32[2], u32[]), f32[2]) tuple(a, p)", taken, "ROOT d = f32[2] copy-done(g)")
     assert any("[pair_c1]" in message for message in found)
+
+
+STATE = "((f32[2], f32[2]), f32[2], u32[])"
+TWO = WRAPPED.replace("TYPE", "f32") + WRAPPED.replace("TYPE", "f32").replace("w {", "v {")
+
+
+def test_an_update_takes_its_state_first():
+    """As an operand that is added the state is misused."""
+    start = f"a = {STATE} async-start(p, p), calls=w"
+    good = (start, f"u = {STATE} async-update(a)", "ROOT d = f32[2] async-done(u)")
+    assert faults(*good, before=TWO) == faults(start, "ROOT d = f32[2] async-done(a)", before=TWO) == []
+    other = f"b = {STATE} async-start(p, p), calls=v"
+    found = faults(start, other, f"u = {STATE} async-update(b, a)", good[2], before=TWO)
+    assert [message[: message.index(":")] for message in found if "[async_c8]" in message] == ["'async-start' 'a'"]

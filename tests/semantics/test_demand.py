@@ -306,6 +306,24 @@ TILES = {
         (ANY, Span(32)),
         [(ANY, Span(32)), (Span(4), Span(32))],
     ),
+    "a tile of the first part of a join is none of the other": (
+        "ROOT %y = f32[68,32] concatenate(%a, %b), dimensions={0}",
+        ["f32[64,32]", "f32[4,32]"],
+        (Span(8, 0), Span(32)),
+        [(Span(8, 0), Span(32)), None],
+    ),
+    "a tile across a join is of the end and of the beginning": (
+        "ROOT %y = f32[68,32] concatenate(%a, %b), dimensions={0}",
+        ["f32[64,32]", "f32[4,32]"],
+        (Span(6, 60), Span(32)),
+        [(Span(4, 60), Span(32)), (Span(2, 0), Span(32))],
+    ),
+    "every third row across a join": (
+        "ROOT %y = f32[24,32] concatenate(%a, %b), dimensions={0}",
+        ["f32[16,32]", "f32[8,32]"],
+        (Span(7, 1, 3), Span(32)),
+        [(Span(5, 1, 3), Span(32)), (Span(2, 0, 3), Span(32))],
+    ),
     "what is turned round anywhere is anywhere": (
         "ROOT %y = f32[64,32] reverse(%a), dimensions={0,1}",
         ["f32[64,32]"],

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.numerics.oracle import run_ours, run_xla
-from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.scalars import Scalars
-from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -273,3 +272,31 @@ def test_a_chain_too_long_is_not_known():
     module = parse_module(SourceText("m.hlo", text))
     scalars = Scalars(module, module.entry, {})
     assert (scalars.get("r"), scalars.get("v20")) == (None, 2**20)
+
+
+def chain(length, calls=0):
+    """Return the scalars of so many sums one after the other, inside so many calls."""
+    lines = [f"v{n + 1} = s32[] add(v{n}, v0)" for n in range(length)]
+    inner = "c0 { v0 = s32[] parameter(0) " + " ".join(lines) + f" ROOT r = s32[] copy(v{length}) }}"
+    outer = [f"c{n + 1} {{ p = s32[] parameter(0) ROOT r = s32[] call(p), to_apply=c{n} }}" for n in range(calls)]
+    entry = f"ENTRY e {{ one = s32[] constant(1) ROOT r = s32[] call(one), to_apply=c{calls} }}"
+    module = parse_module(SourceText("m.hlo", "\n".join(["HloModule m", inner, *outer, entry])))
+    return Scalars(module, module.entry, {})
+
+
+def test_calls_count_as_deep_as_what_they_compute():
+    """Of a chain that is just not too long a call more around it is."""
+    longest = next(length for length in range(250, 0, -1) if chain(length).get("r") is not None)
+    assert longest > 150
+    assert chain(longest, 1).get("r") is None
+    assert chain(longest - 10, 10).get("r") == longest - 10 + 1
+    assert chain(longest - 10, 11).get("r") is None
+
+
+@pytest.mark.parametrize(("deep", "known"), [(200, True), (201, False)])
+def test_two_hundred_values_deep_is_known(deep, known):
+    """From a value down to a constant, both counted."""
+    lines = [f"v{n + 1} = s32[] add(v{n}, v{n})" for n in range(1, deep)]
+    text = f"HloModule m\nENTRY e {{ v1 = s32[] constant(0) {' '.join(lines)} ROOT r = s32[] copy(v{deep}) }}"
+    module = parse_module(SourceText("m.hlo", text))
+    assert Scalars(module, module.entry, {}).get(f"v{deep}") == (0 if known else None)

@@ -244,3 +244,10 @@ def test_an_operand_of_another_structure_is_refused_by_its_shape() -> None:
     place = next(number for number, line in enumerate(lines) if " fusion(t)" in line)
     lines.insert(place + 4, lines.pop(place))
     assert "[fusion_c2]" in _labels(parse("\n".join(lines)))
+
+
+def test_a_tuple_is_copied_between_memories_without_a_check() -> None:
+    """A layout is an array's: of a tuple nothing is compared, also where the copy brings it to the host."""
+    array, host = "f32[4,8]{1,0:T(8,128)}", "f32[4,8]{0,1:T(8,128)S(5)}"
+    lines = f"p = ({array}) parameter(0) ROOT c = ({host}) copy(p)"
+    assert "[layout_c7]" not in _labels(parse(f"HloModule m, is_scheduled=true\n\nENTRY e {{ {lines} }}\n"))

@@ -42,3 +42,11 @@ def test_pairs_agree_with_counting(dimension):
     input_size, window = dimension
     size = output_size(window, input_size)
     assert meeting_pairs(window, input_size, size) == len(naive_meetings(window, input_size, size))
+
+
+@given(WINDOWS, st.integers(1, 9))
+def test_a_phase_reaches_from_its_first_input_to_its_last(window, input_size):
+    """Counted one by one, padding between them included."""
+    for phase in find_phases(window, input_size, output_size(window, input_size)):
+        met = [t * phase.spacing + j * phase.step for t, j in product(range(phase.n_taps), range(phase.n_outputs))]
+        assert phase.reach == max(met) - min(met) + 1

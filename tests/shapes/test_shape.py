@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tpusim.errors import ProgramError
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.layout import Layout
 from tpusim.shapes.shape import (
@@ -12,7 +11,6 @@ from tpusim.shapes.shape import (
     BufferShape,
     TupleShape,
     leaves,
-    normalize_dimension,
     shape_text,
     with_default_layouts,
 )
@@ -34,19 +32,6 @@ def test_dimensions_stand_in_increasing_order_of_their_numbers() -> None:
     """In ``[A x B x C]`` dimension 0 has size A, 1 has B and 2 has C, whatever the layout."""
     shape = ArrayShape(F32, (7, 8, 9), (), Layout((1, 0, 2)))
     assert [shape.dimensions[number] for number in range(3)] == [7, 8, 9]
-
-
-@pytest.mark.parametrize(("number", "size"), [(-1, 9), (-2, 8), (-3, 7), (0, 7), (2, 9)])
-def test_a_negative_dimension_number_counts_from_the_end(number: int, size: int) -> None:
-    """Of ``[A x B x C]`` dimension -1 has size C, -2 has B: dimension -1 is N-1."""
-    assert (7, 8, 9)[normalize_dimension(number, 3)] == size
-
-
-@pytest.mark.parametrize(("number", "rank"), [(3, 3), (-4, 3), (0, 0), (-1, 0)])
-def test_a_dimension_number_outside_the_rank_is_refused(number: int, rank: int) -> None:
-    """There is no dimension N, and none before 0."""
-    with pytest.raises(ProgramError, match=f"found {number}"):
-        normalize_dimension(number, rank)
 
 
 @pytest.mark.parametrize(("dimensions", "count"), [((), 1), ((2, 3), 6), ((4, 0), 0)])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
 from statistics import median
-from typing import TYPE_CHECKING
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Accuracy(msgspec.Struct, frozen=True, kw_only=True):

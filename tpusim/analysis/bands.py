@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, read_config
-from tpusim.program.module import every_step
+from tpusim.program.module import Program, every_step
+from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel
-from tpusim.timeline.records import CORE
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.program.module import Program
-    from tpusim.program.provenance import Provenance
-    from tpusim.timeline.records import Timeline
+from tpusim.timeline.records import CORE, Timeline
 
 OTHER = "other"
 """What is no kernel of a known family: waits, collectives, scalars, transfers."""

@@ -6,12 +6,11 @@ A record says how long a unit was busy in it, not when; here its time is spread 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tpusim.timeline.records import Timeline
+from tpusim.timeline.records import Timeline
 
 Values = np.ndarray[Any, Any]
 _Segments = list[tuple[float, float, float]]

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
 from tpusim.hardware.torus import Torus
 from tpusim.hardware.units import HOST, ICI, UNITS
-from tpusim.timeline.records import CORE, ICI_LATENCY, LATE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tpusim.timeline.records import LinkUse, PodRun, Record, Timeline
+from tpusim.timeline.records import CORE, ICI_LATENCY, LATE, LinkUse, PodRun, Record, Timeline
 
 _COMMUNICATION_WAITS = ("waiting for a collective", "waiting for a channel", "waiting for a recv", LATE)
 _COMMUNICATION_BOUNDS = (UNITS[ICI].bound, ICI_LATENCY)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from tpusim.analysis.summary import Summary
+from tpusim.analysis.utilisation import Group
 from tpusim.errors import ProgramError
 from tpusim.units import ps_to_us
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tpusim.analysis.summary import Summary
-    from tpusim.analysis.utilisation import Group
 
 RESULT_FORMAT = "tpusim-result-1"
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from tpusim.analysis.bands import compiler_clock_hz
-from tpusim.program.steps import TileLoop
-from tpusim.timeline.records import executions
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tpusim.hardware.chip import Chip
-    from tpusim.program.provenance import Provenance
-    from tpusim.program.steps import Kernel
-    from tpusim.timeline.records import Record
-
+from tpusim.hardware.chip import Chip
+from tpusim.program.provenance import Provenance
+from tpusim.program.steps import Kernel, TileLoop
+from tpusim.timeline.records import Record, executions
 
 _SAME = ("name", "opcode", "source", "line", "tiles", "cores", "loops", "flops", "compiler_cycles")
 """Fields of an explanation that are those of its kernel."""

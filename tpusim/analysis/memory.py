@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, VMEM, MemorySpace
 from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
+from tpusim.program.module import Program
 from tpusim.program.steps import Kernel
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.program.module import Program
 
 _IN_HEAP = ("temporary", "scratch")
 

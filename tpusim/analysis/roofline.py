@@ -11,18 +11,14 @@ not touch HBM, of what registers exchange with VMEM, as in a hierarchical roofli
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tpusim.analysis.utilisation import group_records
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, STORE, UNITS, VMEM
-from tpusim.timeline.records import SPARSECORE
+from tpusim.timeline.records import SPARSECORE, Timeline
 from tpusim.units import PS_PER_SECOND, bytes_to_ps
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.timeline.records import Timeline
 
 
 class Roofline(msgspec.Struct, frozen=True):

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from tpusim.analysis.bands import Band, compiler_clock_hz, error_bands
 from tpusim.analysis.memory import MemoryUse, memory_use
 from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import is_as_shipped
 from tpusim.hardware.units import HBM, UNITS, VMEM
-from tpusim.program.module import Estimate
-
-# At run time as well: the types of JSON pages are made from these fields.
+from tpusim.program.module import Estimate, Program
 from tpusim.program.provenance import Provenance
-
-if TYPE_CHECKING:
-    from tpusim.hardware.chip import Chip
-    from tpusim.program.module import Program
-    from tpusim.timeline.records import Timeline
+from tpusim.timeline.records import Timeline
 
 _MIB = 2**20
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.timeline.records import CORE, activity_of, busy_ps, executions, totals
-
-if TYPE_CHECKING:
-    from tpusim.timeline.records import Record, Timeline
+from tpusim.timeline.records import CORE, Record, Timeline, activity_of, busy_ps, executions, totals
 
 GROUPINGS = ("op", "category", "source")
 

@@ -17,11 +17,12 @@ from tpusim.errors import ProgramError, did_you_mean
 from tpusim.ir.attributes import ComputationName, Symbol
 from tpusim.ir.module import RESERVED_WORDS, Computation, Instruction, Module
 from tpusim.semantics.infer.rules import infer_shape
-from tpusim.semantics.infer.site import UNKNOWN
-from tpusim.semantics.verify.module import problems
+from tpusim.semantics.infer.site import UNKNOWN, Site
+from tpusim.semantics.verify.shapes import check_precision
+from tpusim.semantics.verify.view import Call
 from tpusim.shapes.dtype import DType, dtype
 from tpusim.shapes.notation import parse_shape
-from tpusim.shapes.shape import ArrayShape, Shape, leaves
+from tpusim.shapes.shape import ArrayShape, Shape
 
 if TYPE_CHECKING:
     from tpusim.build.builder import Builder
@@ -116,30 +117,19 @@ class BuilderBase:
             # Only computations are looked up in it, but a module must name one of them as its entry.
             called = Module(self.name, tuple(self._computations.values()), next(reversed(self._computations)))
         # Inferred even where a shape is stated, since inference is also what checks the operands.
-        inferred = infer_shape(called, draft, [operand.shape for operand in operands])
+        shapes = [operand.shape for operand in operands]
+        inferred = infer_shape(called, draft, shapes)
         # A stated shape may have a layout, of which inference knows nothing: it stays as it is.
         if shape is None:
             if element_type is not None:
                 inferred = msgspec.structs.replace(inferred, dtype=as_dtype(element_type))
             draft = msgspec.structs.replace(draft, shape=inferred)
-        self._check_precision(draft, operands, called)
+        # Inference lets floats of several types mix, and XLA's verifier does not.
+        for finding in check_precision(
+            Site(draft, shapes, called), Call(Computation(self.name, (draft,), draft.name), draft)
+        ):
+            raise finding.error
         return self._add(draft)
-
-    def _check_precision(self, draft: Instruction, operands: Sequence[Op], called: Module | None) -> None:
-        """Refuse operands whose floats are of several types, which inference lets mix and XLA's verifier does not."""
-        floats = {leaf.dtype for op in operands for leaf in leaves(op.shape) if leaf.dtype.is_float}
-        # Only then: the verifier would else go over every instruction twice.
-        if len(floats) < 2:
-            return
-        parameters = {
-            op.name: Instruction(op.name, op.shape, "parameter", immediate=number)
-            for number, op in enumerate({op.name: op for op in operands}.values())
-        }
-        entry = Computation(unused_name(self.name, self._computations), (*parameters.values(), draft), draft.name)
-        others = () if called is None else called.computations
-        for problem in problems(Module(self.name, (*others, entry), entry.name), mixed_precision=False):
-            if "[precision_" in problem.message:
-                raise problem
 
     def build(self, root: Op | None = None) -> Module:
         """Return the module whose entry returns ``root``, or the last instruction if none is given.

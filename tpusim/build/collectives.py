@@ -14,7 +14,8 @@ from tpusim.build.base import Callee, Op, Sizes, array_of, listed, scalars
 from tpusim.build.data import DataMethods
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ReplicaGroups
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
+from tpusim.semantics.infer.types import one_or_tuple
+from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 
 Groups: TypeAlias = ReplicaGroups | Sequence[Sequence[int]]
 """Groups of device numbers."""
@@ -48,7 +49,7 @@ class CollectiveMethods(DataMethods):
         ops = self._parts(operand)
         shapes = [_scaled(array_of(op), all_gather_dim, shard_count, 1) for op in ops]
         attributes = _devices(replica_groups, channel_id, use_global_device_ids)
-        return self.emit("all-gather", ops, attributes | {"dimensions": (all_gather_dim,)}, _one_or_tuple(shapes))
+        return self.emit("all-gather", ops, attributes | {"dimensions": (all_gather_dim,)}, one_or_tuple(shapes))
 
     def all_reduce(
         self,
@@ -62,7 +63,7 @@ class CollectiveMethods(DataMethods):
         ops = self._parts(operand)
         attributes = _devices(replica_groups, channel_id, use_global_device_ids)
         attributes["to_apply"] = self.called(computation, scalars([ops[0], ops[0]]))
-        result = self.emit("all-reduce", ops, attributes, _one_or_tuple([op.shape for op in ops]))
+        result = self.emit("all-reduce", ops, attributes, one_or_tuple([op.shape for op in ops]))
         # A tuple of one comes back as a tuple, though the instruction returns an array.
         return self.tuple([result]) if ops[0] is not operand and len(ops) == 1 else result
 
@@ -93,7 +94,7 @@ class CollectiveMethods(DataMethods):
         attributes = _devices(replica_groups, channel_id, use_global_device_ids)
         attributes["dimensions"] = (scatter_dimension,)
         attributes["to_apply"] = self.called(computation, scalars([ops[0], ops[0]]))
-        return self.emit("reduce-scatter", ops, attributes, _one_or_tuple(shapes))
+        return self.emit("reduce-scatter", ops, attributes, one_or_tuple(shapes))
 
     def all_to_all(
         self,
@@ -149,7 +150,7 @@ class CollectiveMethods(DataMethods):
     ) -> Op:
         """Return what the first member of each group has; zeros on devices of no group."""
         ops = listed(operands)
-        shape = _one_or_tuple([op.shape for op in ops])
+        shape = one_or_tuple([op.shape for op in ops])
         return self.emit("collective-broadcast", ops, _devices(replica_groups, channel_id), shape)
 
     def collective_permute(
@@ -158,7 +159,7 @@ class CollectiveMethods(DataMethods):
         """Return what the source of a pair has, on its target; zeros on devices that are nobody's target."""
         ops = listed(operand)
         pairs = tuple((source, target) for source, target in source_target_pairs)
-        shape = _one_or_tuple([op.shape for op in ops])
+        shape = one_or_tuple([op.shape for op in ops])
         attributes = {"channel_id": channel_id, "source_target_pairs": pairs}
         return self.emit("collective-permute", ops, attributes, shape)
 
@@ -198,8 +199,3 @@ def _scaled(shape: ArrayShape, dimension: int, factor: int, divisor: int) -> Arr
         raise ProgramError(f"expected a dimension of {shape} that {divisor} divides, found {dimension}")
     sizes[dimension] = sizes[dimension] * factor // divisor
     return ArrayShape(shape.dtype, tuple(sizes))
-
-
-def _one_or_tuple(shapes: Sequence[Shape]) -> Shape:
-    """Return the shape of a result with one part, or with several."""
-    return shapes[0] if len(shapes) == 1 else TupleShape(tuple(shapes))

@@ -13,13 +13,8 @@ from typing import Any
 
 from tpusim.build.base import Op, as_shape
 from tpusim.build.data import DataMethods
-from tpusim.shapes.dtype import DTYPES
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, with_default_layouts
-
-TOKEN = ArrayShape(DTYPES["token"])
-"""The shape of every token."""
-
-_REQUEST = ArrayShape(DTYPES["u32"])
+from tpusim.semantics.infer.types import TOKEN, U32
+from tpusim.shapes.shape import Shape, TupleShape, with_default_layouts
 
 
 class HostMethods(DataMethods):
@@ -86,11 +81,11 @@ class HostMethods(DataMethods):
     def _send(self, operand: Op, token: Op, attributes: Mapping[str, Any], shape: Shape | None = None) -> Op:
         """Return the token of a send and of the wait for it."""
         # What the host gets may have another layout than the operand on the device.
-        context = TupleShape((operand.shape if shape is None else shape, _REQUEST, TOKEN))
+        context = TupleShape((operand.shape if shape is None else shape, U32, TOKEN))
         started = self.emit("send", [operand, token], attributes, context)
         return self.emit("send-done", [started], attributes, TOKEN)
 
     def _recv(self, token: Op, shape: Shape, attributes: Mapping[str, Any]) -> Op:
         """Return the value and the token of a receive and of the wait for it."""
-        started = self.emit("recv", [token], attributes, TupleShape((shape, _REQUEST, TOKEN)))
+        started = self.emit("recv", [token], attributes, TupleShape((shape, U32, TOKEN)))
         return self.emit("recv-done", [started], attributes, TupleShape((shape, TOKEN)))

@@ -74,7 +74,7 @@ def run(options: Namespace) -> None:
     # Before anything is printed: a pipe that closes early must not cost a file.
     _write_files(result, options)
     if options.stop_after == "machine":
-        from tpusim.timeline.store import encode_timeline
+        from tpusim.timeline.records import encode_timeline
 
         write(encode_timeline(result.timeline).decode())
         return

@@ -8,19 +8,16 @@ or a cube as it can be. Devices are numbered as JAX lists them: the first axis f
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from tpusim.errors import ConfigError
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.torus import Torus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tpusim.hardware.chip import Chip
 
 # JAX names a topology v5e:2x4; file names use an underscore, as not all file systems take a colon.
 _NOTATION = re.compile(

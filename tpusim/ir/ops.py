@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -126,13 +127,10 @@ _ASYNC_ATTRIBUTES = {
 }
 # XLA's parser lets collectives and calls have no operands at all.
 _ANY = (0, None)
-_ACCURACY = "result_accuracy"
 # None is required, as in XLA's parser: what is left out is empty.
 _DOT = "lhs_contracting_dims rhs_contracting_dims lhs_batch_dims rhs_batch_dims operand_precision"
 # Few versions of XLA printed a mode; the others derive it from channel_id and use_global_device_ids.
 _REDUCING = "to_apply* replica_groups channel_id constrain_layout use_global_device_ids mode"
-_GATHERING = "dimensions* replica_groups channel_id constrain_layout use_global_device_ids"
-_CHANNEL = "channel_id is_host_transfer"
 # A custom call may stand for any operation, a convolution included: hence window and dim_labels.
 _CUSTOM_CALL = (
     "custom_call_target* window dim_labels feature_group_count batch_group_count operand_layout_constraints"
@@ -153,95 +151,53 @@ _CONVOLUTION = (
     " sparsity_config"
 )
 
-# Opcode, operands (one count, or fewest and most), attributes.
+# Opcodes of one form; their operands (one count, or fewest and most); their attributes.
 _ROWS: dict[Category, tuple[tuple[str, int | tuple[int, int | None], str], ...]] = {
     Category.SOURCE: (
-        ("constant", 0, ""),
+        ("constant parameter partition-id replica-id", 0, ""),
         ("iota", 0, "iota_dimension*"),
-        ("parameter", 0, ""),
-        ("partition-id", 0, ""),
-        ("replica-id", 0, ""),
     ),
     Category.ELEMENTWISE: (
-        ("abs", 1, ""),
-        ("acos", 1, _ACCURACY),
-        ("acosh", 1, _ACCURACY),
-        ("add", 2, ""),
-        ("and", 2, ""),
-        ("asin", 1, _ACCURACY),
-        ("asinh", 1, _ACCURACY),
-        ("atan2", 2, ""),
-        ("atanh", 1, _ACCURACY),
-        ("bitcast-convert", 1, ""),
-        ("cbrt", 1, _ACCURACY),
-        ("ceil", 1, ""),
-        ("clamp", 3, ""),
+        (
+            "abs bitcast-convert ceil convert count-leading-zeros floor imag is-finite negate not popcnt real"
+            " round-nearest-afz round-nearest-even sign",
+            1,
+            "",
+        ),
+        (
+            "acos acosh asin asinh atanh cbrt cosh cosine erf exponential exponential-minus-one log log-plus-one"
+            " logistic rsqrt sine sinh sqrt tan tanh",
+            1,
+            "result_accuracy",
+        ),
+        (
+            "add and atan2 complex divide maximum minimum mulhi multiply or power remainder shift-left"
+            " shift-right-arithmetic shift-right-logical stochastic-convert subtract xor",
+            2,
+            "",
+        ),
+        ("clamp select", 3, ""),
         ("compare", 2, "direction* type"),
-        ("complex", 2, ""),
-        ("convert", 1, ""),
-        ("cosh", 1, _ACCURACY),
-        ("cosine", 1, _ACCURACY),
-        ("count-leading-zeros", 1, ""),
-        ("divide", 2, ""),
-        ("erf", 1, _ACCURACY),
-        ("exponential", 1, _ACCURACY),
-        ("exponential-minus-one", 1, _ACCURACY),
-        ("floor", 1, ""),
-        ("imag", 1, ""),
-        ("is-finite", 1, ""),
-        ("log", 1, _ACCURACY),
-        ("log-plus-one", 1, _ACCURACY),
-        ("logistic", 1, _ACCURACY),
         ("map", _ANY, "to_apply* dimensions"),
-        ("maximum", 2, ""),
-        ("minimum", 2, ""),
-        ("mulhi", 2, ""),
-        ("multiply", 2, ""),
-        ("negate", 1, ""),
-        ("not", 1, ""),
-        ("or", 2, ""),
-        ("popcnt", 1, ""),
-        ("power", 2, ""),
-        ("real", 1, ""),
         ("reduce-precision", 1, "exponent_bits* mantissa_bits*"),
-        ("remainder", 2, ""),
-        ("round-nearest-afz", 1, ""),
-        ("round-nearest-even", 1, ""),
-        ("rsqrt", 1, _ACCURACY),
-        ("select", 3, ""),
-        ("shift-left", 2, ""),
-        ("shift-right-arithmetic", 2, ""),
-        ("shift-right-logical", 2, ""),
-        ("sign", 1, ""),
-        ("sine", 1, _ACCURACY),
-        ("sinh", 1, _ACCURACY),
-        ("sqrt", 1, _ACCURACY),
-        ("stochastic-convert", 2, ""),
-        ("subtract", 2, ""),
-        ("tan", 1, _ACCURACY),
-        ("tanh", 1, _ACCURACY),
-        ("xor", 2, ""),
     ),
     Category.DATA: (
-        ("bitcast", 1, ""),
+        ("bitcast copy", 1, ""),
         ("broadcast", 1, "dimensions"),
         ("concatenate", (1, None), "dimensions*"),
-        ("copy", 1, ""),
         ("dynamic-reshape", (1, None), ""),
         # Starts are a scalar per dimension or one vector, which depends on shapes: the parser's checks count them.
         ("dynamic-slice", (1, None), "dynamic_slice_sizes*"),
         ("dynamic-update-slice", (2, None), ""),
         ("gather", 2, _GATHER),
-        ("get-dimension-size", 1, "dimensions*"),
+        ("get-dimension-size reverse transpose", 1, "dimensions*"),
         ("pad", 2, "padding*"),
         ("reshape", 1, "inferred_dimension"),
-        ("reverse", 1, "dimensions*"),
         ("scatter", (3, None), _SCATTER),
         ("set-dimension-size", 2, "dimensions*"),
         ("slice", 1, "slice*"),
         ("sort", (1, None), "dimensions* to_apply* is_stable"),
         ("topk", 1, "k* largest is_stable"),
-        ("transpose", 1, "dimensions*"),
     ),
     Category.CONTRACTION: (
         ("convolution", 2, _CONVOLUTION),
@@ -266,8 +222,7 @@ _ROWS: dict[Category, tuple[tuple[str, int | tuple[int, int | None], str], ...]]
         ("rng-get-and-update-state", 0, "delta*"),
     ),
     Category.NORMALISATION: (
-        ("batch-norm-grad", 5, "epsilon* feature_index*"),
-        ("batch-norm-inference", 5, "epsilon* feature_index*"),
+        ("batch-norm-grad batch-norm-inference", 5, "epsilon* feature_index*"),
         ("batch-norm-training", 3, "epsilon* feature_index*"),
     ),
     Category.TUPLE: (
@@ -283,17 +238,16 @@ _ROWS: dict[Category, tuple[tuple[str, int | tuple[int, int | None], str], ...]]
         ("while", 1, "condition* body*"),
     ),
     Category.COLLECTIVE: (
-        ("all-gather", _ANY, _GATHERING),
-        ("all-gather-done", 1, ""),
-        ("all-gather-start", _ANY, _GATHERING),
-        ("all-reduce", _ANY, _REDUCING),
-        ("all-reduce-done", 1, ""),
-        ("all-reduce-start", _ANY, _REDUCING),
+        (
+            "all-gather all-gather-start",
+            _ANY,
+            "dimensions* replica_groups channel_id constrain_layout use_global_device_ids",
+        ),
+        ("all-gather-done all-reduce-done collective-permute-done", 1, ""),
+        ("all-reduce all-reduce-start", _ANY, _REDUCING),
         ("all-to-all", _ANY, "replica_groups channel_id dimensions constrain_layout"),
         ("collective-broadcast", _ANY, "replica_groups channel_id has_dynamic_root"),
-        ("collective-permute", _ANY, "source_target_pairs* channel_id slice_sizes"),
-        ("collective-permute-done", 1, ""),
-        ("collective-permute-start", _ANY, "source_target_pairs* channel_id slice_sizes"),
+        ("collective-permute collective-permute-start", _ANY, "source_target_pairs* channel_id slice_sizes"),
         # Input and output, then input offsets, send sizes, output offsets and receive sizes.
         ("ragged-all-to-all", 6, "replica_groups channel_id dimensions"),
         ("reduce-scatter", _ANY, _REDUCING + " dimensions*"),
@@ -309,10 +263,8 @@ _ROWS: dict[Category, tuple[tuple[str, int | tuple[int, int | None], str], ...]]
     Category.HOST: (
         ("infeed", 1, "infeed_config"),
         ("outfeed", 2, "outfeed_config outfeed_shape"),
-        ("recv", 1, _CHANNEL),
-        ("recv-done", 1, _CHANNEL),
-        ("send", 2, _CHANNEL),
-        ("send-done", 1, _CHANNEL),
+        ("recv recv-done send-done", 1, "channel_id is_host_transfer"),
+        ("send", 2, "channel_id is_host_transfer"),
     ),
     Category.ORDER: (
         ("add-dependency", 2, ""),
@@ -323,16 +275,19 @@ _ROWS: dict[Category, tuple[tuple[str, int | tuple[int, int | None], str], ...]]
 }
 
 
-def _row(category: Category, name: str, operands: int | tuple[int, int | None], attributes: str) -> Operation:
-    """Turn one line of the table into its row."""
+def _form(category: Category, names: str, operands: int | tuple[int, int | None], attributes: str) -> list[Operation]:
+    """Turn one line of the table into the rows of its opcodes."""
     fewest, most = operands if isinstance(operands, tuple) else (operands, operands)
     words = attributes.split()
     # The star lets a row name each attribute once, required or not.
     required = frozenset(word[:-1] for word in words if word.endswith("*"))
-    return Operation(name, category, fewest, most, required, frozenset(words) - {word + "*" for word in required})
+    optional = frozenset(words) - {word + "*" for word in required}
+    return [Operation(name, category, fewest, most, required, optional) for name in names.split()]
 
 
-OPERATIONS.update((row[0], _row(category, *row)) for category, rows in _ROWS.items() for row in rows)
+for _category, _forms in _ROWS.items():
+    _rows = [row for form in _forms for row in _form(_category, *form)]
+    OPERATIONS.update((row.name, row) for row in sorted(_rows, key=attrgetter("name")))
 
 
 def _named(words: str) -> frozenset[str]:

@@ -89,7 +89,8 @@ def _seconds_at_peak(steps: tuple[AnyStep, ...], chip: Chip) -> float:
 @rule("call")
 def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a call: the steps of the called computation."""
-    body = lower_computation(scope.inside(CallContext(scope.context, instruction)))
+    context = CallContext(scope.context, instruction.attributes["to_apply"], instruction.operands)
+    body = lower_computation(scope.inside(context))
     return (Call(**scope.label(instruction, "call"), body=body),)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction
+from tpusim.numerics.ops.movement import window_at
 from tpusim.numerics.ops.reduction import UFUNCS, kernel_of
 from tpusim.numerics.registry import computes, zeros
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type
@@ -235,9 +236,4 @@ def _with_slices(instruction: Instruction, pairs: Sequence[tuple[int, ...]], own
 
 def _box(starts: Any, turn: int, sizes: Sequence[int], bounds: Sequence[int]) -> tuple[slice, ...]:
     """Return the slices that begin at ``starts``, one scalar per dimension or a tuple of them per slice."""
-    if isinstance(starts[0], tuple):
-        starts = starts[turn]
-    rows = zip(starts, sizes, bounds, strict=True)
-    # Clamped as a dynamic slice is, so that all of it lies inside.
-    begins = [min(max(int(start), 0), max(bound - size, 0)) for start, size, bound in rows]
-    return tuple(slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=True))
+    return window_at(bounds, sizes, starts[turn] if isinstance(starts[0], tuple) else starts)

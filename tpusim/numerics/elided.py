@@ -14,7 +14,7 @@ import numpy as np
 
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import COPIES, SAME_ELEMENTS
-from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape
 
 _PASSED_ON = SAME_ELEMENTS | COPIES

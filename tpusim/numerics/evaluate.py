@@ -18,7 +18,7 @@ from tpusim.ir.ops import OPERATIONS, Category, async_parts
 from tpusim.numerics.ops.dynamic import fit_together
 from tpusim.numerics.registry import RULES
 from tpusim.numerics.site import Device, Meet, Run, Settings, Site
-from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape
 
 Activity = Generator[Any, Any, Any]

@@ -18,8 +18,7 @@ import numpy as np
 from tpusim.errors import ProgramError
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import TOKEN
-from tpusim.numerics.values.relayout import numpy_dtype
-from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
 # Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.

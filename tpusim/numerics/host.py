@@ -23,8 +23,8 @@ from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import TRANSFERS
 from tpusim.numerics.registry import TOKEN, computes, zeros
 from tpusim.numerics.site import Device, Site
-from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.device_groups import channel_pairs
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import Shape, TupleShape, shape_text
 
 Waiting = Generator[Any, Any, Any]

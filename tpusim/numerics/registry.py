@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tpusim.ir.module import Instruction
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 Array = NDArray[Any]

@@ -19,8 +19,7 @@ from tpusim.ir.ops import COMBINES, REARRANGES
 from tpusim.numerics.evaluate import rule_of, run_computation
 from tpusim.numerics.registry import Rule, element_type
 from tpusim.numerics.site import Run, Site
-from tpusim.numerics.values.relayout import numpy_dtype
-from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 
 REPLACE = "replace"

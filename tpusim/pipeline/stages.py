@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -36,12 +36,9 @@ from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
 from tpusim.text.reader import read_source
 from tpusim.timeline.folds import ArrayRun
-from tpusim.timeline.records import Timeline
+from tpusim.timeline.records import Record, Timeline
 
-if TYPE_CHECKING:
-    from tpusim.timeline.records import Record
-
-Progress = Callable[["Record"], None]
+Progress = Callable[[Record], None]
 
 PRECISIONS = ("tpu", "exact")
 

@@ -73,27 +73,27 @@ class EntryContext(Context):
         return {n: [{"replica-id": n // partitions, "partition-id": n % partitions}] for n in range(count)}
 
 
-class _CalledContext(Context):
-    """A computation that an instruction of another one enters."""
+class CallContext(Context):
+    """The computation of the given name, which an instruction of another one enters with these operands."""
 
-    def __init__(self, caller: Context, name: str, always: State) -> None:
-        super().__init__(caller.module, caller.module[name], always)
-        self._caller = caller
+    def __init__(self, caller: Context, name: str, operands: Sequence[str]) -> None:
+        super().__init__(caller.module, caller.module[name], caller.known_of(operands))
+        self._caller, self._operands = caller, operands
 
     def _find_visits(self) -> Visits:
         return {device: self._entered(states) for device, states in self._caller.visits.items()}
 
     def _entered(self, states: list[State]) -> list[State]:
         """Return what is known at the visits that a device makes in its visits to the caller."""
-        raise NotImplementedError
+        return [self._caller.known_of(self._operands, state) for state in states]
 
 
-class BodyContext(_CalledContext):
+class BodyContext(CallContext):
     """The body of a loop; ``trips`` is how often it runs where its counter does not say so."""
 
     def __init__(self, caller: Context, loop: Instruction, trips: int) -> None:
-        super().__init__(caller, loop.attributes["body"], {})
-        self.always = self._unchanged(caller.known_of(loop.operands))
+        super().__init__(caller, loop.attributes["body"], loop.operands)
+        self.always = self._unchanged(self.always)
         self._loop, self._trips = loop, trips
 
     def _unchanged(self, start: State) -> State:
@@ -106,7 +106,7 @@ class BodyContext(_CalledContext):
         return min(MOST_TRIPS, _MOST_STATES // max(1, sum(map(len, self._caller.visits.values()))))
 
     def _entered(self, states: list[State]) -> list[State]:
-        starts = [self._caller.known_of(self._loop.operands, state) for state in states]
+        starts = super()._entered(states)
         if self._trips > self._most_trips:
             # Too many to look at each: what no trip changes holds at all of them.
             return [self._unchanged(start) for start in starts]
@@ -117,29 +117,17 @@ class BodyContext(_CalledContext):
         return found
 
 
-class BranchContext(_CalledContext):
+class BranchContext(CallContext):
     """The computation of the given name, which is branch number ``branch`` of ``count`` of a conditional."""
 
     def __init__(self, caller: Context, conditional: Instruction, name: str, branch: int, count: int) -> None:
-        self._operands = conditional.operands[1 + branch : 2 + branch]
-        super().__init__(caller, name, caller.known_of(self._operands))
+        super().__init__(caller, name, conditional.operands[1 + branch : 2 + branch])
         self._conditional, self._branch, self._count = conditional, branch, count
 
     def _entered(self, states: list[State]) -> list[State]:
         branch_of = self._caller.branch_of
         taken = [state for state in states if branch_of(self._conditional, self._count, state) == self._branch]
-        return [self._caller.known_of(self._operands, state) for state in taken]
-
-
-class CallContext(_CalledContext):
-    """A called computation."""
-
-    def __init__(self, caller: Context, call: Instruction) -> None:
-        super().__init__(caller, call.attributes["to_apply"], caller.known_of(call.operands))
-        self._operands = call.operands
-
-    def _entered(self, states: list[State]) -> list[State]:
-        return [self._caller.known_of(self._operands, state) for state in states]
+        return super()._entered(taken)
 
 
 def branches_taken(context: Context, conditional: Instruction, count: int) -> tuple[Choice, ...]:

@@ -7,18 +7,16 @@ counts first, and indices ``e`` become ``(e // t, e % t)``. After the last tile 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from tpusim.errors import ProgramError
 from tpusim.shapes.layout import COMBINE, validate_layout
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class TileStep(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tpusim.errors import ProgramError, did_you_mean
+from tpusim.errors import ProgramError, UnsupportedError, did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,11 +121,16 @@ def unknown_dtype(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """Return the NumPy type, from ml_dtypes where NumPy has none, of an element type that has values."""
+    """Return the NumPy type, from ml_dtypes where NumPy has none, that holds the values of an element type.
+
+    Raises ``UnsupportedError`` for ``token`` and ``opaque``, which have no values.
+    """
     # Most programs are read without NumPy, whose import takes longer than reading them.
     import ml_dtypes
     import numpy as np
 
+    if not dtype.is_array_type:
+        raise UnsupportedError(f"expected an element type with values, found {dtype.name!r}; leave such arrays out")
     match = re.fullmatch(r"([suf])(\d+)(e\w+)?", dtype.name)
     name = _NUMPY_NAMES.get(dtype.name, "")
     if match is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -22,9 +23,6 @@ from tpusim.shapes.address import (
 )
 from tpusim.shapes.layout import memory_space_name, tile_text
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class TileFacts(msgspec.Struct, frozen=True):

@@ -7,19 +7,16 @@ behind it one regular expression for ordinary arrays, and behind that a reader o
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.errors import ProgramError
 from tpusim.shapes.dtype import DTYPES, DType, unknown_dtype
 from tpusim.shapes.layout import COMBINE, Layout, SplitConfig, validate_layout
 from tpusim.shapes.reader import Reader, skip_blanks
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, BufferShape, Shape, TupleShape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tpusim.source import SourceText
+from tpusim.source import SourceText
 
 _DEEPEST = 100
 """Tuples nested deeper than this are refused: no program has them, and walks over shapes may recurse."""

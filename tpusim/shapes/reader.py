@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
 from tpusim.errors import ProgramError
-from tpusim.source import SourceText
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import NoReturn
-
-    from tpusim.source import Span
+from tpusim.source import SourceText, Span
 
 Item = TypeVar("Item")
 

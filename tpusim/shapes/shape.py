@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from html import escape
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from tpusim.errors import ProgramError
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.layout import Layout
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 UNBOUNDED = -1
 """The size of a dimension written ``?``."""
@@ -158,16 +154,6 @@ def compatible(one: Shape, other: Shape) -> bool:
         same = len(one.elements) == len(other.elements)
         return same and all(map(compatible, one.elements, other.elements))
     return isinstance(one, BufferShape) and isinstance(other, BufferShape) and compatible(one.element, other.element)
-
-
-def normalize_dimension(number: int, rank: int) -> int:
-    """Return a dimension number in ``0..rank-1``; a negative one counts from the end, so -1 is the last.
-
-    Raises ``ProgramError`` if there is no such dimension.
-    """
-    if not -rank <= number < rank:
-        raise ProgramError(f"expected a dimension number from {-rank} to {rank - 1} (rank {rank}), found {number}")
-    return number % rank
 
 
 def nodes(shape: Shape) -> Iterator[Shape]:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS, TRANSFERS, async_parts, async_phase
+from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.site import broken
 from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape, compatible, leaves, shape_text
 from tpusim.text.scope import ComputationScope
@@ -135,10 +136,7 @@ def _check_custom_call(instruction: Instruction, operands: Operands, scope: Comp
 
 def _check_async_start(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
     """Require the shape ``((operands), result, ...)``."""
-    shape = instruction.shape
-    if isinstance(shape, TupleShape) and len(shape.elements) > 1 and isinstance(shape.elements[0], TupleShape):
-        return None
-    return broken("async_c1", shape_text(shape))
+    return None if find_async_state(instruction.shape) else broken("async_c1", shape_text(instruction.shape))
 
 
 def _check_async_done(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:

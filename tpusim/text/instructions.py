@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.ir.attributes import ComputationName
-from tpusim.ir.module import Instruction, Literal
-from tpusim.ir.ops import OPERATIONS, Operation, find_operation
-from tpusim.semantics.infer.site import UNKNOWN, broken
+from tpusim.ir.module import Computation, Instruction, Literal
+from tpusim.ir.ops import OPERATIONS, SHAPE_IMPLIED, Operation, find_operation
+from tpusim.semantics.infer.rules import find_rule
+from tpusim.semantics.infer.site import UNKNOWN, Site, broken
 from tpusim.shapes.shape import Shape, TupleShape
 from tpusim.text.attributes.table import take_attributes
 from tpusim.text.checks import find_check
-from tpusim.text.inference import can_infer, infer_shape
 from tpusim.text.lexer import Lexer
 from tpusim.text.literals import take_literal
 from tpusim.text.scope import ComputationScope
 
 # More digits than this are a slip; the check that numbers are dense would refuse them later.
 _MOST_PARAMETERS = 1 << 31
+
+
+class _Surroundings(NamedTuple):
+    """The computations that have been read; what the first line says matters to no shape that may be left out."""
+
+    by_name: Mapping[str, Computation]
+    attributes: Mapping[str, Any]
 
 
 class NestingScope(ComputationScope):
@@ -78,7 +86,7 @@ def take_right_side(lexer: Lexer, scope: ComputationScope, name: str, place: int
     shape = lexer.take_shape() if shape_follows(lexer) else None
     opcode_place = lexer.start
     operation = _take_opcode(lexer)
-    if shape is None and not can_infer(operation.name):
+    if shape is None and operation.name not in SHAPE_IMPLIED:
         lexer.fail(f"{operation.name!r}: {broken('shape_c1', 'none').message}", opcode_place)
     operands, immediate = _take_arguments(lexer, scope, operation, shape)
     attributes: dict[str, Any] = {}
@@ -191,7 +199,9 @@ def _checked(lexer: Lexer, scope: ComputationScope, instruction: Instruction, pl
     operands = tuple(scope.by_name[name] for name in instruction.operands)
     if instruction.shape is UNKNOWN:
         try:
-            shape = infer_shape(instruction, [operand.shape for operand in operands], scope.computations)
+            # XLA's parser, too, asks its shape inference.
+            around = _Surroundings(scope.computations, {})
+            shape = find_rule(instruction.opcode)(Site(instruction, [operand.shape for operand in operands], around))
         except ProgramError as error:
             lexer.fail(f"{instruction.opcode!r}: {error.message}", place)
         instruction = msgspec.structs.replace(instruction, shape=shape)

@@ -112,9 +112,7 @@ class Lexer:
         """Return the name or identifier at hand and read the next token."""
         if self.kind not in ("identifier", "name"):
             self.fail(f"expected {what}, found {self.shown()}")
-        value = self.value
-        self.advance()
-        return value
+        return self.take(self.kind, what)
 
     def take_integer(self, what: str = "an integer") -> int:
         """Return the integer at hand, which must fit 64 bits, and read the next token."""

@@ -1,4 +1,4 @@
-"""Bracketed lists, which most attributes are made of."""
+"""Bracketed lists, which most attributes are made of, and words of which there are a few."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from tpusim.errors import did_you_mean
+from tpusim.ir.attributes import Symbol
 from tpusim.text.lexer import Lexer
 
 Item = TypeVar("Item")
@@ -72,6 +74,22 @@ def take_integer_lists(lexer: Lexer) -> tuple[tuple[int, ...], ...]:
         return take_list(lexer, take_integers)
     lexer.jump(match.end())
     return tuple(tuple(map(int, row.split(","))) for row in match[1].split("},{"))
+
+
+def word_of(words: str, *, any_case: bool = False) -> Callable[[Lexer], Symbol]:
+    """Return the function that reads one of a few words, in capitals or not if XLA does not mind."""
+    known = {word.lower() if any_case else word: Symbol(word) for word in words.split()}
+
+    def read(lexer: Lexer) -> Symbol:
+        word = lexer.value.lower() if any_case else lexer.value
+        if lexer.kind not in ("identifier", "keyword") or word not in known:
+            nearest = did_you_mean(word, known)
+            lexer.fail(f"expected one of {', '.join(known.values())}, found {lexer.shown()}{nearest}")
+        lexer.advance()
+        return known[word]
+
+    # What is kept is the spelling of the table, so that a text in another case prints as XLA would print it.
+    return read
 
 
 def take_boolean(lexer: Lexer) -> bool:

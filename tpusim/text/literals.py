@@ -283,8 +283,7 @@ def _take_float(lexer: Lexer, dtype: DType) -> str:
     start = lexer.start
     if lexer.kind not in ("integer", "float"):
         lexer.fail(f"expected a number for {dtype.name}, found {lexer.shown()}")
-    text = lexer.value
-    lexer.advance()
+    text = lexer.take(lexer.kind, "")
     name, _, payload = text.partition("(")
     if payload:
         _check_payload(lexer, dtype, payload, start)

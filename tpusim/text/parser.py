@@ -17,7 +17,8 @@ from typing import Any
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Computation, Module
 from tpusim.semantics.infer.site import broken
-from tpusim.shapes.shape import Shape, TupleShape, compatible, shape_text
+from tpusim.semantics.infer.types import subshape
+from tpusim.shapes.shape import Shape, compatible, shape_text
 from tpusim.source import SourceText
 from tpusim.text.attributes.table import take_module_attributes
 from tpusim.text.instructions import NestingScope, shape_follows, take_body, take_instruction, take_right_side
@@ -193,7 +194,7 @@ class _ModuleReader:
         place = max(place, self._source.text.find("input_output_alias="))
         for alias in attributes.get("input_output_alias", ()):
             shown = "{" + ",".join(map(str, alias.output_index)) + "}"
-            if not _has_part(result, alias.output_index):
+            if subshape(result, alias.output_index) is None:
                 lexer.fail(broken("alias_c2", f"{shown} of {shape_text(result)}").message, place)
             if alias.output_index in seen:
                 lexer.fail(broken("alias_c9", f"{shown} twice").message, place)
@@ -225,12 +226,3 @@ def _take_signature(lexer: Lexer) -> tuple[Shape, int]:
     lexer.take("->", "'->' after the parameters")
     place = lexer.start
     return lexer.take_shape(), place
-
-
-def _has_part(shape: Shape, index: tuple[int, ...]) -> bool:
-    """Return whether a shape has the part that ``index`` leads to."""
-    for number in index:
-        if not isinstance(shape, TupleShape) or not 0 <= number < len(shape.elements):
-            return False
-        shape = shape.elements[number]
-    return True

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from tpusim.hardware.units import HBM, ICI, UNITS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 CORE = "core"
 """The row of the core: its records follow each other and never overlap."""
@@ -133,6 +131,11 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     records: tuple[Record, ...]
     repeats: tuple[Repeat, ...] = ()
     device: int = 0
+
+
+def encode_timeline(timeline: Timeline) -> bytes:
+    """Return a time line as JSON bytes; the same time line always gives the same bytes."""
+    return msgspec.json.encode(timeline)
 
 
 class LinkUse(msgspec.Struct, frozen=True, gc=False):

@@ -21,7 +21,7 @@ from tpusim.numerics.ops import linear_algebra
 from tpusim.numerics.ops.linear_algebra import adjoint, complex_of, solvable
 from tpusim.numerics.registry import Array, Rule
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import TupleShape, leaves, shape_text
 
 

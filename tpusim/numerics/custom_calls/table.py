@@ -17,10 +17,11 @@ from tpusim.ir.custom_calls import REGISTERED
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.control import call
 from tpusim.numerics.ops.linear_algebra import complex_of
-from tpusim.numerics.ops.sorting import top_k
+from tpusim.numerics.ops.sorting import topk
 from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, registrar, zeros
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
+from tpusim.numerics.values.relayout import pack, unpack
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
 _BUILT_IN: dict[str, Rule] = {}
@@ -155,14 +156,7 @@ def _concat_bitcast(site: Site, instruction: Instruction, operands: list[Any]) -
     return unpack(np.concatenate(buffers), array_shape(instruction.shape))
 
 
-@target("TopK")
-def _top_k(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the largest elements of the last dimension in order, and where they were."""
-    assert isinstance(instruction.shape, TupleShape)
-    # The call has no attribute k.
-    count = array_shape(instruction.shape.elements[0]).dimensions[-1]
-    values, indices = top_k(operands[0], count)
-    return values, indices.astype(numpy_dtype(array_shape(instruction.shape.elements[1]).dtype))
+target("TopK")(topk)
 
 
 @target("X64Combine")

@@ -26,8 +26,8 @@ from tpusim.numerics.scalar_computation import apply_lifted, compute_type
 from tpusim.numerics.site import Site
 from tpusim.numerics.values import floats, integers
 from tpusim.numerics.values.blocks import compute
-from tpusim.numerics.values.relayout import numpy_dtype, word_type
-from tpusim.shapes.dtype import DTYPES
+from tpusim.numerics.values.relayout import word_type
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 
 Type = np.dtype[Any]
 
@@ -92,9 +92,10 @@ _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
 )
 _KERNELS = {(opcode, kind): kernel for opcode, kinds, kernel in _ROWS for kind in kinds}
 
-# What looks at bits takes all integers for signed or all for unsigned ones.
+# What looks at bits takes all integers for signed or all for unsigned ones; a product takes them for what they are.
 _ON_BITS: dict[str, tuple[str, Callable[..., Any]]] = {
     "count-leading-zeros": ("u", integers.count_leading_zeros),
+    "mulhi": ("", integers.multiply_high),
     "popcnt": ("u", lambda value, bits: np.bitwise_count(value)),
     # Zeros or signs come in; like XLA, NumPy takes an amount of the width or more as that.
     "shift-right-arithmetic": ("s", lambda value, amount, bits: value >> amount),
@@ -123,21 +124,14 @@ def elementwise(site: Site, instruction: Instruction, operands: list[Any]) -> An
 
 @computes(*_ON_BITS)
 def on_bits(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Count or shift the bits of integers, whatever their own type makes of the uppermost one."""
+    """Count, shift or multiply the bits of integers, whatever their own type makes of the uppermost one."""
     sign, kernel = _ON_BITS[instruction.opcode]
     bits = array_shape(instruction.shape).dtype.bits
-    dtype = numpy_dtype(DTYPES[f"{sign}{bits}"])
+    dtype = numpy_dtype(DTYPES[f"{sign}{bits}"]) if sign else element_type(instruction)
     # A lifted computation may keep integers in wider ones.
     is_own = [operand.dtype.itemsize == dtype.itemsize for operand in operands]
     values = [each.view(dtype) if own else each.astype(dtype) for each, own in zip(operands, is_own, strict=True)]
     return compute(partial(kernel, bits=bits), values, dtype).view(element_type(instruction))
-
-
-@computes("mulhi")
-def multiply_high(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the upper half of the product of integers."""
-    kernel = partial(integers.multiply_high, bits=array_shape(instruction.shape).dtype.bits)
-    return compute(kernel, operands, element_type(instruction))
 
 
 @computes("compare")

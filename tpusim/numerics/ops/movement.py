@@ -18,8 +18,9 @@ from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.dynamic import reshaped_sizes
 from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import numpy_dtype, pack, unpack
+from tpusim.numerics.values.relayout import pack, unpack
 from tpusim.shapes.address import element_bits, is_separable, physical_bytes, physical_order_sizes
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape
 
 computes("transpose")(lambda site, instruction, operands: operands[0].transpose(instruction.attributes["dimensions"]))
@@ -59,26 +60,29 @@ def padded(array: Array, value: Any, paddings: Sequence[tuple[int, int, int]]) -
         return array
     spans = [_span(size, *padding) for size, padding in zip(array.shape, paddings, strict=True)]
     result = np.full([size for size, _, _ in spans], value, array.dtype)
-    result[tuple(place for _, place, _ in spans)] = array[tuple(kept for _, _, kept in spans)]
+    result[tuple(place for _, _, place in spans)] = array[tuple(kept for _, kept, _ in spans)]
     return result
 
 
 def _span(size: int, low: int, high: int, interior: int) -> tuple[int, slice, slice]:
-    """Return one padded dimension: its size, where elements go in it, and which elements these are."""
-    step = interior + 1
+    """Return one padded dimension: its size, which elements stay in it, and where they go."""
     total = max(0, low + high + size + max(0, size - 1) * interior)
-    # Element i goes to low + i * step; those outside 0..total-1 are dropped.
-    first = max(0, -(low // step))
-    end = max(first, min(size, -((low - total) // step)))
-    place = low + first * step
-    return total, slice(place, place + (end - first) * step, step), slice(first, end)
+    return total, *inside(size, low, interior + 1, total)
+
+
+def inside(count: int, begin: int, step: int, size: int) -> tuple[slice, slice]:
+    """Return which of ``count`` positions, ``step`` apart from ``begin`` on, lie in 0..size-1, and where these are."""
+    first = max(0, -(begin // step))
+    end = max(first, min(count, -((begin - size) // step)))
+    at = begin + first * step
+    return slice(first, end), slice(at, at + (end - first) * step, step)
 
 
 @computes("dynamic-slice")
 def dynamic_slice(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return, as a view, the part of given sizes that begins at the start operands, moved to lie inside."""
     sizes = instruction.attributes["dynamic_slice_sizes"]
-    return operands[0][_window(operands[0].shape, sizes, operands[1:])]
+    return operands[0][window_at(operands[0].shape, sizes, operands[1:])]
 
 
 @computes("dynamic-update-slice")
@@ -86,11 +90,11 @@ def dynamic_update_slice(site: Site, instruction: Instruction, operands: list[An
     """Return the first operand with a part, moved to lie inside, replaced by the second operand."""
     # The operand may be a view of what others still read.
     result = operands[0].copy()
-    result[_window(result.shape, operands[1].shape, operands[2:])] = operands[1]
+    result[window_at(result.shape, operands[1].shape, operands[2:])] = operands[1]
     return result
 
 
-def _window(dimensions: Sequence[int], sizes: Sequence[int], starts: list[Any]) -> tuple[slice, ...]:
+def window_at(dimensions: Sequence[int], sizes: Sequence[int], starts: list[Any]) -> tuple[slice, ...]:
     """Return where a window lies whose starts, one scalar each or (an old form) one vector, are clamped."""
     entries = starts[0] if len(starts) == 1 and starts[0].ndim == 1 else starts
     # int() first: a huge unsigned start would wrap if it were subtracted from.

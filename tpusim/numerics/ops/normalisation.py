@@ -15,7 +15,7 @@ from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.linear_algebra import solvable
 from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import Shape, TupleShape
 
 

@@ -21,7 +21,7 @@ from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import compute_type
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import numpy_dtype
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import TupleShape
 
 Words = NDArray[np.uint32]

@@ -19,14 +19,14 @@ from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import SELECTS
 from tpusim.numerics.ops.indexed import combine_at, element_strides
-from tpusim.numerics.ops.movement import padded
+from tpusim.numerics.ops.movement import inside, padded
 from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type, lifted_list, select_values
 from tpusim.numerics.site import Run, Site
 from tpusim.numerics.values import floats
-from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.infer.types import parts
 from tpusim.semantics.windows import output_size
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import TupleShape
 
 Pieces = list[Array]
@@ -281,7 +281,8 @@ def _selected(
     # One step per element of the window, not per position: windows are small and positions many.
     for offset in np.ndindex(*(dimension.size for dimension in window)):
         parts = zip(counts, operand.shape, window, offset, strict=True)
-        spans = [_seen_by(count, size, dimension, place) for count, size, dimension, place in parts]
+        # The positions whose window has this element inside the operand, and which elements these are.
+        spans = [inside(count, place - d.pad_low, d.stride, size) for count, size, d, place in parts]
         # The ellipsis makes a view of an array of rank 0 as well.
         seen: Any = (*(span[0] for span in spans), ...)
         there: Any = (*(span[1] for span in spans), ...)
@@ -291,15 +292,6 @@ def _selected(
         np.copyto(best[seen], candidate, where=~keeps)
         np.copyto(chosen[seen], sum(np.ix_(*axes)), where=~keeps)
     return chosen
-
-
-def _seen_by(count: int, size: int, dimension: WindowDimension, place: int) -> tuple[slice, slice]:
-    """Return the positions whose window has its element ``place`` inside the operand, and which elements these are."""
-    begin, stride = place - dimension.pad_low, dimension.stride
-    first = max(0, -(begin // stride))
-    end = max(first, min(count, -((begin - size) // stride)))
-    at = begin + first * stride
-    return slice(first, end), slice(at, at + (end - first) * stride, stride)
 
 
 @computes("scan")

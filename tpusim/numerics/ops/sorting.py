@@ -20,8 +20,8 @@ from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type, lifted_part
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.comparators import order_of
-from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.infer.types import parts
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import TupleShape
 
 Indices = NDArray[np.int64]
@@ -124,7 +124,9 @@ def _comes_before(site: Site, name: str, rows: list[Array], one: Indices, two: I
 def topk(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the largest (or smallest) elements of the last dimension in order, and where they were."""
     assert isinstance(instruction.shape, TupleShape)
-    values, indices = top_k(operands[0], instruction.attributes["k"], instruction.attributes.get("largest", True))
+    # Not by the attribute k, which the custom call of this name does not have.
+    count = array_shape(instruction.shape.elements[0]).dimensions[-1]
+    values, indices = top_k(operands[0], count, instruction.attributes.get("largest", True))
     return values, indices.astype(numpy_dtype(array_shape(instruction.shape.elements[1]).dtype))
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import Array, array_shape
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.relayout import numpy_dtype
 from tpusim.semantics.precision import product_passes
 from tpusim.semantics.products import PRODUCT_ROLES
+from tpusim.shapes.dtype import numpy_dtype
 
 Contract = Callable[["Arithmetic", Array, Array], Array]
 

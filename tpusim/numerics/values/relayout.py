@@ -6,42 +6,22 @@ leading and one for the trailing dimensions give all positions: a kernel adds th
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.shapes.address import element_bits, is_separable, padded_element_count, physical_bytes, positions
-from tpusim.shapes.dtype import DType
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
 Table = NDArray[np.int64]
-
-_NUMPY_NAMES = {"pred": "bool", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128"}
-_NUMBERED = {"s": "int", "u": "uint", "f": "float"}
-
-
-@lru_cache(maxsize=64)
-def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """Return the NumPy type, from ml_dtypes where NumPy has none, that holds the values of an element type.
-
-    Raises ``UnsupportedError`` for ``token`` and ``opaque``, which have no values.
-    """
-    if not dtype.is_array_type:
-        raise UnsupportedError(f"expected an element type with values, found {dtype.name!r}; leave such arrays out")
-    plain = re.fullmatch(r"([suf])(\d+)(e\w+)?", dtype.name)
-    name = _NUMPY_NAMES.get(dtype.name, "")
-    if plain is not None:
-        name = _NUMBERED[plain[1]] + plain[2] + (f"_{plain[3]}" if plain[3] else "")
-    return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def word_type(dtype: np.dtype[Any]) -> np.dtype[Any]:

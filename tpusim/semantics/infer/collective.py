@@ -135,8 +135,7 @@ def _ragged_all_to_all(site: Site) -> ArrayShape:
     check_groups(site)
     for shape in site.arrays()[2:]:
         require(shape.rank in (1, 2), "ragged_all_to_all_c1", shape)
-        if not compatible(shape, site.operands[2]):
-            raise broken("ragged_all_to_all_c2", f"{plain(shape)} and {plain(site.operands[2])}")
+        require(compatible(shape, site.operands[2]), "ragged_all_to_all_c2", shape, "and", site.operands[2])
     return site.array(1)
 
 

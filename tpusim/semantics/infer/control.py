@@ -75,10 +75,8 @@ def _while(site: Site) -> Shape:
     if len(condition.parameters) != 1 or len(body.parameters) != 1:
         raise broken("while_c1", f"{len(condition.parameters)} and {len(body.parameters)}")
     # Layouts may differ between caller and callee, as nothing has assigned them before compilation.
-    if not compatible(condition.parameters[0], state):
-        raise broken("while_c2", f"{plain(condition.parameters[0])} for {plain(state)}")
-    if not compatible(body.parameters[0], state):
-        raise broken("while_c3", f"{plain(body.parameters[0])} for {plain(state)}")
+    require(compatible(condition.parameters[0], state), "while_c2", condition.parameters[0], "for", state)
+    require(compatible(body.parameters[0], state), "while_c3", body.parameters[0], "for", state)
     require(compatible(condition.result, PRED), "while_c4", condition.result)
     require(compatible(body.result, state), "while_c5", body.result, "for", state)
     return state

@@ -70,8 +70,7 @@ def _broadcast(site: Site) -> ArrayShape:
     rank, sizes = len(result.dimensions), result.dimensions
     for size, dimension in zip(shape.dimensions, dimensions, strict=True):
         require(0 <= dimension < rank, "broadcast_c3", dimension, "in", result)
-        if sizes[dimension] != size:
-            raise broken("broadcast_c4", f"{size} in {plain(shape)} and {sizes[dimension]} in {plain(result)}")
+        require(sizes[dimension] == size, "broadcast_c4", size, "in", shape, "and", sizes[dimension], "in", result)
     # The operand's type: XLA infers it so, and may be told to compare loosely afterwards.
     return retyped(result, shape.dtype)
 
@@ -181,8 +180,7 @@ def _slice(site: Site) -> ArrayShape:
 @infers("get-dimension-size")
 def _get_dimension_size(site: Site) -> ArrayShape:
     shape, dimension = _one_dimension(site, "get_dimension_size_c1")
-    if shape.dimensions[dimension] > _MOST_INT32:
-        raise broken("get_dimension_size_c2", shape.dimensions[dimension])
+    require(shape.dimensions[dimension] <= _MOST_INT32, "get_dimension_size_c2", shape.dimensions[dimension])
     return S32
 
 
@@ -192,8 +190,7 @@ def _set_dimension_size(site: Site) -> ArrayShape:
     shape, dimension = _one_dimension(site, "set_dimension_size_c1")
     size = site.array(1)
     require(not size.dimensions and size.dtype.name == "s32", "set_dimension_size_c2", size)
-    if shape.dimensions[dimension] > _MOST_INT32:
-        raise broken("set_dimension_size_c3", shape.dimensions[dimension])
+    require(shape.dimensions[dimension] <= _MOST_INT32, "set_dimension_size_c3", shape.dimensions[dimension])
     # The size itself is data; what the shape can say is that it is at most this.
     return resized(shape, dimension, shape.dimensions[dimension], True)
 
@@ -209,12 +206,10 @@ def _one_dimension(site: Site, label: str) -> tuple[ArrayShape, int]:
 def _sort(site: Site) -> Shape:
     shapes, dimensions = site.arrays(), site.attributes["dimensions"]
     for shape in shapes[1:]:
-        if shape.dimensions != shapes[0].dimensions:
-            raise broken("sort_c2", f"{plain(shapes[0])} and {plain(shape)}")
+        require(shape.dimensions == shapes[0].dimensions, "sort_c2", shapes[0], "and", shape)
     require(len(dimensions) == 1, "sort_c1", dimensions)
     # A scalar counts as sorted along dimension 0; XLA counts a negative dimension from the last.
-    if not -shapes[0].rank <= dimensions[0] < max(shapes[0].rank, 1):
-        raise broken("sort_c3", f"{dimensions} for {plain(shapes[0])}")
+    require(-shapes[0].rank <= dimensions[0] < max(shapes[0].rank, 1), "sort_c3", dimensions, "for", shapes[0])
     signature = site.signature("to_apply")
     if signature is not None:
         _check_comparator(signature.parameters, signature.result, shapes)

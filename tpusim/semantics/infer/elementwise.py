@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import (
@@ -19,8 +20,10 @@ from tpusim.semantics.infer.types import (
 from tpusim.shapes.dtype import DTYPES, DType
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape
 
-_COMPONENTS = {"c64": "f32", "c128": "f64"}
-_COMPLEX = {"f32": "c64", "f64": "c128"}
+COMPLEX: Final = {"f32": "c64", "f64": "c128"}
+"""The complex type that is made of a real one."""
+COMPONENTS: Final = {whole: part for part, whole in COMPLEX.items()}
+"""The real type that a complex one is made of."""
 # XLA, Comparison::DefaultComparisonType; pred, which is missing here, compares as unsigned.
 _KINDS_OF_COMPARISON = {"float": "FLOAT", "complex": "FLOAT", "signed": "SIGNED", "unsigned": "UNSIGNED"}
 
@@ -64,7 +67,7 @@ def _unary(site: Site) -> ArrayShape:
 def _component(site: Site) -> ArrayShape:
     """Give the real type that a complex one is made of; other types stay."""
     shape = _unary(site)
-    return retyped(shape, DTYPES[_COMPONENTS.get(shape.dtype.name, shape.dtype.name)])
+    return retyped(shape, DTYPES[COMPONENTS.get(shape.dtype.name, shape.dtype.name)])
 
 
 @infers("add", "maximum", "minimum", "multiply", "mulhi")
@@ -101,17 +104,16 @@ def _arithmetic(site: Site) -> ArrayShape:
 
 @infers("and", "or", "xor")
 def _logical(site: Site) -> ArrayShape:
-    if not _has_bits(site.array(0).dtype):
-        raise broken("logical_c1", site.array(0).dtype)
+    require(_has_bits(site.array(0).dtype), "logical_c1", site.array(0).dtype)
     return _binary(site)
 
 
 @infers("complex")
 def _complex(site: Site) -> ArrayShape:
     names = [site.array(position).dtype.name for position in (0, 1)]
-    if names[0] not in _COMPLEX or names[0] != names[1]:
+    if names[0] not in COMPLEX or names[0] != names[1]:
         raise broken("complex_c1", " and ".join(names))
-    return retyped(_binary(site), DTYPES[_COMPLEX[names[0]]])
+    return retyped(_binary(site), DTYPES[COMPLEX[names[0]]])
 
 
 @infers("compare")
@@ -121,8 +123,7 @@ def _compare(site: Site) -> ArrayShape:
     stated = site.attributes.get("type")
     # Only floats have two orders: the total one tells -0 from 0 and places NaN.
     allowed = {_KINDS_OF_COMPARISON.get(kind, "UNSIGNED")} | ({"TOTALORDER"} if kind == "float" else set())
-    if stated is not None and stated not in allowed:
-        raise broken("compare_c1", f"{stated} of {plain(shape)}")
+    require(stated is None or stated in allowed, "compare_c1", stated, "of", shape)
     return retyped(shape, DTYPES["pred"])
 
 

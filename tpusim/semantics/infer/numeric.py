@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from tpusim.semantics.infer.elementwise import COMPLEX, COMPONENTS
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import dynamic_flags, is_scalar, make_array, plain, retyped, sizes_agree, types_agree
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible
-
-_COMPLEX = {"f32": "c64", "f64": "c128"}
-_COMPONENTS = {"c64": "f32", "c128": "f64"}
 
 
 @infers("cholesky")
@@ -47,18 +45,18 @@ def _fft(site: Site) -> ArrayShape:
     require(shape.rank >= len(lengths), "fft_c2", lengths, "for", shape)
     sizes, last, length = shape.dimensions[-len(lengths) :], shape.dimensions[-1], lengths[-1]
     if kind == "RFFT":
-        require(shape.dtype.name in _COMPLEX, "fft_c4", shape.dtype)
+        require(shape.dtype.name in COMPLEX, "fft_c4", shape.dtype)
         agree = all(size in (UNBOUNDED, n) for size, n in zip(sizes, lengths, strict=True))
         require(agree, "fft_c5", lengths, "for", shape)
         # Real numbers have a symmetric spectrum, of which half and the middle say everything.
-        return _last_resized(shape, length // 2 + 1 if length else last, _COMPLEX[shape.dtype.name])
+        return _last_resized(shape, length // 2 + 1 if length else last, COMPLEX[shape.dtype.name])
     require(shape.dtype.is_complex, "fft_c3", shape.dtype, "for", kind)
     if kind != "IRFFT":
         return shape
     require(sizes[:-1] == lengths[:-1], "fft_c5", lengths, "for", shape)
     require(last == UNBOUNDED or (not last and not length) or last == length // 2 + 1, "fft_c6", lengths, "for", shape)
     # n/2+1 frequencies come from an even n or the odd one after it: only fft_length tells which.
-    return _last_resized(shape, length, _COMPONENTS[shape.dtype.name])
+    return _last_resized(shape, length, COMPONENTS[shape.dtype.name])
 
 
 def _last_resized(shape: ArrayShape, size: int, dtype: str) -> ArrayShape:

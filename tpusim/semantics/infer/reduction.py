@@ -150,8 +150,7 @@ def _scan_steps(shapes: Sequence[Shape], dimension: int) -> list[ArrayShape]:
         # The scanned dimension is gone inside a step, not of size 1.
         del sizes[dimension], flags[dimension]
         steps.append(make_array(shape.dtype, sizes, flags))
-    if len(lengths) > 1:
-        raise broken("scan_c4", sorted(lengths))
+    require(len(lengths) <= 1, "scan_c4", sorted(lengths))
     return steps
 
 

@@ -5,7 +5,7 @@ Source: XLA, Shapes and layout, and the notes on dynamic dimensions in its opera
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeGuard
 
 from tpusim.shapes.dtype import DTYPES, DType
@@ -143,6 +143,15 @@ def _reach(dtype: DType) -> tuple[bool, int, int, int, bool]:
     # XLA, HigherPrecisionType: range comes first, so that bf16 counts for more than f16.
     exponent, significand = _FLOAT_REACH.get(dtype.name, (-1, -1))
     return dtype.is_complex, exponent, significand, dtype.bits, dtype.is_signed
+
+
+def indexed_leaves(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Shape]]:
+    """Yield each part of a shape that is no tuple, after its index into nested tuples."""
+    if not isinstance(shape, TupleShape):
+        yield index, shape
+        return
+    for number, element in enumerate(shape.elements):
+        yield from indexed_leaves(element, (*index, number))
 
 
 def subshape(shape: Shape, index: Sequence[int]) -> Shape | None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.semantics.infer.control import branches
-from tpusim.semantics.infer.types import plain
+from tpusim.semantics.infer.types import indexed_leaves, plain
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.shapes.shape import ArrayShape
 
 _TILES = re.compile(r"devices=\[([\d,]+)\](<=)?([\d,]*)")
 _LAST_DIMENSIONS = re.compile(r"last_tile_dims=\{([^}]*)\}")
@@ -55,7 +55,7 @@ def _check_origin(call: Call) -> Iterator[Finding]:
     text = call.instruction.attributes["origin"]
     # What stands in quotes is a name, whatever characters it has.
     leaves = list(_origin_leaves(_QUOTED.sub('""', text[1:-1])))
-    if leaves != list(_leaf_indices(call.instruction.shape)):
+    if leaves != [index for index, _ in indexed_leaves(call.instruction.shape)]:
         yield at(call, "origin_c1", f"{text[:80]} for {plain(call.instruction.shape)}")
 
 
@@ -74,14 +74,6 @@ def _origin_leaves(text: str) -> Iterator[tuple[int, ...]]:
             return
         else:
             yield tuple(index)
-
-
-def _leaf_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    if not isinstance(shape, TupleShape):
-        yield index
-        return
-    for number, element in enumerate(shape.elements):
-        yield from _leaf_indices(element, (*index, number))
 
 
 @checks

@@ -9,7 +9,7 @@ from tpusim.ir.attributes import OperandAlias
 from tpusim.ir.ops import CALLS, CARRIES_BUFFERS, UPDATES_BUFFERS, async_phase
 from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import frontend_attributes
-from tpusim.semantics.infer.types import is_array, plain
+from tpusim.semantics.infer.types import indexed_leaves, is_array, plain
 from tpusim.semantics.verify.layouts import laid_out_alike
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks, users_of
 from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
@@ -21,10 +21,10 @@ _WRITERS = UPDATES_BUFFERS | CALLS - {"async-start"}
 @checks
 def _check_buffers(view: View) -> Iterator[Finding]:
     """Check every use of a buffer; most modules have none."""
-    if not any(_has_buffer(call.instruction.shape) for call in view.shapes.values()):
+    if not any(_buffer_indices(call.instruction.shape) for call in view.shapes.values()):
         return
     for computation in view.module.computations:
-        holders = {i.name for i in computation.instructions if _has_buffer(i.shape)}
+        holders = {i.name for i in computation.instructions if _buffer_indices(i.shape)}
         callers = view.callers.get(computation.name, ())
         # The buffers of what an asynchronous start runs are the start's.
         if not holders or any(call.instruction.opcode == "async-start" for call in callers):
@@ -32,12 +32,6 @@ def _check_buffers(view: View) -> Iterator[Finding]:
         for instruction in computation.instructions:
             if instruction.name in holders or not holders.isdisjoint(instruction.operands):
                 yield from _check_use(view, Call(computation, instruction))
-
-
-def _has_buffer(shape: Shape) -> bool:
-    if isinstance(shape, TupleShape):
-        return any(map(_has_buffer, shape.elements))
-    return isinstance(shape, BufferShape)
 
 
 def _check_use(view: View, call: Call) -> Iterator[Finding]:
@@ -64,7 +58,7 @@ def _check_use(view: View, call: Call) -> Iterator[Finding]:
 
 def _check_update(call: Call) -> Iterator[Finding]:
     shapes = [operand.shape for operand in call.computation.operands_of(call.instruction)]
-    if any(map(_has_buffer, shapes[1:])):
+    if any(map(_buffer_indices, shapes[1:])):
         yield at(call, "buffer_c1", ", ".join(map(plain, shapes)))
     if not isinstance(call.instruction.shape, BufferShape):
         yield at(call, "buffer_c5", plain(call.instruction.shape))
@@ -105,12 +99,8 @@ def _is_turned(target: str, shapes: tuple[Shape, ...], result: Shape) -> bool:
     return laid_out_alike(buffer.element, array)
 
 
-def _buffer_indices(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    if isinstance(shape, BufferShape):
-        yield index
-    if isinstance(shape, TupleShape):
-        for number, element in enumerate(shape.elements):
-            yield from _buffer_indices(element, (*index, number))
+def _buffer_indices(shape: Shape) -> list[tuple[int, ...]]:
+    return [index for index, leaf in indexed_leaves(shape) if isinstance(leaf, BufferShape)]
 
 
 # Two writers would race, or need the copy that a buffer is there to avoid.

@@ -52,7 +52,7 @@ def _check_instruction(view: View, call: Call, operands: Sequence[Shape]) -> Ite
     if instruction.shape is not inferred and instruction.shape != inferred:
         yield from _check_stated(view, call, inferred)
     if not view.mixed_precision and operands:
-        yield from _check_precision(site, call)
+        yield from check_precision(site, call)
 
 
 def _check_stated(view: View, call: Call, inferred: Shape) -> Iterator[Finding]:
@@ -68,7 +68,7 @@ def _check_stated(view: View, call: Call, inferred: Shape) -> Iterator[Finding]:
             yield at(call, "layout_c5", f"{stated} for {inferred}")
 
 
-def _check_precision(site: Site, call: Call) -> Iterator[Finding]:
+def check_precision(site: Site, call: Call) -> Iterator[Finding]:
     """Check that floats among the operands are of one type, and of the type that a reducing computation takes."""
     # Most operations take the same shape twice, and those that do not rarely mix floats.
     if site.opcode not in MIXES_FLOATS and any(shape is not site.operands[0] for shape in site.operands):

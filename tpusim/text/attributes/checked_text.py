@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from tpusim.text.attributes.devices import Mesh, take_axes, take_axis, take_iota, take_mesh
 from tpusim.text.lexer import Lexer
-from tpusim.text.lists import list_of, take_bare_integers, take_boolean, take_integers, take_list
+from tpusim.text.lists import list_of, take_bare_integers, take_boolean, take_integers, take_list, word_of
 from tpusim.text.strings import take_string
 
 Production: TypeAlias = "Callable[[Lexer], object]"
@@ -93,17 +93,6 @@ def _if_next(kind: str, then: Production, otherwise: Production | None = None) -
 def _one_or_list(item: Production) -> Production:
     """Return the production of one item that is in braces itself, or of a list of such in braces; it may be empty."""
     return lambda lexer: take_list(lexer, item) if lexer.peek() in ("{", "}") else item(lexer)
-
-
-def _word(*words: str) -> Production:
-    """Return the production of one of a few words."""
-
-    def read(lexer: Lexer) -> None:
-        if lexer.kind not in ("identifier", "keyword") or lexer.value not in words:
-            lexer.fail(f"expected {' or '.join(words)}, found {lexer.shown()}")
-        lexer.advance()
-
-    return read
 
 
 def take_int32(lexer: Lexer) -> int:
@@ -199,7 +188,7 @@ def _take_mesh_sharding(lexer: Lexer) -> None:
         _if_next("{", axes)(lexer)
         _TRAILING_METADATA(lexer)
     else:
-        _word(*("replicated", "manual") if mesh.axes else ("replicated",))(lexer)
+        word_of("replicated manual" if mesh.axes else "replicated")(lexer)
         _TRAILING_METADATA(lexer)
     lexer.take("}", "',' or '}'")
 
@@ -297,14 +286,14 @@ FRONTEND_ATTRIBUTES: Final = list_of(
 )
 """``{key="value",key={...}}``; the values have the two forms of a ``backend_config``."""
 
-_REDUCTION = _word("sum", "max", "min")
+_REDUCTION = word_of("sum max min")
 _MAXIMAL_MESH = _sequence("[", _field({"device_id": Lexer.take_integer}), "]", _TRAILING_METADATA, "}")
 _SHARDING_FIELDS: Mapping[str, Production] = {
     "device": Lexer.take_integer,
     "devices": _take_tile_assignment,
     "metadata": _METADATA_LIST,
     # Without unknown, which says something of a whole sharding only.
-    "last_tile_dims": list_of(_word("maximal", "replicated", "manual", "unreduced")),
+    "last_tile_dims": list_of(word_of("maximal replicated manual unreduced")),
 }
 SHARDING: Final = _one_or_list(_take_array_sharding)
 """The sharding of an array, or ``{...}`` around those of a tuple's leaves."""
@@ -316,13 +305,13 @@ SPARSITY: Final = fields({"lhs": _OPERAND_SPARSITY, "rhs": _OPERAND_SPARSITY})
 """``{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}``."""
 
 _TOLERANCE = _field(dict.fromkeys(("atol", "rtol", "ulps"), take_number))
-ACCURACY: Final = _sequence("{", _field({"mode": _word("default", "highest"), "tolerance": list_of(_TOLERANCE)}), "}")
+ACCURACY: Final = _sequence("{", _field({"mode": word_of("default highest"), "tolerance": list_of(_TOLERANCE)}), "}")
 """``{mode=highest}`` or ``{tolerance={atol=0.1,rtol=0.1,ulps=3}}``."""
 
 # {} is a leaf whose origin is lost, by a rewrite that kept no track of it.
 _ORIGINAL_ARRAY = _sequence("{", _if_next("string", _sequence(take_string, _if_next("{", take_integers))), "}")
 _RECOVERY = _sequence(_ORIGINAL_ARRAY, ":", _ORIGINAL_ARRAY)
-_SYNTHETIC_CALL = _sequence("[", _word("synthetic_call"), "]")
+_SYNTHETIC_CALL = _sequence("[", word_of("synthetic_call"), "]")
 ORIGIN: Final = _sequence("{", _if_next("[", _SYNTHETIC_CALL, _take_origin_tree), "}")
 """``{{"name" {0,1}}}``, a tuple tree ``{({"a"}, {"b"})}`` of them, or ``{[synthetic_call]}``."""
 

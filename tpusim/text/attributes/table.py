@@ -10,13 +10,22 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 from tpusim.errors import did_you_mean
-from tpusim.ir.attributes import InstructionName, Raw, Symbol
+from tpusim.ir.attributes import InstructionName, Raw
 from tpusim.ir.ops import COMMON_ATTRIBUTES, Operation, async_parts
 from tpusim.shapes.shape import shape_text
 from tpusim.text.attributes import checked_text, structured
 from tpusim.text.attributes.devices import take_replica_groups
 from tpusim.text.lexer import Lexer
-from tpusim.text.lists import list_of, show_list, show_lists, take_boolean, take_integer_lists, take_integers, take_list
+from tpusim.text.lists import (
+    list_of,
+    show_list,
+    show_lists,
+    take_boolean,
+    take_integer_lists,
+    take_integers,
+    take_list,
+    word_of,
+)
 from tpusim.text.literals import take_shaped_literal
 from tpusim.text.scope import ComputationScope, ModuleScope
 from tpusim.text.strings import quoted, take_string
@@ -109,25 +118,9 @@ def _raw(check: Callable[[Lexer], object]) -> Kind:
     return _plain(read, str)
 
 
-def _word_of(words: str, *, any_case: bool = False) -> Callable[[Lexer], Symbol]:
-    """Return the function that reads one of a few words, in capitals or not if XLA does not mind."""
-    known = {word.lower() if any_case else word: Symbol(word) for word in words.split()}
-
-    def read(lexer: Lexer) -> Symbol:
-        word = lexer.value.lower() if any_case else lexer.value
-        if lexer.kind not in ("identifier", "keyword") or word not in known:
-            nearest = did_you_mean(word, known)
-            lexer.fail(f"expected one of {', '.join(known.values())}, found {lexer.shown()}{nearest}")
-        lexer.advance()
-        return known[word]
-
-    # What is kept is the spelling of the table, so that a text in another case prints as XLA would print it.
-    return read
-
-
 def _choice(words: str, *, any_case: bool = False) -> Kind:
     """Return a kind that is one of a few words."""
-    return _plain(_word_of(words, any_case=any_case), str)
+    return _plain(word_of(words, any_case=any_case), str)
 
 
 def _take_booleans(lexer: Lexer) -> bool | tuple[bool, ...]:
@@ -232,7 +225,7 @@ _KINDS: dict[str, Kind] = {
     "operand_layout_constraints": _plain(
         list_of(Lexer.take_shape), lambda shapes: "{" + ", ".join(map(str, shapes)) + "}"
     ),
-    "operand_precision": _plain(list_of(_word_of("default high highest", any_case=True)), show_list),
+    "operand_precision": _plain(list_of(word_of("default high highest", any_case=True)), show_list),
     "origin": _raw(checked_text.ORIGIN),
     "outfeed_shape": _plain(Lexer.take_shape, shape_text),
     "output_to_operand_aliasing": _plain(list_of(structured.take_operand_alias), structured.show_operand_aliases),
