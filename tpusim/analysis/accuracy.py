@@ -93,11 +93,28 @@ def validation(rows: Sequence[Outcome], **held_out: Sequence[Outcome]) -> Valida
     )
 
 
-class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """A fit: the values by key, and the errors by family, on the rows themselves and cross-validated."""
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter that was fitted, of one or more chips: the first states it.
 
-    chip: str
-    values: dict[str, float]
+    ``least`` to ``most`` hold nine in ten fits to rows drawn at random, ``low`` to ``high`` is the range that was
+    allowed, and ``rows`` are those of its chips.
+    """
+
+    key: str
+    chips: tuple[str, ...]
+    value: float
+    least: float
+    most: float
+    low: float
+    high: float
+    rows: int
+    at_edge: bool
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """A fit: its parameters, and the errors by family, on the rows themselves and cross-validated."""
+
+    parameters: tuple[Fitted, ...]
     sources: tuple[str, ...]
     fitted: dict[str, Accuracy]
     cross_validated: dict[str, Accuracy]

@@ -109,34 +109,24 @@ def validate(options: Namespace) -> None:
     "calibrate",
     "fit what nobody published about a chip to measured times",
     option("index", metavar="INDEX.csv", nargs="+", help="programs with their times"),
-    option("--chip", metavar="C", required=True, help="the chip whose figures are fitted"),
     option("--fits", metavar="FILE", help="what to fit (default: configs/fits.toml)"),
     option("--folds", metavar="N", type=number, default=5, help="for cross-validation (default 5)"),
-    option("--write", metavar="CHIP.toml", help="write the values into this chip file"),
+    option("--write", metavar="FOLDER", help="write the values into the chip files of this folder"),
 )
 def calibrate(options: Namespace) -> None:
-    """Fit a chip's parameters."""
-    from tpusim.hardware.load import fits_path, resolve_chip_name
+    """Fit the parameters of all chips."""
+    from tpusim.hardware.load import fits_path
     from tpusim.report.terminal.accuracy import render_fit
-    from tpusim.validation.calibration import calibrate, read_plans, write_fit
-    from tpusim.validation.kernels import measured_as, read_cases
+    from tpusim.validation.calibration import calibrate, read_plan, write_fit
+    from tpusim.validation.kernels import read_cases
 
-    if options.chip.endswith(".toml"):
-        raise ConfigError(
-            f"--chip: expected a chip by its name, found {options.chip!r}; --write names a file to change"
-        )
-    if options.write and not Path(options.write).is_file():
-        raise ConfigError(f"--write: expected a chip file to change, found none at {options.write!r}")
-    name = measured_as(resolve_chip_name(options.chip))
-    path = options.fits or fits_path()
-    plans = read_plans(path)
-    if name not in plans:
-        raise ConfigError(f"{path}: expected a table of parameters for {name}, found {', '.join(sorted(plans))}")
-    cases = [case for index in options.index for case in read_cases(index)]
-    fit = calibrate(name, plans[name], cases, options.folds)
+    if options.write and not Path(options.write).is_dir():
+        raise ConfigError(f"--write: expected a folder of chip files, found none at {options.write!r}")
+    plan = read_plan(options.fits or fits_path())
+    fit = calibrate(plan, [case for index in options.index for case in read_cases(index)], options.folds)
+    render_fit(fit, console())
     if options.write:
         write_fit(fit, options.write)
-    render_fit(fit, console())
 
 
 @command(

@@ -43,12 +43,14 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     if kernel.scalar:
         return _scalar_time(kernel, chip)
     cycles = unit_cycles(kernel, chip)
-    needed = _needed_cycles(cycles, chip)
     # One instruction word feeds all units at once (VLIW): they overlap, and the busiest decides.
-    slowest = max(needed, key=lambda unit: needed[unit])
+    slowest = max(cycles, key=lambda unit: cycles[unit])
+    tile_cycles = max(cycles[slowest], registers_cycles(kernel, chip))
+    # Nothing of the last turn is overlapped; behind a product it is what its results take to come out.
+    tile_cycles += kernel.vector_loop.depth_cycles if not cycles[MATRIX] else 0.0
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
     tiles = -(-kernel.tiles // kernel.cores)
-    compute_ps = cycles_to_ps(needed[slowest] * tiles, chip.clock_hz)
+    compute_ps = cycles_to_ps(tile_cycles * tiles, chip.clock_hz)
     traffic = traffic_of(kernel, chip)
     return KernelTime(
         fixed_ps=seconds_to_ps(chip.fixed.kernel_seconds),
@@ -76,14 +78,14 @@ def _later_fetches(stream: Stream, kernel: Kernel) -> float:
     return max(0.0, stream.fetches / kernel.cores - 1) if stream.space not in (VMEM, SMEM) else 0.0
 
 
-def _needed_cycles(cycles: dict[str, float], chip: Chip) -> dict[str, float]:
-    """Return what code needs of each unit: compiled code does not fill every slot of the vector unit in every cycle."""
-    return {key: c / chip_value(chip, UNITS[key].fill) if c and UNITS[key].fill else c for key, c in cycles.items()}
+def registers_cycles(kernel: Kernel, chip: Chip) -> float:
+    """Return what the turns of a tile take at least, as they share the vector registers."""
+    return kernel.vector_loop.turns * kernel.vector_loop.held_cycles / chip.vpu.registers
 
 
 def tile_costs(kernel: Kernel, chip: Chip) -> dict[str, float]:
     """Return what one tile costs each unit of a core, and each memory that cores share, in cycles of the core."""
-    costs, rates = _needed_cycles(unit_cycles(kernel, chip), chip), memory_rates(chip)
+    costs, rates = unit_cycles(kernel, chip), memory_rates(chip)
     for traffic in traffic_of(kernel, chip):
         n_bytes = traffic.first_bytes + traffic.steady_bytes + traffic.last_bytes
         # A tile of each core goes by at once.

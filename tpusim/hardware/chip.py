@@ -56,8 +56,6 @@ class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     xlu_cycles_per_op: float
     native_bf16: bool
     """Whether 16-bit elements are added and multiplied without a conversion to f32."""
-    slot_efficiency: float
-    """Share of the vector slots that compiled code fills (fitted)."""
 
     @property
     def register_shape(self) -> tuple[int, int]:
@@ -141,6 +139,8 @@ class Dma(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Fixed costs (fitted)."""
 
+    launch_seconds: float
+    """Start and end of a program on the device, beside its kernels (fitted)."""
     kernel_seconds: float
     """Start and end of one kernel."""
     tile_cycles: float
@@ -209,12 +209,15 @@ class VectorOps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Costs of element-wise opcodes, of the moves that change where elements lie, and of changes of width.
 
     ``unpack`` and ``pack`` are by element type and per 32-bit register of elements that come from, or go to, memory.
+    ``latency`` is what one operation of a unit takes from its operands to its result.
     """
 
     ops: dict[str, OpCost] = {}
     moves: dict[str, OpCost] = {}
     unpack: dict[str, OpCost] = {}
     pack: dict[str, OpCost] = {}
+    # Cycles, by unit.
+    latency: dict[str, float] = {}
     # One word for the whole table, unlike the chips: no entry of it is published.
     confidence: str = ""
     source: str = ""
@@ -226,6 +229,9 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     name: str
     aliases: tuple[str, ...] = ()
     description: str
+    # Empty where a chip is known at one only; each further one has a file of its own.
+    operating_point: str = ""
+    """The power state that the figures are of, such as ``boosted, 2.2 GHz``."""
     year: int
     generation: int
     cores_per_device: int

@@ -22,7 +22,7 @@ from tpusim.hardware.units import UNITS, counted_units
 CONFIDENCE = ("published", "second-hand", "derived", "measured", "estimated", "fitted")
 """How far a number can be trusted; ``estimated`` and ``fitted`` owe a note that says how and on what."""
 
-TEXT_KEYS = frozenset({"name", "aliases", "description"})
+TEXT_KEYS = frozenset({"name", "aliases", "description", "operating_point"})
 """Keys that are no claim about silicon and so need no source."""
 
 WRAP_RULES = ("length16", "cube4", "always")
@@ -113,7 +113,6 @@ _COUNT = _Range("", 1, 2**30, "a whole number from 1")
 _UNIT_RANGES = {
     "slots": _Range("ops/cycle", _ABOVE_ZERO, 2**20, "operations per cycle, above 0"),
     "cycles_per_op": _BY_ENDING["_cycles_per_op"],
-    "fill": _BY_ENDING["efficiency"],
 }
 _COST = _Range("ops/register", 0, 1e6, "operations per register, from 0")
 _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 0")

@@ -48,7 +48,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
       make a kernel faster that it bounds; ``bound`` is what a record says that is bound by it.
     - ``colour``, ``hatch`` and ``marker`` are those of the time that it bounds.
     - ``slots`` is the chip key of the operations that it begins each cycle, ``op_cycles`` that of the cycles that one
-      takes, ``fill`` that of the share of the slots that compiled code fills.
+      takes.
     - ``rate`` is the chip key of the advertised bytes per second, ``share`` that of what is reached of them.
     - ``is_shared`` says whether the kernels of all cores draw on it.
     """
@@ -64,7 +64,6 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     marker: str = "o"
     slots: str = ""
     op_cycles: str = ""
-    fill: str = ""
     rate: str = ""
     share: str = ""
     is_shared: bool = False
@@ -80,8 +79,7 @@ _ROWS = (
     Unit(key=MATRIX, label="MXU", name="matrix unit", bound="matrix", colour="#0072B2", marker="s",
          less="fewer rows or weight tiles (padding, passes)"),
     Unit(key=VECTOR, label="vector ALU", short="VALU", bound="vector", colour="#009E73", hatch="\\\\\\\\", marker="^",
-         less="fewer vector operations (narrow types to convert, expansions)", slots="vpu.alu_slots",
-         fill="vpu.slot_efficiency"),
+         less="fewer vector operations (narrow types to convert, expansions)", slots="vpu.alu_slots"),
     Unit(key=EUP, label="EUP", name="transcendental unit (EUP)", bound="EUP", colour="#D55E00", marker="D",
          less="fewer transcendentals", slots="vpu.eup_slots"),
     # Several cycles per operation, unlike the slots: openxla/xprof charges four on v6e.

@@ -11,7 +11,8 @@ import simpy
 from tpusim.errors import SimulationError
 from tpusim.machine.device import Device
 from tpusim.machine.rendezvous import split_late
-from tpusim.program.steps import AnyStep, Branch, Collective, Loop, Wait
+from tpusim.program.steps import AnyStep, Branch, Call, Collective, Loop, Wait
+from tpusim.units import seconds_to_ps
 
 Activity = Generator[simpy.Event, Any, None]
 """Something that takes time on the clock."""
@@ -40,6 +41,10 @@ def at_once() -> Activity:
     yield from ()
 
 
+_LAUNCH = Call(name="launch", opcode="", category="launch")
+"""Stands on the time line for what starts the program."""
+
+
 class Core:
     """A processor that issues steps in order. ``row`` is its row on the time line."""
 
@@ -53,6 +58,15 @@ class Core:
         self._collectives: dict[str, Collective] = {}
         # One table for all computations: a loop may end what was started before it.
         self._started: dict[str, tuple[simpy.Event, str]] = {}
+
+    def run_program(self, steps: tuple[AnyStep, ...]) -> Activity:
+        """Launch a program of ``steps`` and run it."""
+        launch_ps = seconds_to_ps(self.device.chip.fixed.launch_seconds)
+        if launch_ps:
+            start_ps = self.now_ps
+            yield self.env.timeout(launch_ps)
+            self.record(_LAUNCH, start_ps, bound_by="latency")
+        yield from self.run(steps)
 
     def run(self, steps: tuple[AnyStep, ...]) -> Activity:
         """Issue ``steps`` in order; asynchronous ones are started, and waited for by the steps that need them."""

@@ -32,7 +32,8 @@ class Recorder:
             row=row,
             start_ps=start_ps,
             end_ps=end_ps,
-            step=self._numbers[id(step)],
+            # A launch is no step of the program.
+            step=self._numbers.get(id(step), -1),
             line=step.line,
             op_name=step.op_name,
             source=step.source,

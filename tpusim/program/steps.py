@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from tpusim.hardware.units import HBM, VMEM, MemorySpace
-from tpusim.program.work import Stream, Work
+from tpusim.program.work import Stream, VectorLoop, Work
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag=True, kw_only=True):
@@ -56,6 +56,7 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     # For readers of the file, outermost first; empty where the order of the tiles is not known.
     loops: tuple[TileLoop, ...] = ()
     work: Work = Work()
+    vector_loop: VectorLoop = VectorLoop()
     streams: tuple[Stream, ...] = ()
     flops: float = 0.0
     # Those of its products alone, for which the matrix unit is there.

@@ -86,6 +86,18 @@ def scaled(ops: Mapping[str, float], count: float) -> dict[str, float]:
     return {unit: each * count for unit, each in ops.items()}
 
 
+class VectorLoop(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The vector unit's loop over the registers of a tile: ``turns`` of it, each over one register of every value.
+
+    A turn takes ``depth_cycles`` from its first load to its last store, and holds registers for ``held_cycles`` (the
+    sum of their lifetimes).
+    """
+
+    turns: float = 0.0
+    depth_cycles: float = 0.0
+    held_cycles: float = 0.0
+
+
 class Stream(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One operand's or result's traffic between its memory and VMEM.
 

@@ -1,41 +1,56 @@
-"""Fitting of what is not published about a chip: named parameters, against measured times, by least squares.
+"""Fits what nobody published about the chips to measured times: all chips at once, as generations share hardware.
 
-The error that is stated beside a fit is cross-validated: the rows are dealt into folds by shape, and each fold is
-predicted with parameters that were fitted on the others.
+The search goes by ratios (logarithms), as latencies and rates differ by orders of magnitude. A row counts by how well
+it is known: what a host's clock took is blurred by its jitter, and below a few times that says nothing. Every value
+comes with an interval, from fits to rows drawn at random (bootstrap); one at the edge of its range is refused.
 """
 
 from __future__ import annotations
 
+import random
 import tomllib
 from collections import Counter
-from math import copysign, exp, log, sqrt
+from collections.abc import Iterator, Mapping, Sequence
+from math import copysign, exp, hypot, log, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tpusim.analysis.accuracy import Fit, Outcome, errors_by_family
+from tpusim.analysis.accuracy import Fit, Fitted, errors_by_family
 from tpusim.errors import ConfigError
 from tpusim.hardware.edit import restate
-from tpusim.hardware.fields import Fact
+from tpusim.hardware.fields import OPERATIONS, Fact
 from tpusim.hardware.load import load_chip, override_chip
-from tpusim.validation.kernels import predict
+from tpusim.pipeline.stages import lower
+from tpusim.validation.kernels import HOST_CLOCK, Case, generation_of, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
+    from tpusim.analysis.accuracy import Outcome
     from tpusim.hardware.chip import Chip
-    from tpusim.validation.kernels import Case
+    from tpusim.program.module import Program
 
 _STEP = 0.03
 """Change of a parameter, as a share of it, by which a derivative is measured: small ones drown in rounding to ps."""
-_OUTLIER = 0.1
-"""Log errors above this count linearly and not squared: clocks of hosts have outliers that a square would chase."""
+_OUTLIER = 0.05
+"""Errors above this count linearly and not squared: clocks of hosts have outliers that a square would chase."""
+_FAMILY_POWER = 0.25
+"""Rows of a family of n count n to the power of minus this: many rows are of few kernels, and share their faults."""
+_MOST_NOISE = 0.15
+"""Rows that are blurred by more than this share of their time are left out."""
+_DRAWS = 200
+_SEARCHES = 12
+_AT_EDGE = 1e-3
 
 
-class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure of a chip that is fitted: where the search begins, and the range in which it is plausible."""
+class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A figure of one or more chips that is fitted: where the search begins, and the range in which it is plausible.
 
+    The first of ``chips`` states it; the files of the others refer to it.
+    """
+
+    key: str
+    chips: tuple[str, ...]
     start: float
     low: float
     high: float
@@ -44,92 +59,200 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Refuse a range that holds no number; the search goes by ratios, for which there is none at 0."""
         if not 0 < self.low <= self.start <= self.high or self.low == self.high:
             raise ValueError(f"expected 0 < low <= start <= high, found {self.low:g}, {self.start:g} and {self.high:g}")
+        if not self.chips:
+            raise ValueError(f"{self.key}: expected the chips that have it, found none")
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is fitted for one chip: parameters by dotted key, and the families of rows that they are fitted on."""
+    """What is fitted. ``left_out`` names programs whose rows are no evidence, each with the reason."""
 
-    parameters: dict[str, Parameter]
-    families: list[str] = []
-    # A chip that is another one with a few figures changed has most of its fits in that one's file.
-    states: str = ""
+    parameters: tuple[Parameter, ...]
+    host_clock_noise_us: float = 0.0
+    left_out: dict[str, str] = {}
 
 
-def read_plans(path: str | Path) -> dict[str, Plan]:
-    """Return the plans of a file by chip; raise ConfigError if it is none."""
+def read_plan(path: str | Path) -> Plan:
+    """Return the plan of a file; raise ConfigError if it is none."""
     try:
-        return msgspec.convert(tomllib.loads(Path(path).read_text(encoding="utf-8")), dict[str, Plan])
+        return msgspec.convert(tomllib.loads(Path(path).read_text(encoding="utf-8")), Plan)
     except OSError as error:
         raise ConfigError(f"{path}: cannot read this file of parameters: {error.strerror}") from error
     except (ValueError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: not a file of parameters to fit: {error}") from error
 
 
-def calibrate(chip_name: str, plan: Plan, cases: Sequence[Case], folds: int = 5) -> Fit:
-    """Fit the parameters of a plan on the rows of its chip and families.
+def calibrate(plan: Plan, cases: Sequence[Case], folds: int = 5) -> Fit:
+    """Fit the parameters of a plan on all rows of their chips.
 
-    Raises ConfigError if there are no such rows, or fewer shapes than folds.
+    Raises ConfigError if a parameter has no rows, or there are fewer shapes than folds.
     """
-    own = [c for c in cases if c.chip == chip_name and (not plan.families or c.family in plan.families)]
+    own = [case for case in cases if _counts(case, plan)]
     shapes = sorted({case.shapes for case in own})
     if folds < 2:
         raise ConfigError(f"folds: expected at least 2, to predict each from the others, found {folds}")
     if len(shapes) < folds:
-        raise ConfigError(f"{chip_name}: expected rows of at least {folds} shapes, found {len(shapes)}")
-    chip = load_chip(chip_name)
-    values = _fitted(chip, plan, own)
+        raise ConfigError(f"expected rows of at least {folds} shapes, found {len(shapes)}")
+    for parameter in plan.parameters:
+        if not any(_has(parameter, case) for case in own):
+            raise ConfigError(f"{parameter.key}: expected rows of {', '.join(parameter.chips)}, found none")
+    search = _Search(plan, own)
+    logs, slopes = search.solve([log(p.start) for p in plan.parameters], range(len(own)))
     held_out: list[Outcome] = []
     for fold in range(folds):
         # Dealt in turn from a sorted list: every fold has small and large ones, and no chance is involved.
         left_out = frozenset(shapes[fold::folds])
-        others = _fitted(chip, plan, [case for case in own if case.shapes not in left_out], start=values)
-        changed = override_chip(chip, others)
-        held_out += [predict(case, changed) for case in own if case.shapes in left_out]
-    changed = override_chip(chip, values)
+        kept = [at for at, case in enumerate(own) if case.shapes not in left_out]
+        others, _ = search.solve(logs, kept, most=2)
+        held_out += [search.outcome(at, others) for at, case in enumerate(own) if case.shapes in left_out]
     return Fit(
-        chip=chip_name,
-        values=values,
+        parameters=tuple(search.described(logs, slopes)),
         sources=tuple(sorted({case.source for case in own if case.source})),
-        fitted=errors_by_family([predict(case, changed) for case in own]),
+        fitted=errors_by_family([search.outcome(at, logs) for at in range(len(own))]),
         cross_validated=errors_by_family(held_out),
     )
 
 
-def write_fit(fit: Fit, path: str | Path) -> None:
-    """Write the values of a fit into a chip file, each with what it was fitted on and how well it predicts."""
-    text = Path(path).read_text(encoding="utf-8")
-    errors = ", ".join(f"{family} {a.mape:.1%} of {a.count} rows" for family, a in fit.cross_validated.items())
-    note = f"By tpusim calibrate; mean absolute error, cross-validated by shape: {errors}."
-    for key, value in fit.values.items():
-        text = restate(text, Fact(key, value, "", "fitted", ", ".join(fit.sources), note))
-    Path(path).write_text(text, encoding="utf-8")
+def write_fit(fit: Fit, folder: str | Path) -> None:
+    """Write the values of a fit into the chip files of a folder, each with what it rests on.
+
+    Raises ConfigError, before anything is written, if a value stands at the edge of its range or a file is missing.
+    """
+    edges = [parameter.key for parameter in fit.parameters if parameter.at_edge]
+    if edges:
+        raise ConfigError(f"{', '.join(edges)}: at the edge of the range: no row says where it ends, so nothing is kept")
+    paths = {parameter.chips[0]: Path(folder) / f"{parameter.chips[0]}.toml" for parameter in fit.parameters}
+    missing = [str(path) for path in paths.values() if not path.is_file()]
+    if missing:
+        raise ConfigError(f"expected the chip files to change, found no {', '.join(missing)}")
+    for chip, path in paths.items():
+        text = path.read_text(encoding="utf-8")
+        for parameter in fit.parameters:
+            if parameter.chips[0] == chip:
+                text = restate(text, _fact(parameter, fit))
+        path.write_text(text, encoding="utf-8")
 
 
-def _fitted(
-    chip: Chip, plan: Plan, cases: Sequence[Case], start: Mapping[str, float] | None = None
-) -> dict[str, float]:
-    """Return the parameters that make the sum of the damped squares of log errors least; families count the same."""
+def _fact(parameter: Fitted, fit: Fit) -> Fact:
+    also = f", for {', '.join(parameter.chips)} alike" if len(parameter.chips) > 1 else ""
+    note = (
+        f"By tpusim calibrate on {parameter.rows} rows{also}; nine in ten fits to rows drawn at random lie from "
+        f"{parameter.least:.3g} to {parameter.most:.3g}; range {parameter.low:g} to {parameter.high:g}."
+    )
+    return Fact(parameter.key, parameter.value, "", "fitted", ", ".join(fit.sources), note)
+
+
+def _has(parameter: Parameter, case: Case) -> bool:
+    return generation_of(case.chip) in parameter.chips
+
+
+def _counts(case: Case, plan: Plan) -> bool:
+    """Return whether a row says anything about a plan's parameters."""
+    is_known = _noise(case, plan) <= _MOST_NOISE and case.path.name.partition(".")[0] not in plan.left_out
+    return is_known and any(_has(parameter, case) for parameter in plan.parameters)
+
+
+def _noise(case: Case, plan: Plan) -> float:
+    return plan.host_clock_noise_us / case.measured_us if case.what == HOST_CLOCK else 0.0
+
+
+class _Search:
+    """The rows of a fit, their weights, and what has been lowered for them."""
+
+    def __init__(self, plan: Plan, cases: Sequence[Case]) -> None:
+        self.parameters, self.cases = plan.parameters, cases
+        counts = Counter((case.chip, case.family) for case in cases)
+        self.weights = [counts[case.chip, case.family] ** -_FAMILY_POWER for case in cases]
+        self.blurs = [hypot(_OUTLIER, _noise(case, plan)) for case in cases]
+        self.touched = [frozenset(at for at, case in enumerate(cases) if _has(p, case)) for p in plan.parameters]
+        self._shipped = {case.chip: load_chip(case.chip) for case in cases}
+        self._programs: dict[tuple[object, ...], Program] = {}
+
+    def chip(self, name: str, logs: Sequence[float]) -> Chip:
+        """Return a chip with the parameters at a point."""
+        generation = generation_of(name)
+        pairs = zip(self.parameters, logs, strict=True)
+        return override_chip(self._shipped[name], {p.key: _value(p, at) for p, at in pairs if generation in p.chips})
+
+    def outcome(self, at: int, logs: Sequence[float]) -> Outcome:
+        """Return what is predicted for a row at a point."""
+        return self._predicted(at, self.chip(self.cases[at].chip, logs), logs)
+
+    def _predicted(self, at: int, chip: Chip, logs: Sequence[float]) -> Outcome:
+        # Lowering is what takes long, and of what is fitted only costs of operations change it.
+        pairs = zip(self.parameters, logs, strict=True)
+        key = (at, *(value for p, value in pairs if p.key.startswith(OPERATIONS) and _has(p, self.cases[at])))
+        found = self._programs.get(key)
+        if found is None:
+            found = self._programs[key] = lower(self.cases[at].module, chip)
+        return predict(self.cases[at], chip, found)
+
+    def errors(self, logs: Sequence[float], rows: Sequence[int]) -> Iterator[float]:
+        """Yield the weighted and damped errors of some rows."""
+        chips = {name: self.chip(name, logs) for name in {self.cases[at].chip for at in rows}}
+        for at in rows:
+            outcome = self._predicted(at, chips[self.cases[at].chip], logs)
+            error = outcome.predicted_us / outcome.measured_us - 1
+            yield self.weights[at] * _damped(error / self.blurs[at])
+
+    def solve(self, begin: Sequence[float], rows: Sequence[int], most: int = _SEARCHES) -> tuple[list[float], Any]:
+        """Return the point of the least squares of some rows, and the slopes of their errors there."""
+        np, least_squares = _libraries()
+        bounds = [[log(p.low) - 1e-9 for p in self.parameters], [log(p.high) + 1e-9 for p in self.parameters]]
+
+        def residuals(logs: Any) -> Any:
+            return np.array(list(self.errors(logs, rows)))
+
+        def slopes(logs: Any) -> Any:
+            """A row that a parameter is not about need not be predicted again."""
+            base, found = residuals(logs), np.zeros((len(rows), len(self.parameters)))
+            for number, parameter in enumerate(self.parameters):
+                step = _STEP if logs[number] + _STEP < log(parameter.high) else -_STEP
+                moved = [*logs[:number], logs[number] + step, *logs[number + 1 :]]
+                places = [place for place, at in enumerate(rows) if at in self.touched[number]]
+                changed = np.array(list(self.errors(moved, [rows[place] for place in places])))
+                found[places, number] = (changed - base[places]) / step
+            return found
+
+        found = least_squares(residuals, begin, jac=slopes, bounds=bounds, max_nfev=most)
+        return list(found.x), (found.jac, found.fun)
+
+    def described(self, logs: Sequence[float], slopes: Any) -> Iterator[Fitted]:
+        """Yield the parameters of a fit to all rows with their intervals."""
+        draws = _draws(*slopes)
+        for number, (parameter, at) in enumerate(zip(self.parameters, logs, strict=True)):
+            spread = sorted(draw[number] for draw in draws)
+            yield Fitted(
+                key=parameter.key,
+                chips=parameter.chips,
+                value=float(f"{_value(parameter, at):.4g}"),
+                least=exp(at + spread[_DRAWS // 20]),
+                most=exp(at + spread[-1 - _DRAWS // 20]),
+                low=parameter.low,
+                high=parameter.high,
+                rows=len(self.touched[number]),
+                at_edge=min(at - log(parameter.low), log(parameter.high) - at) < _AT_EDGE,
+            )
+
+
+def _draws(slopes: Any, errors: Any) -> list[list[float]]:
+    """Return how far the fits to rows drawn at random lie from that to all of them, each by one step of Newton's."""
+    np, _ = _libraries()
+    chance = random.Random(0)
+    found = []
+    for _ in range(_DRAWS):
+        rows = chance.choices(range(len(errors)), k=len(errors))
+        found.append(list(np.linalg.lstsq(slopes[rows], -errors[rows], rcond=1e-6)[0]))
+    return found
+
+
+def _libraries() -> tuple[Any, Any]:
     # SciPy is an extra: only fits need it.
     try:
+        import numpy as np
         from scipy.optimize import least_squares
     except ImportError as error:
         raise ConfigError("calibrate needs SciPy: pip install 'tpusim[calibrate]'") from error
-    names = list(plan.parameters)
-    ranges = [plan.parameters[name] for name in names]
-    begin = [log(min(r.high, max(r.low, (start or {}).get(n, r.start)))) for n, r in zip(names, ranges, strict=True)]
-    counts = Counter(case.family for case in cases)
-    weights = [counts[case.family] ** -0.5 for case in cases]
-
-    def residuals(logs: Any) -> list[float]:
-        """Return the weighted log errors at a point."""
-        changed = override_chip(chip, _values(names, ranges, logs))
-        errors = (log(o.predicted_us / o.measured_us) for o in (predict(case, changed) for case in cases))
-        return [weight * _damped(error / _OUTLIER) for weight, error in zip(weights, errors, strict=True)]
-
-    bounds = ([log(r.low) - 1e-9 for r in ranges], [log(r.high) + 1e-9 for r in ranges])
-    # Logs, so that a latency and a rate are steps of one size.
-    found = least_squares(residuals, begin, bounds=bounds, diff_step=_STEP, max_nfev=12)
-    return {name: float(f"{value:.4g}") for name, value in _values(names, ranges, found.x).items()}
+    return np, least_squares
 
 
 def _damped(error: float) -> float:
@@ -137,7 +260,6 @@ def _damped(error: float) -> float:
     return copysign(sqrt(2 * (sqrt(1 + error * error) - 1)), error)
 
 
-def _values(names: Sequence[str], ranges: Sequence[Parameter], logs: Any) -> dict[str, float]:
-    """Return parameters by name from their logarithms, none outside its range by a rounding error."""
-    points = zip(names, ranges, logs, strict=True)
-    return {name: min(limits.high, max(limits.low, exp(value))) for name, limits, value in points}
+def _value(parameter: Parameter, at: float) -> float:
+    """Return a parameter from its logarithm, not outside its range by a rounding error."""
+    return min(parameter.high, max(parameter.low, exp(at)))

@@ -17,10 +17,12 @@ from msgspec import Meta
 
 from tpusim.analysis.accuracy import Outcome
 from tpusim.errors import ConfigError, ProgramError
+from tpusim.hardware.load import chip_names, load_chip
 from tpusim.ir.module import with_window
 from tpusim.ir.ops import ELEMENTWISE, INDEXED, PRODUCTS, REDUCTIONS, SORTS
 from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, lower, run_program
+from tpusim.program.steps import Kernel
 from tpusim.timeline.records import busy_ps
 from tpusim.units import ps_to_us
 from tpusim.validation.rows import FileName, Number, Row, read_rows
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from tpusim.hardware.chip import Chip
     from tpusim.ir.module import Computation, Module
+    from tpusim.program.module import Program
     from tpusim.timeline.records import Record
 
 LEAST_ABOVE_FLOOR_US = 10.0
@@ -42,10 +45,11 @@ _BOUNDS = {
     "iteration_bounds": "iteration_bounds",
 }
 _KERNEL_TIMES = ("kernel", "fusion")
-_HOST_CLOCK = "host_wall"
+HOST_CLOCK = "host_wall"
 _Taken = Literal["", "kernel", "fusion", "module", "device_trace", "host_wall"]
 """How a time can have been taken."""
 _MEASURED_AS = {"v4": "v4-megacore"}
+_BOOSTED = "-boosted"
 
 
 @dataclass(frozen=True)
@@ -98,14 +102,30 @@ def measured_as(chip_name: str) -> str:
     return _MEASURED_AS.get(chip_name, chip_name)
 
 
-def predict(case: Case, chip: Chip) -> Outcome:
-    """Return what is predicted for a row on ``chip``: the program is one of many runs, as in every benchmark."""
-    program = lower(case.module, chip)
-    timeline = run_program(program, chip, warm=True)
+def generation_of(chip_name: str) -> str:
+    """Return the chip that a chip is a mode or an operating point of."""
+    return chip_name.partition("-")[0]
+
+
+def _operating_point(chip_name: str, module: Module, measured_us: float) -> str:
+    """Return the boosted state of a chip for a row that is faster than its default clock allows."""
+    if chip_name + _BOOSTED not in chip_names():
+        return chip_name
+    chip = load_chip(chip_name)
+    flops = sum(step.product_flops for step in lower(module, chip).steps if isinstance(step, Kernel))
+    return chip_name + _BOOSTED if flops > chip.peak_flops_per_second * measured_us / 1e6 else chip_name
+
+
+def predict(case: Case, chip: Chip, program: Program | None = None) -> Outcome:
+    """Return what is predicted for a row on ``chip``: the program is one of many runs, as in every benchmark.
+
+    ``program`` is the row's program if it has been lowered already.
+    """
+    timeline = run_program(program or lower(case.module, chip), chip, warm=True)
     hero = max((r for r in timeline.records if r.is_kernel), key=lambda r: r.duration_ps, default=None)
     is_kernel = case.what in _KERNEL_TIMES and hero is not None
     total_ps = hero.duration_ps if is_kernel and hero else timeline.total_ps
-    beyond_us = chip.host.dispatch_seconds * 1e6 if case.what == _HOST_CLOCK else 0.0
+    beyond_us = chip.host.dispatch_seconds * 1e6 if case.what == HOST_CLOCK else 0.0
     records = (hero,) if is_kernel and hero else timeline.records
     cycles = case.compiler_cycles or sum(record.compiler_cycles * record.count for record in records)
     return Outcome(
@@ -148,8 +168,8 @@ def _case(folder: Path, row: _CaseRow) -> Case | None:
     tiled = replace(module, computations=_with_bounds(module, bounds)) if bounds else module
     return Case(
         path=path,
-        chip=chip,
-        family=f"{chip.partition('-')[0]} {_kind(row, module)}",
+        chip=_operating_point(chip, module, above_us),
+        family=f"{generation_of(chip)} {_kind(row, module)}",
         shapes=row.shapes or " ".join(row.bounds.values()),
         what=row.what,
         measured_us=above_us,

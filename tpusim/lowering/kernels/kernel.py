@@ -13,6 +13,7 @@ from tpusim.ir.attributes import BackendConfig, WindowConfig
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import ELEMENTWISE, FREE, MOVES_ONLY, PRODUCTS, REDUCTIONS, VIEWS
 from tpusim.lowering.collectives import collective_part, inner_collective, is_fed, other_part
+from tpusim.lowering.kernels.inner_loop import inner_loop
 from tpusim.lowering.kernels.products import conversion_work, product_work
 from tpusim.lowering.kernels.tiles import (
     LHS,
@@ -27,7 +28,7 @@ from tpusim.lowering.kernels.tiles import (
     run_bytes,
     streaming_tiles,
 )
-from tpusim.lowering.kernels.vector import Site, spill_work, stored_registers, vector_work
+from tpusim.lowering.kernels.vector import Site, stored_registers, vector_work
 from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import AnyStep, Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
@@ -54,8 +55,9 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     shares = _shares(body, demand)
     product_flops = sum(product.flops for _, product in products)
     computes = any(item.instruction.opcode not in MOVES_ONLY for item in body.values)
-    work = _product_work(scope, body, products, nest) + _other_work(scope, body, shares, sides, nest)
-    work += spill_work(body, shares, scope.chip)
+    other = _other_work(scope, body, shares, sides, nest)
+    loop = inner_loop(body, other, shares, scope.chip)
+    work = _product_work(scope, body, products, nest) + sum_work(other.values())
     work += conversion_work(touched, feeds, nest, scope.chip, computes=computes)
     work += _register_traffic(scope, touched, set(feeds) if len(products) < 2 else _fed(body, products))
     work = work + extra if extra else work
@@ -64,6 +66,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         tiles=tiles,
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
         work=work * (1 / tiles),
+        vector_loop=structs.replace(loop, turns=loop.turns / tiles),
         streams=tuple(_streams(scope.chip, touched, feeds, nest or _plain_nest(body, tiles, window))),
         flops=product_flops + sum(_flops(item) * share for item, share in zip(body.values, shares, strict=True)),
         product_flops=product_flops,
@@ -113,23 +116,19 @@ def _shares(body: Body, demand: Demand) -> list[float]:
     return [needed_share(parts, item.instruction.shape) for parts, item in pairs]
 
 
-def _other_work(scope: Scope, body: Body, shares: list[float], sides: dict[int, str], nest: Nest | None) -> Work:
-    """Return the work of all in a kernel but its products: of what is needed, and as often as that is computed."""
+def _other_work(
+    scope: Scope, body: Body, shares: list[float], sides: dict[int, str], nest: Nest | None
+) -> dict[int, Work]:
+    """Return the work of all in a kernel but its products, by position: of what is needed, as often as it is made."""
     # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
-    found = []
+    found = {}
     for at, (item, share) in enumerate(zip(body.values, shares, strict=True)):
-        if (
-            share
-            and not item.in_place
-            and item.instruction.opcode not in FREE
-            and item.instruction.opcode not in PRODUCTS
-        ):
+        if share and not item.in_place and item.instruction.opcode not in FREE | PRODUCTS:
             work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
             # What is made for an operand of the product stays as long as its tile does, and is then made anew.
-            count = share * uses.get(sides.get(at, ""), 1.0)
-            found.append(work if count == 1.0 else work * count)
-    return sum_work(found)
+            found[at] = work * (share * uses.get(sides.get(at, ""), 1.0))
+    return found
 
 
 def _product_work(scope: Scope, body: Body, products: list[tuple[int, Product]], nest: Nest | None) -> Work:

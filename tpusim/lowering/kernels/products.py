@@ -30,7 +30,7 @@ def product_work(product: Product, output_elements: int, nest: Nest, chip: Chip)
         return on_array
     steps = product.flops / chip.vpu.register_elements
     array_cycles = sum(matmul_cycles(matmul, chip.mxu) for matmul in on_array.matmuls)
-    vector_cycles = steps / (chip.vpu.alu_slots * chip.vpu.slot_efficiency)
+    vector_cycles = steps / chip.vpu.alu_slots
     return Work(ops={VECTOR: steps}) if vector_cycles < array_cycles else on_array
 
 

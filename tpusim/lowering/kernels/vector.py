@@ -6,7 +6,7 @@ costs per register come from the chip's table of operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, log2, prod
 
@@ -14,10 +14,9 @@ from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
 from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES, UNHELD
+from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES
 from tpusim.lowering.scope import Notes, entering
 from tpusim.program.work import Work, scaled, sum_work
-from tpusim.semantics.demand.inlining import Body, Inner, behind_views
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
@@ -55,13 +54,13 @@ def vector_work(site: Site, instruction: Instruction) -> Work:
         return Work(ops=scaled(cost, registers(instruction.shape, site.chip)))
     # Nothing is free in silence.
     site.notes.estimated(instruction, "no cost of its own: one operation per register of its largest array")
-    return Work(ops={VECTOR: _widest(site, instruction)})
+    return Work(ops={VECTOR: widest(site.computation, instruction, site.chip)})
 
 
-def _widest(site: Site, instruction: Instruction) -> float:
+def widest(computation: Computation, instruction: Instruction, chip: Chip) -> float:
     """Return the registers of the largest value that an instruction takes or makes."""
-    values = (instruction, *site.computation.operands_of(instruction))
-    return max(registers(value.shape, site.chip) for value in values)
+    values = (instruction, *computation.operands_of(instruction))
+    return max(registers(value.shape, chip) for value in values)
 
 
 def registers(shape: Shape, chip: Chip) -> float:
@@ -106,7 +105,7 @@ def _bits(site: Site, instruction: Instruction) -> Work:
     (source,), (target,) = leaves(site.operand_shape(instruction, 0)), leaves(instruction.shape)
     if source.dtype.bits == target.dtype.bits:
         return Work()
-    return Work(ops=scaled(site.chip.vector_ops.moves["retile"], _widest(site, instruction)))
+    return Work(ops=scaled(site.chip.vector_ops.moves["retile"], widest(site.computation, instruction, site.chip)))
 
 
 @work_rule("scan")
@@ -121,7 +120,7 @@ def _scan(site: Site, instruction: Instruction) -> Work:
     inside = Site(site.module, site.module[attributes["to_apply"]], site.chip, site.notes)
     steps: int = (inputs or outputs)[0].dimensions[dimension]
     slots = site.chip.vpu.alu_slots
-    chain = ((vector_work(inside, i), _widest(inside, i)) for i in inside.computation.instructions)
+    chain = ((vector_work(inside, i), widest(inside.computation, i, site.chip)) for i in inside.computation.instructions)
     # Even a scalar takes a whole cycle.
     step = sum_work(work * max(1.0, slots / width) for work, width in chain if width)
     moved = {LOAD: sum(max(1.0, registers(shape, site.chip) / max(1, steps)) for shape in inputs)}
@@ -407,36 +406,3 @@ def _custom_call(site: Site, instruction: Instruction) -> Work:
     """Work of a custom call by its target; none is known of a target that is not in the table."""
     found = CUSTOM_WORK.get(instruction.attributes.get("custom_call_target", ""))
     return found(site, instruction) if found else Work()
-
-
-def spill_work(body: Body, shares: Sequence[float], chip: Chip) -> Work:
-    """Return the stores and loads of what does not fit into the vector registers, for the whole of a kernel.
-
-    ``shares`` says how much of each value is computed. A fused loop computes one register of every value at a time, and
-    what is needed later has to stay; operands are loaded where they are used.
-    """
-    computed = [at for at, item in enumerate(body.values) if shares[at] and item.instruction.opcode not in UNHELD]
-    # Most kernels have fewer values than registers: no need to ask which of them are alive.
-    if len(computed) <= chip.vpu.registers:
-        return Work()
-    excess = most_alive(computed, body.values) - chip.vpu.registers
-    if excess <= 0:
-        return Work()
-    moved = excess * max(registers(body.values[at].instruction.shape, chip) * shares[at] for at in computed)
-    return Work(ops={LOAD: moved, STORE: moved})
-
-
-def most_alive(computed: Sequence[int], values: Sequence[Inner]) -> int:
-    """Return how many of the values at some positions are alive at the most crowded moment, computed in their order."""
-    uses = ((number, operand) for number, at in enumerate(computed) for operand in values[at].operands)
-    last = {behind_views(values, operand): number for number, operand in uses}
-    ends = [0] * len(computed)
-    for number, at in enumerate(computed):
-        # A value that nothing in the kernel uses is a result, and is stored at once.
-        ends[last.get(at, number)] += 1
-    alive = most = 0
-    for ended in ends:
-        alive += 1
-        most = max(most, alive)
-        alive -= ended
-    return most

@@ -37,9 +37,12 @@ def render_accuracy(found: Validation, console: Console) -> None:
 
 def render_fit(fit: Fit, console: Console) -> None:
     """Print the values of a fit and its errors, on the rows themselves and cross-validated."""
-    console.print(f"[bold]{escape(fit.chip)}[/bold], fitted on {escape(', '.join(fit.sources))}")
-    for key, value in fit.values.items():
-        console.print(f"  {key} = {value:g}")
+    values = plain_table("parameter", "chips", ">value", ">interval of 90%", ">range", ">rows", "")
+    for p in fit.parameters:
+        figures = (f"{p.value:g}", f"{p.least:.3g} to {p.most:.3g}", f"{p.low:g} to {p.high:g}", str(p.rows))
+        values.add_row(p.key, " ".join(p.chips), *figures, "at the edge" if p.at_edge else "")
+    console.print(values)
+    console.print(f"fitted on {escape(', '.join(fit.sources))}")
     console.print()
     table = plain_table("family", ">rows", ">error", ">bias", ">p90", ">tau", ">cross-validated")
     for family, own in fit.fitted.items():
