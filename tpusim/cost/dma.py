@@ -58,8 +58,13 @@ def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
     # A block that is fetched only once is needed by the first tile: no computation can hide it.
     first = sum(loaded_bytes(s, chip) * min(1.0, kernel.cores / s.fetches) for s in streams if not s.is_output)
     last = sum(loaded_bytes(s, chip) * min(1.0, kernel.cores / s.fetches) for s in streams if s.is_output)
-    total = sum(loaded_bytes(s, chip) for s in streams)
-    return Traffic(space, first, max(0.0, total - first - last), last)
+    written = sum(loaded_bytes(s, chip) for s in streams if s.is_output)
+    read = sum(loaded_bytes(s, chip) for s in streams if not s.is_output)
+    steady = max(0.0, read + written - first - last)
+    if space == HBM:
+        # The bus turns round between what comes and what goes, which the first and the last blocks have to themselves.
+        steady += chip.hbm.turn_cost * max(0.0, min(read - first, written - last))
+    return Traffic(space, first, steady, last)
 
 
 def loaded_bytes(stream: Stream, chip: Chip) -> float:

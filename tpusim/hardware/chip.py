@@ -108,6 +108,8 @@ class Hbm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Share of the advertised bandwidth that long reads reach."""
     write_efficiency: float
     """The same of long writes."""
+    turn_cost: float
+    """What a byte that is written between reads, or read between writes, costs beside itself, in bytes (fitted)."""
     granule_bytes: int
     """Allocations are rounded up to this."""
 

@@ -90,6 +90,7 @@ _BY_KEY = {
     "cmem.capacity_bytes": _Range("B", 0, 2**50, "bytes, 0 where there is none"),
     "cmem.read_bytes_per_second": _Range("B/s", 0, 1e18, "bytes per second, 0 where there is no CMEM"),
     "cmem.write_bytes_per_second": _Range("B/s", 0, 1e18, "bytes per second, 0 where there is no CMEM"),
+    "hbm.turn_cost": _Range("", 0, 10, "bytes for a byte, from 0 to 10"),
     "dma.issue_cycles": _Range("cycles", 0, 2**30, "cycles, from 0"),
     "dma.chunk_cost_bytes": _Range("B", 0, 2**30, "bytes, from 0"),
     "ici.links": _Range("", 0, 64, "a whole number from 0 to 64"),
