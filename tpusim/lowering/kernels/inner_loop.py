@@ -1,0 +1,44 @@
+"""The loop inside a tile: what the vector unit does for one register of every value, as a graph of dependences.
+
+The loop is taken to be software pipelined, as the compiler's are: turns overlap as far as slots and registers allow
+(modulo scheduling; Rau, MICRO 1994). Slots are counted by unit (``vector``); this is the rest: how long one turn takes
+from its first load to its last store, and for how many cycles of it registers are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.units import LOAD, STORE
+from tpusim.lowering.kernels.vector import registers, widest
+from tpusim.program.work import VectorLoop, Work
+from tpusim.semantics.demand.inlining import Body, behind_views
+
+
+def inner_loop(body: Body, works: Mapping[int, Work], shares: Sequence[float], chip: Chip) -> VectorLoop:
+    """Return the loop of a whole kernel; ``works`` are its values' work by position, ``shares`` how much is needed."""
+    latency = chip.vector_ops.latency
+    begin: dict[int, float] = {}
+    ready: dict[int, float] = {}
+    last_use: dict[int, float] = {}
+    for at, work in works.items():
+        made_of = [behind_views(body.values, operand) for operand in body.values[at].operands]
+        # What comes from VMEM is loaded where it is used.
+        begin[at] = max((ready.get(source, latency[LOAD]) for source in made_of), default=0.0)
+        ready[at] = begin[at] + _chain_cycles(body, at, work, chip)
+        last_use |= {source: max(begin[at], last_use.get(source, 0.0)) for source in made_of}
+    counts = {at: registers(body.values[at].instruction.shape, chip) * shares[at] for at in works}
+    turns = max(counts.values(), default=0.0)
+    if not turns:
+        return VectorLoop()
+    # A register is taken from the cycle in which it is written to that of its last reader.
+    held = sum((max(0.0, last_use.get(at, 0.0) - ready[at]) + 1) * count for at, count in counts.items())
+    return VectorLoop(turns, max(ready.values()) + latency[STORE], held / turns)
+
+
+def _chain_cycles(body: Body, at: int, work: Work, chip: Chip) -> float:
+    """Return how long one register of a value takes: the operations of an expansion wait for each other."""
+    item = body.values[at]
+    count = max(1.0, widest(item.computation, item.instruction, chip))
+    return sum(ops * chip.vector_ops.latency.get(unit, 1.0) for unit, ops in work.ops.items()) / count
