@@ -11,9 +11,7 @@ from tpusim.hardware.load import load_chip, override_chip
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Stream
 
-PLAIN = override_chip(
-    load_chip("v5e"), {"dma.chunk_cost_bytes": 0, "hbm.efficiency": 0.9, "hbm.write_efficiency": 0.9}
-)
+PLAIN = override_chip(load_chip("v5e"), {"dma.chunk_cost_bytes": 0, "hbm.efficiency": 0.9, "hbm.write_efficiency": 0.9})
 
 
 def test_long_runs_cost_their_bytes():
