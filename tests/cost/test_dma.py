@@ -11,21 +11,12 @@ from tpusim.hardware.load import load_chip, override_chip
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Stream
 
-PLAIN = override_chip(
-    load_chip("v5e"),
-    {"dma.transfer_cost_bytes": 0, "dma.chunk_cost_bytes": 0, "hbm.efficiency": 0.9, "hbm.write_efficiency": 0.9},
-)
+PLAIN = override_chip(load_chip("v5e"), {"dma.chunk_cost_bytes": 0, "hbm.efficiency": 0.9, "hbm.write_efficiency": 0.9})
 
 
 def test_long_runs_cost_their_bytes():
     """Without costs of their own, ten blocks of 1000 bytes load the memory with 10,000."""
     assert loaded_bytes(Stream("x", "hbm", 1000, 10), PLAIN) == 10_000
-
-
-def test_each_transfer_costs_something_more():
-    """Fifty bytes for each of ten."""
-    chip = override_chip(PLAIN, {"dma.transfer_cost_bytes": 50})
-    assert loaded_bytes(Stream("x", "hbm", 1000, 10), chip) == 10_500
 
 
 def test_each_run_costs_something_more():

@@ -23,9 +23,9 @@ def test_work_adds_unit_by_unit():
 
 
 def test_a_multiple_of_work_is_one_of_all_its_parts():
-    """Rows, tiles and results of a product, and operations of every unit; type and passes stay."""
-    work = Work((Matmul(1, 2, 3, 4, "s8", 3),), {"xlu": 5.0})
-    assert work * 2 == Work((Matmul(2, 4, 6, 8, "s8", 3),), {"xlu": 10.0})
+    """Rows, tiles, results and parked ones of a product, and operations of every unit; type and passes stay."""
+    work = Work((Matmul(1, 2, 3, 4, 5, "s8", 3),), {"xlu": 5.0})
+    assert work * 2 == Work((Matmul(2, 4, 6, 8, 10, "s8", 3),), {"xlu": 10.0})
 
 
 def test_a_sum_names_no_unit_that_has_nothing_to_do():
