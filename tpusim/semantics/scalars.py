@@ -14,6 +14,7 @@ import re
 import struct
 from collections.abc import Callable, Container, Sequence
 from math import ceil, copysign, floor, fmod, inf, isfinite, isnan, nan
+from typing import Any
 
 from tpusim.ir.module import Computation, Instruction, Literal, Module
 from tpusim.ir.ops import RESHAPES, SAME_ELEMENTS, SAME_VALUE
@@ -42,9 +43,9 @@ def table_of(computation: Computation, made: Instruction) -> list[int] | None:
     return [int(number) for number in text.strip("{} ").split(",")] if _INTEGERS.fullmatch(text) else None
 
 
-def literal_number(literal: Literal) -> Number | None:
+def literal_number(literal: int | Literal | None) -> Number | None:
     """Return the number that a literal of one element writes; None for arrays, tuples and complex numbers."""
-    text = literal.text.strip("{} ")
+    text = literal.text.strip("{} ") if isinstance(literal, Literal) else ""
     if text in ("true", "false"):
         return text == "true"
     try:
@@ -129,14 +130,15 @@ class Scalars:
         called = self._module[attributes["calls" if "calls" in attributes else "to_apply"]]
         return Scalars(self._module, called, self.state_of(instruction.operands), self._depth)
 
-    def _computed(self, made: Instruction) -> Number:
+    def _computed(self, made: Instruction) -> Number | None:
         dtype = _scalar_type(made)
         if self._depth > _DEEPEST or dtype is None:
-            raise Unknown
+            return None
         if made.opcode in _SPECIAL:
-            return as_type(_SPECIAL[made.opcode](self, made), dtype)
+            found = _SPECIAL[made.opcode](self, made)
+            return None if found is None else as_type(found, dtype)
         if made.opcode not in _OPERATIONS and made.opcode not in _BY_TYPE:
-            raise Unknown
+            return None
         values = [self.value(operand) for operand in made.operands]
         if made.opcode in _OPERATIONS:
             return as_type(_OPERATIONS[made.opcode](*values), dtype)
@@ -144,25 +146,16 @@ class Scalars:
         assert source is not None
         return _BY_TYPE[made.opcode](source, dtype, *values)
 
-    def constant(self, made: Instruction) -> Number:
-        """Return the number that a literal writes."""
-        number = literal_number(made.immediate) if isinstance(made.immediate, Literal) else None
-        if number is None:
-            raise Unknown
-        return number
-
-    def element(self, made: Instruction) -> Number:
+    def element(self, made: Instruction) -> Number | None:
         """Return an element of the computation's tuple, or of a tuple that it builds itself."""
         source = origin_of(self._computation, made.operands[0])
         if source.opcode == "tuple":
             return self.value(source.operands[made.attributes["index"]])
         return self.stated(element_of_parameter(self._computation, made.name))
 
-    def stated(self, key: object) -> Number:
+    def stated(self, key: Any) -> Number | None:
         """Return a number of the state."""
-        if key not in self._state:
-            raise Unknown
-        return self._state[key]
+        return self._state.get(key)
 
     def called(self, made: Instruction) -> Number:
         """Return what a fusion or call of scalars gives."""
@@ -174,11 +167,11 @@ class Scalars:
         choice, *values = made.operands
         return self.value(values[0] if self.value(choice) else values[1])
 
-    def looked_up(self, made: Instruction) -> Number:
+    def looked_up(self, made: Instruction) -> Number | None:
         """Return an element of a table: devices find their places along the axes of a mesh in such."""
         numbers = table_of(self._computation, self._computation[made.operands[0]])
         if len(made.operands) != 2 or numbers is None:
-            raise Unknown
+            return None
         # Beyond its ends a slice begins as far in as it has to (XLA, DynamicSlice).
         return numbers[min(max(0, int(self.value(made.operands[1]))), len(numbers) - 1)]
 
@@ -348,10 +341,10 @@ _BY_TYPE: dict[str, Callable[..., Number]] = {
 }
 """What depends on the type of the first operand: from it, the type of the result, and the operands."""
 
-_SPECIAL: dict[str, Callable[[Scalars, Instruction], Number]] = {
+_SPECIAL: dict[str, Callable[[Scalars, Instruction], Number | None]] = {
     "call": Scalars.called,
     "compare": Scalars.compared,
-    "constant": Scalars.constant,
+    "constant": lambda scalars, made: literal_number(made.immediate),
     "dynamic-slice": Scalars.looked_up,
     "fusion": Scalars.called,
     "get-tuple-element": Scalars.element,
