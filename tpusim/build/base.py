@@ -186,13 +186,11 @@ class BuilderBase:
             raise ProgramError(f"expected an op of builder {self.name!r}, found {op.name!r} of {op.builder.name!r}")
 
     def _numbered(self, opcode: str) -> str:
-        """Return a name for a new instruction: the opcode and a serial number, as in XLA."""
         # Parameters with names of their own may have taken the number.
         self._serial += 1
         return unused_name(f"{opcode}.{self._serial}", self._instructions)
 
     def _add(self, instruction: Instruction) -> Op:
-        """Append an instruction."""
         self._instructions[instruction.name] = instruction
         return Op(self, instruction.name, instruction.shape)  # type: ignore[arg-type]
 

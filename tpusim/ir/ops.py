@@ -296,7 +296,6 @@ def _named(words: str) -> frozenset[str]:
 
 
 def _of(category: Category) -> frozenset[str]:
-    """Return the opcodes of a category."""
     return frozenset(name for name, row in OPERATIONS.items() if row.category is category)
 
 

@@ -148,7 +148,6 @@ def _take_arguments(
 
 
 def _take_parameter_number(lexer: Lexer) -> int:
-    """Read the number of a parameter."""
     place = lexer.start
     number = lexer.take_integer("the number of a parameter")
     if not 0 <= number < _MOST_PARAMETERS:

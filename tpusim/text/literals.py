@@ -107,7 +107,6 @@ def _take_elision(lexer: Lexer) -> bool:
 
 
 def _take_text(lexer: Lexer, shape: Shape) -> str:
-    """Read a literal and return its canonical text."""
     if isinstance(shape, TupleShape):
         return _take_tuple(lexer, shape)
     if not isinstance(shape, ArrayShape) or not shape.dtype.is_array_type or min(shape.dimensions, default=0) < 0:
@@ -232,7 +231,6 @@ def _take_elements(lexer: Lexer, shape: ArrayShape) -> list[str]:
 
 
 def _take_element(lexer: Lexer, dtype: DType) -> str:
-    """Read one element and return its canonical text."""
     if dtype.is_pred:
         return _take_truth(lexer)
     if dtype.is_integer:
@@ -259,7 +257,6 @@ def _take_truth(lexer: Lexer) -> str:
 
 
 def _take_integer(lexer: Lexer, dtype: DType) -> str:
-    """Read an integer in the range of its type."""
     start = lexer.start
     text = lexer.take("integer", f"an integer for {dtype.name}")
     least, most = _integer_range(dtype)

@@ -43,7 +43,6 @@ def read_source(path: str | Path) -> SourceText:
 
 
 def _read_bytes(path: str | Path, name: str) -> bytes:
-    """Return the bytes of a file or of standard input."""
     try:
         if name == "<stdin>":
             return sys.stdin.buffer.read(MOST_BYTES + 1)

@@ -135,7 +135,6 @@ def _unplaced(count: int, size: int, step: int = 1) -> Span:
 
 @_rule("concatenate")
 def _concatenate(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
-    """Operands follow each other in one dimension."""
     (dimension,) = instruction.attributes["dimensions"]
     found: Boxes = []
     offset, span = 0, box.spans[dimension]
@@ -161,7 +160,6 @@ def _reduce(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) 
 
 @_rule("sort")
 def _sort(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
-    """All of the sorted dimension."""
     sizes = operands[0].dimensions
     # The last dimension is the default (XLA, Sort).
     (dimension,) = instruction.attributes.get("dimensions", (len(sizes) - 1,))

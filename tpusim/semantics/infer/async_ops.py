@@ -101,7 +101,6 @@ infers("copy-start")(lambda site: TupleShape((site.operands[0], site.operands[0]
 
 @infers("copy-done")
 def _copy_done(site: Site) -> Shape:
-    """Give the target."""
     target, source = elements_of(site.operands[0], 2, "start_c1")[:2]
     # Up to layout and memory space: to change these is what copies are for.
     require(compatible(target, source), "copy_done_c1", site.operands[0])

@@ -93,7 +93,6 @@ def _reshape(site: Site) -> ArrayShape:
 
 @infers("transpose")
 def _transpose(site: Site) -> ArrayShape:
-    """Give the operand's dimensions in the order of ``dimensions``."""
     shape, order = site.array(), site.attributes["dimensions"]
     require(sorted(order) == list(range(shape.rank)), "transpose_c1", order, "for", shape)
     dynamic = [shape.dynamic[i] for i in order] if shape.dynamic else ()

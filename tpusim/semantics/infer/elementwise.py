@@ -55,7 +55,6 @@ _ALLOWED = {opcode: (label, allows) for label, (allows, opcodes) in _UNARY.items
 
 @infers(*_ALLOWED)
 def _unary(site: Site) -> ArrayShape:
-    """Give the operand's shape, whose type the operation must know."""
     shape = site.array()
     label, allows = _ALLOWED[site.opcode]
     require(allows(shape.dtype), label, shape.dtype)

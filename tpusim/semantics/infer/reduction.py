@@ -77,7 +77,6 @@ def _reduce(site: Site) -> Shape:
 
 @infers("reduce-window")
 def _reduce_window(site: Site) -> Shape:
-    """Give one element per place of the window, of each array."""
     shapes, inits, _ = _reduced(site, "reduce_window_c1", "reduce_window_c2")
     window = site.attributes.get("window", Window())
     # XLA infers reduce from its computation, but reduce-window from its initial values.

@@ -86,7 +86,6 @@ def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
 
 
 def _check_done(view: View, call: Call, before: Instruction, start: Instruction) -> Iterator[Finding]:
-    """Check a done against the computation that its start wraps."""
     wrapped = view.module.by_name.get(str(start.attributes.get("calls", "")))
     if wrapped is None:
         return
