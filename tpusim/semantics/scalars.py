@@ -13,11 +13,13 @@ import operator
 import re
 import struct
 from collections.abc import Callable, Container, Sequence
-from math import ceil, copysign, floor, fmod, inf, isfinite, isnan, nan
+from fractions import Fraction
+from math import ceil, copysign, floor, fmod, frexp, inf, isfinite, isnan, nan
 from typing import Any
 
 from tpusim.ir.module import Computation, Instruction, Literal, Module
 from tpusim.ir.ops import RESHAPES, SAME_ELEMENTS, SAME_VALUE
+from tpusim.semantics.infer.types import FLOAT_REACH
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -191,11 +193,7 @@ def _scalar_type(made: Instruction) -> DType | None:
     if not isinstance(shape, ArrayShape) or shape.element_count != 1:
         return None
     dtype = shape.dtype
-    return dtype if dtype.is_integer or dtype.is_pred or dtype.name in _FLOATS else None
-
-
-_FLOATS = {"bf16": "f", "f16": "e", "f32": "f", "f64": "d"}
-"""How ``struct`` writes the floats that are computed; a bf16 is the upper half of an f32."""
+    return dtype if dtype.is_integer or dtype.is_pred or dtype.name in ("bf16", "f16", "f32", "f64") else None
 
 
 def integer_range(dtype: DType) -> tuple[int, int]:
@@ -215,27 +213,16 @@ def as_type(value: Number, dtype: DType) -> Number:
 
 def _rounded(value: Number, name: str) -> float:
     """Return a number rounded to a float type; on the way to all but f64 that is to f32 first."""
-    if name == "f64":
+    if name in ("f16", "bf16"):
+        value = _rounded(value, "f32")
+    if name == "f64" or not isfinite(value):
         return float(value)
-    if isinstance(value, int) and abs(value) >> 50:
-        # f64 would round as well: 50 bits, the last of them set where anything was cut off, are enough to tell.
-        cut = abs(value).bit_length() - 50
-        value = copysign(abs(value) >> cut | bool(abs(value) & ((1 << cut) - 1)), value) * 2.0**cut
-    single = _through("f", float(value))
-    if name == "bf16" and isfinite(single):
-        bits = struct.unpack("I", struct.pack("f", single))[0]
-        # Half a unit less one, plus the last bit that stays: ties go to even, and a carry may reach the exponent.
-        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
-        return float(struct.unpack("f", struct.pack("I", bits))[0])
-    return _through("e", single) if name == "f16" else single
-
-
-def _through(form: str, value: float) -> float:
-    """Return a float rounded to a form of ``struct``, beyond whose largest number lies infinity."""
-    try:
-        return float(struct.unpack(form, struct.pack(form, value))[0])
-    except OverflowError:
-        return copysign(inf, value)
+    reach, digits = FLOAT_REACH[name]
+    # The unit of the last digit that is kept, which below the normal numbers is the least of them all.
+    unit = 2.0 ** (max(frexp(value)[1], 3 - reach) - digits)
+    # As a float a large integer would be rounded once more. Ties go to even, and a carry may reach what overflows.
+    size = round(abs(value) / unit if isinstance(value, float) else abs(value) / Fraction(unit)) * unit
+    return copysign(size if size < 2**reach else inf, value)
 
 
 def converted(source: DType, target: DType, value: Number) -> Number:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.ir.attributes import ComputationName
-from tpusim.ir.module import Computation, Instruction, Literal
+from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import OPERATIONS, SHAPE_IMPLIED, Operation, find_operation
 from tpusim.semantics.infer.rules import find_rule
-from tpusim.semantics.infer.site import UNKNOWN, Site, broken
+from tpusim.semantics.infer.site import UNKNOWN, InTheMaking, Site, broken
 from tpusim.shapes.shape import Shape, TupleShape
 from tpusim.text.attributes.table import take_attributes
 from tpusim.text.checks import find_check
@@ -22,13 +21,6 @@ from tpusim.text.scope import ComputationScope
 
 # More digits than this are a slip; the check that numbers are dense would refuse them later.
 _MOST_PARAMETERS = 1 << 31
-
-
-class _Surroundings(NamedTuple):
-    """The computations that have been read; what the first line says matters to no shape that may be left out."""
-
-    by_name: Mapping[str, Computation]
-    attributes: Mapping[str, Any]
 
 
 class NestingScope(ComputationScope):
@@ -198,8 +190,8 @@ def _checked(lexer: Lexer, scope: ComputationScope, instruction: Instruction, pl
     operands = tuple(scope.by_name[name] for name in instruction.operands)
     if instruction.shape is UNKNOWN:
         try:
-            # XLA's parser, too, asks its shape inference.
-            around = _Surroundings(scope.computations, {})
+            # XLA's parser, too, asks its shape inference. What the first line says matters to none of these shapes.
+            around = InTheMaking(scope.computations)
             shape = find_rule(instruction.opcode)(Site(instruction, [operand.shape for operand in operands], around))
         except ProgramError as error:
             lexer.fail(f"{instruction.opcode!r}: {error.message}", place)

@@ -50,11 +50,9 @@ def find_async_state(shape: Shape) -> tuple[TupleShape, Shape] | None:
     return None
 
 
-def _started(site: Site, signature: Signature | None) -> Shape:
+def _started(site: Site, signature: Signature) -> Shape:
     """Give the stated shape, operands and result so far, which must begin as operands and computation say."""
     operands, result = async_state(site.stated())
-    # Without a module nothing contradicts the stated shape.
-    signature = signature or Signature(tuple(site.operands), result)
     require(len(operands.elements) == len(site.operands), "async_c2", len(site.operands), "for", operands)
     _check_bound("async_c3", operands.elements, site.operands)
     # A prefix is enough: operands and parts of the result may come with updates.
@@ -163,7 +161,7 @@ infers("send-done")(lambda site: TOKEN)
 @infers("after-all")
 def _after_all(site: Site) -> ArrayShape:
     # Operands are tokens, but the TPU compiler also waits for arrays.
-    if site.module is None or site.module.attributes.get("is_scheduled") is not True:
+    if site.module.attributes.get("is_scheduled") is not True:
         for position in range(len(site.operands)):
             _check_token(site, position)
     return TOKEN

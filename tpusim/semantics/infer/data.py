@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from math import prod
 
-from tpusim.semantics.infer.site import Site, broken, infers, require
+from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import (
     PRED,
     S32,
@@ -209,15 +209,13 @@ def _sort(site: Site) -> Shape:
     require(len(dimensions) == 1, "sort_c1", dimensions)
     # A scalar counts as sorted along dimension 0; XLA counts a negative dimension from the last.
     require(-shapes[0].rank <= dimensions[0] < max(shapes[0].rank, 1), "sort_c3", dimensions, "for", shapes[0])
-    signature = site.signature("to_apply")
-    if signature is not None:
-        _check_comparator(signature.parameters, signature.result, shapes)
+    _check_comparator(site.signature("to_apply"), shapes)
     return one_or_tuple(shapes)
 
 
-def _check_comparator(parameters: Sequence[Shape], result: Shape, shapes: Sequence[ArrayShape]) -> None:
-    if not is_array(result) or not alike(result, PRED):
-        raise broken("sort_c4", plain(result))
+def _check_comparator(comparator: Signature, shapes: Sequence[ArrayShape]) -> None:
+    parameters, result = comparator
+    require(is_array(result) and alike(result, PRED), "sort_c4", result)
     require(len(parameters) == 2 * len(shapes), "sort_c5", len(parameters), "for", len(shapes), "operands")
     for number, parameter in enumerate(parameters):
         shape = shapes[number // 2]

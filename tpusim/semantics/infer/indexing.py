@@ -188,11 +188,9 @@ def _scatter(site: Site) -> Shape:
     for group in (shapes[:count], shapes[count + 1 :]):
         is_one = all(shape.dimensions == group[0].dimensions for shape in group)
         require(is_one, "scatter_c4", TupleShape(tuple(group)))
-    signature = site.signature("to_apply")
-    if signature is not None:
-        # An element of the operand is the accumulator, one of the updates the element.
-        inits = [ArrayShape(shape.dtype) for shape in shapes[:count]]
-        check_reducer(signature, inits, [updates.dtype for updates in shapes[count + 1 :]])
+    # An element of the operand is the accumulator, one of the updates the element.
+    inits = [ArrayShape(shape.dtype) for shape in shapes[:count]]
+    check_reducer(site.signature("to_apply"), inits, [updates.dtype for updates in shapes[count + 1 :]])
     return one_or_tuple(shapes[:count])
 
 

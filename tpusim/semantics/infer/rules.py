@@ -36,13 +36,13 @@ FAMILIES = (collective, contraction, control, convolution, data, elementwise, in
 
 
 # The form is checked before the rule, since rules index operands and required attributes without asking.
-def infer_shape(module: Surroundings | None, instruction: Instruction, operands: Sequence[Shape]) -> Shape:
+def infer_shape(module: Surroundings, instruction: Instruction, operands: Sequence[Shape]) -> Shape:
     """Return the shape of an instruction's result.
 
     ``operands`` are the shapes of its operands. ``module`` holds the computations that it calls and the counts of
-    replicas and partitions; without it, what depends on them is taken as stated and not checked. An instruction whose
-    shape is not known yet has the shape ``UNKNOWN``; where operands and attributes do not imply a result (a
-    ``reshape``, a ``convert``, an ``infeed``), its own shape says what is wanted, and the rule checks it.
+    replicas and partitions. An instruction whose shape is not known yet has the shape ``UNKNOWN``; where operands and
+    attributes do not imply a result (a ``reshape``, a ``convert``, an ``infeed``), its own shape says what is wanted,
+    and the rule checks it.
 
     Raises:
         ProgramError: The operands or attributes break a constraint, which the message names by its label.
