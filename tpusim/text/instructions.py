@@ -188,16 +188,15 @@ def _take_elements(lexer: Lexer, scope: ComputationScope, name: str, place: int)
 def _checked(lexer: Lexer, scope: ComputationScope, instruction: Instruction, place: int) -> Instruction:
     """Return an instruction that passes the check of its opcode, with its shape inferred if the text left it out."""
     operands = tuple(scope.by_name[name] for name in instruction.operands)
-    if instruction.shape is UNKNOWN:
-        try:
+    check = find_check(instruction.opcode)
+    try:
+        if instruction.shape is UNKNOWN:
             # XLA's parser, too, asks its shape inference. What the first line says matters to none of these shapes.
             around = InTheMaking(scope.computations)
             shape = find_rule(instruction.opcode)(Site(instruction, [operand.shape for operand in operands], around))
-        except ProgramError as error:
-            lexer.fail(f"{instruction.opcode!r}: {error.message}", place)
-        instruction = msgspec.structs.replace(instruction, shape=shape)
-    check = find_check(instruction.opcode)
-    problem = check(instruction, operands, scope) if check is not None else None
-    if problem is not None:
-        lexer.fail(f"{instruction.opcode!r} {instruction.name!r}: {problem.message}", place)
+            instruction = msgspec.structs.replace(instruction, shape=shape)
+        if check is not None:
+            check(instruction, operands, scope)
+    except ProgramError as error:
+        lexer.fail(f"{instruction.opcode!r} {instruction.name!r}: {error.message}", place)
     return instruction

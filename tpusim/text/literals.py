@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Literal
+from tpusim.semantics.scalars import integer_range
 from tpusim.shapes.dtype import MANTISSA_BITS, DType
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, shape_text
 from tpusim.text.lexer import Lexer
@@ -268,11 +269,7 @@ def _take_integer(lexer: Lexer, dtype: DType) -> str:
 
 def _integer_range(dtype: DType) -> tuple[int, int]:
     """Return the integers that a type takes; 64 bits of either sign are taken as bits of the other, as in XLA."""
-    if dtype.bits == 64:
-        return -(1 << 63), (1 << 64) - 1
-    if dtype.is_signed:
-        return -(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1
-    return 0, (1 << dtype.bits) - 1
+    return (-(1 << 63), (1 << 64) - 1) if dtype.bits == 64 else integer_range(dtype)
 
 
 def _take_float(lexer: Lexer, dtype: DType) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
+from tpusim.ir.module import Instruction
+from tpusim.semantics.infer.async_ops import elements_of
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import PRED, dynamic_flags, plain
 from tpusim.shapes.dtype import DTYPES
@@ -28,11 +31,9 @@ def frontend_attributes(site_attributes: dict[str, object]) -> dict[str, str]:
 
 @infers("get-tuple-element")
 def _get_tuple_element(site: Site) -> Shape:
-    shape, index = site.operands[0], site.attributes["index"]
-    if not isinstance(shape, TupleShape):
-        raise broken("get_tuple_element_c1", plain(shape))
-    require(0 <= index < len(shape.elements), "get_tuple_element_c2", index, "of", len(shape.elements))
-    element: Shape = shape.elements[index]
+    elements, index = elements_of(site.operands[0], 0, "get_tuple_element_c1"), site.attributes["index"]
+    require(0 <= index < len(elements), "get_tuple_element_c2", index, "of", len(elements))
+    element: Shape = elements[index]
     return element
 
 
@@ -117,16 +118,21 @@ def branches(attributes: dict[str, object]) -> tuple[str, ...]:
 @infers("custom-call")
 def _custom_call(site: Site) -> Shape:
     result = site.stated()
-    constraints = site.attributes.get("operand_layout_constraints")
-    if constraints is not None:
-        require(len(constraints) == len(site.operands), "custom_call_c1", len(constraints), "for", len(site.operands))
-        for constraint, operand in zip(constraints, site.operands, strict=True):
-            require(compatible(constraint, operand), "custom_call_c2", constraint, "for", operand)
+    check_operand_layouts(site.instruction, site.operands)
     if site.attributes["custom_call_target"] == "GetRngSeed" and (
         site.operands or not compatible(result, ArrayShape(DTYPES["u64"]))
     ):
         raise broken("custom_call_c3", f"{plain(result)} of {len(site.operands)} operands")
     return result
+
+
+def check_operand_layouts(instruction: Instruction, operands: Sequence[Shape]) -> None:
+    """Require layout constraints, where there are any, to be as many as the operands and to fit them."""
+    constraints = instruction.attributes.get("operand_layout_constraints")
+    if constraints is not None:
+        require(len(constraints) == len(operands), "custom_call_c1", len(constraints), "for", len(operands))
+        for constraint, name, operand in zip(constraints, instruction.operands, operands, strict=True):
+            require(compatible(constraint, operand), "custom_call_c2", constraint, "for", repr(name), "of", operand)
 
 
 infers("tuple")(lambda site: TupleShape(tuple(site.operands)))

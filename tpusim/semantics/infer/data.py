@@ -95,8 +95,8 @@ def _reshape(site: Site) -> ArrayShape:
 def _transpose(site: Site) -> ArrayShape:
     shape, order = site.array(), site.attributes["dimensions"]
     require(sorted(order) == list(range(shape.rank)), "transpose_c1", order, "for", shape)
-    dynamic = [shape.dynamic[i] for i in order] if shape.dynamic else ()
-    return make_array(shape.dtype, [shape.dimensions[i] for i in order], dynamic)
+    flags = dynamic_flags(shape)
+    return make_array(shape.dtype, [shape.dimensions[i] for i in order], [flags[i] for i in order])
 
 
 @infers("reverse")
@@ -166,14 +166,9 @@ def _slice(site: Site) -> ArrayShape:
         require(part.start <= part.limit, "slice_c4", f"[{part.start}:{part.limit}]")
         require(part.stride > 0, "slice_c5", part.stride)
         sizes.append(-(-(part.limit - part.start) // part.stride))
-    if not shape.dynamic:
-        return ArrayShape(shape.dtype, tuple(sizes))
-    dynamic = [
-        # As XLA infers it: one element, or a part of what has no bound, is static.
-        flag and size != 1 and before != UNBOUNDED
-        for flag, size, before in zip(shape.dynamic, sizes, shape.dimensions, strict=True)
-    ]
-    return make_array(shape.dtype, sizes, dynamic)
+    flags = zip(dynamic_flags(shape), sizes, shape.dimensions, strict=True)
+    # As XLA infers it: one element, or a part of what has no bound, is static.
+    return make_array(shape.dtype, sizes, [flag and size != 1 and bound != UNBOUNDED for flag, size, bound in flags])
 
 
 @infers("get-dimension-size")

@@ -40,10 +40,8 @@ def _dynamic_slice(site: Site) -> ArrayShape:
     require(len(sizes) == shape.rank, "dynamic_slice_c4", sizes, "for", shape)
     for size, bound in zip(sizes, shape.dimensions, strict=True):
         require(size >= 0 and not size > bound != UNBOUNDED, "dynamic_slice_c5", sizes, "for", shape)
-    if not shape.dynamic:
-        return ArrayShape(shape.dtype, tuple(sizes))
     # Only a dimension that is taken whole stays dynamic, and XLA calls a single element static.
-    flags = zip(shape.dynamic, sizes, shape.dimensions, strict=True)
+    flags = zip(dynamic_flags(shape), sizes, shape.dimensions, strict=True)
     return make_array(shape.dtype, sizes, [flag and size > 1 and size == bound for flag, size, bound in flags])
 
 

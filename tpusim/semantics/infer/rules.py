@@ -58,8 +58,7 @@ def find_rule(opcode: str) -> Rule:
     """Return the rule of an opcode, the short forms of asynchronous operations included."""
     # Every opcode X may have an X-start, so that the short forms have no rows of their own.
     rule = RULES.get(opcode) or infer_short_form(opcode)
-    if rule is None:
-        raise broken("instruction_c1", f"{opcode!r}{did_you_mean(opcode, OPERATIONS)}")
+    assert rule is not None
     return rule
 
 
