@@ -22,7 +22,6 @@ from tpusim.program.layers import Layer
 from tpusim.report.plots import layout as plot_layout
 from tpusim.report.plots import links as plot_links
 from tpusim.report.plots import memory as plot_memory
-from tpusim.report.plots import relayout as plot_relayout
 from tpusim.report.plots import roofline as plot_roofline
 from tpusim.report.plots import systolic as plot_systolic
 from tpusim.report.plots import timeline as plot_timeline
@@ -47,7 +46,7 @@ def layout(shape: Shape | str, ax: Axes | None = None) -> Figure:
 
 def relayout(before: Shape | str, after: Shape | str) -> Figure:
     """Draw what a ``copy`` between two layouts of one array does to the order of its elements."""
-    return plot_relayout.relayout(_shape(before), _shape(after))
+    return plot_layout.relayout(_shape(before), _shape(after))
 
 
 def timeline(result: Result, ax: Axes | None = None, window_us: tuple[float, float] | None = None) -> Figure:

@@ -11,9 +11,9 @@ from tpusim.report.viewers.xprof import wire
 
 def test_the_examples_of_the_encoding_document():
     """150 as field 1, "testing" as field 2, and a packed list as field 6 (protobuf.dev, Encoding)."""
-    assert wire.integer(1, 150) == bytes.fromhex("089601")
-    assert wire.text(2, "testing") == bytes.fromhex("120774657374696e67")
-    assert wire.integers(6, [3, 270, 86942]) == bytes.fromhex("3206038e029ea705")
+    assert wire.message({1: 150}) == bytes.fromhex("089601")
+    assert wire.message({2: "testing"}) == bytes.fromhex("120774657374696e67")
+    assert wire.message({6: [3, 270, 86942]}) == bytes.fromhex("3206038e029ea705")
 
 
 def test_a_negative_integer_takes_ten_bytes():

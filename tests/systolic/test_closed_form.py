@@ -14,7 +14,7 @@ from tests.systolic.products import ARRAYS, LAYERS, WIDER_ARRAYS, layer
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import DATAFLOWS, Array
 from tpusim.program.layers import Layer
-from tpusim.systolic.closed_form import extent_of, run_gemm, share_folds
+from tpusim.systolic.closed_form import run_gemm, share_folds
 from tpusim.systolic.count import run_cycle_by_cycle
 
 SCALESIM = Path(__file__).parents[1] / "data" / "scalesim_cycles.csv"
@@ -133,7 +133,7 @@ def test_arrays_share_folds_evenly(total, count):
 
 def test_what_stays_lies_along_rows_and_columns():
     """The three dataflows: (rows, columns, stream) of an m, n, k product."""
-    extents = {dataflow: tuple(extent_of(layer(2, 3, 5), dataflow)) for dataflow in DATAFLOWS}
+    extents = {name: tuple(Array(rows=1, columns=1, dataflow=name).extent(2, 3, 5)) for name in DATAFLOWS}
     assert extents == {"ws": (5, 3, 2), "is": (5, 2, 3), "os": (2, 3, 5)}
 
 

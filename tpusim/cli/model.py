@@ -88,8 +88,7 @@ def validate(options: Namespace) -> None:
     """Compare predictions with measured times, or memory with the compiler's."""
     from tpusim.report.json.memory import memory_accuracy_page
     from tpusim.report.json.model import accuracy_page
-    from tpusim.report.terminal.accuracy import render_accuracy
-    from tpusim.report.terminal.memory_accuracy import render_memory_accuracy
+    from tpusim.report.terminal.accuracy import render_accuracy, render_memory_accuracy
     from tpusim.report.terminal.progress import CountLine
     from tpusim.validation.memory import validate_memory
     from tpusim.validation.times import validate

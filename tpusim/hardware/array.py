@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,14 @@ MODES: Final = ("overlap", "scale-sim")
 
 # Beyond these a typing error is likelier than an array, and the cycle model would ask for gigabytes of registers.
 _MOST: Final = {"rows": 8192, "columns": 8192, "rows_per_cycle": 64, "count": 8192, "passes": 64}
+
+
+class Extent(NamedTuple):
+    """A product as a dataflow sees it: (height, width) stays and is cut, ``stream`` passes."""
+
+    height: int
+    width: int
+    stream: int
 
 
 class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -57,6 +65,13 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def mac_slots(self) -> int:
         """Multiply-accumulates that all arrays together can do in a cycle."""
         return self.rows * self.columns * self.rows_per_cycle * self.count
+
+    def extent(self, m: int, n: int, k: int) -> Extent:
+        """Return the dimensions of an (m, k) times (k, n) product by what they are to the dataflow."""
+        if self.dataflow == "os":
+            return Extent(m, n, k)
+        # What stays lies with the dimension that is summed over along the rows.
+        return Extent(k, n, m) if self.dataflow == "ws" else Extent(k, m, n)
 
     def stream_cycles(self, length: int) -> int:
         """Return the cycles in which ``length`` steps of a stream enter an array."""

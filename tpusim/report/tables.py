@@ -1,11 +1,22 @@
-"""Tables without borders, and quantities in units that keep them readable: what the pages of a terminal share."""
+"""The console, tables without borders, and quantities in readable units: what the pages of a terminal share."""
 
 from __future__ import annotations
 
-from rich.console import JustifyMethod
+import sys
+
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from tpusim.units import ps_to_us
+
+# Without a terminal to ask, Rich takes 80 columns and cuts names that are searched for.
+_PIPE_WIDTH = 160
+
+
+def make_console() -> Console:
+    """Return a console on standard output; in a pipe it is wide enough for the tables, and plain."""
+    is_terminal = sys.stdout.isatty()
+    return Console(width=None if is_terminal else _PIPE_WIDTH, highlight=False, soft_wrap=False)
 
 
 def plain_table(*titles: str, wraps: str = "") -> Table:

@@ -25,14 +25,6 @@ from tpusim.program.layers import Layer
 from tpusim.timeline.folds import ArrayRun
 
 
-class Extent(NamedTuple):
-    """A product as a dataflow sees it: (height, width) stays and is cut, ``stream`` passes."""
-
-    height: int
-    width: int
-    stream: int
-
-
 class Folds(NamedTuple):
     """How a product is cut: tiles along the height (ragged last one of ``last_height``) and along the width."""
 
@@ -54,17 +46,9 @@ class Folds(NamedTuple):
         return fold % self.high == self.high - 1
 
 
-def extent_of(layer: Layer, dataflow: str) -> Extent:
-    """Return a product's dimensions by what they are to a dataflow."""
-    if dataflow == "os":
-        return Extent(layer.m, layer.n, layer.k)
-    # What stays lies with the dimension that is summed over along the rows.
-    return Extent(layer.k, layer.n, layer.m) if dataflow == "ws" else Extent(layer.k, layer.m, layer.n)
-
-
 def cut_folds(layer: Layer, array: Array) -> Folds:
     """Return how a product is cut for an array."""
-    height, width, stream = extent_of(layer, array.dataflow)
+    height, width, stream = array.extent(layer.m, layer.n, layer.k)
     high, wide = -(-height // array.rows), -(-width // array.columns)
     return Folds(
         high,

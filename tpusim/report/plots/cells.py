@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -34,12 +34,18 @@ def tint_of(row: int, column: int) -> str:
     return TILE_TINTS[(column + 2 * row) % len(TILE_TINTS)]
 
 
-def draw_grid(ax: Axes, rows: Shown, columns: Shown, cell: Callable[[int, int], Cell]) -> None:
-    """Draw a cell for each row and column that is shown, row 0 on top, each one unit wide and high."""
+def places_of(rows: Shown, columns: Shown) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yield for each cell that is shown where it is drawn, (across, down), and its (row, column)."""
     for y, row in enumerate(rows):
         for x, column in enumerate(columns):
             if row is not None and column is not None:
-                draw_cell(ax, (x, y), (1.0, 1.0), cell(row, column), 6.5)
+                yield (x, y), (row, column)
+
+
+def draw_grid(ax: Axes, rows: Shown, columns: Shown, cell: Callable[[int, int], Cell]) -> None:
+    """Draw a cell for each row and column that is shown, row 0 on top, each one unit wide and high."""
+    for corner, place in places_of(rows, columns):
+        draw_cell(ax, corner, (1.0, 1.0), cell(*place), 6.5)
     draw_gaps(ax, rows, columns)
 
 
@@ -66,11 +72,9 @@ def draw_padding(ax: Axes, corner: tuple[float, float], size: tuple[float, float
 
 def draw_borders(ax: Axes, rows: Shown, columns: Shown, block: tuple[int, int]) -> None:
     """Draw the border of each block of so many rows and columns that is shown, whole ones only, above the cells."""
-    for y, row in enumerate(rows):
-        for x, column in enumerate(columns):
-            begins = row is not None and column is not None and row % block[0] == 0 and column % block[1] == 0
-            if not begins or row + block[0] - 1 not in rows or column + block[1] - 1 not in columns:  # type: ignore[operator]
-                continue
+    for (x, y), (row, column) in places_of(rows, columns):
+        begins = row % block[0] == 0 and column % block[1] == 0
+        if begins and row + block[0] - 1 in rows and column + block[1] - 1 in columns:
             corner, width, height = (x + 0.06, y + 0.06), block[1] - 0.12, block[0] - 0.12
             ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=VERMILION, lw=1.1, gid="subtile"))
 

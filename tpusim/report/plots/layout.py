@@ -6,13 +6,16 @@ number in a cell is the linear index of the element, and what pads is white (her
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from tpusim.errors import ProgramError
 from tpusim.report.plots.cells import (
     Cell,
     Shown,
@@ -22,17 +25,18 @@ from tpusim.report.plots.cells import (
     draw_grid,
     draw_padding,
     finish_grid,
+    places_of,
     shown_of,
     tint_of,
 )
 from tpusim.report.plots.colours import GREY, INK, PADDING_HATCH, VERMILION
 from tpusim.report.plots.plane import LANES, Plane, plane_of
-from tpusim.report.plots.strip import draw_strip, strip_lines
+from tpusim.report.plots.strip import Tint, draw_strip, strip_lines
 from tpusim.report.plots.style import figure_of, new_figure, styled
 from tpusim.report.tables import size_text
-from tpusim.shapes.address import logical_bytes, physical_bytes
+from tpusim.shapes.address import linear_index, logical_bytes, multi_index, physical_bytes
 from tpusim.shapes.layout import COMBINE
-from tpusim.shapes.shape import Shape
+from tpusim.shapes.shape import Shape, shape_text
 
 _WIDTH = 7.4
 _ROW_INCHES = 0.235
@@ -49,32 +53,73 @@ def layout(shape: Shape, ax: Axes | None = None) -> Figure:
     """
     plane = plane_of(shape)
     if ax is not None:
-        draw_array(ax, plane)
+        _draw_array(ax, plane)
         return figure_of(ax)
-    panels = _panels(plane)
-    heights = [_ROW_INCHES * rows + 0.55 for _, rows in panels]
-    figure = new_figure(_WIDTH, sum(heights) + 0.75)
-    axes = figure.subplots(len(heights), 1, height_ratios=heights)
-    for (draw, _), place in zip(panels, axes, strict=True):
-        draw(place, plane)
-    figure.suptitle(f"{shape}\n{_caption(plane)}", x=0.01, ha="left", fontsize=8.5)
+    figure = _stacked(_panels(plane), f"{shape}\n{_caption(plane)}", 0.75)
     figure.legend(handles=_legend(plane), loc="outside lower left", ncols=4)
     return figure
 
 
-def _panels(plane: Plane) -> list[tuple[Callable[[Axes, Plane], None], float]]:
-    """Return what draws each panel, and the rows of cells that it is high."""
-    small = plane.is_small
-    panels: list[tuple[Callable[[Axes, Plane], None], float]] = []
-    if small or plane.tiles > 1:
-        panels.append((draw_array, shown_rows(plane)))
-    if not small:
-        panels.append((_draw_tile, len(_tile_shown(plane)[0])))
+@styled
+def relayout(before: Shape, after: Shape) -> Figure:
+    """Draw what a ``copy`` does to the order of an array's elements: the array and its memory, before and after.
+
+    In memory afterwards every element keeps the colour of the tile that it comes from. Raises ProgramError unless both
+    are the same array.
+    """
+    source, target = plane_of(before), plane_of(after)
+    if (source.shape.dtype, source.shape.dimensions) != (target.shape.dtype, target.shape.dimensions):
+        plain = [shape_text(shape, layout=False) for shape in (before, after)]
+        raise ProgramError(f"expected two layouts of one array, found {' and '.join(plain)}")
+
+    def source_tint(target: Plane, position: int) -> str:
+        index = multi_index(target.shape, position)
+        assert index is not None, "only elements are coloured"
+        return tint_of(*source.tile_at(linear_index(source.shape, index) // source.tile_elements))
+
+    sizes = f"{size_text(physical_bytes(source.shape))} before, {size_text(physical_bytes(target.shape))} after"
+    panels = [_array_panel(source), _strip_panel(source), _array_panel(target), _strip_panel(target, source_tint)]
+    figure = _stacked(panels, f"{before}  \N{RIGHTWARDS ARROW}  {after}\n{sizes}", 0.45)
+    figure.axes[1].set_title("memory before")
+    figure.axes[3].set_title("memory after: colours are those of the tiles before")
+    return figure
+
+
+class _Panel(NamedTuple):
+    """One of the pictures below each other: what draws it, of which plane, and the rows of cells that it is high."""
+
+    draw: Callable[[Axes, Plane], None]
+    plane: Plane
+    rows: float
+
+
+def _stacked(panels: Sequence[_Panel], title: str, margin: float) -> Figure:
+    """Return a figure of panels below each other, with so many inches beside them for what is written around them."""
+    heights = [_ROW_INCHES * panel.rows + 0.55 for panel in panels]
+    figure = new_figure(_WIDTH, sum(heights) + margin)
+    for panel, ax in zip(panels, figure.subplots(len(heights), 1, height_ratios=heights), strict=True):
+        panel.draw(ax, panel.plane)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=8.5)
+    return figure
+
+
+def _array_panel(plane: Plane) -> _Panel:
+    # Below three rows there is no room for the name of the axis.
+    return _Panel(_draw_array, plane, max(3, len(_array_shown(plane)[0])))
+
+
+def _strip_panel(plane: Plane, tint: Tint | None = None) -> _Panel:
+    return _Panel(partial(draw_strip, tint=tint), plane, 1.2 * strip_lines(plane) + 0.4)
+
+
+def _panels(plane: Plane) -> list[_Panel]:
+    panels = [_array_panel(plane)] if plane.is_small or plane.tiles > 1 else []
+    if not plane.is_small:
+        panels.append(_Panel(_draw_tile, plane, max(3, len(_tile_shown(plane)[0]))))
     if plane.packs:
         # Parts of a word need less room than cells.
-        panels.append((_draw_words, len(_word_shown(plane)[0]) * plane.per_word * 0.75))
-    # Below three rows there is no room for the name of the axis.
-    return [*((draw, max(3.0, rows)) for draw, rows in panels), (draw_strip, 1.2 * strip_lines(plane) + 0.4)]
+        panels.append(_Panel(_draw_words, plane, max(3.0, len(_word_shown(plane)[0]) * plane.per_word * 0.75)))
+    return [*panels, _strip_panel(plane)]
 
 
 def _caption(plane: Plane) -> str:
@@ -111,13 +156,7 @@ def _array_shown(plane: Plane) -> tuple[Shown, Shown]:
     return shown_of(rows, 4, 1), shown_of(columns, 6, 1)
 
 
-def shown_rows(plane: Plane) -> int:
-    """Return the rows of cells that the drawing of an array has."""
-    return len(_array_shown(plane)[0])
-
-
-def draw_array(ax: Axes, plane: Plane) -> None:
-    """Draw the array: cell by cell, or tile by tile."""
+def _draw_array(ax: Axes, plane: Plane) -> None:
     if plane.is_small:
         _draw_cells(ax, plane, *_array_shown(plane))
         ax.set_title("array: the number in a cell is its position in memory")
@@ -144,11 +183,9 @@ def _draw_cells(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
 def _draw_tiles(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
     """Draw every tile with its number in memory, the padding in it hatched to scale."""
     draw_grid(ax, rows, columns, lambda row, column: Cell("", tint_of(row, column)))
-    for y, row in enumerate(rows):
-        for x, column in enumerate(columns):
-            if row is not None and column is not None:
-                _draw_tile_padding(ax, plane, (x, y), (row, column))
-                _number_tile(ax, plane, (x, y), (row, column))
+    for corner, tile in places_of(rows, columns):
+        _draw_tile_padding(ax, plane, corner, tile)
+        _number_tile(ax, plane, corner, tile)
     finish_grid(ax, rows, columns, least_columns=5)
     # The borders of tiles carry the index of the first element behind them.
     for axis, shown, size in ((ax.xaxis, columns, plane.tile_columns), (ax.yaxis, rows, plane.tile_rows)):
@@ -205,10 +242,8 @@ def _word_shown(plane: Plane) -> tuple[Shown, Shown]:
 def _draw_words(ax: Axes, plane: Plane) -> None:
     """Draw the 32-bit words of the first tile: which elements lie in the low bits, which in the high ones."""
     sublanes, lanes = _word_shown(plane)
-    for y, sublane in enumerate(sublanes):
-        for x, lane in enumerate(lanes):
-            if sublane is not None and lane is not None:
-                _draw_word(ax, plane, (x, y), sublane * _words_per_line(plane) + lane)
+    for corner, (sublane, lane) in places_of(sublanes, lanes):
+        _draw_word(ax, plane, corner, sublane * _words_per_line(plane) + lane)
     draw_gaps(ax, sublanes, lanes)
     finish_grid(ax, sublanes, lanes, least_columns=11)
     ax.set_xlabel("lane (32-bit words)", loc="left")

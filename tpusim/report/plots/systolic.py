@@ -1,7 +1,7 @@
 """The wavefront in a systolic array: which step of the stream every element works on in one cycle, or in all of them.
 
 For the first fold of a product on an array into which one step enters per cycle. With the tile in after ``load``
-cycles, element (i, j) works on step ``cycle - load - i - j`` (``machine/gemm.py`` derives the cycles from it).
+cycles, element (i, j) works on step ``cycle - load - i - j`` (``systolic/closed_form.py`` derives the cycles from it).
 """
 
 from __future__ import annotations
@@ -71,11 +71,7 @@ def first_fold(layer: Layer, array: Array) -> Fold:
     """Return the first fold of a product. Raises ConfigError for arrays that take several rows per cycle."""
     if array.rows_per_cycle != 1:
         raise ConfigError(f"rows per cycle: expected 1 for a picture of the wavefront, found {array.rows_per_cycle}")
-    high, wide, stream = {
-        "ws": (layer.k, layer.n, layer.m),
-        "is": (layer.k, layer.m, layer.n),
-        "os": (layer.m, layer.n, layer.k),
-    }[array.dataflow]
+    high, wide, stream = array.extent(layer.m, layer.n, layer.k)
     height, width = min(high, array.rows), min(wide, array.columns)
     load = 0 if array.dataflow == "os" else height if array.overlaps else array.rows
     return Fold(array.rows, array.columns, height, width, stream, load, array.dataflow)

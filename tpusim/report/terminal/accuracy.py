@@ -1,4 +1,4 @@
-"""Predicted against measured times: a line per family beside two baselines, and the rows that are furthest off."""
+"""Predicted against measured times, by family and row by row; our figures of memory beside the compiler's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tpusim.analysis.accuracy import Accuracy, Fit, Outcome, Validation
-from tpusim.report.tables import plain_table
+from tpusim.analysis.accuracy import LEAST_BYTES, Accuracy, Fit, MemoryOutcome, Outcome, Validation, memory_accuracy
+from tpusim.report.tables import plain_table, size_text
 
 _WORST = 10
 
@@ -45,6 +45,29 @@ def render_fit(fit: Fit, console: Console) -> None:
     for family, own in fit.fitted.items():
         table.add_row(escape(family), str(own.count), *_cells(own), f"{fit.cross_validated[family].mape:.1%}")
     console.print(table)
+
+
+def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Console) -> None:
+    """Print the table of programs, and median and worst error of those with enough temporaries."""
+    table = plain_table("program", "chip", ">heap", ">ours, bytes", ">compiler's", ">error")
+    for outcome in outcomes:
+        error = "-" if outcome.error is None else f"{outcome.error:+.2%}"
+        figures = (f"{outcome.heap_bytes:,}", f"{outcome.temp_bytes:,}", f"{outcome.compiler_temp_bytes:,}", error)
+        table.add_row(escape(outcome.program), escape(outcome.chip), *figures)
+    console.print(table)
+    console.print(
+        "ours: the heap, and once more what of it is unused where it is fullest, as memory_analysis counts it"
+    )
+    console.print()
+    total = memory_accuracy(outcomes)
+    least = size_text(LEAST_BYTES)
+    if not total.count:
+        console.print(f"HBM temporaries: no program has more than {least} of them")
+        return
+    console.print(
+        f"HBM temporaries of {total.count} programs with more than {least}: "
+        f"median error {total.median_error:.2%}, worst {total.worst_error:.2%} ({escape(total.worst)})"
+    )
 
 
 def _cells(accuracy: Accuracy) -> tuple[str, ...]:

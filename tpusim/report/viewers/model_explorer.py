@@ -51,7 +51,7 @@ def graphs_json(result: ResultLike) -> dict[str, Any]:
         graphs = list(_step_graphs(result.program.name, result.program.steps, groups))
     else:
         entry_first = sorted(module.computations, key=lambda one: one.name != module.entry_name)
-        graphs = [{"id": one.name, "nodes": [_node(each, groups) for each in one]} for one in entry_first]
+        graphs = [{"id": one.name, "nodes": [_instruction_node(each, groups) for each in one]} for one in entry_first]
     about = {
         "program": result.program.name,
         "chip": result.chip.name,
@@ -90,22 +90,34 @@ def _times_ps(result: ResultLike) -> dict[str, int]:
     return times
 
 
-def _node(instruction: Instruction, groups: Mapping[str, Group]) -> dict[str, Any]:
+def _instruction_node(instruction: Instruction, groups: Mapping[str, Group]) -> dict[str, Any]:
     shape = shape_text(instruction.shape)
     facts = {"opcode": instruction.opcode, "shape": shape, **_figures(groups.get(instruction.name))}
     origin = instruction.metadata
     written = f"{origin.source_file}:{origin.source_line}" if origin.source_file else ""
     facts |= {"op_name": origin.op_name, "source": facts.get("source") or written}
-    node = {
-        "id": instruction.name,
-        "label": instruction.name,
-        "namespace": _namespace(origin.op_name),
+    return _node(instruction.name, origin.op_name, facts, instruction.operands, instruction.called_computations)
+
+
+def _node(
+    name: str, op_name: str, facts: Mapping[str, str], needs: Iterable[str], called: Iterable[str]
+) -> dict[str, Any]:
+    """Return a node, in the scopes that ``op_name`` says it stands in; empty ones would be layers without a name."""
+    node: dict[str, Any] = {
+        "id": name,
+        "label": name,
+        "namespace": "/".join(scope for scope in op_name.split("/")[:-1] if scope),
         "attrs": _pairs(facts),
-        "incomingEdges": _edges(instruction.operands),
-        "outputsMetadata": [{"id": "0", "attrs": _pairs({"shape": shape})}],
+        # From the nodes that it needs, in the order of its inputs.
+        "incomingEdges": [
+            {"sourceNodeId": source, "sourceNodeOutputId": "0", "targetNodeInputId": str(place)}
+            for place, source in enumerate(needs)
+        ],
     }
-    called = list(instruction.called_computations)
-    return node | ({"subgraphIds": called} if called else {})
+    if "shape" in facts:
+        node["outputsMetadata"] = [{"id": "0", "attrs": _pairs({"shape": facts["shape"]})}]
+    graphs = list(called)
+    return node | ({"subgraphIds": graphs} if graphs else {})
 
 
 def _figures(group: Group | None) -> dict[str, str]:
@@ -123,22 +135,9 @@ def _figures(group: Group | None) -> dict[str, str]:
     }
 
 
-def _namespace(op_name: str) -> str:
-    """Return the scopes that an op stands in, without its own name; empty ones would be layers without a name."""
-    return "/".join(scope for scope in op_name.split("/")[:-1] if scope)
-
-
 def _pairs(facts: Mapping[str, str]) -> list[dict[str, str]]:
     """Return facts as the format has them; nothing is said about what is not known."""
     return [{"key": key, "value": value} for key, value in facts.items() if value]
-
-
-def _edges(sources: Iterable[str]) -> list[dict[str, str]]:
-    """Return the edges from the nodes that a node needs, in the order of its inputs."""
-    return [
-        {"sourceNodeId": name, "sourceNodeOutputId": "0", "targetNodeInputId": str(place)}
-        for place, name in enumerate(sources)
-    ]
 
 
 def _step_graphs(name: str, steps: tuple[AnyStep, ...], groups: Mapping[str, Group]) -> Iterator[dict[str, Any]]:
@@ -148,14 +147,9 @@ def _step_graphs(name: str, steps: tuple[AnyStep, ...], groups: Mapping[str, Gro
     here = {step.name for step in steps}
     nodes = []
     for step in steps:
-        node: dict[str, Any] = {
-            "id": step.name,
-            "label": step.name,
-            "namespace": _namespace(step.op_name),
-            "attrs": _pairs({"opcode": step.opcode, **_figures(groups.get(step.name)), "source": step.source}),
-            "incomingEdges": _edges(name for name in step.needs if name in here),
-        }
-        nodes.append(node | ({"subgraphIds": called[step.name]} if called[step.name] else {}))
+        facts = {"opcode": step.opcode, **_figures(groups.get(step.name)), "source": step.source}
+        needs = [source for source in step.needs if source in here]
+        nodes.append(_node(step.name, step.op_name, facts, needs, called[step.name]))
     yield {"id": name, "nodes": nodes}
     for owner, lists in inner.items():
         for graph, listed in zip(called[owner], lists, strict=True):

@@ -1,0 +1,75 @@
+"""What messages of broken constraints name: the instruction, and the operand, size or count that is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.semantics import infer_cases as cases
+from tests.semantics.found_cases import INFERRED, VERIFIED
+from tests.semantics.hlo import inferred, parse
+from tests.semantics.verify_cases import CASES
+from tpusim.errors import ProgramError
+from tpusim.ir.attributes import PaddingDimension
+from tpusim.ir.module import Instruction
+from tpusim.semantics.infer.rules import UNKNOWN, infer_shape
+from tpusim.semantics.verify.module import problems
+from tpusim.shapes.notation import parse_shape
+
+_BROKEN = {label: ("", broken) for label, (_, broken) in {**cases.INFERRED_BY_XLA, **cases.OURS}.items()}
+_BROKEN |= {label: (header, broken) for label, (header, _, broken) in cases.COUNTED.items()}
+
+
+@pytest.mark.parametrize("label", INFERRED)
+def test_a_refusal_names_what_is_wrong(label: str) -> None:
+    """Of several operands or numbers the one that breaks the constraint."""
+    header, text = _BROKEN[label]
+    with pytest.raises(ProgramError) as caught:
+        inferred(text, header)
+    assert caught.value.message.endswith(f", found {INFERRED[label]} [{label}]")
+
+
+@pytest.mark.parametrize("label", VERIFIED)
+def test_a_finding_names_the_instruction_and_what_is_wrong(label: str) -> None:
+    """The first message under the label; what is wrong with a whole module names no instruction."""
+    text, part, other = CASES[label]
+    messages = [error.message for error in problems(parse(text.replace(part, other)))]
+    place, found = VERIFIED[label]
+    first = next(message for message in messages if f"[{label}]" in message)
+    assert first.startswith(f"{place}: expected " if place else "expected ")
+    assert first.endswith(f", found {found} [{label}]")
+
+
+MORE = {
+    "the size below zero among others": ("pad(f32[3,3], f32[]), padding=-4_0x1_1", "[-1, 5] [pad_c5]"),
+    "the only operand of a sort": ("sort(f32[4]), dimensions={1}, to_apply=less", "(1,) for f32[4] [sort_c3]"),
+    "the third array of a join": (
+        "concatenate(f32[2], f32[2], s32[2]), dimensions={0}",
+        "f32[2] and s32[2] [concatenate_c4]",
+    ),
+    "an operand that is no array": ("add(f32[2], (f32[2]))", "operand 1 of shape (f32[2]) [array_c1]"),
+    "the third array of a reduction": (
+        "reduce(f32[2], f32[2], f32[3], f32[], f32[], f32[]), dimensions={0}, to_apply=add",
+        "f32[2] and f32[3] [reduce_c2]",
+    ),
+    "the later of two dimensions": ("slice(f32[4,4]), slice={[0:4], [2:5]}", "5 of 4 in f32[4,4] [slice_c3]"),
+    "the least and the greatest device": (
+        "f32[4] collective-permute(f32[4]), source_target_pairs={{-1,0},{1,2}}",
+        "-1 to 2 of 1 [collective_permute_c2]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "found"), MORE.values(), ids=MORE)
+def test_of_several_the_wrong_one_is_named(text: str, found: str) -> None:
+    """Wherever it stands."""
+    with pytest.raises(ProgramError) as caught:
+        inferred(text)
+    assert caught.value.message.endswith(f", found {found}")
+
+
+def test_the_negative_hole_of_several_is_named() -> None:
+    """The parser would refuse it; an instruction that is built may have it."""
+    attributes = {"padding": (PaddingDimension(0, 0, 2), PaddingDimension(0, 0, -1))}
+    instruction = Instruction("r", UNKNOWN, "pad", ("p", "q"), attributes)
+    with pytest.raises(ProgramError, match=r"found -1 \[pad_c4\]"):
+        infer_shape(None, instruction, [parse_shape("f32[3,3]"), parse_shape("f32[]")])
