@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     Make = Callable[[Frame, Instruction], Nodes | None]
 
 
-def _same(frame: Frame, instruction: Instruction) -> Nodes:
-    return frame.values[instruction.operands[0]]
-
-
 def _tuple(frame: Frame, instruction: Instruction) -> Nodes:
     """Return a new table, then the values of all operands one after the other."""
     return [frame.liveness.value(instruction, instruction.shape), *_operands(frame, instruction)]
@@ -52,11 +48,6 @@ def _copy_start(frame: Frame, instruction: Instruction) -> Nodes:
     assert isinstance(instruction.shape, TupleShape)
     target = frame.liveness.new(instruction, instruction.shape.elements[0])
     return [frame.liveness.value(instruction, instruction.shape), *target, *frame.values[instruction.operands[0]], ()]
-
-
-def _copy_done(frame: Frame, instruction: Instruction) -> Nodes:
-    """Return the target of the copy, the first that its start made behind the table."""
-    return frame.values[instruction.operands[0]][1:2]
 
 
 def _async_start(frame: Frame, instruction: Instruction) -> Nodes:
@@ -170,12 +161,16 @@ def _after_loop(frame: Frame, instruction: Instruction, shape: Shape, inside: No
 
 
 MAKE: dict[str, Make] = {
-    **dict.fromkeys(("add-dependency", "all-reduce-done", "async-update", "bitcast", "domain", "opt-barrier"), _same),
+    **dict.fromkeys(
+        ("add-dependency", "all-reduce-done", "async-update", "bitcast", "domain", "opt-barrier"),
+        lambda frame, instruction: frame.values[instruction.operands[0]],
+    ),
     **dict.fromkeys(("all-gather-start", "async-start", "collective-permute-start"), _async_start),
     **dict.fromkeys(("all-gather-done", "async-done", "collective-permute-done"), _async_done),
     "call": _call,
     "conditional": _conditional,
-    "copy-done": _copy_done,
+    # The target, the first that the start of the copy made behind the table.
+    "copy-done": lambda frame, instruction: frame.values[instruction.operands[0]][1:2],
     "copy-start": _copy_start,
     "custom-call": _custom_call,
     "get-tuple-element": _element,

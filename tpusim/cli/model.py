@@ -6,7 +6,18 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from tpusim.cli.options import DATAFLOW, LOWERING, MACHINE, array_sides, command, json_option, machine, number, option
+from tpusim.cli.options import (
+    DATAFLOW,
+    LOWERING,
+    MACHINE,
+    array_sides,
+    command,
+    json_option,
+    machine,
+    number,
+    option,
+    product,
+)
 from tpusim.cli.output import answer, console
 from tpusim.errors import ConfigError
 
@@ -160,7 +171,6 @@ def systolic(options: Namespace) -> None:
     """Price the layers and print them."""
     from tpusim.hardware.array import Array
     from tpusim.pipeline.stages import run_layers
-    from tpusim.program.layers import Layer
     from tpusim.report.json.model import systolic_page
     from tpusim.report.terminal.systolic import print_systolic
 
@@ -175,16 +185,6 @@ def systolic(options: Namespace) -> None:
     )
     if options.layers and {options.m, options.n, options.k} != {None}:
         raise ConfigError("--m, --n and --k are of one product, --layers of many: give either")
-    layers = options.layers or [Layer(name="product", **_sizes(options))]
+    layers = options.layers or [product(options)]
     rows = run_layers(layers, array, options.model)
     answer(options, systolic_page, print_systolic, rows, array, options.model)
-
-
-def _sizes(options: Namespace) -> dict[str, int]:
-    sizes = {name: getattr(options, name) for name in "mnk"}
-    for name, size in sizes.items():
-        if size is None:
-            raise ConfigError(f"--{name}: expected --m, --n and --k, or --layers FILE, found no --{name}")
-        if size < 1:
-            raise ConfigError(f"--{name}: expected a whole number from 1, found {size}")
-    return sizes

@@ -155,14 +155,6 @@ def _whole(field: Field, value: Any) -> int | None:
     return int(value) if is_size else None
 
 
-def _real(field: Field, value: Any) -> float | None:
-    return float(value) if isinstance(value, Real) and math.isfinite(value) else None
-
-
-def _truth(field: Field, value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
 def _text(field: Field, value: Any) -> str | None:
     """Accept a non-empty text, and of the wrap rules only those that exist."""
     if field.key == "ici.wrap":
@@ -177,8 +169,8 @@ def _texts(field: Field, value: Any) -> tuple[str, ...] | None:
 
 _CHECKS: dict[Any, Callable[[Field, Any], Any]] = {
     int: _whole,
-    float: _real,
-    bool: _truth,
+    float: lambda field, value: float(value) if isinstance(value, Real) and math.isfinite(value) else None,
+    bool: lambda field, value: value if isinstance(value, bool) else None,
     str: _text,
     tuple[str, ...]: _texts,
 }

@@ -44,7 +44,7 @@ def load_chip(name_or_path: str | Path, overrides: Mapping[str, Any] | None = No
     # The common table of operations, under what the chip's own file says of some of them.
     operations: Any = load_vector_ops()
     if OPERATIONS in nested:
-        operations = _merged(_vector_ops_table(), nested[OPERATIONS])
+        operations = _merged(msgspec.to_builtins(operations), nested[OPERATIONS])
     return msgspec.convert(nested | {OPERATIONS: operations}, Chip)
 
 
@@ -57,13 +57,6 @@ def _put(nested: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
             table = table.setdefault(section, {})
         table[last] = value
     return nested
-
-
-@cache
-def _vector_ops_table() -> dict[str, Any]:
-    """Return the common table of operations as nested dictionaries, which must not be changed."""
-    table: dict[str, Any] = msgspec.to_builtins(load_vector_ops())
-    return table
 
 
 def _merged(table: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tpusim.allocation.forwarding import branch_names
 from tpusim.errors import SimulationError
 from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import async_parts
@@ -63,12 +64,10 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
 @computes("conditional")
 def conditional(site: Site, instruction: Instruction, operands: list[Any]) -> Calls:
     """Run the branch that the first operand chooses: a predicate, or an index of which a wrong one means the last."""
-    attributes = instruction.attributes
-    if "branch_computations" not in attributes:
-        is_true = bool(operands[0])
-        name = attributes["true_computation" if is_true else "false_computation"]
-        return (yield Run(name, [operands[1 if is_true else 2]]))
-    branches, index = attributes["branch_computations"], int(operands[0])
+    branches, index = branch_names(instruction), int(operands[0])
+    if operands[0].dtype.kind == "b":
+        # The branch of what is true comes first.
+        index = 1 - index
     # XLA, Conditional: every index out of range means the last branch.
     chosen = index if 0 <= index < len(branches) else len(branches) - 1
     return (yield Run(branches[chosen], [operands[1 + chosen]]))

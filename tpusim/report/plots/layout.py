@@ -171,7 +171,8 @@ def _draw_cells(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
 
     def element(row: int, column: int) -> Cell:
         padded = plane.index(row, column) is None
-        return Cell(f"{plane.position(row, column)}", tint_of(*plane.tile_of(row, column)), float(padded))
+        tint = tint_of(row // plane.tile_rows, column // plane.tile_columns)
+        return Cell(f"{plane.position(row, column)}", tint, float(padded))
 
     draw_grid(ax, rows, columns, element)
     if plane.sub_tile:

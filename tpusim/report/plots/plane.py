@@ -134,13 +134,6 @@ class Plane:
         """Whether no element is at a position."""
         return multi_index(self.shape, position) is None
 
-    def cell_at(self, position: int) -> tuple[int, int] | None:
-        """Return row and column of a position in the first plane or another, ``None`` in the padding."""
-        place = multi_index(self._plain, position)
-        if place is None:
-            return None
-        return divmod(place[-1], self.fold) if self.fold else (0, *place)[-2:]  # type: ignore[return-value]
-
     @property
     def is_named_by_index(self) -> bool:
         """Whether elements are called by their logical index: longer ones than of two numbers find no room."""
@@ -150,7 +143,9 @@ class Plane:
         """Return what the element at a position is called, an empty text in the padding."""
         index = multi_index(self.shape, position)
         if index is not None and not self.is_named_by_index:
-            index = self.cell_at(position)
+            # By row and column in its plane.
+            place = multi_index(self._plain, position) or ()
+            index = divmod(place[-1], self.fold) if self.fold else (0, *place)[-2:]
         return ",".join(map(str, index or ()))
 
     @property
@@ -169,10 +164,6 @@ class Plane:
     def tiles(self) -> int:
         """Tiles in the array, those of all planes."""
         return max(1, prod(physical_dimensions(self.shape)) // self.tile_elements)
-
-    def tile_of(self, row: int, column: int) -> tuple[int, int]:
-        """Return which tile of the plane a cell is in, as row and column of tiles."""
-        return row // self.tile_rows, column // self.tile_columns
 
     @cached_property
     def sub_tile(self) -> tuple[int, int] | None:

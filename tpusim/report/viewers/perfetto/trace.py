@@ -38,28 +38,23 @@ def pod_trace_json(run: PodRun, program: Program | None = None) -> dict[str, Any
     ``program``, where it is known, tells what each op waits for, and how much memory is in use when.
     """
     alike = classes(run)
-    if len(alike) == 1:
-        shown = "" if run.device_count == 1 else f" on {run.device_count} devices alike"
-        return trace_json(alike[0][0], shown, program)
     events: list[dict[str, Any]] = []
-    processes = {device: number for number, (_, devices) in enumerate(alike, start=1) for device in devices}
     rows = {}
     for number, (timeline, devices) in enumerate(alike, start=1):
-        shown = f"device {devices[0]}" + (f" and {len(devices) - 1} alike" if len(devices) > 1 else "")
+        shown = f" device {devices[0]}" + (f" and {len(devices) - 1} alike" if len(devices) > 1 else "")
+        if len(alike) == 1:
+            shown = f" on {run.device_count} devices alike" if run.device_count > 1 else ""
         rows[number] = _Rows()
-        own = _process_events(timeline, f" {shown}", rows[number], program)
-        events += [event | {"pid": number} for event in own]
-    events += _arrows(alike, processes, rows)
-    return _trace(run.last, events)
-
-
-def _trace(timeline: Timeline, events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a trace, marked as simulated; its arrows get numbers in place of names, as Perfetto takes no others."""
+        events += [event | {"pid": number} for event in _process_events(timeline, shown, rows[number], program)]
+    if len(alike) > 1:
+        processes = {device: number for number, (_, devices) in enumerate(alike, start=1) for device in devices}
+        events += _arrows(alike, processes, rows)
+    # Arrows get numbers in place of names, as Perfetto takes no others.
     numbers: dict[str, int] = {}
     for event in events:
         if "id" in event:
             event["id"] = numbers.setdefault(event["id"], len(numbers) + 1)
-    other = {"simulated": True, "program": timeline.program, "chip": timeline.chip}
+    other = {"simulated": True, "program": run.last.program, "chip": run.last.chip}
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}
 
 
@@ -102,11 +97,6 @@ def _fetches(timeline: Timeline, program: Program | None, rows: _Rows) -> Iterat
 def _inside(record: Record) -> float:
     """Return a time in microseconds just before the end of a record, which belongs to its slice as the end does not."""
     return max(record.start_ps, record.end_ps - PS_PER_US // 1000) / PS_PER_US
-
-
-def trace_json(timeline: Timeline, shown: str = "", program: Program | None = None) -> dict[str, Any]:
-    """Return one device's run as an object of Chrome's trace format; ``shown`` stands behind the chip's name."""
-    return _trace(timeline, _process_events(timeline, shown, _Rows(), program))
 
 
 def _process_events(timeline: Timeline, shown: str, rows: _Rows, program: Program | None) -> list[dict[str, Any]]:
