@@ -115,7 +115,6 @@ def _checked(value: Any, shape: Shape, name: str) -> Any:
 
 @target(*_MARKS.split())
 def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the operand."""
     # Layout and memory space may differ: that is what some of these calls are for.
     wanted = [leaf.dimensions for leaf in leaves(instruction.shape)]
     if wanted != [leaf.dimensions for leaf in leaves(site.operand(instruction, 0).shape)]:
