@@ -111,10 +111,8 @@ def find_operation(opcode: str) -> Operation | None:
         return OPERATIONS.get(opcode)
     wrapped, phase = OPERATIONS[parts[0]], parts[1]
     # An update or done inherits everything from its start.
-    if phase == "done":
-        return Operation(opcode, Category.ASYNC, 1, 1, frozenset(), _ASYNC_ATTRIBUTES[phase])
-    if phase == "update":
-        return Operation(opcode, Category.ASYNC, 1, None, frozenset(), _ASYNC_ATTRIBUTES[phase])
+    if phase != "start":
+        return Operation(opcode, Category.ASYNC, 1, 1 if phase == "done" else None, optional=_ASYNC_ATTRIBUTES[phase])
     optional = wrapped.optional | _ASYNC_ATTRIBUTES[phase]
     return Operation(opcode, Category.ASYNC, 0, None, wrapped.required, optional)
 
@@ -298,7 +296,6 @@ def _named(words: str) -> frozenset[str]:
 
 
 def _of(category: Category) -> frozenset[str]:
-    """Return the opcodes of a category."""
     return frozenset(name for name, row in OPERATIONS.items() if row.category is category)
 
 

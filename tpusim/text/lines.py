@@ -131,8 +131,11 @@ class LineReader:
             instruction = Instruction(name, shape, row.opcode, operands, attributes, immediate)
             if name in by_name or not row.fewest <= len(operands) <= row.most:
                 return position
-            if row.check is not None and row.check(instruction, tuple(map(instruction_of, operands)), scope):
-                return position
+            if row.check is not None:
+                try:
+                    row.check(instruction, tuple(map(instruction_of, operands)), scope)
+                except ProgramError:
+                    return position
             if root:
                 if scope.root_name is not None:
                     return position
