@@ -139,8 +139,8 @@ def find_cycle(needed: Mapping[int, Sequence[int]]) -> list[int]:
 
     ``needed`` has for every device that waits those that it waits for.
     """
-    # Every device after those that wait for it, so that a cycle comes in the order of the waits.
-    waiters: TopologicalSorter[int] = TopologicalSorter()
+    # Every device comes after those that wait for it, so that a cycle is found in the order of the waits.
+    waiters: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(needed, ()))
     for number in needed:
         for peer in needed[number]:
             waiters.add(peer, number)
