@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -137,15 +136,26 @@ def _described(standing: Standing, notes: Sequence[Blocked], wanted: int | None,
 def find_cycle(needed: Mapping[int, Sequence[int]]) -> list[int]:
     """Return devices each of which waits for the next, and the last for the first; none if there are none.
 
-    ``needed`` has for every device that waits those that it waits for.
+    ``needed`` has for every device that waits those that it waits for. The search goes depth first and comes to each
+    device once.
     """
-    # Every device after those that wait for it, so that a cycle comes in the order of the waits.
-    waiters: TopologicalSorter[int] = TopologicalSorter()
-    for number in needed:
-        for peer in needed[number]:
-            waiters.add(peer, number)
-    try:
-        waiters.prepare()
-    except CycleError as error:
-        return list(error.args[1][:-1])
+    seen: set[int] = set()
+    path: list[int] = []
+    place: dict[int, int] = {}
+    ahead: list[Iterator[int]] = [iter(needed)]
+    while ahead:
+        number = next((peer for peer in ahead[-1] if peer in needed and peer not in seen), None)
+        if number is None:
+            ahead.pop()
+            if path:
+                del place[path.pop()]
+            continue
+        seen.add(number)
+        place[number] = len(path)
+        path.append(number)
+        # The nearest makes the shortest cycle: other devices that led here may have no part in it.
+        back = max((place[peer] for peer in needed[number] if peer in place), default=-1)
+        if back >= 0:
+            return path[back:]
+        ahead.append(iter(needed[number]))
     return []
