@@ -55,16 +55,8 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 COMMON_ATTRIBUTES: Final = frozenset(
-    {
-        "sharding",
-        "frontend_attributes",
-        "statistics",
-        "parameter_replication",
-        "control-predecessors",
-        "origin",
-        "metadata",
-        "backend_config",
-    }
+    "sharding frontend_attributes statistics parameter_replication control-predecessors origin metadata"
+    " backend_config".split()
 )
 """Attributes that every instruction may carry."""
 
