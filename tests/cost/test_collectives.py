@@ -6,6 +6,7 @@ import pytest
 
 from tests.machine.collectives import collective, pod_of
 from tpusim.cost.collectives import NO_PLAN, link_name, plan_collective, plan_group
+from tpusim.program.steps import Algorithm
 
 POD = pod_of("v5e:1x16")
 NEAR, FAR = (0, 1), (4, 12)
@@ -37,3 +38,27 @@ def test_a_broadcast_goes_out_from_the_first(group, way):
     """From one chip to its neighbour there is one link, and it begins at the first of the group."""
     plan = plan_group("collective-broadcast", POD, group)
     assert [link_name(POD, int(link)) for link in plan.load.links] == [way]
+
+
+@pytest.mark.parametrize(("lanes", "ways"), [(1, 1), (0, 2), (2, 2)])
+@pytest.mark.parametrize("count", [2, 5, 16])
+def test_a_ring_takes_its_hops_and_each_link_its_share(count, lanes, ways):
+    """Neighbours in a row, the last one ``count - 1`` from the first: one way round n - 1 steps, both ways half.
+
+    Steps are of the mean length of the ring; each sends the (n - 1)/n of the others' parts on, in both directions half.
+    """
+    algorithm = Algorithm("Ring", one_ring=True, lanes=lanes)
+    plan = plan_group("all-gather", POD, range(count), algorithm)
+    length = 16 if count == 16 else 2 * (count - 1)
+    assert plan.hops == (length // 2 if ways == 2 else length * (count - 1) // count)
+    assert plan.load.n_bytes.sum() == pytest.approx(length * (count - 1) / count)
+
+
+@pytest.mark.parametrize("count", [2, 4, 16])
+def test_a_single_phase_passes_on_what_it_gets_from_all_but_two(count):
+    """Of n whole operands the own one and the last need no passing on."""
+    algorithm = Algorithm("SinglePhaseRingSum", one_ring=True, single_phase=True)
+    plan = plan_group("all-reduce", POD, range(count), algorithm)
+    assert plan.relayed == pytest.approx(count - 2)
+    gathered = plan_group("all-gather", POD, range(count), Algorithm("Ring", one_ring=True))
+    assert plan.load.n_bytes.sum() == pytest.approx(gathered.load.n_bytes.sum() * count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tpusim.cost.dma import loaded_bytes, traffic_of
@@ -47,6 +47,8 @@ def test_writes_go_at_their_own_share():
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 2]))
+@example(1, 1, 2)
+@example(2, 2, 2)
 def test_bytes_are_neither_lost_nor_made(reads, writes, cores):
     """First, steady and last bytes add up to what the streams move, on one core and on two."""
     streams = (Stream("x", "hbm", 1000, reads), Stream("y", "hbm", 500, writes, is_output=True))

@@ -13,7 +13,7 @@ from tpusim.program.module import Estimate, Program
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import run_page
 from tpusim.report.terminal.run import render_run
-from tpusim.report.viewers.perfetto.trace import pod_trace_json
+from tpusim.report.viewers.perfetto import pod_trace_json
 from tpusim.timeline.records import PodRun, Record, Repeat, Timeline
 
 PROGRAM = Program(

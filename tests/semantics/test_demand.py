@@ -336,6 +336,18 @@ TILES = {
         (Span(64, 96),),
         [(Span(2, 3), Span(32))],
     ),
+    "one element more than a row is of two rows": (
+        "ROOT %y = f32[2048] reshape(%a)",
+        ["f32[64,32]"],
+        (Span(33, 0),),
+        [(Span(2, 0), Span(32))],
+    ),
+    "the last row alone is one row": (
+        "ROOT %y = f32[2048] reshape(%a)",
+        ["f32[64,32]"],
+        (Span(32, 2016),),
+        [(Span(1, 63), Span(32))],
+    ),
     "a part of a row stays one": (
         "ROOT %y = f32[2048] reshape(%a)",
         ["f32[64,32]"],

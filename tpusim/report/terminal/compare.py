@@ -66,15 +66,11 @@ def _table(title: str, changes: Sequence[Change]) -> Table:
         one, other = change.before, change.after
         times = ("-" if op is None else _either(op.time_us, op.overlapped_us, us_text) for op in (one, other))
         figures = (*times, _either(change.change_us, change.beside_change_us, _signed))
-        name, *words = (_pair(change, text) for text in _WORDS)
+        # Once where both are the same or only one run has it.
+        both = (dict.fromkeys(text(op) for op in (one, other) if op) for text in _WORDS)
+        name, *words = map(" -> ".join, both)
         table.add_row(*(escape(word) for word in (name, *figures, *words)))
     return table
-
-
-def _pair(change: Change, text: Callable[[OpFigures], str]) -> str:
-    """Return what ``text`` says of an op in both runs, once where both are the same or only one run has it."""
-    words = [text(op) for op in (change.before, change.after) if op]
-    return " -> ".join(dict.fromkeys(words))
 
 
 def _either(core_us: float, beside_us: float, text: Callable[[float], str]) -> str:
