@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from math import ceil, prod
+from math import ceil, inf, prod
 
 import pytest
 from hypothesis import given
@@ -187,3 +187,20 @@ def test_where_bounds_and_loops_disagree_the_loops_decide(trips, elements):
     assert found.trips(COLUMNS) == trips
     assert found.extents[COLUMNS] == elements
     assert (found.extents[TAPS], found.extents[DEPTH]) == (9, 192)
+
+
+MISFITS = {
+    "as many tiles as the loops say": (((3, 3, 24, 3), (12, 12, 4, 3), (12, 12, 4, 2), (1,) * 7), 0.0),
+    "twice as many loops over columns": (((3, 3, 24, 3), (12, 12, 4, 3), (12, 12, 4, 2), (2, *(1,) * 6)), 2.0),
+    "without loops": (((3, 3, 24, 3), (12, 12, 4, 3), (), ()), 0.0),
+    "a bound too few": (((3, 3, 24), (12, 12, 4, 3), (), ()), inf),
+    "a bound of nothing": (((3, 3, 24, 0), (12, 12, 4, 3), (), ()), inf),
+    "loops and no bounds of the input": (((3, 3, 24, 3), (12, 12, 4, 3), (), (1,) * 7), inf),
+}
+
+
+@pytest.mark.parametrize(("bounds", "misfit"), MISFITS.values(), ids=MISFITS)
+def test_the_misfit_is_the_relative_error_of_the_tiles(bounds, misfit):
+    """Of each array the tiles of the loops against those of its bounds; bounds of other ranks fit in no way."""
+    tiling = StatedTiling(WindowConfig(*bounds), SHAPES, CONVOLUTION, ("window", "window"), BLOCK)
+    assert tiling.misfit == misfit

@@ -33,11 +33,14 @@ def test_a_refusal_names_what_is_wrong(label: str) -> None:
 def test_a_finding_names_the_instruction_and_what_is_wrong(label: str) -> None:
     """The first message under the label; what is wrong with a whole module names no instruction."""
     text, part, other = CASES[label]
-    messages = [error.message for error in problems(parse(text.replace(part, other)))]
     place, found = VERIFIED[label]
-    first = next(message for message in messages if f"[{label}]" in message)
-    assert first.startswith(f"{place}: expected " if place else "expected ")
-    assert first.endswith(f", found {found} [{label}]")
+    first = next(error for error in problems(parse(text.replace(part, other))) if f"[{label}]" in error.message)
+    assert first.message.startswith(f"{place}: expected " if place else "expected ")
+    assert first.message.endswith(f", found {found} [{label}]")
+    # The caret stands under the instruction, of a cycle under its first.
+    line, caret = str(first).splitlines()[1:3]
+    name = (place or found).split("'")[3 if place else 1] if "'" in place + found else ""
+    assert not name or line[caret.index("^") : caret.rindex("^") + 1] == name
 
 
 MORE = {
@@ -97,6 +100,11 @@ OTHER_REFUSALS = {
     "an array among tuples of starts": (
         "f32[4,4] collective-permute(f32[4,4], f32[4,4], (s32[], s32[]), ((s32[], s32[]), s32[])),"
         " source_target_pairs={{0,1}}, slice_sizes={{1,4}}",
+        "collective_permute_c7",
+    ),
+    "a tuple among the starts of one array": (
+        "f32[4] collective-permute(f32[4], f32[4], (s32[]), ((s32[]), s32[])),"
+        " source_target_pairs={{0,1}}, slice_sizes={{1}}",
         "collective_permute_c7",
     ),
     "the type inside a start": ("((s32[4]), s32[4], u32[]) ceil-start(s32[4])", "unary_c1"),

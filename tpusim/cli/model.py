@@ -6,18 +6,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from tpusim.cli.options import (
-    DATAFLOW,
-    LOWERING,
-    MACHINE,
-    array_sides,
-    command,
-    json_option,
-    machine,
-    number,
-    option,
-    product,
-)
+from tpusim.cli.options import DATAFLOW, LOWERING, MACHINE, array_sides, command, json_option, machine, number, option
 from tpusim.cli.output import answer, console
 from tpusim.errors import ConfigError
 
@@ -171,6 +160,7 @@ def systolic(options: Namespace) -> None:
     """Price the layers and print them."""
     from tpusim.hardware.array import Array
     from tpusim.pipeline.stages import run_layers
+    from tpusim.program.layers import Layer
     from tpusim.report.json.model import systolic_page
     from tpusim.report.terminal.systolic import print_systolic
 
@@ -185,6 +175,17 @@ def systolic(options: Namespace) -> None:
     )
     if options.layers and {options.m, options.n, options.k} != {None}:
         raise ConfigError("--m, --n and --k are of one product, --layers of many: give either")
-    layers = options.layers or [product(options)]
+    layers = options.layers or [Layer(name="product", **product_sizes(options))]
     rows = run_layers(layers, array, options.model)
     answer(options, systolic_page, print_systolic, rows, array, options.model)
+
+
+def product_sizes(options: Namespace) -> dict[str, int]:
+    """Return the sizes of one product by the letter of their option."""
+    sizes = {name: getattr(options, name) for name in "mnk"}
+    for name, size in sizes.items():
+        if size is None:
+            raise ConfigError(f"--{name}: expected --m, --n and --k, or --layers FILE, found no --{name}")
+        if size < 1:
+            raise ConfigError(f"--{name}: expected a whole number from 1, found {size}")
+    return sizes

@@ -6,12 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any
-
-from tpusim.errors import ConfigError
-
-if TYPE_CHECKING:
-    from tpusim.program.layers import Layer
+from typing import Any
 
 Option = Callable[[Any], None]
 """Adds itself to a parser."""
@@ -129,16 +124,3 @@ def overrides(options: argparse.Namespace) -> dict[str, Any]:
 def machine(options: argparse.Namespace) -> dict[str, Any]:
     """Return the topology and the overrides of the command line, as the stages of the pipeline take them."""
     return {"topology": options.topology, "overrides": overrides(options)}
-
-
-def product(options: argparse.Namespace) -> Layer:
-    """Return the product that --m, --n and --k are the sizes of."""
-    from tpusim.program.layers import Layer
-
-    sizes = {name: getattr(options, name) for name in "mnk"}
-    for name, size in sizes.items():
-        if size is None:
-            raise ConfigError(f"--{name}: expected --m, --n and --k, or --layers FILE, found no --{name}")
-        if size < 1:
-            raise ConfigError(f"--{name}: expected a whole number from 1, found {size}")
-    return Layer(name="product", **sizes)

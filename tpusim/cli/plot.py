@@ -7,19 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import (
-    DATAFLOW,
-    PLACED,
-    WARM,
-    Command,
-    Option,
-    array_sides,
-    command,
-    machine,
-    number,
-    option,
-    product,
-)
+from tpusim.cli.model import product_sizes
+from tpusim.cli.options import DATAFLOW, PLACED, WARM, Command, Option, array_sides, command, machine, number, option
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,10 +80,12 @@ def _array(options: Namespace) -> Array:
 
 
 def _systolic(plot: Any, options: Namespace) -> Any:
-    layer, array = product(options), _array(options)
+    from tpusim.program.layers import Layer
+
+    sizes, array = product_sizes(options), _array(options)
     if options.output.lower().endswith(FILMS):
-        return plot.animate_systolic(layer, array, options.output)
-    return plot.systolic(layer.m, layer.n, layer.k, array, options.cycle)
+        return plot.animate_systolic(Layer(name="product", **sizes), array, options.output)
+    return plot.systolic(**sizes, array=array, cycle=options.cycle)
 
 
 def _layers(plot: Any, options: Namespace) -> Any:
