@@ -371,6 +371,9 @@ APPLIES_TO_ELEMENTS: Final = _named("map reduce reduce-window")
 SORTS: Final = _named("sort topk")
 """Put elements in order."""
 
+WRITTEN_OUT: Final = _named("constant parameter")
+"""A number or a literal stands where others have their operands."""
+
 DEVICE_IDS: Final = _named("partition-id replica-id")
 """Numbers that differ from device to device."""
 

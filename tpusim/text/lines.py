@@ -15,7 +15,7 @@ from typing import Any, Final
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ComputationName, InstructionName
 from tpusim.ir.module import RESERVED_WORDS, Instruction, Literal
-from tpusim.ir.ops import Operation, find_operation
+from tpusim.ir.ops import WRITTEN_OUT, Operation, find_operation
 from tpusim.shapes.notation import parse_shape_prefix
 from tpusim.shapes.shape import Shape
 from tpusim.text.attributes.table import Kind, attribute_kind
@@ -56,7 +56,7 @@ class _Row:
         self.fewest = operation.fewest_operands
         self.most = sys.maxsize if operation.most_operands is None else operation.most_operands
         self.check = find_check(operation.name)
-        self.has_immediate = operation.name in ("parameter", "constant")
+        self.has_immediate = operation.name in WRITTEN_OUT
         self.attributes: dict[str, dict[str, Any]] = {}
         self.immediates: dict[tuple[str, str], int | Literal] = {}
 
