@@ -55,16 +55,8 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 COMMON_ATTRIBUTES: Final = frozenset(
-    {
-        "sharding",
-        "frontend_attributes",
-        "statistics",
-        "parameter_replication",
-        "control-predecessors",
-        "origin",
-        "metadata",
-        "backend_config",
-    }
+    "sharding frontend_attributes statistics parameter_replication control-predecessors origin metadata"
+    " backend_config".split()
 )
 """Attributes that every instruction may carry."""
 
@@ -378,6 +370,9 @@ APPLIES_TO_ELEMENTS: Final = _named("map reduce reduce-window")
 
 SORTS: Final = _named("sort topk")
 """Put elements in order."""
+
+WRITTEN_OUT: Final = _named("constant parameter")
+"""A number or a literal stands where others have their operands."""
 
 DEVICE_IDS: Final = _named("partition-id replica-id")
 """Numbers that differ from device to device."""

@@ -249,9 +249,7 @@ def _take_element(lexer: Lexer, dtype: DType) -> str:
 def _take_truth(lexer: Lexer) -> str:
     """Read ``true``, ``false`` or an integer, which is true unless it is 0."""
     if lexer.kind == "keyword" and lexer.value in ("true", "false"):
-        value = lexer.value
-        lexer.advance()
-        return value
+        return lexer.take("keyword", "true or false")
     # XLA takes any integer for a truth value, and prints arrays of them as 1 and 0.
     text = lexer.take("integer", "true, false or an integer")
     return "false" if not text.strip("-0") else "true"
