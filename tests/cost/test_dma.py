@@ -61,3 +61,13 @@ def test_bytes_are_neither_lost_nor_made(reads, writes, cores):
 def test_what_is_in_vmem_is_not_moved():
     """Blocks there are read by the vector unit's own loads."""
     assert traffic_of(Kernel(name="k", opcode="fusion", streams=(Stream("x", "vmem", 1000),)), PLAIN) == ()
+
+
+@pytest.mark.parametrize("n_bytes", [0.5, 1.0])
+def test_a_single_byte_is_moved_and_none_is_not(n_bytes):
+    """However small a block is; one of nothing costs no transfer."""
+    kernel, empty = (
+        Kernel(name="k", opcode="fusion", streams=(Stream("x", "hbm", size, 1),)) for size in (n_bytes, 0.0)
+    )
+    assert [traffic.first_bytes for traffic in traffic_of(kernel, PLAIN)] == [n_bytes]
+    assert traffic_of(empty, PLAIN) == ()
