@@ -120,3 +120,31 @@ def test_an_exchange_of_a_block_is_that_of_its_messages(block):
     assert plan.hops == max(pod.torus.distance(*pair) for pair in permutations(chips, 2))
     found = {link_name(pod, int(link)): n for link, n in zip(*plan.load, strict=True)}
     assert found == pytest.approx(dict(expected))
+
+
+CROSSINGS = {
+    "all-gather": (0, 1),
+    "reduce-scatter": (0, 1),
+    # Scattered, then gathered.
+    "all-reduce": (0, 2),
+    "all-to-all": (0, 1),
+    # To the parts' devices, then gathered.
+    "collective-broadcast": (0, 2),
+}
+
+
+@pytest.mark.parametrize("kind", CROSSINGS)
+def test_slices_are_crossed_once_in_each_phase(kind):
+    """Within one slice never; the data is the same whichever devices of the two take part."""
+    pod = pod_of("v5e:2x2*2")
+    crossings = CROSSINGS[kind]
+    for group, expected in (((0, 1, 2, 3), crossings[0]), (range(8), crossings[1]), ((0, 1, 4, 5), crossings[1])):
+        assert plan_group(kind, pod, group).far_hops == expected
+
+
+def test_a_message_between_slices_crosses_once():
+    """Out of one chip and into the other, over no link of either slice."""
+    pod = pod_of("v5e:2x2*2")
+    plan = plan_collective(collective("collective-permute", 1.0, pairs=((0, 5),)), pod, ((0, 5),))
+    assert (plan.hops, plan.far_hops, plan.carried) == (0, 1, 0.0)
+    assert {link_name(pod, int(link)) for link in plan.load.links} == {(0, "out"), (5, "in")}
