@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tpusim.cost.dma import loaded_bytes, traffic_of
@@ -38,6 +38,8 @@ def test_writes_go_at_their_own_share():
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 2]))
+@example(1, 1, 2)
+@example(2, 2, 2)
 def test_bytes_are_neither_lost_nor_made(reads, writes, cores):
     """First, steady and last bytes add up to what the streams move, on one core and on two."""
     streams = (Stream("x", "hbm", 1000, reads), Stream("y", "hbm", 500, writes, is_output=True))
@@ -50,3 +52,13 @@ def test_bytes_are_neither_lost_nor_made(reads, writes, cores):
 def test_what_is_in_vmem_is_not_moved():
     """Blocks there are read by the vector unit's own loads."""
     assert traffic_of(Kernel(name="k", opcode="fusion", streams=(Stream("x", "vmem", 1000),)), PLAIN) == ()
+
+
+@pytest.mark.parametrize("n_bytes", [0.5, 1.0])
+def test_a_single_byte_is_moved_and_none_is_not(n_bytes):
+    """However small a block is; one of nothing costs no transfer."""
+    kernel, empty = (
+        Kernel(name="k", opcode="fusion", streams=(Stream("x", "hbm", size, 1),)) for size in (n_bytes, 0.0)
+    )
+    assert [traffic.first_bytes for traffic in traffic_of(kernel, PLAIN)] == [n_bytes]
+    assert traffic_of(empty, PLAIN) == ()

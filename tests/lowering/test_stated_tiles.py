@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from math import ceil, lcm, prod
+from math import ceil, inf, lcm, prod
 
 import pytest
 from hypothesis import given
@@ -242,3 +242,20 @@ def test_all_of_a_ragged_dimension_is_moved_once():
     """Twelve rows are a block and a half, and every tile has all of them: nothing begins inside a block."""
     tiled, array = laid_out((12, 32, 128), (1, 0, 2)), laid_out((12, 32, 128), (1, 2, 0))
     assert cut_alike(tiled, (4, 2, 1), array, BLOCK) == ((4, 16, 1), 1.0)
+
+
+MISFITS = {
+    "as many tiles as the loops say": (((3, 3, 24, 3), (12, 12, 4, 3), (12, 12, 4, 2), (1,) * 7), 0.0),
+    "twice as many loops over columns": (((3, 3, 24, 3), (12, 12, 4, 3), (12, 12, 4, 2), (2, *(1,) * 6)), 2.0),
+    "without loops": (((3, 3, 24, 3), (12, 12, 4, 3), (), ()), 0.0),
+    "a bound too few": (((3, 3, 24), (12, 12, 4, 3), (), ()), inf),
+    "a bound of nothing": (((3, 3, 24, 0), (12, 12, 4, 3), (), ()), inf),
+    "loops and no bounds of the input": (((3, 3, 24, 3), (12, 12, 4, 3), (), (1,) * 7), inf),
+}
+
+
+@pytest.mark.parametrize(("bounds", "misfit"), MISFITS.values(), ids=MISFITS)
+def test_the_misfit_is_the_relative_error_of_the_tiles(bounds, misfit):
+    """Of each array the tiles of the loops against those of its bounds; bounds of other ranks fit in no way."""
+    tiling = StatedTiling(WindowConfig(*bounds), SHAPES, CONVOLUTION, ("window", "window"), BLOCK)
+    assert tiling.misfit == misfit

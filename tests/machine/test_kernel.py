@@ -218,3 +218,12 @@ def test_an_instruction_of_the_scalar_core_takes_at_least_one():
     """Work that names no scalar operation is one all the same."""
     step = Kernel(name="i", opcode="add", scalar=True)
     assert run(step).total_ps == ceil(CHIP.fixed.scalar_op_cycles / CHIP.clock_hz * PS_PER_SECOND)
+
+
+@pytest.mark.parametrize("is_output", [False, True])
+def test_the_smallest_block_takes_a_latency_of_its_own(is_output):
+    """A byte in before the tile, or out behind it."""
+    small = kernel(Stream("x", "hbm", 1.0, 1, is_output))
+    rest_ps = run(small).total_ps - run(kernel()).total_ps - LATENCY_PS
+    cost_bytes = CHIP.dma.transfer_cost_bytes + (CHIP.hbm.efficiency / CHIP.hbm.write_efficiency if is_output else 1)
+    assert rest_ps == pytest.approx(cost_bytes / RATE * PS_PER_SECOND, abs=2)

@@ -7,7 +7,7 @@ from math import ceil
 import pytest
 
 from tpusim.hardware.load import chip_names, load_chip
-from tpusim.machine.run import simulate_program
+from tpusim.machine.run import RunOptions, simulate_program
 from tpusim.program.module import Program
 from tpusim.program.steps import Copy, Kernel, Wait
 from tpusim.program.work import Matmul, Stream, Work
@@ -144,3 +144,18 @@ def test_a_copy_takes_as_long_as_the_slowest_memory_it_touches(source, target):
     passes = 2 if near or source == target else 1
     end_ps = seconds_to_ps(chip.dma.fixed_latency_seconds) + ceil(passes * 1e6 / rate * PS_PER_SECOND)
     assert is_done_at(chip, (copy, Wait(name="d", opcode="copy-done", needs=("c",))), end_ps) == [False, True]
+
+
+def test_a_run_is_cold_and_runs_as_few_devices_as_may_be_unless_it_is_told():
+    """And it has no limit, and a host that is always ready."""
+    assert RunOptions() == (False, None, None, None, None)
+
+
+@pytest.mark.parametrize(("source", "target"), [("hbm", "vmem"), ("vmem", "hbm"), ("hbm", "smem")])
+def test_a_slow_vmem_holds_up_no_copy_from_or_to_hbm(source, target):
+    """Also where it takes a byte a microsecond."""
+    copy = Copy(name="c", opcode="copy-start", n_bytes=1e6, source_space=source, target_space=target)
+    steps = (copy, Wait(name="d", opcode="copy-done", needs=("c",)))
+    chips = [load_chip("v5e", {"dma.vmem_bytes_per_second": rate}) for rate in (1.536e12, 1e6)]
+    usual, slow = (simulate_program(Program(name="p", chip="v5e", steps=steps), chip).total_ps for chip in chips)
+    assert usual == slow
