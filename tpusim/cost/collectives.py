@@ -257,7 +257,9 @@ def _gather_round(group: _Group, ring: tuple[int, ...]) -> _Inside:
     places = round(len(ring) * group.ring_devices)
     load, length = _round(torus, ring, directions, (places - 1) / places)
     steps = group.steps_of(places, closes=directions == 2)
-    return _Inside(load, max(steps, length * steps // places), steps)
+    # Both ways go half round; one way the last step, back to the first place, is not needed.
+    hops = length // 2 if steps == places // 2 else length * (places - 1) // places
+    return _Inside(load, max(steps, hops), steps)
 
 
 def _reduce(group: _Group) -> CommunicationPlan:

@@ -2,7 +2,8 @@
 
 An all-reduce has its rings in VMEM, where what comes in is added to what is there: its operand is brought in first and
 the sums are written out last (the scoped memory that programs state for it). Nothing tells how much of that is hidden;
-none is taken to be, with which the largest published one on v6e agrees. All others read and write while the links move.
+none is taken to be: 1.61 GB on v6e were published as 11.71 ms, which only 256 chips can reach, and take 9.3 ms there if
+all is hidden, 11.3 if nothing is. All others read and write while the links move.
 """
 
 from __future__ import annotations
