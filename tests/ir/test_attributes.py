@@ -13,3 +13,17 @@ def test_the_largest_number_of_cycles_means_that_they_are_not_known(stated: str,
     window = BackendConfig.decode(f'{{"window_config":{{"estimated_cycles":"{stated}"}}}}').window_config
     assert window is not None
     assert window.estimated_cycles == cycles
+
+
+@pytest.mark.parametrize(
+    ("config", "ones"),
+    [
+        ('{"index_known_bits":[{"zeroes":"4294967294","ones":"1","bitwidth":"32"},{"zeroes":"0","ones":"0"}]}', (1, 0)),
+        ('{"index_known_bits":[{}]}', (0,)),
+        ('{"index_known_bits":3}', ()),
+        ("{}", ()),
+    ],
+)
+def test_known_bits_of_a_start_are_read(config, ones):
+    """One number for each dimension; bits of which nothing is said are not known."""
+    assert BackendConfig.decode(f'{{"indices_config":{config}}}').known_index_ones == ones

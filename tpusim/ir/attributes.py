@@ -196,6 +196,13 @@ class BackendConfig(msgspec.Struct, frozen=True):
         """The dimension of the loop nest that two cores share, or None."""
         return _integer(self._object("megacore_config").get("megacore_split_dim"))
 
+    @property
+    def known_index_ones(self) -> tuple[int, ...]:
+        """By dimension, the bits that the compiler knows to be set in where a dynamic slice or its update begins."""
+        known = self._object("indices_config").get("index_known_bits")
+        items = [item for item in known if isinstance(item, dict)] if isinstance(known, list) else []
+        return tuple(_integer(item.get("ones")) or 0 for item in items)
+
     def _object(self, key: str) -> dict[str, Any]:
         """Return an object in the configuration; one that is absent, or is no object, is empty."""
         value = self.fields.get(key)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, log2, prod
 
 from tpusim.hardware.chip import Chip, OpCost
-from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
+from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS, XLU
 from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES
@@ -264,6 +264,8 @@ def _cut(site: Site, instruction: Instruction) -> Work:
     if instruction.opcode == "dynamic-update-slice":
         shape = site.operand_shape(instruction, 1)
     assert isinstance(shape, ArrayShape)
+    if instruction.opcode.startswith("dynamic"):
+        return _dynamic_cut(site, instruction, shape)
     count = registers(shape, site.chip)
     order, vpu = minor_to_major(shape), site.chip.vpu
     shifts = _cut_offsets(site, instruction)
@@ -272,6 +274,36 @@ def _cut(site: Site, instruction: Instruction) -> Work:
     if len(order) > 1 and any(offset % vpu.sublanes for offset in shifts.get(order[1], ())):
         return Work(ops=scaled(site.chip.vector_ops.moves["sublane_shift"], count))
     return Work()
+
+
+def _dynamic_cut(site: Site, instruction: Instruction, moved: ArrayShape) -> Work:
+    """Go row by row where the compiler says that a dynamic slice or its update begins inside a register.
+
+    Starts of which it says nothing are taken to be aligned, as those of a scan over layers or of a cache line are.
+    """
+    order, vpu, moves = minor_to_major(moved), site.chip.vpu, site.chip.vector_ops.moves
+    ones = instruction.backend_config.known_index_ones
+    units = dict(zip(order, (vpu.lanes, vpu.sublanes), strict=False))
+    inside = [d for d, unit in units.items() if d < len(ones) and ones[d] % unit]
+    if not inside or not moved.element_count:
+        return Work()
+    minor = moved.dimensions[order[0]]
+    rows, per_row = moved.element_count // minor, ceil(minor / vpu.lanes)
+    touched = {LOAD: per_row, STORE: per_row, VECTOR: vpu.alu_slots * _row_cycles(site.chip, per_row)}
+    rotated = moves["lane_shift"] if order[0] in inside else {}
+    return Work(ops=scaled(touched, rows)) + Work(ops={XLU: rotated.get(XLU, 0.0) * rows * per_row})
+
+
+def _row_cycles(chip: Chip, per_row: int) -> float:
+    """Return what a row of ``per_row`` registers takes to be put between others: they are its neighbours' as well.
+
+    It is loaded, shifted, joined with what stays, stored, and the next one addressed; that one changes the same
+    registers and waits. As in a scan other slots stay empty.
+    """
+    table, latency = chip.vector_ops, chip.vector_ops.latency
+    steps = table.moves["sublane_shift"][VECTOR] + table.ops["select"][VECTOR]
+    chain = latency[LOAD] + steps * latency[VECTOR] + latency[STORE]
+    return chain + (per_row - 1) / chip.vpu.store_slots + chip.fixed.tile_cycles
 
 
 def _cut_offsets(site: Site, instruction: Instruction) -> dict[int, tuple[int, ...]]:
@@ -283,9 +315,6 @@ def _cut_offsets(site: Site, instruction: Instruction) -> dict[int, tuple[int, .
     if instruction.opcode == "pad":
         edges = instruction.attributes["padding"]
         return {d: (edge.low, edge.interior) for d, edge in enumerate(edges)}
-    # Dynamic starts are taken to be aligned, as those of a scan over layers or of a cache line are.
-    if instruction.opcode != "concatenate":
-        return {}
     (dimension,) = instruction.attributes["dimensions"]
     starts, position = [], 0
     for index in range(len(instruction.operands)):
