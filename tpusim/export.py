@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tpusim import __version__
 from tpusim.report.viewers.html.page import write_page
 from tpusim.report.viewers.model_explorer import write_model_explorer
-from tpusim.report.viewers.perfetto.trace import write_trace
+from tpusim.report.viewers.perfetto import write_trace
 from tpusim.report.viewers.xprof.profile import write_xprof
 
 if TYPE_CHECKING:

@@ -56,6 +56,42 @@ def test_largest_first_overlaps_nobody(blocks):
     assert not any(overlap(blocks[i], offsets[i], blocks[j], offsets[j]) for i, j in clashes)
 
 
+def best_hole(block: Block, placed: list[tuple[Block, int]]) -> int:
+    """Where the shortest run of free units begins that a block fits in, or else what is free above all."""
+    taken = {
+        unit
+        for other, at in placed
+        if together(block, other)
+        for unit in range(at // UNIT, at // UNIT - (-other.n_bytes // UNIT))
+    }
+    top = max(taken, default=-1) + 1
+    starts = [unit for unit in range(top) if unit not in taken and (not unit or unit - 1 in taken)]
+    runs = [(next(end for end in range(start, top) if end in taken) - start, start) for start in starts]
+    fitting = [(length, start) for length, start in runs if length * UNIT >= block.n_bytes]
+    return UNIT * (min(fitting)[1] if fitting else top)
+
+
+LONG = st.lists(
+    st.builds(
+        lambda size, first, life: Block(size, first, first + life),
+        *(st.integers(*r) for r in ((1, 16), (0, 200), (0, 150))),
+    ),
+    max_size=12,
+)
+
+
+@given(st.one_of(BLOCKS, LONG))
+def test_largest_first_each_takes_the_smallest_hole_of_its_life(blocks):
+    """XLA's order: the largest first, of equals the one that lives longest, then as listed."""
+    offsets = place_largest_first(blocks, UNIT)
+    placed: list[tuple[Block, int]] = []
+    for number in sorted(
+        range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, -(blocks[i].last - blocks[i].first), i)
+    ):
+        assert offsets[number] == best_hole(blocks[number], placed)
+        placed.append((blocks[number], offsets[number]))
+
+
 def test_largest_first_takes_the_smallest_hole():
     """Of a hole of 8 and one of 4 the block of 4 takes the second, though the first lies lower."""
     # Holes at 16 (8 bytes) and at 40 (4 bytes), made by blocks of another time.

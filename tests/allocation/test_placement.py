@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lowering.hlo import lower_text
-from tpusim.allocation.placement import overlaps_any, united
+from tpusim.allocation.liveness import Value
+from tpusim.allocation.placement import Place, overlaps_any, reuse_output_memory, united
+from tpusim.ir.module import Instruction
+from tpusim.shapes.notation import parse_shape
 
 MIB = 2**20
 INTERVALS = st.lists(
@@ -34,6 +37,35 @@ def test_an_interval_overlaps_where_a_position_is_of_both(intervals, first, leng
     """Against the sets."""
     taken = united(intervals)
     assert overlaps_any((first, first + length), taken) == bool(positions([(first, first + length)]) & positions(taken))
+
+
+SHAPE = parse_shape("f32[8]")
+
+
+def place(number, n_bytes, intervals, is_result):
+    """Return the place of one value, a result or a temporary, that is alive in some intervals."""
+    made = Instruction(f"v{number}", SHAPE, "negate", ())
+    value = Value(made, SHAPE, n_bytes, "hbm", 0, 0, made, is_result)
+    return Place([value], "output" if is_result else "temporary", n_bytes, "hbm", united(intervals))
+
+
+PLACES = st.lists(st.tuples(st.integers(1, 5), INTERVALS.filter(bool), st.booleans()), max_size=8)
+
+
+@given(PLACES, st.randoms(use_true_random=False))
+def test_each_temporary_takes_the_first_output_with_room_in_size_and_time(drawn, chance):
+    """By the sets of positions: the largest choose first, among outputs from the smallest and the last of the order."""
+    places = [place(number, *fields) for number, fields in enumerate(drawn)]
+    turn = chance.sample(range(len(places)), len(places))
+    reuse_output_memory(places, {id(p.values[0].instruction): turn[number] for number, p in enumerate(places)})
+    order = sorted(range(len(places)), key=lambda n: (-drawn[n][0], turn[n]))
+    taken = {n: positions(drawn[n][1]) for n in reversed(order) if drawn[n][2]}
+    for n in (n for n in order if not drawn[n][2]):
+        own = positions(drawn[n][1])
+        home = next((m for m in taken if drawn[m][0] >= drawn[n][0] and not own & taken[m]), None)
+        assert places[n].within == ("" if home is None else f"v{home}")
+        if home is not None:
+            taken[home] |= own
 
 
 def rows(mib):

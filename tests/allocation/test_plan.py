@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.lowering.hlo import lower_module_text, lower_text
+from tpusim.allocation.liveness import table_size
 from tpusim.program.buffers import Buffer
 from tpusim.program.module import Program
+from tpusim.shapes.notation import parse_shape
+from tpusim.shapes.shape import TupleShape
 
 BIG = "f32[1024,1024]{1,0:T(8,128)}"
 BIG_BYTES = 4 * 2**20
@@ -207,3 +212,10 @@ def test_scratch_of_a_kernel_lives_with_it():
     program = lower_text(f"%a = {BIG} parameter(0)\nROOT %b = {BIG} negate(%a), backend_config={config}")
     (scratch,) = [b for b in program.buffers if b.kind == "scratch"]
     assert (scratch.n_bytes, scratch.space, scratch.first, scratch.last) == (65536, "vmem", 1, 1)
+
+
+@pytest.mark.parametrize(("count", "granule_bytes", "n_bytes"), [(1, 4, 4), (5, 4, 20), (5, 16, 32), (129, 512, 1024)])
+def test_a_table_has_four_bytes_for_each_element(count, granule_bytes, n_bytes):
+    """Rounded up to the granule; elements that are tuples count once."""
+    element = parse_shape("(f32[2], f32[2])")
+    assert table_size(TupleShape((element,) * count), granule_bytes) == n_bytes

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import permutations
+from operator import contains
+
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from tests.machine.collectives import collective, pod_of
 from tpusim.cost.collectives import NO_PLAN, link_name, plan_collective, plan_group
+from tpusim.program.steps import Algorithm
 
 POD = pod_of("v5e:1x16")
 NEAR, FAR = (0, 1), (4, 12)
@@ -37,3 +44,107 @@ def test_a_broadcast_goes_out_from_the_first(group, way):
     """From one chip to its neighbour there is one link, and it begins at the first of the group."""
     plan = plan_group("collective-broadcast", POD, group)
     assert [link_name(POD, int(link)) for link in plan.load.links] == [way]
+
+
+@pytest.mark.parametrize(("lanes", "ways"), [(1, 1), (0, 2), (2, 2)])
+@pytest.mark.parametrize("count", [2, 5, 16])
+def test_a_ring_takes_its_hops_and_each_link_its_share(count, lanes, ways):
+    """Neighbours in a row, the last one ``count - 1`` from the first: one way round n - 1 steps, both ways half.
+
+    Steps are of the mean length of the ring; each sends the (n - 1)/n of the others' parts on, in both directions half.
+    """
+    algorithm = Algorithm("Ring", one_ring=True, lanes=lanes)
+    plan = plan_group("all-gather", POD, range(count), algorithm)
+    length = 16 if count == 16 else 2 * (count - 1)
+    assert plan.hops == (length // 2 if ways == 2 else length * (count - 1) // count)
+    assert plan.load.n_bytes.sum() == pytest.approx(length * (count - 1) / count)
+
+
+@pytest.mark.parametrize("count", [2, 4, 16])
+def test_a_single_phase_passes_on_what_it_gets_from_all_but_two(count):
+    """Of n whole operands the own one and the last need no passing on."""
+    algorithm = Algorithm("SinglePhaseRingSum", one_ring=True, single_phase=True)
+    plan = plan_group("all-reduce", POD, range(count), algorithm)
+    assert plan.relayed == pytest.approx(count - 2)
+    gathered = plan_group("all-gather", POD, range(count), Algorithm("Ring", one_ring=True))
+    assert plan.load.n_bytes.sum() == pytest.approx(gathered.load.n_bytes.sum() * count)
+
+
+TORI = [pod_of(text) for text in ("v5e:4x4", "v5e:16x16", "v5e:8x16", "v4:4x4x4", "v4:2x4x4")]
+
+
+@st.composite
+def blocks(draw):
+    """Draw a pod, and the chips of a block: on each axis some places, not always neighbours."""
+    pod = draw(st.sampled_from(TORI))
+    places = [
+        sorted(draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=3, unique=True)))
+        for size in pod.torus.sizes
+    ]
+    chips = [chip for chip in range(pod.torus.chip_count) if all(map(contains, places, pod.torus.coordinates(chip)))]
+    assume(len(chips) > 1)
+    return pod, chips
+
+
+def walked(torus, source, target):
+    """Yield the links of the messages of one pair, axis after axis: chip, way, and which part of the bytes goes there.
+
+    Round an axis that closes it goes the shorter way, and half of it each way where both are as long.
+    """
+    here = list(torus.coordinates(source))
+    chip_at = {tuple(torus.coordinates(chip)): chip for chip in range(torus.chip_count)}
+    for axis, end in enumerate(torus.coordinates(target)):
+        size, start = torus.sizes[axis], here[axis]
+        up, down = (end - start) % size, (start - end) % size
+        if not torus.wraps[axis]:
+            ways = [(1, end - start, 1.0)] if end > start else [(-1, start - end, 1.0)]
+        else:
+            ways = [(1, up, 0.5), (-1, down, 0.5)] if up == down else [(1, up, 1.0) if up < down else (-1, down, 1.0)]
+        for sign, steps, part in ways:
+            for step in range(steps):
+                here[axis] = (start + sign * step) % size
+                yield chip_at[tuple(here)], f"{'+' if sign > 0 else '-'}{axis}", part
+        here[axis] = end
+
+
+@settings(max_examples=50)
+@given(blocks())
+def test_an_exchange_of_a_block_is_that_of_its_messages(block):
+    """Of each device an equal part for every other, walked link by link."""
+    pod, chips = block
+    expected: dict[tuple[int, str], float] = defaultdict(float)
+    for source, target in permutations(chips, 2):
+        for chip, way, part in walked(pod.torus, source, target):
+            expected[chip, way] += part / len(chips)
+    plan = plan_group("all-to-all", pod, [chip * pod.devices_per_chip for chip in chips])
+    assert plan.hops == max(pod.torus.distance(*pair) for pair in permutations(chips, 2))
+    found = {link_name(pod, int(link)): n for link, n in zip(*plan.load, strict=True)}
+    assert found == pytest.approx(dict(expected))
+
+
+CROSSINGS = {
+    "all-gather": (0, 1),
+    "reduce-scatter": (0, 1),
+    # Scattered, then gathered.
+    "all-reduce": (0, 2),
+    "all-to-all": (0, 1),
+    # To the parts' devices, then gathered.
+    "collective-broadcast": (0, 2),
+}
+
+
+@pytest.mark.parametrize("kind", CROSSINGS)
+def test_slices_are_crossed_once_in_each_phase(kind):
+    """Within one slice never; the data is the same whichever devices of the two take part."""
+    pod = pod_of("v5e:2x2*2")
+    crossings = CROSSINGS[kind]
+    for group, expected in (((0, 1, 2, 3), crossings[0]), (range(8), crossings[1]), ((0, 1, 4, 5), crossings[1])):
+        assert plan_group(kind, pod, group).far_hops == expected
+
+
+def test_a_message_between_slices_crosses_once():
+    """Out of one chip and into the other, over no link of either slice."""
+    pod = pod_of("v5e:2x2*2")
+    plan = plan_collective(collective("collective-permute", 1.0, pairs=((0, 5),)), pod, ((0, 5),))
+    assert (plan.hops, plan.far_hops, plan.carried) == (0, 1, 0.0)
+    assert {link_name(pod, int(link)) for link in plan.load.links} == {(0, "out"), (5, "in")}

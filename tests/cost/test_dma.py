@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tpusim.cost.dma import loaded_bytes, traffic_of
@@ -11,21 +11,12 @@ from tpusim.hardware.load import load_chip, override_chip
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Stream
 
-PLAIN = override_chip(
-    load_chip("v5e"),
-    {"dma.transfer_cost_bytes": 0, "dma.chunk_cost_bytes": 0, "hbm.efficiency": 0.9, "hbm.write_efficiency": 0.9},
-)
+PLAIN = override_chip(load_chip("v5e"), {"dma.chunk_cost_bytes": 0, "hbm.efficiency": 0.9, "hbm.write_efficiency": 0.9})
 
 
 def test_long_runs_cost_their_bytes():
     """Without costs of their own, ten blocks of 1000 bytes load the memory with 10,000."""
     assert loaded_bytes(Stream("x", "hbm", 1000, 10), PLAIN) == 10_000
-
-
-def test_each_transfer_costs_something_more():
-    """Fifty bytes for each of ten."""
-    chip = override_chip(PLAIN, {"dma.transfer_cost_bytes": 50})
-    assert loaded_bytes(Stream("x", "hbm", 1000, 10), chip) == 10_500
 
 
 def test_each_run_costs_something_more():
@@ -47,6 +38,8 @@ def test_writes_go_at_their_own_share():
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 2]))
+@example(1, 1, 2)
+@example(2, 2, 2)
 def test_bytes_are_neither_lost_nor_made(reads, writes, cores):
     """First, steady and last bytes add up to what the streams move, on one core and on two."""
     streams = (Stream("x", "hbm", 1000, reads), Stream("y", "hbm", 500, writes, is_output=True))
@@ -56,6 +49,27 @@ def test_bytes_are_neither_lost_nor_made(reads, writes, cores):
     assert found.first_bytes == pytest.approx(1000 * min(reads, cores))
 
 
+@pytest.mark.parametrize(("reads", "writes", "turned"), [(10, 10, 9), (10, 4, 3), (10, 1, 0), (10, 0, 0), (0, 10, 0)])
+def test_the_bus_of_hbm_turns_round_between_reads_and_writes(reads, writes, turned):
+    """A quarter of a byte for each of the lesser way, the first blocks in and the last ones out apart."""
+    chip = override_chip(PLAIN, {"hbm.turn_cost": 0.25})
+    streams = [Stream(name, "hbm", 1000, n, name == "y") for name, n in (("x", reads), ("y", writes)) if n]
+    kernel = Kernel(name="k", opcode="fusion", tiles=10, streams=tuple(streams))
+    (plain,), (found,) = traffic_of(kernel, PLAIN), traffic_of(kernel, chip)
+    assert found.steady_bytes - plain.steady_bytes == pytest.approx(250 * turned)
+    assert (found.first_bytes, found.last_bytes) == (plain.first_bytes, plain.last_bytes)
+
+
 def test_what_is_in_vmem_is_not_moved():
     """Blocks there are read by the vector unit's own loads."""
     assert traffic_of(Kernel(name="k", opcode="fusion", streams=(Stream("x", "vmem", 1000),)), PLAIN) == ()
+
+
+@pytest.mark.parametrize("n_bytes", [0.5, 1.0])
+def test_a_single_byte_is_moved_and_none_is_not(n_bytes):
+    """However small a block is; one of nothing costs no transfer."""
+    kernel, empty = (
+        Kernel(name="k", opcode="fusion", streams=(Stream("x", "hbm", size, 1),)) for size in (n_bytes, 0.0)
+    )
+    assert [traffic.first_bytes for traffic in traffic_of(kernel, PLAIN)] == [n_bytes]
+    assert traffic_of(empty, PLAIN) == ()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpusim.cost.mxu import matmul_cycles
+from tpusim.cost.mxu import TileProduct, matmul_cycles, tile_matmul
 from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Mxu
-from tpusim.hardware.load import load_chip
+from tpusim.hardware.load import load_chip, override_chip
 from tpusim.program.layers import Layer
 from tpusim.program.work import Matmul
 from tpusim.systolic.closed_form import run_gemm
@@ -17,7 +18,7 @@ from tpusim.systolic.count import count_layer
 
 def ideal_unit(size, rows_per_cycle=1):
     """Return one array of a size with the figures that a chip file fits set to what a bare array has."""
-    fitted = {"efficiency": 1.0, "tile_switch_cycles": 0.0, "tile_drain_cycles": 0.0, "result_latency_cycles": 0.0}
+    fitted = {"efficiency": 1.0, "tile_switch_cycles": 0.0, "result_latency_cycles": 0.0, "parked_register_cycles": 0.0}
     return Mxu(
         count=1,
         rows=size,
@@ -63,3 +64,34 @@ def test_passes_and_arrays_multiply_and_divide():
     one = Matmul(1280, 10_000, 10)
     three = Matmul(1280, 10_000, 10, passes=3)
     assert matmul_cycles(three, mxu) == 3 * matmul_cycles(one, mxu)
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_parked_registers_come_on_top(passes):
+    """A hundred registers at three cycles each behind the product; passes add up before their sum is parked."""
+    mxu = override_chip(load_chip("v5e"), {"mxu.parked_register_cycles": 3}).mxu
+    plain = Matmul(1280, 10_000, 10, results=50.0, passes=passes)
+    parked = Matmul(1280, 10_000, 10, results=50.0, parked=100.0, passes=passes)
+    assert matmul_cycles(parked, mxu) - matmul_cycles(plain, mxu) == pytest.approx(300)
+
+
+@pytest.mark.parametrize(
+    ("chip_name", "depth", "taps", "rows_loaded"),
+    [
+        ("v5e", 128, 1, 128),
+        ("v5e", 40, 1, 128),
+        ("v5e", 129, 1, 256),
+        ("v5e", 3, 49, 512),
+        ("v6e", 256, 1, 128),
+        ("v6e", 40, 1, 128),
+        ("v6e", 300, 1, 256),
+    ],
+)
+def test_weights_fill_whole_arrays(chip_name, depth, taps, rows_loaded):
+    """What 128 columns lack in depth is loaded as well; half of the width of an array loads twice as fast.
+
+    49 taps of 3 features, 8 when padded, are 392 rows: four arrays of 128.
+    """
+    tile = TileProduct(rows=128, columns=128, taps=taps, depth=depth, separate=1, operand_type="bf16", passes=1)
+    matmul = tile_matmul(tile, load_chip(chip_name))
+    assert matmul.weight_rows == rows_loaded

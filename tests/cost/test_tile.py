@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tpusim.cost.tile import between_tiles_cycles, kernel_time, tile_costs, unit_cycles
-from tpusim.hardware.load import load_chip
+from tpusim.cost.tile import kernel_time, tile_costs, unit_cycles
+from tpusim.hardware.load import load_chip, override_chip
 from tpusim.program.steps import Kernel
-from tpusim.program.work import Matmul, Stream, Work
+from tpusim.program.work import Matmul, Stream, VectorLoop, Work
 from tpusim.units import PS_PER_SECOND
 
 CHIP = load_chip("v5e")
@@ -19,11 +21,78 @@ def kernel(work=None, **rest):
     return Kernel(name="k", opcode="fusion", work=work or Work(), **rest)
 
 
-@pytest.mark.parametrize(("tiles", "work", "drains"), [(1, PRODUCT, None), (4, PRODUCT, 1), (4, Work(), 0)])
-def test_between_tiles_a_product_drains(tiles, work, drains):
-    """The loop's own cycles, and those in which the arrays run empty; a single tile has nothing between."""
-    expected = 0.0 if drains is None else CHIP.fixed.tile_cycles + drains * CHIP.mxu.tile_drain_cycles
-    assert between_tiles_cycles(kernel(work, tiles=tiles), CHIP) == expected
+def cycles_ps(cycles, chip=CHIP):
+    """Return cycles of a chip in picoseconds."""
+    return cycles / chip.clock_hz * PS_PER_SECOND
+
+
+@pytest.mark.parametrize(("tiles", "cores", "each"), [(1, 1, 1), (4, 1, 4), (4, 2, 2), (5, 2, 3), (1000, 1, 1000)])
+def test_the_arrays_drain_behind_every_tile_of_a_product(tiles, cores, each):
+    """As often as the core with the most tiles has some, and the loop turns round once less."""
+    own, other = (kernel_time(kernel(work, tiles=tiles, cores=cores), CHIP) for work in (PRODUCT, Work()))
+    turns = (each - 1) * CHIP.fixed.tile_cycles
+    assert own.between_ps == pytest.approx(cycles_ps(turns + each * CHIP.mxu.result_latency_cycles), abs=1)
+    assert other.between_ps == pytest.approx(cycles_ps(turns), abs=1)
+
+
+@pytest.mark.parametrize(
+    ("space", "cores", "issued"),
+    [("hbm", 1, 9 + 4), ("host", 1, 9 + 4), ("cmem", 1, 9 + 4), ("hbm", 2, 4 + 1.5), ("vmem", 1, 0), ("smem", 1, 0)],
+)
+def test_each_later_fetch_is_issued(space, cores, issued):
+    """Ten blocks in and five out: all but the first of each, by the core that needs them; VMEM needs no transfer."""
+    chip = override_chip(CHIP, {"dma.issue_cycles": 40, "fixed.tile_cycles": 7})
+    streams = (Stream("x", space, 1e5, 10), Stream("y", space, 1e5, 5, is_output=True))
+    found = kernel_time(kernel(tiles=10, cores=cores, streams=streams), chip).between_ps
+    assert found == pytest.approx(cycles_ps(40 * issued + 7 * (10 / cores - 1), chip), abs=1)
+
+
+def test_what_is_fetched_once_is_not_issued_again():
+    """One block for ten tiles: its transfer is the kernel's first; on two cores the second one's as well."""
+    streams = (Stream("x", "hbm", 1e5, 1),)
+    for cores, turns in ((1, 9), (2, 4)):
+        found = kernel_time(kernel(tiles=10, cores=cores, streams=streams), CHIP).between_ps
+        assert found == pytest.approx(cycles_ps(turns * CHIP.fixed.tile_cycles), abs=1)
+
+
+LATE = {"dma.fixed_latency_seconds": 1e-5}
+
+
+def rounds_ps(buffers, *streams, tiles=1024, work=None, cores=1):
+    """Return the least time of a kernel's rounds where a transfer takes 10 us to begin."""
+    chip = override_chip(CHIP, {**LATE, "dma.buffers": buffers})
+    return kernel_time(kernel(work, tiles=tiles, cores=cores, streams=streams), chip).rounds_ps
+
+
+@pytest.mark.parametrize("buffers", [1, 2, 3, 4, 8])
+def test_buffers_share_the_rounds_of_all_blocks(buffers):
+    """Asked for, moved and computed with, one after another but for so many at once."""
+    rate = CHIP.hbm.bandwidth_bytes_per_second * CHIP.hbm.efficiency
+    moved_ps = 1023 * 65_536 / rate * PS_PER_SECOND
+    computed_ps = cycles_ps(1024 * 1200 / CHIP.vpu.store_slots)
+    found = rounds_ps(buffers, Stream("x", "hbm", 65_536, 1024), work=Work(ops={"store": 1200.0}))
+    assert found == pytest.approx((moved_ps + 1023 * 10e6 + computed_ps) / buffers, abs=2)
+
+
+def test_streams_that_go_round_together_wait_together():
+    """Latencies of operands overlap: the stream of the most blocks decides, on each core with its own ones."""
+    few, many = Stream("x", "hbm", 0.0, 100), Stream("y", "hbm", 0.0, 1024)
+    assert rounds_ps(2, few, many) == rounds_ps(2, many) == 1023 * 10e6 / 2
+    assert rounds_ps(2, many, cores=2) == 511 * 10e6 / 2
+
+
+@pytest.mark.parametrize("space", ["vmem", "smem"])
+def test_what_lies_in_the_core_waits_for_nothing(space):
+    """Its blocks are read where they are."""
+    assert rounds_ps(2, Stream("x", space, 65_536, 1024)) == 0
+
+
+@given(st.integers(1, 16), st.integers(1, 2000), st.floats(0, 1e6), st.floats(0, 1e5))
+def test_more_buffers_never_take_longer(buffers, tiles, block_bytes, stores):
+    """Whatever else bounds the kernel."""
+    stream, work = Stream("x", "hbm", block_bytes, tiles), Work(ops={"store": stores})
+    fewer, more = (rounds_ps(count, stream, tiles=tiles, work=work) for count in (buffers, buffers + 1))
+    assert more <= fewer
 
 
 @pytest.mark.parametrize(("unit", "slots"), [("vector", "alu_slots"), ("load", "load_slots"), ("store", "store_slots")])
@@ -33,22 +102,33 @@ def test_operations_are_shared_by_the_slots(unit, slots):
     assert unit_cycles(busy, CHIP)[unit] == 1200 / getattr(CHIP.vpu, slots)
 
 
-def test_code_fills_a_part_of_the_vector_slots():
-    """The compute time is that of the slots over their filled share."""
-    time = kernel_time(kernel(Work(ops={"vector": 1e6})), CHIP)
-    cycles = 1e6 / CHIP.vpu.alu_slots / CHIP.vpu.slot_efficiency
-    assert time.compute_ps == pytest.approx(cycles / CHIP.clock_hz * PS_PER_SECOND, abs=1)
-    assert time.slowest_unit == "vector"
+@pytest.mark.parametrize(("held", "cycles"), [(0, 1e6 / CHIP.vpu.alu_slots), (640, 640e5 / CHIP.vpu.registers)])
+def test_the_turns_of_a_tile_share_slots_and_registers(held, cycles):
+    """A hundred thousand turns of ten operations: by the slots, or where each holds registers for long by these."""
+    loop = VectorLoop(turns=1e5, held_cycles=held)
+    time = kernel_time(kernel(Work(ops={"vector": 1e6}), vector_loop=loop), CHIP)
+    assert time.compute_ps == pytest.approx(cycles_ps(cycles), abs=1)
+    assert time.slowest == "vector"
 
 
-def test_a_product_waits_for_its_last_result_once():
-    """Behind every tile but the last the next one streams in."""
-    one, two = (kernel_time(kernel(PRODUCT, tiles=tiles), CHIP).compute_ps for tiles in (1, 2))
-    tile_ps = unit_cycles(kernel(PRODUCT), CHIP)["matrix"] / CHIP.clock_hz * PS_PER_SECOND
-    drain_ps = CHIP.mxu.result_latency_cycles / CHIP.clock_hz * PS_PER_SECOND
-    between_ps = (CHIP.fixed.tile_cycles + CHIP.mxu.tile_drain_cycles) / CHIP.clock_hz * PS_PER_SECOND
-    assert one == pytest.approx(tile_ps + drain_ps, abs=2)
-    assert two == pytest.approx(2 * (tile_ps + between_ps) + drain_ps, abs=3)
+def test_the_last_turn_of_a_tile_is_not_overlapped():
+    """Each of four tiles takes the depth of its loop beside its slots, unless a product's results come out behind it."""
+    loop = VectorLoop(turns=10, depth_cycles=250)
+    plain, deep = (
+        kernel_time(kernel(Work(ops={"vector": 400}), tiles=4, vector_loop=one), CHIP).compute_ps
+        for one in (VectorLoop(), loop)
+    )
+    assert deep - plain == pytest.approx(cycles_ps(4 * 250), abs=2)
+    assert (
+        kernel_time(kernel(PRODUCT, vector_loop=loop), CHIP).compute_ps == kernel_time(kernel(PRODUCT), CHIP).compute_ps
+    )
+
+
+@pytest.mark.parametrize(("tiles", "cores", "each"), [(1, 1, 1), (2, 1, 2), (5, 2, 3)])
+def test_tiles_compute_one_after_another(tiles, cores, each):
+    """Only their own work, on the core that has the most of them; what comes between stands apart."""
+    found = kernel_time(kernel(PRODUCT, tiles=tiles, cores=cores), CHIP).compute_ps
+    assert found == pytest.approx(cycles_ps(each * unit_cycles(kernel(PRODUCT), CHIP)["matrix"]), abs=1)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -57,7 +137,7 @@ def test_what_a_tile_costs_a_memory_is_its_bytes_at_the_rate(cores):
     chip = load_chip("v4")
     costs = tile_costs(kernel(tiles=8, cores=cores, streams=(Stream("x", "hbm", 1e6, 8),)), chip)
     rate = chip.hbm.bandwidth_bytes_per_second * chip.hbm.efficiency
-    expected = cores * (1e6 + chip.dma.transfer_cost_bytes) / rate * chip.clock_hz
+    expected = cores * 1e6 / rate * chip.clock_hz
     assert costs["hbm"] == pytest.approx(expected)
 
 

@@ -258,3 +258,43 @@ def test_a_collective_in_a_fusion_inside_a_fusion_is_found():
     entry = f"%x = {X} parameter(0)\nROOT %f = {X} fusion(%x), kind=kLoop, calls=%outer"
     (step,) = lower_text(entry, NESTED).steps
     assert (step.kind, step.n_bytes, step.group_size) == ("all-reduce", 256 * 256 * 4, 4)
+
+
+@pytest.mark.parametrize(("elements", "kernels"), [(1, 0), (2, 1)])
+def test_two_elements_beside_a_collective_are_a_kernel(elements, kernels):
+    """One is a number of the scalar core, which says where the collective's data goes."""
+    small = f"f32[{elements}]{{0:T(128)}}"
+    fused = f"""\
+{ADD}
+%both {{
+  %p0 = {X} parameter(0)
+  %p1 = {small} parameter(1)
+  %r = {X} all-reduce(%p0), replica_groups={{{{0,1,2,3}}}}, to_apply=%add
+  %n = {small} negate(%p1)
+  ROOT %t = ({X}, {small}) tuple(%r, %n)
+}}
+"""
+    entry = f"%x = {X} parameter(0)\n%y = {small} parameter(1)\n"
+    entry += f"ROOT %f = ({X}, {small}) fusion(%x, %y), kind=kLoop, calls=%both"
+    assert [type(step) for step in lower_text(entry, fused).steps] == [Collective, *[Kernel] * kernels]
+
+
+def test_a_collective_of_an_element_that_a_fusion_made_is_no_end():
+    """The fusion hands over a tuple, of which the next takes the second: nobody started anything."""
+    fused = f"""\
+%make {{
+  %p0 = {X} parameter(0)
+  %n = {X} negate(%p0)
+  %q = {PART} slice(%p0), slice={{[0:64], [0:256]}}
+  ROOT %t = ({X}, {PART}) tuple(%n, %q)
+}}
+%gather {{
+  %s = ({X}, {PART}) parameter(0)
+  %e = {PART} get-tuple-element(%s), index=1
+  ROOT %g = {X} all-gather(%e), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}
+}}
+"""
+    entry = f"%x = {X} parameter(0)\n%m = ({X}, {PART}) fusion(%x), kind=kLoop, calls=%make\n"
+    steps = lower_text(f"{entry}ROOT %f = {X} fusion(%m), kind=kLoop, calls=%gather", fused).steps
+    assert [(type(step), step.name) for step in steps] == [(Kernel, "m"), (Collective, "f")]
+    assert steps[1].is_async is False

@@ -13,13 +13,15 @@ from tpusim.lowering.kernels.tiles import product_tiles, streaming_tiles
 CHIP = load_chip("v5e")
 ROOM_BYTES = CHIP.vmem.capacity_bytes * CHIP.vmem.tile_share
 MIB = 2**20
+ISSUE_BYTES = CHIP.dma.issue_cycles / CHIP.clock_hz * CHIP.hbm.bandwidth_bytes_per_second
 SIZES = [(8, 8, 8), (0.01, 0.5, 0.01), (512, 2, 512), (2, 512, 512), (512, 512, 2), (4096, 4096, 4096), (1, 300, 7)]
 
 
 def moved_bytes(sizes, cuts):
     """Return what a nest moves: a block comes anew when a loop that it depends on, or one inside, has advanced.
 
-    The order is columns, rows, depth, outermost first; a result goes out once for each of its blocks.
+    The order is columns, rows, depth, outermost first; a result goes out once for each of its blocks. Each block counts
+    what could have moved while its transfer is issued.
     """
     left, right, out = sizes
     columns, rows, depth = cuts
@@ -27,7 +29,7 @@ def moved_bytes(sizes, cuts):
     right_fetches = prod(cuts) if depth > 1 else columns if columns > 1 else 1
     blocks = ((left / rows / depth, left_fetches), (right / columns / depth, right_fetches))
     found = (*blocks, (out / columns / rows, columns * rows))
-    return sum((block + CHIP.dma.transfer_cost_bytes) * count for block, count in found)
+    return sum((block + ISSUE_BYTES) * count for block, count in found)
 
 
 def room_bytes(sizes, cuts):

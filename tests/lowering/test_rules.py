@@ -377,3 +377,59 @@ def test_a_reduction_pays_for_what_its_computation_calls():
         ROOT %r = f32[1024]{{0:T(1024)}} reduce(%x, %z), dimensions={{0}}, to_apply=%NAME"""
     plain, called = (lower_text(text.replace("NAME", name), ADD + outer).steps[0] for name in ("add", "outer"))
     assert called.work == plain.work
+
+
+def test_of_equally_long_branches_the_first_is_taken():
+    """And of three the first of the two longest."""
+    half = "f32[512,1024]{1,0:T(8,128)}"
+    branch = f"%NAME {{\n  %p = {BIG} parameter(0)\n  ROOT %c = {half} slice(%BODY), slice={{[0:512], [0:1024]}}\n}}\n"
+    short = branch.replace("NAME", "a").replace("BODY", "p")
+    longer = branch.replace("ROOT", f"%n = {BIG} negate(%p)\n  ROOT").replace("BODY", "n")
+    program = lower_text(
+        f"""
+        %x = {BIG} parameter(0)
+        %i = s32[] parameter(1)
+        ROOT %z = {half} conditional(%i, %x, %x, %x), branch_computations={{%a, %b, %c}}""",
+        short + longer.replace("NAME", "b") + longer.replace("NAME", "c"),
+    )
+    assert program.steps[0].taken == 1
+
+
+def test_a_collective_without_a_channel_is_on_none():
+    """0 is how the protocol buffer says that there is none."""
+    line = "all-gather(%x), replica_groups={{0,1}}, dimensions={0}"
+    lines = f"%x = {BIG} parameter(0)\nROOT %y = f32[2048,1024]{{1,0:T(8,128)}} {line}"
+    assert [lower_text(text).steps[0].channel_id for text in (lines, f"{lines}, channel_id=3")] == [0, 3]
+
+
+def test_an_end_waits_for_the_element_of_a_tuple_that_was_started():
+    """The second of two: what stands beside it is no start."""
+    state = f"({BIG}, u32[], token[])"
+    program = lower_text(f"""
+        %x = {BIG} parameter(0)
+        %k = token[] after-all()
+        %s = {state} send(%x, %k), channel_id=1
+        %t = ({BIG}, {state}) tuple(%x, %s)
+        %g = {state} get-tuple-element(%t), index=1
+        ROOT %d = token[] send-done(%g), channel_id=1""")
+    assert [step.needs for step in program.steps if isinstance(step, Wait)] == [("s",)]
+    assert not any("outside its computation" in warning for warning in program.warnings)
+
+
+def test_a_fusion_of_scalars_takes_an_operation_for_each_that_computes():
+    """Three of four; one that only hands a number on takes one all the same."""
+    number = "s32[]{:T(128)S(6)}"
+    called = f"""%f {{
+  %p = {number} parameter(0)
+  %a = {number} add(%p, %p)
+  %b = {number} multiply(%a, %p)
+  %c = {number} copy(%b)
+  ROOT %d = {number} negate(%c)
+}}
+"""
+    lines = f"%x = {number} parameter(0)\nROOT %y = {number} fusion(%x), kind=kLoop, calls=%f"
+    (fused,), (copied,) = (
+        lower_text(*texts).steps
+        for texts in ((lines, called), (f"%x = {number} parameter(0)\nROOT %y = {number} copy(%x)",))
+    )
+    assert (fused.scalar, fused.work.ops, copied.work.ops) == (True, {"scalar": 3.0}, {"scalar": 1.0})

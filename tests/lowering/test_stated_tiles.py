@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from math import ceil, prod
+from math import ceil, inf, lcm, prod
 
 import pytest
 from hypothesis import given
@@ -21,6 +21,7 @@ from tpusim.lowering.kernels.tiles import (
     Nest,
     StatedTiling,
     blocks,
+    cut_alike,
     run_bytes,
 )
 from tpusim.semantics.products import COLUMNS, DEPTH
@@ -187,3 +188,74 @@ def test_where_bounds_and_loops_disagree_the_loops_decide(trips, elements):
     assert found.trips(COLUMNS) == trips
     assert found.extents[COLUMNS] == elements
     assert (found.extents[TAPS], found.extents[DEPTH]) == (9, 192)
+
+
+def laid_out(dimensions, order):
+    """Return an array of f32 whose dimensions lie in this physical order, major to minor."""
+    minor_to_major = ",".join(str(d) for d in reversed(order))
+    return parse_shape(f"f32[{','.join(map(str, dimensions))}]{{{minor_to_major}}}")
+
+
+def touched_elements(size, extent, unit):
+    """Return by tile how many elements the blocks have, along one dimension, in which the tile has any."""
+    tiles = (range(start, min(start + extent, size)) for start in range(0, size, extent))
+    return [len({element // unit for element in tile}) * unit for tile in tiles]
+
+
+ORDERS = st.permutations(range(3))
+THREE = st.tuples(*[st.integers(1, 5)] * 3)
+SMALL_BLOCK = (2, 4)
+
+
+@given(ORDERS, ORDERS, THREE, st.tuples(*[st.integers(1, 2)] * 3))
+def test_an_array_of_another_layout_moves_the_blocks_that_tiles_touch(tiled_order, order, bounds, repeats):
+    """Counted tile by tile, block by block, over sizes that have all places where a tile can begin in a block."""
+    units, own_units = dict.fromkeys(range(3), 1), dict.fromkeys(range(3), 1)
+    units |= zip(tiled_order[1:], SMALL_BLOCK, strict=True)
+    own_units |= zip(order[1:], SMALL_BLOCK, strict=True)
+    extents = {d: bound * units[d] for d, bound in zip(tiled_order, bounds, strict=True)}
+    sizes = [lcm(extents[d], own_units[d]) * repeats[d] for d in range(3)]
+    touched = (touched_elements(sizes[d], extents[d], own_units[d]) for d in range(3))
+    moved = sum(prod(tile) for tile in product(*touched))
+    own, factor = cut_alike(laid_out(sizes, tiled_order), bounds, laid_out(sizes, order), SMALL_BLOCK)
+    assert factor == pytest.approx(moved / prod(sizes))
+    assert own == tuple(ceil(extents[d] / own_units[d]) for d in order)
+
+
+@pytest.mark.parametrize(
+    ("bound", "own", "factor"), [(1, 1, 8), (2, 1, 4), (4, 1, 2), (8, 1, 1), (16, 2, 1), (12, 2, 16 / 12), (64, 8, 1)]
+)
+def test_rows_of_a_tile_come_in_whole_blocks_of_eight(bound, own, factor):
+    """Two of eight rows move all eight, four times over; tiles of whole blocks, and one tile of all, nothing twice."""
+    tiled, array = laid_out((64, 32, 128), (0, 1, 2)), laid_out((64, 32, 128), (1, 0, 2))
+    assert cut_alike(tiled, (bound, 4, 1), array, BLOCK) == ((32, own, 1), pytest.approx(factor))
+
+
+def test_an_array_of_the_same_layout_is_cut_the_same():
+    """Block by block, at most all of it."""
+    tiled = laid_out((64, 32, 256), (0, 1, 2))
+    assert cut_alike(tiled, (3, 2, 1), tiled, BLOCK) == ((3, 2, 1), 1.0)
+    assert cut_alike(tiled, (3, 9, 9), tiled, BLOCK) == ((3, 4, 2), 1.0)
+
+
+def test_all_of_a_ragged_dimension_is_moved_once():
+    """Twelve rows are a block and a half, and every tile has all of them: nothing begins inside a block."""
+    tiled, array = laid_out((12, 32, 128), (1, 0, 2)), laid_out((12, 32, 128), (1, 2, 0))
+    assert cut_alike(tiled, (4, 2, 1), array, BLOCK) == ((4, 16, 1), 1.0)
+
+
+MISFITS = {
+    "as many tiles as the loops say": (((3, 3, 24, 3), (12, 12, 4, 3), (12, 12, 4, 2), (1,) * 7), 0.0),
+    "twice as many loops over columns": (((3, 3, 24, 3), (12, 12, 4, 3), (12, 12, 4, 2), (2, *(1,) * 6)), 2.0),
+    "without loops": (((3, 3, 24, 3), (12, 12, 4, 3), (), ()), 0.0),
+    "a bound too few": (((3, 3, 24), (12, 12, 4, 3), (), ()), inf),
+    "a bound of nothing": (((3, 3, 24, 0), (12, 12, 4, 3), (), ()), inf),
+    "loops and no bounds of the input": (((3, 3, 24, 3), (12, 12, 4, 3), (), (1,) * 7), inf),
+}
+
+
+@pytest.mark.parametrize(("bounds", "misfit"), MISFITS.values(), ids=MISFITS)
+def test_the_misfit_is_the_relative_error_of_the_tiles(bounds, misfit):
+    """Of each array the tiles of the loops against those of its bounds; bounds of other ranks fit in no way."""
+    tiling = StatedTiling(WindowConfig(*bounds), SHAPES, CONVOLUTION, ("window", "window"), BLOCK)
+    assert tiling.misfit == misfit

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lowering.hlo import kernel_named, lower_text
+from tests.lowering.hlo import ADD, kernel_named, lower_text
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.pipeline.stages import simulate
 from tpusim.timeline.records import CORE
@@ -103,3 +103,67 @@ def test_both_elements_of_a_tuple_are_read():
     text = f"%t = ({shape}, {shape}) parameter(0)\nROOT %y = {shape} fusion(%t), kind=kLoop, calls=%f"
     (kernel,) = lower_text(text, others).steps
     assert kernel.hbm_bytes == 3 * 4 * 2**20
+
+
+def test_a_copy_to_another_layout_moves_whole_blocks_of_its_own():
+    """Tiles of two rows in the result, of a block's eight in the operand: 64 blocks of 8 x 128 for each of 8 tiles."""
+    text = f"""
+        %x = f32[64,16,128]{{2,1,0:T(8,128)}} parameter(0)
+        ROOT %y = f32[64,16,128]{{2,0,1:T(8,128)}} copy(%x), backend_config={config(output_window=(2, 8, 1))}"""
+    (kernel,) = lower_text(text).steps
+    came, went = kernel.streams
+    assert (kernel.tiles, came.fetches, went.fetches) == (8, 8, 8)
+    assert (came.block_bytes, came.chunk_bytes) == (64 * 4096, 4096)
+    assert went.block_bytes == 2 * 8 * 4096
+
+
+def test_an_operand_of_other_dimensions_moves_its_share():
+    """What is padded on its way is not cut by bounds that are about the result."""
+    operand, result = "f32[64,8,128]{2,1,0:T(8,128)}", "f32[64,16,128]{2,0,1:T(8,128)}"
+    others = f"""
+%f {{
+  %b = {operand} parameter(0)
+  %zero = f32[] constant(0)
+  %wide = f32[64,16,128]{{2,1,0:T(8,128)}} pad(%b, %zero), padding=0_0x0_8x0_0
+  ROOT %y = {result} copy(%wide)
+}}
+"""
+    call = f"fusion(%b), kind=kLoop, calls=%f, backend_config={config(output_window=(2, 8, 1))}"
+    (kernel,) = lower_text(f"%b = {operand} parameter(0)\nROOT %y = {result} {call}", others).steps
+    came = next(stream for stream in kernel.streams if not stream.is_output)
+    assert (kernel.tiles, came.total_bytes) == (8, 64 * 8 * 128 * 4)
+
+
+def fused_into(root, shape, bounds):
+    """Return the kernel of a fusion of an array of 1,024 x 256 that ends in some root."""
+    others = f"""
+{ADD}
+%f {{
+  %x = f32[1024,256]{{1,0:T(8,128)}} parameter(0)
+  %zero = f32[] constant(0)
+  %n = f32[1024,256]{{1,0:T(8,128)}} negate(%x)
+  {root}
+}}
+"""
+    text = f"""
+        %x = f32[1024,256]{{1,0:T(8,128)}} parameter(0)
+        ROOT %y = {shape} fusion(%x), kind=kInput, calls=%f, backend_config={config(output_window=bounds)}"""
+    return kernel_named(lower_text(text, others), "y")
+
+
+ROW = "f32[1024]{0:T(1024)}"
+MANY = "f32[1024,256]{1,0:T(8,128)}"
+REDUCE = "reduce(%n, %zero), dimensions={1}, to_apply=%add"
+BY_ROOT = {
+    "a reduction": (f"ROOT %r = {ROW} {REDUCE}", ROW),
+    "the first of a tuple": (f"%r = {ROW} {REDUCE}\n  ROOT %t = ({ROW}, {MANY}) tuple(%r, %n)", f"({ROW}, {MANY})"),
+    "the only one of a tuple": (f"%r = {ROW} {REDUCE}\n  ROOT %t = ({ROW}) tuple(%r)", f"({ROW})"),
+    "no reduction": (f"%r = {ROW} {REDUCE}\n  ROOT %t = ({MANY}, {ROW}) tuple(%n, %r)", f"({MANY}, {ROW})"),
+    "an operand": (f"%r = {ROW} {REDUCE}\n  ROOT %t = ({MANY}, {ROW}) tuple(%x, %r)", f"({MANY}, {ROW})"),
+}
+
+
+@pytest.mark.parametrize(("root", "shape"), BY_ROOT.values(), ids=BY_ROOT)
+def test_a_reduction_is_tiled_by_what_it_takes_in(root, shape):
+    """128 x 2 blocks in tiles of 8 x 1 are 32, wherever the reduction stands; a result as large is cut alike."""
+    assert fused_into(root, shape, (8, 1)).tiles == 32

@@ -165,3 +165,11 @@ def test_a_copy_may_end_inside_a_loop():
     """What was started before a loop can be waited for in it."""
     loop = Loop(name="l", opcode="while", trips=3, body=(KERNEL, DONE))
     assert run(COPY, loop).total_ps >= run(COPY, DONE).total_ps
+
+
+def test_what_it_needs_may_have_ended_long_ago():
+    """Then there is no wait to record; a wait of the text is shown all the same."""
+    long_kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e7}))
+    needy = Kernel(name="n", opcode="fusion", needs=("c",))
+    records = run(COPY, long_kernel, needy, DONE).records
+    assert [(r.name, r.duration_ps > 0) for r in records if r.row == "core"] == [("k", True), ("n", True), ("d", False)]

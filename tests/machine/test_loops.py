@@ -76,3 +76,13 @@ def test_a_loop_is_as_many_loops_of_one_trip(before, body, trips):
     once = Loop(name="l", opcode="while", trips=1, body=body)
     many = Loop(name="l", opcode="while", trips=trips, body=body)
     assert run("v5e:1x1", *before, many).last.total_ps == run("v5e:1x1", *before, *[once] * trips).last.total_ps
+
+
+@pytest.mark.parametrize("body", [(COPY, DONE, KERNEL), (KERNEL,), (COPY, KERNEL, DONE, READING)])
+def test_a_trip_that_leaves_nothing_under_way_stands_for_all_to_come(body):
+    """Of a thousand trips one is played: each step has as many records as in one trip, counted a thousand times."""
+    once, many = (
+        run("v5e:1x1", Loop(name="l", opcode="while", trips=trips, body=body)).last.records for trips in (1, 1000)
+    )
+    inside = [[record.count for record in records if record.name != "l"] for records in (once, many)]
+    assert inside == [[1] * len(inside[0]), [1000] * len(inside[0])]

@@ -17,8 +17,7 @@ from tpusim.hardware.load import load_chip
 from tpusim.pipeline.result import Result
 from tpusim.program.buffers import Buffer
 from tpusim.program.module import Program
-from tpusim.report.viewers.html.data import report_data
-from tpusim.report.viewers.html.page import page
+from tpusim.report.viewers.html.page import page, report_data
 from tpusim.timeline.records import PodRun, Record, Timeline
 
 TRACES = Path(__file__).parents[2] / "traces"

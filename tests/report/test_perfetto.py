@@ -10,7 +10,7 @@ import pytest
 
 import tpusim
 from tpusim.analysis.memory import memory_profile
-from tpusim.report.viewers.perfetto.trace import pod_trace_json
+from tpusim.report.viewers.perfetto import pod_trace_json
 
 TRACES = Path(__file__).parents[2] / "traces"
 DECODE = TRACES / "llama1b_decode_b16s2048.v6e.hlo.txt.gz"

@@ -9,7 +9,7 @@ import pytest
 
 import tpusim
 from tpusim.cli.main import main
-from tpusim.report.viewers.perfetto.trace import pod_trace_json
+from tpusim.report.viewers.perfetto import pod_trace_json
 
 TRACES = Path(__file__).parents[2] / "traces"
 PIPELINE = TRACES / "host" / "two_stage_pipeline.v5e.hlo.txt.gz"

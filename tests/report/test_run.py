@@ -13,8 +13,8 @@ from tpusim.program.module import Estimate, Program
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import run_page
 from tpusim.report.terminal.run import render_run
-from tpusim.report.viewers.perfetto.trace import trace_json
-from tpusim.timeline.records import Record, Repeat, Timeline
+from tpusim.report.viewers.perfetto import pod_trace_json
+from tpusim.timeline.records import PodRun, Record, Repeat, Timeline
 
 PROGRAM = Program(
     name="p", chip="v5e", steps=(), unsupported=(Estimate("x", "custom-call", "bytes only"),), warnings=("careful",)
@@ -87,13 +87,18 @@ def test_json_times_are_microseconds():
     assert found["unsupported"] == [{"name": "x", "opcode": "custom-call", "estimate": "bytes only"}]
 
 
+def _trace_events(timeline):
+    run = PodRun(sizes=(1,), slices=1, device_count=1, timelines=(timeline,))
+    return pod_trace_json(run)["traceEvents"]
+
+
 def test_trace_puts_overlapping_transfers_on_lanes():
     """Two copies at once need two rows; one after them reuses the first."""
     copies = tuple(
         Record(name=str(i), opcode="copy-start", category="async copy", row="dma", start_ps=start, end_ps=end)
         for i, (start, end) in enumerate([(0, 10), (5, 15), (10, 20)])
     )
-    events = trace_json(Timeline(program="p", chip="v5e", total_ps=20, records=copies))["traceEvents"]
+    events = _trace_events(Timeline(program="p", chip="v5e", total_ps=20, records=copies))
     rows = {event["name"]: event["tid"] for event in events if event["ph"] == "X"}
     assert rows["0"] == rows["2"] != rows["1"]
 
@@ -101,6 +106,6 @@ def test_trace_puts_overlapping_transfers_on_lanes():
 def test_trace_shows_what_repeats():
     """The trips that were counted and not simulated are one event, so that the time line has no hole."""
     timeline = Timeline(program="p", chip="v5e", total_ps=50, records=(), repeats=(Repeat("w", 10, 50, 4),))
-    (event,) = [e for e in trace_json(timeline)["traceEvents"] if e["ph"] == "X"]
+    (event,) = [e for e in _trace_events(timeline) if e["ph"] == "X"]
     assert event["name"] == "w: 4 more equal trips"
     assert event["dur"] == pytest.approx(40e-6)

@@ -132,3 +132,22 @@ def test_what_breaks_a_rule_of_buffers_is_refused(lines, last, label):
 def test_a_buffer_may_be_created_from_nothing():
     """Without an operand and without an alias."""
     assert labels('b = b(f32[2]) custom-call(), custom_call_target="CreateBuffer"', unpin("b")) == []
+
+
+@pytest.mark.parametrize(("opcode", "wrong"), [("async-start", []), ("call", ["buffer_c1"] * 2)])
+def test_buffers_of_what_a_start_wraps_are_the_starts(opcode, wrong):
+    """The wrapped computation reads one as a value, which neither a computation that is called may nor its call."""
+    wrapped = "f { x = b(f32[2]) parameter(0) ROOT y = f32[2] copy(x) }\n"
+    start = "a = ((b(f32[2])), f32[2], u32[]) async-start(b), calls=f\nROOT r = f32[2] async-done(a)"
+    lines = {"async-start": start, "call": "ROOT r = f32[2] call(b), to_apply=f"}[opcode]
+    found = labels(PIN, *lines.split("\n"), before=wrapped)
+    assert [label for label in found if label == "buffer_c1"] == wrong
+
+
+def test_the_first_operand_without_an_alias_is_named():
+    """Of two buffers, the one that the call does not hand on."""
+    lines = (PIN, PIN.replace("b = ", "d = "), 'c = b(f32[2]) custom-call(b, d), custom_call_target="own", ALIAS')
+    aliased = [line.replace("ALIAS", "output_to_operand_aliasing={{}: (1, {})}") for line in lines]
+    text = "\n".join(["p = f32[2] parameter(0)", *aliased, unpin("c")])
+    messages = [error.message for error in problems(parse(f"HloModule m\n\nENTRY e {{\n{text}\n}}\n"))]
+    assert any(message.endswith("no alias, or several, of (0, ()) [buffer_c3]") for message in messages)

@@ -336,6 +336,18 @@ TILES = {
         (Span(64, 96),),
         [(Span(2, 3), Span(32))],
     ),
+    "one element more than a row is of two rows": (
+        "ROOT %y = f32[2048] reshape(%a)",
+        ["f32[64,32]"],
+        (Span(33, 0),),
+        [(Span(2, 0), Span(32))],
+    ),
+    "the last row alone is one row": (
+        "ROOT %y = f32[2048] reshape(%a)",
+        ["f32[64,32]"],
+        (Span(32, 2016),),
+        [(Span(1, 63), Span(32))],
+    ),
     "a part of a row stays one": (
         "ROOT %y = f32[2048] reshape(%a)",
         ["f32[64,32]"],
@@ -424,3 +436,17 @@ def test_what_a_tile_needs_lies_inside_the_operands(text):
                 for span, size in ((s, d) for b in region.boxes for s, d in zip(b.spans, leaf.dimensions, strict=True)):
                     assert 0 < span.count <= size
                     assert 0 <= (span.start or 0) <= size - span.reach
+
+
+def test_a_result_is_written_in_one_piece_and_a_row_of_a_table_is_not():
+    """Runs of a gathered row are as long as it; 0 stands for an array that lies together."""
+    body, fusion = body_of(
+        f"%x = {ROWS} parameter(0)\n%k = s32[64]{{0:T(128)}} parameter(1)\n"
+        "ROOT %y = f32[64,1024]{1,0:T(8,128)} fusion(%x, %k), kind=kLoop, calls=%f",
+        f"""%s = {ROWS} parameter(0)
+        %i = s32[64]{{0:T(128)}} parameter(1)
+        ROOT %g = f32[64,1024]{{1,0:T(8,128)}} gather(%s, %i), offset_dims={{1}}, collapsed_slice_dims={{0}},
+          start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,1024}}""",
+    )
+    chunks = {(a.name, a.is_output): a.chunk_bytes for a in accesses(body, demand_of(body), fusion)}
+    assert chunks == {("x", False): 1024 * 4, ("k", False): 0, ("y", True): 0}

@@ -14,7 +14,7 @@ from tests.semantics.hlo import inferred, is_stated, labels_in, one, parse
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS
-from tpusim.semantics.infer.rules import LABELS, RULES, UNKNOWN, infer_shape
+from tpusim.semantics.infer.rules import LABELS, RULES, infer_shape
 from tpusim.semantics.verify.module import problems
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.notation import parse_shape
@@ -100,13 +100,6 @@ def test_every_label_of_inference_has_a_case() -> None:
     paths = [path for path in INFER.glob("*.py") if path.stem != "labels"] + [INFER.parent / "device_groups.py"]
     used = {label for path in paths for label in labels_in(path)}
     assert used == {*_BOTH, *cases.COUNTED, *cases.BY_HAND}
-
-
-def test_without_a_module_what_depends_on_it_is_taken_as_stated() -> None:
-    """A reduction gives the type of its initial value when its computation is not known."""
-    instruction = Instruction("r", UNKNOWN, "reduce", ("p", "q"), {"dimensions": (0,), "to_apply": "add"})
-    shapes = [parse_shape("f32[2,3]"), parse_shape("f32[]")]
-    assert infer_shape(None, instruction, shapes) == parse_shape("f32[3]")
 
 
 @pytest.mark.parametrize(("rows", "kept"), [(3, True), (8, True), (9, False)])

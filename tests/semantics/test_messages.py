@@ -6,12 +6,13 @@ import pytest
 
 from tests.semantics import infer_cases as cases
 from tests.semantics.found_cases import INFERRED, VERIFIED
-from tests.semantics.hlo import inferred, parse
+from tests.semantics.hlo import inferred, one, parse
 from tests.semantics.verify_cases import CASES
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import PaddingDimension
 from tpusim.ir.module import Instruction
 from tpusim.semantics.infer.rules import UNKNOWN, infer_shape
+from tpusim.semantics.infer.types import plain
 from tpusim.semantics.verify.module import problems
 from tpusim.shapes.notation import parse_shape
 
@@ -32,11 +33,14 @@ def test_a_refusal_names_what_is_wrong(label: str) -> None:
 def test_a_finding_names_the_instruction_and_what_is_wrong(label: str) -> None:
     """The first message under the label; what is wrong with a whole module names no instruction."""
     text, part, other = CASES[label]
-    messages = [error.message for error in problems(parse(text.replace(part, other)))]
     place, found = VERIFIED[label]
-    first = next(message for message in messages if f"[{label}]" in message)
-    assert first.startswith(f"{place}: expected " if place else "expected ")
-    assert first.endswith(f", found {found} [{label}]")
+    first = next(error for error in problems(parse(text.replace(part, other))) if f"[{label}]" in error.message)
+    assert first.message.startswith(f"{place}: expected " if place else "expected ")
+    assert first.message.endswith(f", found {found} [{label}]")
+    # The caret stands under the instruction, of a cycle under its first.
+    line, caret = str(first).splitlines()[1:3]
+    name = (place or found).split("'")[3 if place else 1] if "'" in place + found else ""
+    assert not name or line[caret.index("^") : caret.rindex("^") + 1] == name
 
 
 MORE = {
@@ -73,3 +77,58 @@ def test_the_negative_hole_of_several_is_named() -> None:
     instruction = Instruction("r", UNKNOWN, "pad", ("p", "q"), attributes)
     with pytest.raises(ProgramError, match=r"found -1 \[pad_c4\]"):
         infer_shape(None, instruction, [parse_shape("f32[3,3]"), parse_shape("f32[]")])
+
+
+TOKENS = {
+    "(f32[2], u32[], token[]) send(f32[2], u8[]), channel_id=1": 1,
+    "(f32[2], u32[], token[]) recv(u8[]), channel_id=1": 0,
+    "(f32[2], token[]) infeed(u8[])": 0,
+    "token[] outfeed(f32[2], u8[]), outfeed_shape=f32[2]": 1,
+    "f32[2] add-dependency(f32[2], u8[])": 1,
+    "token[] after-all(token[], u8[])": 1,
+}
+
+
+@pytest.mark.parametrize("text", TOKENS)
+def test_what_orders_effects_takes_a_token(text: str) -> None:
+    """The operand that is none is named by its number."""
+    with pytest.raises(ProgramError, match=rf"found operand {TOKENS[text]} of shape u8\[\] \[token_c1\]"):
+        inferred(text)
+
+
+OTHER_REFUSALS = {
+    "an array among tuples of starts": (
+        "f32[4,4] collective-permute(f32[4,4], f32[4,4], (s32[], s32[]), ((s32[], s32[]), s32[])),"
+        " source_target_pairs={{0,1}}, slice_sizes={{1,4}}",
+        "collective_permute_c7",
+    ),
+    "a tuple among the starts of one array": (
+        "f32[4] collective-permute(f32[4], f32[4], (s32[]), ((s32[]), s32[])),"
+        " source_target_pairs={{0,1}}, slice_sizes={{1}}",
+        "collective_permute_c7",
+    ),
+    "the type inside a start": ("((s32[4]), s32[4], u32[]) ceil-start(s32[4])", "unary_c1"),
+    "the sizes inside a start": ("((f32[4]), f32[5], u32[]) slice-start(f32[4]), slice={[0:5]}", "slice_c3"),
+}
+
+
+@pytest.mark.parametrize(("text", "label"), OTHER_REFUSALS.values(), ids=OTHER_REFUSALS)
+def test_other_ways_to_break_a_constraint(text: str, label: str) -> None:
+    """By the label of the operation's own rule."""
+    with pytest.raises(ProgramError, match=rf"\[{label}\]"):
+        inferred(text)
+
+
+def test_slices_of_no_element_are_slices() -> None:
+    """XLA, DynamicSlice: sizes are at least 0."""
+    text = "f32[0,6] dynamic-slice(f32[5,6], s32[], s32[]), dynamic_slice_sizes={0,6}"
+    assert problems(parse(one(text))) == []
+
+
+def test_a_done_may_state_more_of_the_result_and_nothing_else() -> None:
+    """Where only the beginning of a tuple was known, the rest comes with the done."""
+    state = parse_shape("((f32[2]), (f32[2]), u32[])")
+    stated = {"(f32[2], s32[])": "(f32[2], s32[])", "(f32[3])": "(f32[2])", "(f32[2])": "(f32[2])"}
+    for text, expected in stated.items():
+        done = Instruction("d", parse_shape(text), "async-done", ("s",))
+        assert plain(infer_shape(None, done, [state])) == expected

@@ -97,3 +97,20 @@ def test_operands_differ_in_their_precision():
     inputs = [rng.integers(1, 100, (8, 16)).astype(np.float32), rng.random((16, 32), np.float32)]
     found = run_ours(text, inputs, "tpu")[0]
     np.testing.assert_allclose(found, inputs[0].astype(np.float64) @ inputs[1], rtol=2.0**-20)
+
+
+ROUNDED = {
+    "dot_any_f8_any_f8_f32": 1,
+    "dot_any_f8_any_f8_f32_fast_accum": 1,
+    "dot_bf16_bf16_bf16": 1,
+    "dot_bf16_bf16_f32": 1,
+    "dot_f16_f16_f16": 3,
+    "dot_f16_f16_f32": 3,
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_an_algorithm_rounds_wider_operands_to_what_it_names(name):
+    """An f32 operand of bf16 or f8 products is one piece, of f16 products two, whose smallest product is left out."""
+    made = Instruction("d", parse_shape("f32[8,8]"), "dot", ("x", "w"), {"algorithm": name})
+    assert len(product_passes(made, DTYPES["f32"], DTYPES["f32"])) == ROUNDED[name]

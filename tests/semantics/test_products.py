@@ -206,3 +206,15 @@ def test_scales_stand_behind_both_sides():
     """As XLA's own texts have them: scaled-dot(lhs, rhs, lhs_scale, rhs_scale)."""
     made = Instruction("d", parse_shape("f32[4,8]"), "scaled-dot", ("x", "w", "s", "t"), {})
     assert product_sides(made) == ("x", "w")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "wider"), [("f32", "bf16", "f32"), ("bf16", "f32", "f32"), ("s8", "bf16", "bf16")]
+)
+def test_a_product_of_two_types_is_one_of_the_wider(left, right, wider):
+    """Convolutions and dots alike."""
+    lhs, rhs, out = (parse_shape(text) for text in (f"{left}[8,16]", f"{right}[16,4]", "f32[8,4]"))
+    dot = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
+    labels = {"dim_labels": ConvolutionLabels("bf", "io", "bf")}
+    made = [Instruction("c", out, opcode, ("x", "y"), a) for opcode, a in (("dot", dot), ("convolution", labels))]
+    assert [canonical_product(each, (lhs, rhs)).operand_type for each in made] == [wider] * 2

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import IN_PLACE, async_parts
+from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import Shape, TupleShape, element_begins, node_count, nodes
 
 if TYPE_CHECKING:
     from tpusim.allocation.liveness import Frame, Node, Nodes
 
     Make = Callable[[Frame, Instruction], Nodes | None]
-
-
-def _same(frame: Frame, instruction: Instruction) -> Nodes:
-    return frame.values[instruction.operands[0]]
 
 
 def _tuple(frame: Frame, instruction: Instruction) -> Nodes:
@@ -35,9 +32,9 @@ def _operands(frame: Frame, instruction: Instruction) -> Nodes:
 def _element(frame: Frame, instruction: Instruction) -> Nodes | None:
     """Return one element's values of a tuple's, None if it has no such element: that is for the verifier to report."""
     source = frame.computation[instruction.operands[0]]
-    assert isinstance(source.shape, TupleShape)
     index = instruction.attributes["index"]
-    begins = element_begins(source.shape)
+    # Nothing but a tuple has elements.
+    begins = element_begins(source.shape) if isinstance(source.shape, TupleShape) else ()
     return frame.values[source.name][begins[index] : begins[index + 1]] if index + 1 < len(begins) else None
 
 
@@ -49,37 +46,29 @@ def _parameter(frame: Frame, instruction: Instruction) -> Nodes | None:
 
 def _copy_start(frame: Frame, instruction: Instruction) -> Nodes:
     """Return a new table and target, the operand as source, and nothing for the flag."""
-    assert isinstance(instruction.shape, TupleShape)
-    target = frame.liveness.new(instruction, instruction.shape.elements[0])
+    target = frame.liveness.new(instruction, parts(instruction.shape)[0])
     return [frame.liveness.value(instruction, instruction.shape), *target, *frame.values[instruction.operands[0]], ()]
-
-
-def _copy_done(frame: Frame, instruction: Instruction) -> Nodes:
-    """Return the target of the copy, the first that its start made behind the table."""
-    return frame.values[instruction.operands[0]][1:2]
 
 
 def _async_start(frame: Frame, instruction: Instruction) -> Nodes:
     """Return tables, the operands' values, then new ones for the results and the flags."""
-    assert isinstance(instruction.shape, TupleShape)
-    liveness = frame.liveness
+    liveness, elements = frame.liveness, parts(instruction.shape)
     made = [liveness.value(instruction, instruction.shape)]
-    if isinstance(instruction.shape.elements[0], TupleShape):
+    if isinstance(elements[0], TupleShape):
         made.append(liveness.value(instruction, instruction.shape))
     begin = len(made)
     made += _operands(frame, instruction)
     short = async_parts(instruction.opcode)
     if short and short[0] in IN_PLACE:
         # The result is the first operand's own buffer, with the update in it.
-        return [*made, made[begin], *liveness.new(instruction, instruction.shape.elements[-1])]
-    return made + [part for element in instruction.shape.elements[1:] for part in liveness.new(instruction, element)]
+        return [*made, made[begin], *liveness.new(instruction, elements[-1])]
+    return made + [part for element in elements[1:] for part in liveness.new(instruction, element)]
 
 
 def _send(frame: Frame, instruction: Instruction) -> Nodes:
     """Return a new table, the payload's own values, then new ones for the flag and the token."""
-    assert isinstance(instruction.shape, TupleShape)
     made = [frame.liveness.value(instruction, instruction.shape), *frame.values[instruction.operands[0]]]
-    for element in instruction.shape.elements[1:]:
+    for element in parts(instruction.shape)[1:]:
         made += frame.liveness.new(instruction, element)
     return made
 
@@ -93,9 +82,8 @@ def _recv_done(frame: Frame, instruction: Instruction) -> Nodes:
 def _async_done(frame: Frame, instruction: Instruction) -> Nodes:
     """Return the results of an asynchronous start, which follow its operands."""
     start = frame.computation[instruction.operands[0]]
-    assert isinstance(start.shape, TupleShape)
     # ((operands), results, flags): the first element says where the results begin.
-    begin = 1 + node_count(start.shape.elements[0])
+    begin = 1 + node_count(parts(start.shape)[0])
     return frame.values[start.name][begin : begin + node_count(instruction.shape)]
 
 
@@ -170,12 +158,16 @@ def _after_loop(frame: Frame, instruction: Instruction, shape: Shape, inside: No
 
 
 MAKE: dict[str, Make] = {
-    **dict.fromkeys(("add-dependency", "all-reduce-done", "async-update", "bitcast", "domain", "opt-barrier"), _same),
+    **dict.fromkeys(
+        ("add-dependency", "all-reduce-done", "async-update", "bitcast", "domain", "opt-barrier"),
+        lambda frame, instruction: frame.values[instruction.operands[0]],
+    ),
     **dict.fromkeys(("all-gather-start", "async-start", "collective-permute-start"), _async_start),
     **dict.fromkeys(("all-gather-done", "async-done", "collective-permute-done"), _async_done),
     "call": _call,
     "conditional": _conditional,
-    "copy-done": _copy_done,
+    # The target, the first that the start of the copy made behind the table.
+    "copy-done": lambda frame, instruction: frame.values[instruction.operands[0]][1:2],
     "copy-start": _copy_start,
     "custom-call": _custom_call,
     "get-tuple-element": _element,

@@ -81,12 +81,12 @@ def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 def reuse_output_memory(places: Iterable[Place], order: Mapping[int, int]) -> None:
     """Let temporaries reuse the memory of outputs, and of arguments that outputs overwrite, while it is not in use.
 
-    As in XLA the largest come first, outputs first among equals, and then in the ``order`` of instructions (by ``id``);
-    each takes the smallest that has room.
+    As in XLA the largest come first, and among equals they follow the ``order`` of instructions (by ``id``); each takes
+    the smallest that has room.
     """
 
-    def rank(place: Place) -> tuple[int, bool, int]:
-        return -place.n_bytes, not _is_reusable(place), min(order[id(value.instruction)] for value in place.values)
+    def rank(place: Place) -> tuple[int, int]:
+        return -place.n_bytes, min(order[id(value.instruction)] for value in place.values)
 
     ordered = sorted(places, key=rank)
     reusable: dict[MemorySpace, list[Place]] = defaultdict(list)

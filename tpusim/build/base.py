@@ -17,7 +17,7 @@ from tpusim.errors import ProgramError, did_you_mean
 from tpusim.ir.attributes import ComputationName, Symbol
 from tpusim.ir.module import RESERVED_WORDS, Computation, Instruction, Module
 from tpusim.semantics.infer.rules import infer_shape
-from tpusim.semantics.infer.site import UNKNOWN, Site
+from tpusim.semantics.infer.site import UNKNOWN, InTheMaking, Site
 from tpusim.semantics.verify.shapes import check_precision
 from tpusim.semantics.verify.view import Call
 from tpusim.shapes.dtype import DType, dtype
@@ -112,13 +112,10 @@ class BuilderBase:
         declared = UNKNOWN if shape is None else as_shape(shape)
         names = tuple(operand.name for operand in operands)
         draft = Instruction(self._numbered(opcode), declared, opcode, names, present)
-        called = None
-        if draft.called_computations:
-            # Only computations are looked up in it, but a module must name one of them as its entry.
-            called = Module(self.name, tuple(self._computations.values()), next(reversed(self._computations)))
+        around = InTheMaking(self._computations)
         # Inferred even where a shape is stated, since inference is also what checks the operands.
         shapes = [operand.shape for operand in operands]
-        inferred = infer_shape(called, draft, shapes)
+        inferred = infer_shape(around, draft, shapes)
         # A stated shape may have a layout, of which inference knows nothing: it stays as it is.
         if shape is None:
             if element_type is not None:
@@ -126,7 +123,7 @@ class BuilderBase:
             draft = msgspec.structs.replace(draft, shape=inferred)
         # Inference lets floats of several types mix, and XLA's verifier does not.
         for finding in check_precision(
-            Site(draft, shapes, called), Call(Computation(self.name, (draft,), draft.name), draft)
+            Site(draft, shapes, around), Call(Computation(self.name, (draft,), draft.name), draft)
         ):
             raise finding.error
         return self._add(draft)
@@ -186,13 +183,11 @@ class BuilderBase:
             raise ProgramError(f"expected an op of builder {self.name!r}, found {op.name!r} of {op.builder.name!r}")
 
     def _numbered(self, opcode: str) -> str:
-        """Return a name for a new instruction: the opcode and a serial number, as in XLA."""
         # Parameters with names of their own may have taken the number.
         self._serial += 1
         return unused_name(f"{opcode}.{self._serial}", self._instructions)
 
     def _add(self, instruction: Instruction) -> Op:
-        """Append an instruction."""
         self._instructions[instruction.name] = instruction
         return Op(self, instruction.name, instruction.shape)  # type: ignore[arg-type]
 

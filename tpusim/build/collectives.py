@@ -164,7 +164,6 @@ class CollectiveMethods(DataMethods):
         return self.emit("collective-permute", ops, attributes, shape)
 
     def _parts(self, operand: Op) -> list[Op]:
-        """Return an array alone, or the elements of a tuple."""
         if not isinstance(operand.shape, TupleShape):
             return [operand]
         return [self.get_tuple_element(operand, index) for index in range(len(operand.shape.elements))]

@@ -79,13 +79,11 @@ class HostMethods(DataMethods):
         return self._recv(token, as_shape(shape), {"channel_id": channel_handle, "is_host_transfer": True})
 
     def _send(self, operand: Op, token: Op, attributes: Mapping[str, Any], shape: Shape | None = None) -> Op:
-        """Return the token of a send and of the wait for it."""
         # What the host gets may have another layout than the operand on the device.
         context = TupleShape((operand.shape if shape is None else shape, U32, TOKEN))
         started = self.emit("send", [operand, token], attributes, context)
         return self.emit("send-done", [started], attributes, TOKEN)
 
     def _recv(self, token: Op, shape: Shape, attributes: Mapping[str, Any]) -> Op:
-        """Return the value and the token of a receive and of the wait for it."""
         started = self.emit("recv", [token], attributes, TupleShape((shape, U32, TOKEN)))
         return self.emit("recv-done", [started], attributes, TupleShape((shape, TOKEN)))

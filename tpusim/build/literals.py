@@ -11,6 +11,7 @@ from typing import Any
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Literal
+from tpusim.semantics.scalars import integer_range
 from tpusim.shapes.dtype import DTYPES, MANTISSA_BITS, DType, numpy_dtype
 from tpusim.shapes.shape import ArrayShape
 
@@ -47,8 +48,7 @@ def _as_array(value: Any, wanted: DType | None) -> tuple[Any, DType]:
     dtype = wanted or own
     if not dtype.is_integer or (is_typed and dtype == own):
         return array, dtype
-    least = -(1 << dtype.bits - 1) if dtype.is_signed else 0
-    most = (1 << dtype.bits - dtype.is_signed) - 1
+    least, most = integer_range(dtype)
     wrong = next((v for v in array.reshape(-1).tolist() if int(v) != v or not least <= v <= most), None)
     if wrong is not None:
         raise ProgramError(f"expected integers from {least} to {most} for {dtype}, found {wrong}")

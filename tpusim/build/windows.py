@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import Window, WindowDimension
+from tpusim.semantics.windows import dilated
 
 Padding: TypeAlias = str | Sequence[Sequence[int]]
 """``SAME``, ``VALID``, or (low, high) per dimension."""
@@ -35,9 +36,8 @@ def make_window(
         list(counts) if counts is not None and len(counts) else [1] * rank for counts in (strides, *dilations)
     )
     # SAME pads for what a window reaches over, holes between its elements included.
-    reach = [(size - 1) * dilate + 1 if size else 0 for size, dilate in zip(window_sizes, rhs_dilate, strict=False)]
-    base = [(size - 1) * dilate + 1 if size else 0 for size, dilate in zip(base_sizes, lhs_dilate, strict=False)]
-    edges = _edges(padding, base, reach, steps)
+    reach = list(map(dilated, window_sizes, rhs_dilate))
+    edges = _edges(padding, list(map(dilated, base_sizes, lhs_dilate)), reach, steps)
     turned = list(reversal) if reversal is not None else [False] * rank
     # Lengths are compared last, so that one message says which list is short.
     columns = (window_sizes, steps, edges, lhs_dilate, rhs_dilate, turned)

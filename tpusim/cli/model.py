@@ -165,12 +165,13 @@ def systolic(options: Namespace) -> None:
     )
     if options.layers and {options.m, options.n, options.k} != {None}:
         raise ConfigError("--m, --n and --k are of one product, --layers of many: give either")
-    layers = options.layers or [Layer(name="product", **_sizes(options))]
+    layers = options.layers or [Layer(name="product", **product_sizes(options))]
     rows = run_layers(layers, array, options.model)
     answer(options, systolic_page, print_systolic, rows, array, options.model)
 
 
-def _sizes(options: Namespace) -> dict[str, int]:
+def product_sizes(options: Namespace) -> dict[str, int]:
+    """Return the sizes of one product by the letter of their option."""
     sizes = {name: getattr(options, name) for name in "mnk"}
     for name, size in sizes.items():
         if size is None:

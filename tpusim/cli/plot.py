@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpusim.cli.model import product_sizes
 from tpusim.cli.options import DATAFLOW, PLACED, WARM, Command, Option, array_sides, command, machine, number, option
 from tpusim.errors import ConfigError
 
@@ -81,14 +82,10 @@ def _array(options: Namespace) -> Array:
 def _systolic(plot: Any, options: Namespace) -> Any:
     from tpusim.program.layers import Layer
 
-    for name in _SIZES:
-        if getattr(options, name) < 1:
-            raise ConfigError(f"--{name}: expected a whole number from 1, found {getattr(options, name)}")
-    array = _array(options)
+    sizes, array = product_sizes(options), _array(options)
     if options.output.lower().endswith(FILMS):
-        plot.animate_systolic(Layer(name="product", m=options.m, n=options.n, k=options.k), array, options.output)
-        return None
-    return plot.systolic(options.m, options.n, options.k, array, options.cycle)
+        return plot.animate_systolic(Layer(name="product", **sizes), array, options.output)
+    return plot.systolic(**sizes, array=array, cycle=options.cycle)
 
 
 def _layers(plot: Any, options: Namespace) -> Any:

@@ -158,15 +158,16 @@ def _report(result: Result, options: Namespace) -> None:
 )
 def execute(options: Namespace) -> None:
     """Compute a program's results."""
-    from tpusim.numerics.files import describe, name_outputs, numbered, read_arrays, write_arrays
-    from tpusim.pipeline.stages import execute, load, random_arrays
+    from tpusim.numerics.files import describe, name_outputs, numbered, read_arrays, with_random, write_arrays
+    from tpusim.pipeline.stages import execute, load
 
     module = load(options.program)
+    shapes = [parameter.shape for parameter in module.entry.parameters]
     arrays = read_arrays(options.inputs) if options.inputs else {}
     fed_out: list[Any] = []
     result = execute(
         module,
-        arrays if options.random is None else random_arrays(module, options.random, arrays),
+        arrays if options.random is None else with_random(arrays, shapes, options.random),
         replicas=options.replicas,
         precision=options.precision,
         seed=options.seed,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpusim.errors import ConfigError
+from tpusim.hardware.fields import Fact
 
 try:
     import tomlkit
 except ImportError as error:
     raise ConfigError("calibrate needs TOML Kit: pip install 'tpusim[calibrate]'") from error
-
-if TYPE_CHECKING:
-    from tpusim.hardware.fields import Fact
 
 
 def restate(text: str, fact: Fact) -> str:

@@ -58,25 +58,22 @@ class Fact(msgspec.Struct, frozen=True):
     note: str
 
 
+class _Range(NamedTuple):
+    """A unit with its plausible range, inclusive and in words."""
+
+    unit: str
+    low: float
+    high: float
+    expected: str
+
+
 class Field(NamedTuple):
-    """One key: type and unit of its value, the plausible range (inclusive, and in words), whether all chips have it."""
+    """One key: the type of its value, its unit with the plausible range, and whether all chips have it."""
 
     key: str
     kind: Any
-    unit: str
-    low: float
-    high: float
-    expected: str
+    range: _Range
     is_required: bool = True
-
-
-class _Range(NamedTuple):
-    """A unit with its plausible range."""
-
-    unit: str
-    low: float
-    high: float
-    expected: str
 
 
 # Lower bounds of sizes catch figures in GiB, MiB or KiB, upper ones a slip of the exponent.
@@ -123,14 +120,14 @@ def field_of(key: str, where: str) -> Field:
     """Return what ``key`` (dotted: ``hbm.efficiency``) may hold; raise ConfigError with the nearest known key."""
     section, _, element_type = key.rpartition(".")
     if section == _RATES and element_type in OPERAND_TYPES:
-        return Field(key, float, *_RATE)
+        return Field(key, float, _RATE)
     if (rate := _UNIT_RATE.fullmatch(key)) and rate[1] in UNITS:
-        return Field(key, float, *_UNIT_RANGES[rate[2]])
+        return Field(key, float, _UNIT_RANGES[rate[2]])
     if cost := _OPERATION_COST.fullmatch(key):
         units = [unit.key for unit in counted_units()]
         if cost[2] not in units:
             raise ConfigError(f"{where}: {key!r}: expected one of {', '.join(units)} at its end, found {cost[2]!r}")
-        return Field(key, float, *_COST)
+        return Field(key, float, _COST)
     if key not in FIELDS:
         raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key)}; `tpusim chips NAME` lists all keys")
     return FIELDS[key]
@@ -142,8 +139,8 @@ def check_value(field: Field, value: Any, where: str) -> Any:
     is_stray_truth = isinstance(value, bool) and field.kind is not bool
     checked = None if is_stray_truth else _CHECKS[field.kind](field, value)
     is_number = isinstance(checked, (int, float))
-    if checked is None or (is_number and not field.low <= checked <= field.high):
-        raise ConfigError(f"{where}: {field.key}: expected {field.expected}, found {value!r}")
+    if checked is None or (is_number and not field.range.low <= checked <= field.range.high):
+        raise ConfigError(f"{where}: {field.key}: expected {field.range.expected}, found {value!r}")
     return checked
 
 
@@ -151,16 +148,8 @@ def _whole(field: Field, value: Any) -> int | None:
     """Accept a whole number; 32e9 too where the unit is bytes, since that is how sizes are written."""
     if isinstance(value, Integral):
         return int(value)
-    is_size = field.unit == "B" and isinstance(value, float) and value.is_integer()
+    is_size = field.range.unit == "B" and isinstance(value, float) and value.is_integer()
     return int(value) if is_size else None
-
-
-def _real(field: Field, value: Any) -> float | None:
-    return float(value) if isinstance(value, Real) and math.isfinite(value) else None
-
-
-def _truth(field: Field, value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _text(field: Field, value: Any) -> str | None:
@@ -177,8 +166,8 @@ def _texts(field: Field, value: Any) -> tuple[str, ...] | None:
 
 _CHECKS: dict[Any, Callable[[Field, Any], Any]] = {
     int: _whole,
-    float: _real,
-    bool: _truth,
+    float: lambda field, value: float(value) if isinstance(value, Real) and math.isfinite(value) else None,
+    bool: lambda field, value: value if isinstance(value, bool) else None,
     str: _text,
     tuple[str, ...]: _texts,
 }
@@ -202,7 +191,7 @@ def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
             yield from _fields_of(info.type, f"{key}.")
         elif key != _RATES:
-            yield Field(key, info.type, *_range_of(key, info.type), is_required=info.required)
+            yield Field(key, info.type, _range_of(key, info.type), info.required)
 
 
 FIELDS: dict[str, Field] = {field.key: field for field in _fields_of(Chip)}

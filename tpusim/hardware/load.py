@@ -44,7 +44,7 @@ def load_chip(name_or_path: str | Path, overrides: Mapping[str, Any] | None = No
     # The common table of operations, under what the chip's own file says of some of them.
     operations: Any = load_vector_ops()
     if OPERATIONS in nested:
-        operations = _merged(_vector_ops_table(), nested[OPERATIONS])
+        operations = _merged(msgspec.to_builtins(operations), nested[OPERATIONS])
     return msgspec.convert(nested | {OPERATIONS: operations}, Chip)
 
 
@@ -57,13 +57,6 @@ def _put(nested: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
             table = table.setdefault(section, {})
         table[last] = value
     return nested
-
-
-@cache
-def _vector_ops_table() -> dict[str, Any]:
-    """Return the common table of operations as nested dictionaries, which must not be changed."""
-    table: dict[str, Any] = msgspec.to_builtins(load_vector_ops())
-    return table
 
 
 def _merged(table: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -197,7 +190,7 @@ def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dic
         if before := facts.get(key):
             shown = f"{before.value:g}" if isinstance(before.value, float) else before.value
             note = f"instead of {shown} ({before.confidence})"
-        facts[key] = Fact(key, check_value(field, value, "override"), field.unit, "user", "override", note)
+        facts[key] = Fact(key, check_value(field, value, "override"), field.range.unit, "user", "override", note)
     _check_complete(facts, str(name_or_path))
     return facts
 
@@ -294,7 +287,7 @@ def _fact(key: str, raw: Any, path: Path, needs_source: bool) -> Fact:
         return _sourced(field, raw, path, needs_source)
     if needs_source and key not in TEXT_KEYS:
         raise ConfigError(f"{path}: {key}: expected {{ value, confidence, source }}, found {raw!r} without a source")
-    return Fact(key, check_value(field, raw, str(path)), field.unit, "user", str(path), "")
+    return Fact(key, check_value(field, raw, str(path)), field.range.unit, "user", str(path), "")
 
 
 def _sourced(field: Field, raw: Mapping[str, Any], path: Path, needs_source: bool) -> Fact:
@@ -308,11 +301,11 @@ def _sourced(field: Field, raw: Mapping[str, Any], path: Path, needs_source: boo
             raise ConfigError(f"{where}: {key}: expected a text, found {text!r}")
     note = " ".join(raw.get("note", "").split())
     if "same_as" in raw:
-        return Fact(field.key, _SameAs(resolve_chip_name(raw["same_as"])), field.unit, "", "", note)
+        return Fact(field.key, _SameAs(resolve_chip_name(raw["same_as"])), field.range.unit, "", "", note)
     confidence = raw.get("confidence", "" if needs_source else "user")
     source = raw.get("source", "" if needs_source else str(path))
     _check_source(where, confidence, source, note)
-    return Fact(field.key, check_value(field, raw["value"], str(path)), field.unit, confidence, source, note)
+    return Fact(field.key, check_value(field, raw["value"], str(path)), field.range.unit, confidence, source, note)
 
 
 def _check_source(where: str, confidence: str, source: str, note: str) -> None:

@@ -6,14 +6,14 @@ times twice the axes, plus twice the axis, plus 1 if it goes down the axis.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from math import prod
 
 import msgspec
 
 
-class Torus(msgspec.Struct, frozen=True):
+class Torus(msgspec.Struct, frozen=True, dict=True):
     """Chips along each axis and which axes close to a ring.
 
     With a ``twist`` the ends of the short axes meet their beginnings shifted by so many chips along the long ones
@@ -34,10 +34,11 @@ class Torus(msgspec.Struct, frozen=True):
         """Numbers of links, those that a mesh lacks at its rim included."""
         return self.chip_count * 2 * len(self.sizes)
 
-    @property
+    # Asked for with every chip of every route.
+    @cached_property
     def strides(self) -> tuple[int, ...]:
         """How far apart the numbers of neighbours along each axis are."""
-        return _strides(self.sizes)
+        return tuple(prod(self.sizes[:axis]) for axis in range(len(self.sizes)))
 
     def coordinates(self, chip: int) -> tuple[int, ...]:
         """Return the place of a chip along each axis."""
@@ -133,13 +134,6 @@ class Torus(msgspec.Struct, frozen=True):
     def _at(self, corner: list[int], moved: dict[int, int]) -> int:
         """Return the chip at a corner with some of its coordinates replaced."""
         return self.number(tuple(moved.get(axis, place) for axis, place in enumerate(corner)))
-
-
-# Asked for with every chip of every route.
-@cache
-def _strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how far apart the numbers of neighbours along each axis are."""
-    return tuple(prod(sizes[:axis]) for axis in range(len(sizes)))
 
 
 # A twisted torus looks the same from every chip, so what was found for one pair serves all that lie alike.

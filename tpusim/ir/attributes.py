@@ -246,12 +246,12 @@ class Metadata(msgspec.Struct, frozen=True):
     @classmethod
     def decode(cls, text: str) -> Metadata:
         """Decode the text between the braces of ``metadata={...}``; unknown fields are passed over."""
-        found = dict(_METADATA_FIELD.findall(text))
-        words: dict[str, Any] = {
-            key: _ESCAPE.sub(r"\1", found[key][1:-1]) for key in ("op_type", "op_name", "source_file") if key in found
+        known: dict[str, Any] = {
+            key: _ESCAPE.sub(r"\1", value[1:-1]) if value[0] == '"' else int(value)
+            for key, value in _METADATA_FIELD.findall(text)
+            if key in cls.__struct_fields__
         }
-        numbers: dict[str, Any] = {key: int(found[key]) for key in ("source_line", "stack_frame_id") if key in found}
-        return cls(**words, **numbers)
+        return cls(**known)
 
 
 # A string is matched whole, so that an equals sign inside an op_name begins no field.

@@ -55,16 +55,8 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 COMMON_ATTRIBUTES: Final = frozenset(
-    {
-        "sharding",
-        "frontend_attributes",
-        "statistics",
-        "parameter_replication",
-        "control-predecessors",
-        "origin",
-        "metadata",
-        "backend_config",
-    }
+    "sharding frontend_attributes statistics parameter_replication control-predecessors origin metadata"
+    " backend_config".split()
 )
 """Attributes that every instruction may carry."""
 
@@ -111,10 +103,8 @@ def find_operation(opcode: str) -> Operation | None:
         return OPERATIONS.get(opcode)
     wrapped, phase = OPERATIONS[parts[0]], parts[1]
     # An update or done inherits everything from its start.
-    if phase == "done":
-        return Operation(opcode, Category.ASYNC, 1, 1, frozenset(), _ASYNC_ATTRIBUTES[phase])
-    if phase == "update":
-        return Operation(opcode, Category.ASYNC, 1, None, frozenset(), _ASYNC_ATTRIBUTES[phase])
+    if phase != "start":
+        return Operation(opcode, Category.ASYNC, 1, 1 if phase == "done" else None, optional=_ASYNC_ATTRIBUTES[phase])
     optional = wrapped.optional | _ASYNC_ATTRIBUTES[phase]
     return Operation(opcode, Category.ASYNC, 0, None, wrapped.required, optional)
 
@@ -298,7 +288,6 @@ def _named(words: str) -> frozenset[str]:
 
 
 def _of(category: Category) -> frozenset[str]:
-    """Return the opcodes of a category."""
     return frozenset(name for name, row in OPERATIONS.items() if row.category is category)
 
 
@@ -381,6 +370,9 @@ APPLIES_TO_ELEMENTS: Final = _named("map reduce reduce-window")
 
 SORTS: Final = _named("sort topk")
 """Put elements in order."""
+
+WRITTEN_OUT: Final = _named("constant parameter")
+"""A number or a literal stands where others have their operands."""
 
 DEVICE_IDS: Final = _named("partition-id replica-id")
 """Numbers that differ from device to device."""

@@ -14,6 +14,7 @@ from tpusim.lowering.scope import RULES, Scope, rule
 from tpusim.program.module import walk
 from tpusim.program.steps import AnyStep, Branch, Call, Choice, Kernel, Loop
 from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
+from tpusim.semantics.infer.types import parts
 from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
 from tpusim.shapes.shape import TupleShape
 
@@ -115,10 +116,8 @@ def _wrapped(scope: Scope, instruction: Instruction) -> tuple[Scope, Instruction
     if short is None:
         called = scope.inside(instruction.attributes["calls"])
         return called, called.computation.root
-    shape = instruction.shape
-    assert isinstance(shape, TupleShape)
     # A start has ((operands), result, flags); what it wraps has the result alone.
-    return scope, msgspec.structs.replace(instruction, opcode=short[0], shape=shape.elements[1])
+    return scope, msgspec.structs.replace(instruction, opcode=short[0], shape=parts(instruction.shape)[1])
 
 
 def _async_copy(scope: Scope, instruction: Instruction, opcode: str) -> AnyStep:

@@ -9,9 +9,10 @@ from tpusim.ir.ops import ASYNC_DONES, FREE, TRANSFERS, VIEWS, async_phase
 from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import AnyStep, ChannelTransfer, Copy, HostTransfer, Wait
 from tpusim.semantics.device_groups import channel_pairs
+from tpusim.semantics.infer.types import parts
 from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import Shape, TupleShape, leaves
+from tpusim.shapes.shape import Shape, leaves
 
 
 @rule(*FREE)
@@ -24,7 +25,8 @@ def lower_nothing(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]
 def lower_copy_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower the start of a copy; the first element of its result is the target."""
     source = scope.operand(instruction, 0).shape
-    return (copy_step(scope, instruction, source, _target(instruction.shape)),)
+    # Unlike the general start, whose operands come first, this one leads with the target.
+    return (copy_step(scope, instruction, source, parts(instruction.shape)[0]),)
 
 
 def copy_step(scope: Scope, instruction: Instruction, source: Shape, target: Shape, moved: Shape | None = None) -> Copy:
@@ -37,12 +39,6 @@ def copy_step(scope: Scope, instruction: Instruction, source: Shape, target: Sha
         target_space=space_of(next(iter(leaves(target)), target)),
         is_prefetch="cross_program_prefetch_index" in instruction.attributes,
     )
-
-
-def _target(shape: Shape) -> Shape:
-    """Return the target of a copy-start: the first of its tuple."""
-    # Unlike the general start, whose operands come first, these lead with the target.
-    return shape.elements[0] if isinstance(shape, TupleShape) else shape
 
 
 @rule("async-update", *ASYNC_DONES)
@@ -92,7 +88,7 @@ def lower_feed(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
 def lower_channel(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a send or a receive, to the host or to another device; both run beside the core."""
     is_send = instruction.opcode == "send"
-    payload = scope.operand(instruction, 0).shape if is_send else _target(instruction.shape)
+    payload = scope.operand(instruction, 0).shape if is_send else parts(instruction.shape)[0]
     message: dict[str, Any] = {"n_bytes": float(physical_bytes(payload)), "hbm_bytes": float(bytes_in_hbm(payload))}
     label = scope.label(instruction, "host transfer" if is_host_transfer(instruction) else instruction.opcode)
     if is_host_transfer(instruction):

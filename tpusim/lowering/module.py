@@ -21,7 +21,7 @@ from tpusim.semantics.contexts import EntryContext
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.semantics.verify.module import Verified
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import Shape, TupleShape, leaves
+from tpusim.shapes.shape import Shape, TupleShape, leaves, node_number, nodes
 
 # One rather than a guess: the report then shows a single trip, which readers can multiply.
 DEFAULT_TRIPS = 1
@@ -69,16 +69,11 @@ def device_bytes(shape: Shape) -> int:
 
 def alias_bytes(module: Module) -> int:
     """Return the physical bytes of the results that ``input_output_alias`` writes over arguments."""
-    total = 0
-    for alias in module.attributes.get("input_output_alias", ()):
-        shape = module.entry.root.shape
-        for index in alias.output_index:
-            # An index that leads nowhere is for the verifier to report.
-            if not isinstance(shape, TupleShape) or index >= len(shape.elements):
-                return total
-            shape = shape.elements[index]
-        total += physical_bytes(shape)
-    return total
+    result = module.entry.root.shape
+    parts, aliases = list(nodes(result)), module.attributes.get("input_output_alias", ())
+    numbers = (node_number(result, alias.output_index) for alias in aliases)
+    # An index that leads nowhere is for the verifier to report.
+    return sum(physical_bytes(parts[number]) for number in numbers if number is not None)
 
 
 def table_bytes(shape: Shape, chip: Chip) -> int:

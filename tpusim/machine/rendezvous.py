@@ -16,12 +16,11 @@ from tpusim.machine.waits import Blocked, Waits
 from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.timeline.records import LATE
 
-"""Begins to move bytes over links; what it is given is called with the time at which they have arrived."""
-
 if TYPE_CHECKING:
     from tpusim.cost.collectives import CommunicationPlan, Load
 
     Move = Callable[[Load, float, Callable[[int], object]], None]
+    """Begins to move bytes over links; what it is given is called with the time at which they have arrived."""
 
 
 class Completion(NamedTuple):

@@ -21,6 +21,7 @@ from tpusim.numerics.registry import computes, zeros
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type
 from tpusim.numerics.site import Meet, Site
 from tpusim.semantics.device_groups import device_groups, device_pairs
+from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import Shape, TupleShape
 
 Meeting = Generator[Meet, dict[int, Any], Any]
@@ -62,7 +63,7 @@ def all_gather(site: Site, instruction: Instruction, operands: list[Any]) -> Mee
     """Return the operands of the group one after the other; a start has its operands beside that."""
     axis = instruction.attributes["dimensions"][0]
     brought = yield from _gathered(site, instruction, operands)
-    value = _one_or_tuple(instruction, [np.concatenate(parts, axis) for parts in zip(*brought, strict=True)])
+    value = _one_or_tuple(instruction, [np.concatenate(pieces, axis) for pieces in zip(*brought, strict=True)])
     is_start = instruction.opcode == "all-gather-start"
     return (operands[0] if len(operands) == 1 else tuple(operands), value) if is_start else value
 
@@ -147,9 +148,8 @@ def collective_permute(site: Site, instruction: Instruction, operands: list[Any]
         value = zeros(_result_shape(instruction)) if source is None else _one_or_tuple(instruction, brought[source])
     if instruction.opcode == "collective-permute":
         return value
-    assert isinstance(instruction.shape, TupleShape)
     sent = operands[0] if len(operands) == 1 else tuple(operands)
-    return (sent, value, *map(zeros, instruction.shape.elements[2:]))
+    return (sent, value, *map(zeros, parts(instruction.shape)[2:]))
 
 
 def _gathered(site: Site, instruction: Instruction, operands: list[Any]) -> Generator[Meet, dict[int, Any], list[Any]]:
@@ -199,10 +199,8 @@ def _one_or_tuple(instruction: Instruction, arrays: Sequence[Any]) -> Any:
 
 def _result_shape(instruction: Instruction) -> Shape:
     """Return the shape of what the operation gives: a start, except that of all-reduce, has it behind its operands."""
-    if not instruction.opcode.endswith("-start") or instruction.opcode == "all-reduce-start":
-        return instruction.shape
-    assert isinstance(instruction.shape, TupleShape)
-    return instruction.shape.elements[1]
+    is_alone = not instruction.opcode.endswith("-start") or instruction.opcode == "all-reduce-start"
+    return instruction.shape if is_alone else parts(instruction.shape)[1]
 
 
 def _connected(own: int, pairs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from tpusim.ir.ops import TRANSFERS
 from tpusim.numerics.registry import TOKEN, computes, zeros
 from tpusim.numerics.site import Device, Site
 from tpusim.semantics.device_groups import channel_pairs
+from tpusim.semantics.infer.types import parts
 from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import Shape, TupleShape, shape_text
 
@@ -81,7 +82,7 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
 @computes("infeed")
 def infeed(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the next value of the device's infeed and a token; an empty tuple takes nothing from it."""
-    wanted = instruction.shape.elements[0]  # type: ignore[attr-defined]
+    wanted = parts(instruction.shape)[0]
     if isinstance(wanted, TupleShape) and not wanted.elements:
         return ((), TOKEN)
     if site.device.infeed is None:
@@ -104,7 +105,7 @@ def outfeed(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 def recv(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Lay out a slot for the value that will come; return the context of the receive."""
     # XLA leaves the value of a receive that no pair sends to undefined; zeros are what a permute would give.
-    waiting = zeros(instruction.shape.elements[0])  # type: ignore[attr-defined]
+    waiting = zeros(parts(instruction.shape)[0])
     if not instruction.attributes.get("is_host_transfer") and _peer(site, instruction, to=True) != ():
         _channel(site, instruction).append(Slot(site.device_number, []))
     return (waiting, _REQUEST, TOKEN)
@@ -113,7 +114,7 @@ def recv(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 @computes("recv-done")
 def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
     """Return the value that came, and a token; zeros if no pair of the channel has this device as its target."""
-    wanted = instruction.shape.elements[0]  # type: ignore[attr-defined]
+    wanted = parts(instruction.shape)[0]
     # The start states channel and pairs, unless it lies outside of this computation.
     operand = site.operand(instruction, 0)
     start = operand if operand.opcode in TRANSFERS else instruction

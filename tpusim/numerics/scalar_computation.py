@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tpusim.allocation.forwarding import branch_names
 from tpusim.errors import SimulationError
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import COMBINES, REARRANGES
@@ -135,13 +136,10 @@ def _bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 
 def _conditional(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Compute each branch that an element asks for, and take from it the elements that do."""
-    attributes, chosen = instruction.attributes, operands[0]
-    if "branch_computations" in attributes:
-        names = attributes["branch_computations"]
-        chosen = np.where((chosen < 0) | (chosen >= len(names)), len(names) - 1, chosen)
-    else:
-        names = (attributes["true_computation"], attributes["false_computation"])
+    names, chosen = branch_names(instruction), operands[0]
+    if chosen.dtype.kind == "b":
         chosen = np.where(chosen, 0, 1)
+    chosen = np.where((chosen < 0) | (chosen >= len(names)), len(names) - 1, chosen)
     # A branch that no element asks for must not run: it may never end.
     value: Any = None
     for number, name in enumerate(names):

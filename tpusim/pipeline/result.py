@@ -61,7 +61,6 @@ class Result:
         return text_of(printed_run(self))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
         from tpusim.report.terminal.notebook import html_of, printed_run
 
         return html_of(printed_run(self))
@@ -81,7 +80,6 @@ class ExplainedKernel(Explanation, frozen=True, kw_only=True):
         return text_of(printed_explanation(self))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
         from tpusim.report.terminal.notebook import html_of, printed_explanation
 
         return html_of(printed_explanation(self))

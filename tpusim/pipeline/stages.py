@@ -217,13 +217,6 @@ def execute(
     return results[0] if len(results) == 1 else results
 
 
-def random_arrays(module: Module, seed: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arrays that are given by name, and random ones for a module's other parameters."""
-    from tpusim.numerics.files import with_random
-
-    return with_random(given, [parameter.shape for parameter in module.entry.parameters], seed)
-
-
 def check(program: Module | Program | str | Path) -> list[str]:
     """Return what is wrong with a program, one message each: shapes, arities, schedules, channels, aliases, groups.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
@@ -11,6 +12,9 @@ from tpusim.units import ps_to_us
 
 # Without a terminal to ask, Rich takes 80 columns and cuts names that are searched for.
 _PIPE_WIDTH = 160
+
+BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+"""Units of sizes, for ``unit_of``."""
 
 
 def make_console() -> Console:
@@ -49,20 +53,19 @@ def us_text(microseconds: float | None) -> str:
     return f"{microseconds * 1e-6:.3f} s"
 
 
+def unit_of(value: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    """Return the first of some units, each a size and a name, that a value reaches; the last one for less."""
+    return next((unit for unit in units if value >= unit[0]), units[-1])
+
+
 def size_text(n_bytes: float) -> str:
-    """Return bytes in a binary unit that keeps them readable; nothing for 0."""
-    if not n_bytes:
-        return "0 B"
-    for unit in ("B", "KiB", "MiB"):
-        if n_bytes < 1024:
-            return f"{n_bytes:.1f} {unit}" if unit != "B" else f"{n_bytes:.0f} B"
-        n_bytes /= 1024
-    return f"{n_bytes:.2f} GiB"
+    """Return bytes in a binary unit that keeps them readable."""
+    size, name = unit_of(n_bytes, BYTES)
+    digits = {"GiB": 2, "B": 0}.get(name, 1)
+    return f"{n_bytes / size:.{digits}f} {name}"
 
 
 def count_text(number: float) -> str:
     """Return a count with a decimal prefix."""
-    for limit, factor, prefix in ((1e3, 1.0, ""), (1e6, 1e-3, "k"), (1e9, 1e-6, "M"), (1e12, 1e-9, "G")):
-        if number < limit:
-            return f"{number * factor:.4g} {prefix}"
-    return f"{number * 1e-12:.4g} T"
+    size, prefix = unit_of(number, ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")))
+    return f"{number / size:.4g} {prefix}"

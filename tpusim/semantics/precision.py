@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
+from typing import Final
 
 from tpusim.ir.module import Instruction
 from tpusim.shapes.dtype import DType
@@ -24,7 +25,7 @@ Passes = tuple[tuple[int, int], ...]
 _BY_PRECISION = {"default": 1, "high": 2, "highest": 3}
 """How many bf16 pieces of an operand each word asks for."""
 
-_BY_ALGORITHM = {
+PIECES_BY_ALGORITHM: Final = {
     "dot_any_f8_any_f8_f32": 1,
     "dot_any_f8_any_f8_f32_fast_accum": 1,
     "dot_f16_f16_f16": 2,
@@ -53,7 +54,7 @@ def product_passes(instruction: Instruction, lhs: DType, rhs: DType) -> Passes:
     algorithm = instruction.attributes.get("algorithm", "unset")
     # An algorithm is a promise; a precision only a wish.
     if algorithm != "unset":
-        asked = (_BY_ALGORITHM[algorithm],) * 2
+        asked = (PIECES_BY_ALGORITHM[algorithm],) * 2
     else:
         words = (*instruction.attributes.get("operand_precision", ()), "default", "default")
         asked = (_BY_PRECISION[words[0]], _BY_PRECISION[words[1]])

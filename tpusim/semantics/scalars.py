@@ -13,10 +13,13 @@ import operator
 import re
 import struct
 from collections.abc import Callable, Container, Sequence
-from math import ceil, copysign, floor, fmod, inf, isfinite, isnan, nan
+from fractions import Fraction
+from math import ceil, copysign, floor, fmod, frexp, inf, isfinite, isnan, nan
+from typing import Any
 
 from tpusim.ir.module import Computation, Instruction, Literal, Module
 from tpusim.ir.ops import RESHAPES, SAME_ELEMENTS, SAME_VALUE
+from tpusim.semantics.infer.types import FLOAT_REACH
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -42,9 +45,9 @@ def table_of(computation: Computation, made: Instruction) -> list[int] | None:
     return [int(number) for number in text.strip("{} ").split(",")] if _INTEGERS.fullmatch(text) else None
 
 
-def literal_number(literal: Literal) -> Number | None:
+def literal_number(literal: int | Literal | None) -> Number | None:
     """Return the number that a literal of one element writes; None for arrays, tuples and complex numbers."""
-    text = literal.text.strip("{} ")
+    text = literal.text.strip("{} ") if isinstance(literal, Literal) else ""
     if text in ("true", "false"):
         return text == "true"
     try:
@@ -129,14 +132,15 @@ class Scalars:
         called = self._module[attributes["calls" if "calls" in attributes else "to_apply"]]
         return Scalars(self._module, called, self.state_of(instruction.operands), self._depth)
 
-    def _computed(self, made: Instruction) -> Number:
+    def _computed(self, made: Instruction) -> Number | None:
         dtype = _scalar_type(made)
         if self._depth > _DEEPEST or dtype is None:
-            raise Unknown
+            return None
         if made.opcode in _SPECIAL:
-            return as_type(_SPECIAL[made.opcode](self, made), dtype)
+            found = _SPECIAL[made.opcode](self, made)
+            return None if found is None else as_type(found, dtype)
         if made.opcode not in _OPERATIONS and made.opcode not in _BY_TYPE:
-            raise Unknown
+            return None
         values = [self.value(operand) for operand in made.operands]
         if made.opcode in _OPERATIONS:
             return as_type(_OPERATIONS[made.opcode](*values), dtype)
@@ -144,25 +148,16 @@ class Scalars:
         assert source is not None
         return _BY_TYPE[made.opcode](source, dtype, *values)
 
-    def constant(self, made: Instruction) -> Number:
-        """Return the number that a literal writes."""
-        number = literal_number(made.immediate) if isinstance(made.immediate, Literal) else None
-        if number is None:
-            raise Unknown
-        return number
-
-    def element(self, made: Instruction) -> Number:
+    def element(self, made: Instruction) -> Number | None:
         """Return an element of the computation's tuple, or of a tuple that it builds itself."""
         source = origin_of(self._computation, made.operands[0])
         if source.opcode == "tuple":
             return self.value(source.operands[made.attributes["index"]])
         return self.stated(element_of_parameter(self._computation, made.name))
 
-    def stated(self, key: object) -> Number:
+    def stated(self, key: Any) -> Number | None:
         """Return a number of the state."""
-        if key not in self._state:
-            raise Unknown
-        return self._state[key]
+        return self._state.get(key)
 
     def called(self, made: Instruction) -> Number:
         """Return what a fusion or call of scalars gives."""
@@ -174,11 +169,11 @@ class Scalars:
         choice, *values = made.operands
         return self.value(values[0] if self.value(choice) else values[1])
 
-    def looked_up(self, made: Instruction) -> Number:
+    def looked_up(self, made: Instruction) -> Number | None:
         """Return an element of a table: devices find their places along the axes of a mesh in such."""
         numbers = table_of(self._computation, self._computation[made.operands[0]])
         if len(made.operands) != 2 or numbers is None:
-            raise Unknown
+            return None
         # Beyond its ends a slice begins as far in as it has to (XLA, DynamicSlice).
         return numbers[min(max(0, int(self.value(made.operands[1]))), len(numbers) - 1)]
 
@@ -198,11 +193,7 @@ def _scalar_type(made: Instruction) -> DType | None:
     if not isinstance(shape, ArrayShape) or shape.element_count != 1:
         return None
     dtype = shape.dtype
-    return dtype if dtype.is_integer or dtype.is_pred or dtype.name in _FLOATS else None
-
-
-_FLOATS = {"bf16": "f", "f16": "e", "f32": "f", "f64": "d"}
-"""How ``struct`` writes the floats that are computed; a bf16 is the upper half of an f32."""
+    return dtype if dtype.is_integer or dtype.is_pred or dtype.name in ("bf16", "f16", "f32", "f64") else None
 
 
 def integer_range(dtype: DType) -> tuple[int, int]:
@@ -222,27 +213,16 @@ def as_type(value: Number, dtype: DType) -> Number:
 
 def _rounded(value: Number, name: str) -> float:
     """Return a number rounded to a float type; on the way to all but f64 that is to f32 first."""
-    if name == "f64":
+    if name in ("f16", "bf16"):
+        value = _rounded(value, "f32")
+    if name == "f64" or not isfinite(value):
         return float(value)
-    if isinstance(value, int) and abs(value) >> 50:
-        # f64 would round as well: 50 bits, the last of them set where anything was cut off, are enough to tell.
-        cut = abs(value).bit_length() - 50
-        value = copysign(abs(value) >> cut | bool(abs(value) & ((1 << cut) - 1)), value) * 2.0**cut
-    single = _through("f", float(value))
-    if name == "bf16" and isfinite(single):
-        bits = struct.unpack("I", struct.pack("f", single))[0]
-        # Half a unit less one, plus the last bit that stays: ties go to even, and a carry may reach the exponent.
-        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
-        return float(struct.unpack("f", struct.pack("I", bits))[0])
-    return _through("e", single) if name == "f16" else single
-
-
-def _through(form: str, value: float) -> float:
-    """Return a float rounded to a form of ``struct``, beyond whose largest number lies infinity."""
-    try:
-        return float(struct.unpack(form, struct.pack(form, value))[0])
-    except OverflowError:
-        return copysign(inf, value)
+    reach, digits = FLOAT_REACH[name]
+    # The unit of the last digit that is kept, which below the normal numbers is the least of them all.
+    unit = 2.0 ** (max(frexp(value)[1], 3 - reach) - digits)
+    # As a float a large integer would be rounded once more. Ties go to even, and a carry may reach what overflows.
+    size = round(abs(value) / unit if isinstance(value, float) else abs(value) / Fraction(unit)) * unit
+    return copysign(size if size < 2**reach else inf, value)
 
 
 def converted(source: DType, target: DType, value: Number) -> Number:
@@ -348,10 +328,10 @@ _BY_TYPE: dict[str, Callable[..., Number]] = {
 }
 """What depends on the type of the first operand: from it, the type of the result, and the operands."""
 
-_SPECIAL: dict[str, Callable[[Scalars, Instruction], Number]] = {
+_SPECIAL: dict[str, Callable[[Scalars, Instruction], Number | None]] = {
     "call": Scalars.called,
     "compare": Scalars.compared,
-    "constant": Scalars.constant,
+    "constant": lambda scalars, made: literal_number(made.immediate),
     "dynamic-slice": Scalars.looked_up,
     "fusion": Scalars.called,
     "get-tuple-element": Scalars.element,

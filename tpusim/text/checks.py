@@ -1,6 +1,6 @@
 """What the parser holds an instruction to beyond its row: counts and kinds that depend on its shapes.
 
-Each check returns what is wrong, by its label, or None. Whether the result's shape follows from the operands is not
+Each check raises what is wrong, by its label. Whether the result's shape follows from the operands is not
 asked here: XLA leaves that to its verifier, and so do we.
 """
 
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS, TRANSFERS, async_parts, async_phase
 from tpusim.semantics.infer.async_ops import find_async_state
-from tpusim.semantics.infer.site import broken
-from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape, compatible, leaves, shape_text
+from tpusim.semantics.infer.control import check_operand_layouts
+from tpusim.semantics.infer.site import broken, require
+from tpusim.shapes.shape import ArrayShape, BufferShape, TupleShape, leaves, shape_text
 from tpusim.text.scope import ComputationScope
 
 Operands: TypeAlias = "tuple[Instruction, ...]"
-Check: TypeAlias = "Callable[[Instruction, Operands, ComputationScope], ProgramError | None]"
+Check: TypeAlias = "Callable[[Instruction, Operands, ComputationScope], None]"
 
 
 def find_check(opcode: str) -> Check | None:
@@ -28,148 +28,133 @@ def find_check(opcode: str) -> Check | None:
     return _CHECKS.get(f"async-{parts[1]}" if parts else opcode)
 
 
-def _check_tuple(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_tuple(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require as many operands as the tuple has elements."""
     shape = instruction.shape
-    if isinstance(shape, TupleShape) and len(shape.elements) == len(operands):
-        return None
-    return broken("tuple_c1", f"{len(operands)} operands for {shape_text(shape)}")
+    if not isinstance(shape, TupleShape) or len(shape.elements) != len(operands):
+        raise broken("tuple_c1", f"{len(operands)} operands for {shape_text(shape)}")
 
 
-def _check_parameter(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_parameter(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require ``parameter_replication`` to say yes or no for every leaf of the shape."""
     # XLA asks this of every instruction; only parameters carry it.
     replication = instruction.attributes.get("parameter_replication")
-    if replication is None:
-        return None
-    count = sum(1 for _ in leaves(instruction.shape))
-    return None if len(replication) == count else broken("parameter_c2", f"{len(replication)} for {count} leaves")
+    if replication is not None:
+        count = len(leaves(instruction.shape))
+        require(len(replication) == count, "parameter_c2", len(replication), "for", count, "leaves")
 
 
-def _check_broadcast(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_broadcast(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require ``dimensions``, unless a scalar is broadcast."""
-    if "dimensions" in instruction.attributes or _rank(operands[0]) == 0:
-        return None
-    return broken("broadcast_c1", f"no 'dimensions' for {shape_text(operands[0].shape)}")
+    if "dimensions" not in instruction.attributes and _rank(operands[0]) != 0:
+        raise broken("broadcast_c1", f"no 'dimensions' for {shape_text(operands[0].shape)}")
 
 
-def _check_conditional(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_conditional(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require two computations or a list of them, as the type of the first operand decides."""
     selector, attributes = operands[0].shape, instruction.attributes
     if not isinstance(selector, ArrayShape) or selector.dimensions or selector.dtype.name not in ("pred", "s32"):
-        return broken("conditional_c1", shape_text(selector))
+        raise broken("conditional_c1", shape_text(selector))
     is_pred = selector.dtype.name == "pred"
     # Both spellings at once would leave open which computation is branch 0.
     wanted = {"true_computation", "false_computation"} if is_pred else {"branch_computations"}
     if attributes.keys() & _BRANCHES != wanted:
-        return broken("conditional_c7", f"{', '.join(sorted(attributes.keys() & _BRANCHES)) or 'none'} on {selector}")
+        raise broken("conditional_c7", f"{', '.join(sorted(attributes.keys() & _BRANCHES)) or 'none'} on {selector}")
     branches = 2 if is_pred else len(attributes["branch_computations"])
-    return None if branches == len(operands) - 1 else broken("conditional_c3", f"{len(operands) - 1} for {branches}")
+    require(branches == len(operands) - 1, "conditional_c3", len(operands) - 1, "for", branches)
 
 
-def _check_starts(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_starts(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require one scalar start per dimension of the first operand, or a vector of them."""
     starts = operands[2 if instruction.opcode == "dynamic-update-slice" else 1 :]
     # A vector of starts is the old form, which XLA still reads.
-    if (len(starts) == 1 and _rank(starts[0]) == 1) or len(starts) == _rank(operands[0]):
-        return None
-    return broken("dynamic_slice_c1", f"{len(starts)} for {shape_text(operands[0].shape)}")
+    if len(starts) != _rank(operands[0]) and (len(starts) != 1 or _rank(starts[0]) != 1):
+        raise broken("dynamic_slice_c1", f"{len(starts)} for {shape_text(operands[0].shape)}")
 
 
-def _check_pairs(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_pairs(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require an initial value for each array; of a scatter an update for each, around the indices."""
     indices = 1 if instruction.opcode == "scatter" else 0
     label = f"{instruction.opcode.replace('-', '_')}_c1"
-    return broken(label, f"{len(operands)} operands") if (len(operands) - indices) % 2 else None
+    require((len(operands) - indices) % 2 == 0, label, len(operands), "operands")
 
 
-def _check_one_dimension(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_one_dimension(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require ``dimensions``, where it is there, to list one."""
-    dimensions = instruction.attributes.get("dimensions")
-    if dimensions is None or len(dimensions) == 1:
-        return None
-    return broken(_ONE_DIMENSION[instruction.opcode.removesuffix("-start")], f"{len(dimensions)} in 'dimensions'")
+    count = len(instruction.attributes.get("dimensions", (0,)))
+    if count != 1:
+        raise broken(_ONE_DIMENSION[instruction.opcode.removesuffix("-start")], f"{count} in 'dimensions'")
 
 
-def _check_scan(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_scan(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require one operand, carries included, per parameter of the computation."""
     attributes = instruction.attributes
     parameters = len(scope.computations[attributes["to_apply"]].parameters)
-    if parameters != len(operands):
-        return broken("scan_c5", f"{parameters} parameters for {len(operands)} operands")
-    if attributes["num_carries"] > len(operands):
-        return broken("scan_c1", f"{attributes['num_carries']} for {len(operands)} operands")
-    return _check_one_dimension(instruction, operands, scope)
+    require(parameters == len(operands), "scan_c5", parameters, "parameters for", len(operands), "operands")
+    carries = attributes["num_carries"]
+    require(carries <= len(operands), "scan_c1", carries, "for", len(operands), "operands")
+    _check_one_dimension(instruction, operands, scope)
 
 
-def _check_reduction(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_reduction(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require a channel for global ids, and one dimension to scatter."""
     attributes = instruction.attributes
     # Texts with a mode come from the few versions of XLA that printed one, and say it all.
     if attributes.get("use_global_device_ids") and "channel_id" not in attributes and "mode" not in attributes:
-        return broken("groups_c1", "none")
-    return _check_one_dimension(instruction, operands, scope)
+        raise broken("groups_c1", "none")
+    _check_one_dimension(instruction, operands, scope)
 
 
-def _check_permute(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_permute(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require pairs, and in the form with slices source, destination and their starts."""
     pairs = instruction.attributes["source_target_pairs"]
-    if any(len(pair) != 2 for pair in pairs):
-        return broken("collective_permute_c1", pairs)
-    if "slice_sizes" in instruction.attributes and len(operands) != 4:
-        return broken("collective_permute_c5", f"{len(operands)} operands")
-    return None
+    require(all(len(pair) == 2 for pair in pairs), "collective_permute_c1", pairs)
+    is_sliced = "slice_sizes" in instruction.attributes
+    require(not is_sliced or len(operands) == 4, "collective_permute_c5", len(operands), "operands")
 
 
-def _check_custom_call(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
-    """Require layout constraints, where given, to be as many as the operands and to fit them."""
-    constraints = instruction.attributes.get("operand_layout_constraints")
-    if constraints is None:
-        return None
-    if len(constraints) != len(operands):
-        return broken("custom_call_c1", f"{len(constraints)} for {len(operands)}")
-    for constraint, operand in zip(constraints, operands, strict=True):
-        if not compatible(constraint, operand.shape):
-            return broken("custom_call_c2", f"{constraint} for {operand.name!r} of shape {operand.shape}")
-    return None
+def _check_custom_call(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
+    check_operand_layouts(instruction, [operand.shape for operand in operands])
 
 
-def _check_async_start(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_async_start(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require the shape ``((operands), result, ...)``."""
-    return None if find_async_state(instruction.shape) else broken("async_c1", shape_text(instruction.shape))
+    if find_async_state(instruction.shape) is None:
+        raise broken("async_c1", shape_text(instruction.shape))
 
 
-def _check_async_done(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_async_done(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require a start or an update of the same operation, and nothing said that the start did not."""
     # What an update leaves out is what the start said, however many updates lie between.
     start = scope.async_start(operands[0].name)
     if async_phase(start.opcode) != "start":
-        return broken("async_c9", f"{operands[0].opcode!r} {operands[0].name!r}")
+        raise broken("async_c9", f"{operands[0].opcode!r} {operands[0].name!r}")
     parts, parts_before = async_parts(instruction.opcode), async_parts(start.opcode)
     if parts and parts_before and parts[0] != parts_before[0]:
-        return broken("async_c15", f"{start.opcode!r} {start.name!r}")
+        raise broken("async_c15", f"{start.opcode!r} {start.name!r}")
     for name, default in (("calls", None), ("async_execution_thread", "main")):
         stated, begun = instruction.attributes.get(name), start.attributes.get(name, default)
         if stated is not None and begun is not None and stated != begun:
-            return broken("async_c15", f"{name}={stated} after {name}={begun}")
-    return None
+            raise broken("async_c15", f"{name}={stated} after {name}={begun}")
 
 
-def _check_transfer_tuple(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_async_update(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
+    _check_async_start(instruction, operands, scope)
+    _check_async_done(instruction, operands, scope)
+
+
+def _check_transfer_tuple(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require a tuple, of the data that come in and a token."""
-    if isinstance(instruction.shape, TupleShape) and instruction.shape.elements:
-        return None
-    return broken(f"{instruction.opcode}_c1", shape_text(instruction.shape))
+    if not isinstance(instruction.shape, TupleShape) or not instruction.shape.elements:
+        raise broken(f"{instruction.opcode}_c1", shape_text(instruction.shape))
 
 
-def _check_transfer_done(instruction: Instruction, operands: Operands, scope: ComputationScope) -> ProgramError | None:
+def _check_transfer_done(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require the channel of the transfer that it waits for."""
     before = operands[0]
     own, started = instruction.attributes.get("channel_id"), before.attributes.get("channel_id")
     # The operand may be a tuple's element, whose channel is not known here.
-    if before.opcode not in TRANSFERS or own == started:
-        return None
-    return broken("channel_c1", f"{own} and {started}")
+    require(before.opcode not in TRANSFERS or own == started, "channel_c1", own, "and", started)
 
 
 def _rank(instruction: Instruction) -> int:
@@ -199,7 +184,7 @@ _CHECKS: dict[str, Check] = {
     "all-reduce-start": _check_reduction,
     "async-done": _check_async_done,
     "async-start": _check_async_start,
-    "async-update": lambda *checked: _check_async_start(*checked) or _check_async_done(*checked),
+    "async-update": _check_async_update,
     "broadcast": _check_broadcast,
     "collective-permute": _check_permute,
     "collective-permute-start": _check_permute,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.ir.attributes import ComputationName
-from tpusim.ir.module import Computation, Instruction, Literal
+from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import OPERATIONS, SHAPE_IMPLIED, Operation, find_operation
 from tpusim.semantics.infer.rules import find_rule
-from tpusim.semantics.infer.site import UNKNOWN, Site, broken
+from tpusim.semantics.infer.site import UNKNOWN, InTheMaking, Site, broken
 from tpusim.shapes.shape import Shape, TupleShape
 from tpusim.text.attributes.table import take_attributes
 from tpusim.text.checks import find_check
@@ -22,13 +21,6 @@ from tpusim.text.scope import ComputationScope
 
 # More digits than this are a slip; the check that numbers are dense would refuse them later.
 _MOST_PARAMETERS = 1 << 31
-
-
-class _Surroundings(NamedTuple):
-    """The computations that have been read; what the first line says matters to no shape that may be left out."""
-
-    by_name: Mapping[str, Computation]
-    attributes: Mapping[str, Any]
 
 
 class NestingScope(ComputationScope):
@@ -148,7 +140,6 @@ def _take_arguments(
 
 
 def _take_parameter_number(lexer: Lexer) -> int:
-    """Read the number of a parameter."""
     place = lexer.start
     number = lexer.take_integer("the number of a parameter")
     if not 0 <= number < _MOST_PARAMETERS:
@@ -197,16 +188,15 @@ def _take_elements(lexer: Lexer, scope: ComputationScope, name: str, place: int)
 def _checked(lexer: Lexer, scope: ComputationScope, instruction: Instruction, place: int) -> Instruction:
     """Return an instruction that passes the check of its opcode, with its shape inferred if the text left it out."""
     operands = tuple(scope.by_name[name] for name in instruction.operands)
-    if instruction.shape is UNKNOWN:
-        try:
-            # XLA's parser, too, asks its shape inference.
-            around = _Surroundings(scope.computations, {})
-            shape = find_rule(instruction.opcode)(Site(instruction, [operand.shape for operand in operands], around))
-        except ProgramError as error:
-            lexer.fail(f"{instruction.opcode!r}: {error.message}", place)
-        instruction = msgspec.structs.replace(instruction, shape=shape)
     check = find_check(instruction.opcode)
-    problem = check(instruction, operands, scope) if check is not None else None
-    if problem is not None:
-        lexer.fail(f"{instruction.opcode!r} {instruction.name!r}: {problem.message}", place)
+    try:
+        if instruction.shape is UNKNOWN:
+            # XLA's parser, too, asks its shape inference. What the first line says matters to none of these shapes.
+            around = InTheMaking(scope.computations)
+            shape = find_rule(instruction.opcode)(Site(instruction, [operand.shape for operand in operands], around))
+            instruction = msgspec.structs.replace(instruction, shape=shape)
+        if check is not None:
+            check(instruction, operands, scope)
+    except ProgramError as error:
+        lexer.fail(f"{instruction.opcode!r} {instruction.name!r}: {error.message}", place)
     return instruction

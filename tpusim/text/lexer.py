@@ -27,6 +27,8 @@ _WORD = r"[A-Za-z_][A-Za-z0-9_.-]*+"
 _TOKENS = {
     "name": rf"%{_WORD}|{_WORD}:",
     "attribute": rf"{_WORD}=",
+    # A payload such as (0x7f) belongs to the token. The neighbour nan.1 is a name; only the bare word is a number.
+    "nan": r"nan(?![A-Za-z0-9_.-])(?:\(0x[0-9a-fA-F]++\))?+",
     "labels": r"[0-9bf?]{2,}+_[0-9io?]{2,}+->[0-9bf?]{2,}+",
     "word": _WORD,
     "string": r'"(?:[^"\\]++|\\.)*+"|' + r"'(?:[^'\\]++|\\.)*+'",
@@ -39,7 +41,6 @@ _TOKENS = {
     "end": r"\Z",
 }
 _TOKEN = re.compile(SKIPPED + "(?:" + "|".join(f"(?P<{kind}>{text})" for kind, text in _TOKENS.items()) + ")")
-_NAN_PAYLOAD = re.compile(r"\(0x[0-9a-fA-F]++\)")
 _UP_TO_BRACE = re.compile(r'(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+([{}])')
 # Python refuses to convert thousands of digits, and takes long over hundreds; 64 bits have 20 with the sign.
 _MOST_DIGITS = 20
@@ -81,12 +82,6 @@ class Lexer:
             self.kind = self.value = match[group]
             return
         self.kind, self.value = _classify(group, match[group])
-        # A payload such as (0x7f) belongs to the token. The neighbour nan.1 is a name; only the bare word is a number.
-        if self.value == "nan" and self.kind == "float":
-            payload = _NAN_PAYLOAD.match(self.text, self.end)
-            if payload is not None:
-                self.end = payload.end()
-                self.value += payload.group()
 
     def jump(self, offset: int) -> None:
         """Go on reading at ``offset``."""
@@ -188,7 +183,7 @@ def _classify(group: str, value: str) -> tuple[str, str]:
         return "name", value[1:] if value[0] == "%" else value[:-1]
     if group == "attribute":
         return "attribute", value[:-1]
-    return group, value
+    return "float" if group == "nan" else group, value
 
 
-_WORD_KINDS = dict.fromkeys(DTYPES, "type") | dict.fromkeys(KEYWORDS, "keyword") | {"nan": "float", "inf": "float"}
+_WORD_KINDS = dict.fromkeys(DTYPES, "type") | dict.fromkeys(KEYWORDS, "keyword") | {"inf": "float"}

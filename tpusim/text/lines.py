@@ -15,7 +15,7 @@ from typing import Any, Final
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ComputationName, InstructionName
 from tpusim.ir.module import RESERVED_WORDS, Instruction, Literal
-from tpusim.ir.ops import Operation, find_operation
+from tpusim.ir.ops import WRITTEN_OUT, Operation, find_operation
 from tpusim.shapes.notation import parse_shape_prefix
 from tpusim.shapes.shape import Shape
 from tpusim.text.attributes.table import Kind, attribute_kind
@@ -43,13 +43,12 @@ _PARAMETER_NUMBER = re.compile(r"[0-9]{1,9}")
 _INSIDE = r"""[^{}"'\n]++|"(?:[^"\\\n]++|\\.)*+\""""
 _BRACES = reduce(lambda inner, _: rf"\{{(?:{_INSIDE}|{inner})*+\}}", range(6), rf"\{{(?:{_INSIDE})*+\}}")
 _ATTRIBUTE = re.compile(rf""", ([a-z_-]++)=({_BRACES}|"(?:[^"\\\n]++|\\.)*+"|[^,{{}}"' \n]++)(?=,|\Z)""")
-_NO_IMMEDIATE, _NUMBER, _LITERAL = range(3)
 
 
 class _Row:
     """What the lines of one opcode share, and what has been seen on them."""
 
-    __slots__ = ("attributes", "check", "fewest", "immediate", "immediates", "most", "opcode", "operation")
+    __slots__ = ("attributes", "check", "fewest", "has_immediate", "immediates", "most", "opcode", "operation")
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
@@ -57,9 +56,9 @@ class _Row:
         self.fewest = operation.fewest_operands
         self.most = sys.maxsize if operation.most_operands is None else operation.most_operands
         self.check = find_check(operation.name)
-        self.immediate = {"parameter": _NUMBER, "constant": _LITERAL}.get(operation.name, _NO_IMMEDIATE)
+        self.has_immediate = operation.name in WRITTEN_OUT
         self.attributes: dict[str, dict[str, Any]] = {}
-        self.immediates: dict[Any, int | Literal] = {}
+        self.immediates: dict[tuple[str, str], int | Literal] = {}
 
 
 class _NotShared(Exception):
@@ -117,13 +116,10 @@ class LineReader:
                 attributes = row.attributes[tail].copy()
                 operands: tuple[str, ...] = ()
                 immediate = None
-                if row.immediate == _NO_IMMEDIATE:
-                    if arguments:
-                        operands = tuple(map(name_of, arguments.split(", ")))
-                elif row.immediate == _NUMBER:
-                    immediate = row.immediates[arguments]
-                else:
+                if row.has_immediate:
                     immediate = row.immediates[shape_text, arguments]
+                elif arguments:
+                    operands = tuple(map(name_of, arguments.split(", ")))
             except KeyError:
                 if not self._learn(scope, match, arguments):
                     return position
@@ -131,8 +127,11 @@ class LineReader:
             instruction = Instruction(name, shape, row.opcode, operands, attributes, immediate)
             if name in by_name or not row.fewest <= len(operands) <= row.most:
                 return position
-            if row.check is not None and row.check(instruction, tuple(map(instruction_of, operands)), scope):
-                return position
+            if row.check is not None:
+                try:
+                    row.check(instruction, tuple(map(instruction_of, operands)), scope)
+                except ProgramError:
+                    return position
             if root:
                 if scope.root_name is not None:
                     return position
@@ -153,7 +152,7 @@ class LineReader:
                     return False
                 row = self._rows[match[4]] = _Row(operation)
             # Operands come first: a comment among them could make the rest of the line mean something else.
-            names = arguments.split(", ") if arguments and row.immediate == _NO_IMMEDIATE else []
+            names = arguments.split(", ") if arguments and not row.has_immediate else []
             if not all(name in scope.references for name in names):
                 return False
             shape = self._learn_shape(match)
@@ -177,17 +176,16 @@ class LineReader:
 
     def _learn_immediate(self, row: _Row, shape: Shape, match: re.Match[str]) -> bool:
         """Read the number of a parameter or the literal of a constant."""
-        text = match[5]
-        if row.immediate == _NUMBER:
-            if _PARAMETER_NUMBER.fullmatch(text):
-                row.immediates[text] = int(text)
-            return text in row.immediates
-        if row.immediate == _LITERAL and (match[3], text) not in row.immediates:
-            lexer = Lexer(self._module.source, match.start(5))
-            literal = take_literal(lexer, shape)
-            row.immediates[match[3], text] = literal
-            return lexer.start == match.end(5)
-        return True
+        key = match[3], match[5]
+        if not row.has_immediate or key in row.immediates:
+            return True
+        if row.opcode == "parameter":
+            if _PARAMETER_NUMBER.fullmatch(match[5]):
+                row.immediates[key] = int(match[5])
+            return key in row.immediates
+        lexer = Lexer(self._module.source, match.start(5))
+        row.immediates[key] = take_literal(lexer, shape)
+        return lexer.start == match.end(5)
 
     def _learn_attributes(self, row: _Row, match: re.Match[str]) -> bool:
         """Read the attributes on a line, which must end with the line."""

@@ -96,9 +96,7 @@ def take_boolean(lexer: Lexer) -> bool:
     """Return ``true`` or ``false``."""
     if lexer.value not in ("true", "false") or lexer.kind != "keyword":
         lexer.fail(f"expected true or false, found {lexer.shown()}")
-    value = lexer.value == "true"
-    lexer.advance()
-    return value
+    return lexer.take("keyword", "true or false") == "true"
 
 
 def show_list(values: Iterable[object]) -> str:

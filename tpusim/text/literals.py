@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Literal
+from tpusim.semantics.scalars import integer_range
 from tpusim.shapes.dtype import MANTISSA_BITS, DType
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, shape_text
 from tpusim.text.lexer import Lexer
@@ -107,7 +108,6 @@ def _take_elision(lexer: Lexer) -> bool:
 
 
 def _take_text(lexer: Lexer, shape: Shape) -> str:
-    """Read a literal and return its canonical text."""
     if isinstance(shape, TupleShape):
         return _take_tuple(lexer, shape)
     if not isinstance(shape, ArrayShape) or not shape.dtype.is_array_type or min(shape.dimensions, default=0) < 0:
@@ -232,7 +232,6 @@ def _take_elements(lexer: Lexer, shape: ArrayShape) -> list[str]:
 
 
 def _take_element(lexer: Lexer, dtype: DType) -> str:
-    """Read one element and return its canonical text."""
     if dtype.is_pred:
         return _take_truth(lexer)
     if dtype.is_integer:
@@ -250,16 +249,13 @@ def _take_element(lexer: Lexer, dtype: DType) -> str:
 def _take_truth(lexer: Lexer) -> str:
     """Read ``true``, ``false`` or an integer, which is true unless it is 0."""
     if lexer.kind == "keyword" and lexer.value in ("true", "false"):
-        value = lexer.value
-        lexer.advance()
-        return value
+        return lexer.take("keyword", "true or false")
     # XLA takes any integer for a truth value, and prints arrays of them as 1 and 0.
     text = lexer.take("integer", "true, false or an integer")
     return "false" if not text.strip("-0") else "true"
 
 
 def _take_integer(lexer: Lexer, dtype: DType) -> str:
-    """Read an integer in the range of its type."""
     start = lexer.start
     text = lexer.take("integer", f"an integer for {dtype.name}")
     least, most = _integer_range(dtype)
@@ -271,11 +267,7 @@ def _take_integer(lexer: Lexer, dtype: DType) -> str:
 
 def _integer_range(dtype: DType) -> tuple[int, int]:
     """Return the integers that a type takes; 64 bits of either sign are taken as bits of the other, as in XLA."""
-    if dtype.bits == 64:
-        return -(1 << 63), (1 << 64) - 1
-    if dtype.is_signed:
-        return -(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1
-    return 0, (1 << dtype.bits) - 1
+    return (-(1 << 63), (1 << 64) - 1) if dtype.bits == 64 else integer_range(dtype)
 
 
 def _take_float(lexer: Lexer, dtype: DType) -> str:

@@ -82,7 +82,6 @@ class _ModuleReader:
         return self._read_instruction(lexer)
 
     def _read_module(self, lexer: Lexer) -> Module:
-        """Read the first line, if there is one, the tables and the computations."""
         name, attributes = "", {}
         start = lexer.start
         if lexer.value == "HloModule":

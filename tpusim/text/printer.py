@@ -56,7 +56,6 @@ def _header_text(module: Module) -> str:
 
 
 def _computation_text(module: Module, computation: Computation, style: Style) -> str:
-    """Return a computation."""
     entry = "ENTRY " if computation.name == module.entry_name else ""
     head = f"%{computation.name} {signature_text(computation)}" if style is Style.DEFAULT else computation.name
     thread = computation.execution_thread
@@ -69,7 +68,6 @@ def _computation_text(module: Module, computation: Computation, style: Style) ->
 
 
 def _arguments_text(instruction: Instruction, sigil: str) -> str:
-    """Return what stands between the parentheses."""
     immediate = instruction.immediate
     if immediate is not None:
         return immediate.text if isinstance(immediate, Literal) else str(immediate)

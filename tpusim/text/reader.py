@@ -6,8 +6,10 @@ gigabytes.
 
 from __future__ import annotations
 
+import gzip
 import sys
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +43,6 @@ def read_source(path: str | Path) -> SourceText:
 
 
 def _read_bytes(path: str | Path, name: str) -> bytes:
-    """Return the bytes of a file or of standard input."""
     try:
         if name == "<stdin>":
             return sys.stdin.buffer.read(MOST_BYTES + 1)
@@ -53,35 +54,16 @@ def _read_bytes(path: str | Path, name: str) -> bytes:
 
 
 def _unpacked(content: bytes, name: str) -> bytes:
-    """Return the content of a gzipped file, or the content as it is."""
-    if not content.startswith(_GZIP):
-        _refuse_large(len(content), name)
-        return content
-    parts: list[bytes] = []
-    size = 0
-    try:
-        # A gzip file may consist of several, one after the other.
-        while content.startswith(_GZIP):
-            unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-            # By the megabyte, so that a bomb is found before it has gone off.
-            while not unpacker.eof:
-                part = unpacker.decompress(content, _CHUNK)
-                if not part and not unpacker.unconsumed_tail and not unpacker.eof:
-                    raise ProgramError(f"{name}: this gzip file is cut off")
-                content = unpacker.unconsumed_tail
-                parts.append(part)
-                size += len(part)
-                _refuse_large(size, name)
-            content = unpacker.unused_data
-    except zlib.error as error:
-        raise ProgramError(f"{name}: this gzip file is damaged: {error}") from error
-    return b"".join(parts)
-
-
-def _refuse_large(size: int, name: str) -> None:
-    """Refuse more bytes than a program may have."""
-    if size > MOST_BYTES:
+    """Return the content of a gzipped file, which may consist of several, or the content as it is."""
+    if content.startswith(_GZIP):
+        try:
+            # No more than is allowed and a byte, so that a bomb is found before it has gone off.
+            content = gzip.GzipFile(fileobj=BytesIO(content)).read(MOST_BYTES + 1)
+        except (EOFError, OSError, zlib.error) as error:
+            raise ProgramError(f"{name}: this gzip file is damaged or cut off: {error}") from error
+    if len(content) > MOST_BYTES:
         raise ProgramError(f"{name}: expected at most {MOST_BYTES} bytes of HLO text, found more")
+    return content
 
 
 def _decoded(content: bytes, name: str) -> str:

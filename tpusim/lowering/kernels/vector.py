@@ -117,7 +117,8 @@ def _scan(site: Site, instruction: Instruction) -> Work:
     inputs = [leaves(operand.shape)[0] for operand in operands[: len(operands) - carries]]
     results = leaves(instruction.shape)
     outputs = results[: len(results) - carries]
-    inside = Site(site.module, site.module[attributes["to_apply"]], site.chip, site.notes)
+    applied = site.module[attributes["to_apply"]]
+    inside = Site(site.module, applied, site.chip, site.notes)
     steps: int = (inputs or outputs)[0].dimensions[dimension]
     slots = site.chip.vpu.alu_slots
     chain = (

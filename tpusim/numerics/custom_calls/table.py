@@ -21,6 +21,7 @@ from tpusim.numerics.ops.sorting import topk
 from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, registrar, zeros
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import pack, unpack
+from tpusim.semantics.infer.types import parts
 from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
@@ -114,7 +115,6 @@ def _checked(value: Any, shape: Shape, name: str) -> Any:
 
 @target(*_MARKS.split())
 def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the operand."""
     # Layout and memory space may differ: that is what some of these calls are for.
     wanted = [leaf.dimensions for leaf in leaves(instruction.shape)]
     if wanted != [leaf.dimensions for leaf in leaves(site.operand(instruction, 0).shape)]:
@@ -136,7 +136,6 @@ target("AsyncCollectiveDone")(lambda site, instruction, operands: operands[1])
 @target("AsyncCollectiveStart")
 def _async_collective(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return what the collective took, what it gave, and handles: beside the core it is done when it starts."""
-    assert isinstance(instruction.shape, TupleShape)
     # The operand is the collective, which stands in the same computation and takes a parameter of it.
     taken = site.operand(site.operand(instruction, 0), 0)
     if taken.opcode != "parameter":
@@ -144,7 +143,7 @@ def _async_collective(site: Site, instruction: Instruction, operands: list[Any])
             f"{instruction.name}: expected a collective of a parameter, found one of {taken.opcode!r}"
         )
     source = site.arguments[taken.immediate]  # type: ignore[index]
-    return (source, operands[0], *map(zeros, instruction.shape.elements[2:]))
+    return (source, operands[0], *map(zeros, parts(instruction.shape)[2:]))
 
 
 @target("ConcatBitcast")

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tpusim.allocation.forwarding import branch_names
 from tpusim.errors import SimulationError
 from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import async_parts
@@ -63,12 +64,10 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
 @computes("conditional")
 def conditional(site: Site, instruction: Instruction, operands: list[Any]) -> Calls:
     """Run the branch that the first operand chooses: a predicate, or an index of which a wrong one means the last."""
-    attributes = instruction.attributes
-    if "branch_computations" not in attributes:
-        is_true = bool(operands[0])
-        name = attributes["true_computation" if is_true else "false_computation"]
-        return (yield Run(name, [operands[1 if is_true else 2]]))
-    branches, index = attributes["branch_computations"], int(operands[0])
+    branches, index = branch_names(instruction), int(operands[0])
+    if operands[0].dtype.kind == "b":
+        # The branch of what is true comes first.
+        index = 1 - index
     # XLA, Conditional: every index out of range means the last branch.
     chosen = index if 0 <= index < len(branches) else len(branches) - 1
     return (yield Run(branches[chosen], [operands[1 + chosen]]))
@@ -79,20 +78,22 @@ def async_start(site: Site, instruction: Instruction, operands: list[Any]) -> An
     """Return operands, result and a flag: what runs beside the core is computed when it starts."""
     short = async_parts(instruction.opcode)
     if short is None:
-        name = instruction.attributes["calls"]
-        if len(operands) < len(site.module[name].parameters):
-            # The operands come with an update: what runs waits for them.
-            return (tuple(operands), (), TOKEN)
-        value = yield Run(name, operands)
-    else:
-        # The rule inside sees an ordinary instruction, so that no rule has to know of asynchronous forms.
-        shape = instruction.shape
-        inner = shape.elements[1] if isinstance(shape, TupleShape) and len(shape.elements) > 1 else shape
-        wrapped = msgspec.structs.replace(instruction, opcode=short[0], shape=inner)
-        value = RULES[short[0]](site, wrapped, operands)
-        if hasattr(value, "send"):
-            value = yield from value
+        return (yield from _begun(site, instruction.attributes["calls"], operands))
+    # The rule inside sees an ordinary instruction, so that no rule has to know of asynchronous forms.
+    shape = instruction.shape
+    inner = shape.elements[1] if isinstance(shape, TupleShape) and len(shape.elements) > 1 else shape
+    wrapped = msgspec.structs.replace(instruction, opcode=short[0], shape=inner)
+    value = RULES[short[0]](site, wrapped, operands)
+    if hasattr(value, "send"):
+        value = yield from value
     return (tuple(operands), value, TOKEN)
+
+
+def _begun(site: Site, name: str, operands: list[Any]) -> Calls:
+    """Return operands, result and a flag of a computation; what runs waits for operands that come with an update."""
+    if len(operands) < len(site.module[name].parameters):
+        return (tuple(operands), (), TOKEN)
+    return (tuple(operands), (yield Run(name, operands)), TOKEN)
 
 
 @computes("async-update")
@@ -103,9 +104,5 @@ def async_update(site: Site, instruction: Instruction, operands: list[Any]) -> A
     start = site.operand(instruction, 0)
     while start.opcode == "async-update":
         start = site.operand(start, 0)
-    bound = [*operands[0][0], *operands[1:]]
     name = start.attributes.get("calls") or start.attributes["to_apply"]
-    if len(bound) < len(site.module[name].parameters):
-        return (tuple(bound), (), TOKEN)
-    value = yield Run(name, bound)
-    return (tuple(bound), value, TOKEN)
+    return (yield from _begun(site, name, [*operands[0][0], *operands[1:]]))

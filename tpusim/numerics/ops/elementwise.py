@@ -48,7 +48,7 @@ _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("atanh", "fc", np.arctanh),
     ("cbrt", "f", np.cbrt),
     ("ceil", "f", np.ceil),
-    ("clamp", "biu", integers.clamp),
+    ("clamp", "biu", lambda low, value, high: np.clip(value, low, high)),
     ("clamp", "f", floats.clamp),
     ("cosh", "fc", np.cosh),
     ("cosine", "fc", np.cos),

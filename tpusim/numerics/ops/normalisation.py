@@ -15,8 +15,9 @@ from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.linear_algebra import solvable
 from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.site import Site
+from tpusim.semantics.infer.types import parts
 from tpusim.shapes.dtype import numpy_dtype
-from tpusim.shapes.shape import Shape, TupleShape
+from tpusim.shapes.shape import Shape
 
 
 @computes("batch-norm-training")
@@ -36,8 +37,7 @@ def batch_norm_inference(site: Site, instruction: Instruction, operands: list[An
     """Return the operand normalised by means and variances that are given."""
     x, *moments = map(solvable, operands)
     epsilon, feature = instruction.attributes["epsilon"], instruction.attributes["feature_index"]
-    result = _normalised(x, tuple(moments), epsilon, feature)
-    return result.astype(numpy_dtype(array_shape(instruction.shape).dtype), copy=False)
+    return _rounded(instruction.shape, _normalised(x, tuple(moments), epsilon, feature))[0]
 
 
 @computes("batch-norm-grad")
@@ -80,6 +80,5 @@ def _normalised(x: Array, moments: tuple[Array, ...], epsilon: float, feature: i
 
 
 def _rounded(shape: Shape, *values: Array) -> tuple[Array, ...]:
-    assert isinstance(shape, TupleShape)
-    pairs = zip(shape.elements, values, strict=True)
+    pairs = zip(parts(shape), values, strict=True)
     return tuple(value.astype(numpy_dtype(array_shape(part).dtype), copy=False) for part, value in pairs)

@@ -20,13 +20,12 @@ from tpusim.ir.module import Instruction
 from tpusim.ir.ops import SELECTS
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import inside, padded
-from tpusim.numerics.registry import Array, array_shape, computes
+from tpusim.numerics.registry import Array, computes, zeros
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type, lifted_list, select_values
 from tpusim.numerics.site import Run, Site
 from tpusim.numerics.values import floats
 from tpusim.semantics.infer.types import parts
 from tpusim.semantics.windows import output_size
-from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import TupleShape
 
 Pieces = list[Array]
@@ -307,10 +306,7 @@ def scan(site: Site, instruction: Instruction, operands: list[Any]) -> Generator
     carried = list(operands[len(arrays) :])
     # One result alone, stacked or carried, is no tuple of one.
     elements = parts(instruction.shape)
-    results = [
-        np.empty(array_shape(element).dimensions, numpy_dtype(array_shape(element).dtype))
-        for element in elements[: len(elements) - carry_count]
-    ]
+    results = list(map(zeros, elements[: len(elements) - carry_count]))
     order = range(arrays[0].shape[axis]) if arrays else range(results[0].shape[axis])
     for step in reversed(order) if attributes.get("is_reverse") else order:
         slices = [np.take(array, step, axis) for array in arrays]

@@ -123,11 +123,10 @@ def _comes_before(site: Site, name: str, rows: list[Array], one: Indices, two: I
 @computes("topk")
 def topk(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the largest (or smallest) elements of the last dimension in order, and where they were."""
-    assert isinstance(instruction.shape, TupleShape)
+    found, places = map(array_shape, parts(instruction.shape))
     # Not by the attribute k, which the custom call of this name does not have.
-    count = array_shape(instruction.shape.elements[0]).dimensions[-1]
-    values, indices = top_k(operands[0], count, instruction.attributes.get("largest", True))
-    return values, indices.astype(numpy_dtype(array_shape(instruction.shape.elements[1]).dtype))
+    values, indices = top_k(operands[0], found.dimensions[-1], instruction.attributes.get("largest", True))
+    return values, indices.astype(numpy_dtype(places.dtype))
 
 
 def top_k(array: Array, k: int, largest: bool = True) -> tuple[Array, Indices]:

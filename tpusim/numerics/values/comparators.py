@@ -33,13 +33,8 @@ def order_of(computation: Computation, root: Instruction | None = None) -> list[
     ``root`` is an expression inside of the comparator; without it all of the comparator is meant.
     """
     root = root or computation.root
-    if root.opcode == "compare":
-        return _single_key(computation, root)
-    if root.opcode == "select":
-        return _order_with_ties(computation, root)
-    if root.opcode == "or":
-        return _lexicographic(computation, root)
-    return None
+    forms = {"compare": _single_key, "select": _order_with_ties, "or": _lexicographic}
+    return forms[root.opcode](computation, root) if root.opcode in forms else None
 
 
 def _single_key(computation: Computation, root: Instruction) -> list[Key] | None:

@@ -40,11 +40,6 @@ def power(base: Array, exponent: Array) -> Array:
     return np.where(exponent < 0, reciprocal, result).astype(base.dtype, copy=False)
 
 
-def clamp(low: Array, value: Array, high: Array) -> Array:
-    """Return ``minimum(maximum(low, value), high)``."""
-    return np.asarray(np.minimum(np.maximum(low, value), high))
-
-
 def multiply_high(left: Array, right: Array, bits: int) -> Array:
     """Return the upper half of the product of two numbers of ``bits`` bits, signed or unsigned by their type."""
     if bits < 64:

@@ -24,11 +24,6 @@ class Microseconds(float):
     """A time that the simulator counts in picoseconds."""
 
 
-def _key(attribute: str) -> str:
-    """Return the key of an attribute: with the unit that it is written in, in the spelling of most interfaces."""
-    return attribute.replace("_ps", "_us").replace("utilisation", "utilization")
-
-
 def page(name: str, result: type, fields: str | None = None, keys: Mapping[str, str] = {}, /, **more: Any) -> Any:
     """Return the type of a JSON object with these fields of a result (None: all) and ``more`` by type.
 
@@ -37,7 +32,9 @@ def page(name: str, result: type, fields: str | None = None, keys: Mapping[str, 
     types = get_type_hints(result)
     chosen = types if fields is None else fields.split()
     kinds = {field: _microseconds(field, types[field]) for field in chosen}
-    named = [_field(field, kind, keys.get(field, _key(field))) for field, kind in (kinds | more).items()]
+    # With the unit that it is written in, in the spelling of most interfaces.
+    usual = {field: field.replace("_ps", "_us").replace("utilisation", "utilization") for field in kinds | more}
+    named = [_field(field, kind, keys.get(field, usual[field])) for field, kind in (kinds | more).items()]
     return msgspec.defstruct(name, named, frozen=True, kw_only=True)
 
 

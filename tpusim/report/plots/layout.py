@@ -170,8 +170,9 @@ def _draw_cells(ax: Axes, plane: Plane, rows: Shown, columns: Shown) -> None:
     """Draw every element with its linear index, and the borders of tiles within tiles."""
 
     def element(row: int, column: int) -> Cell:
-        padded = plane.index(row, column) is None
-        return Cell(f"{plane.position(row, column)}", tint_of(*plane.tile_of(row, column)), float(padded))
+        position = plane.position(row, column)
+        tint = tint_of(row // plane.tile_rows, column // plane.tile_columns)
+        return Cell(f"{position}", tint, float(plane.is_padding(position)))
 
     draw_grid(ax, rows, columns, element)
     if plane.sub_tile:

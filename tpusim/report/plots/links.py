@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from math import ceil, prod
 
@@ -36,8 +37,11 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
     width, height, planes = _planes(run)
     shares = [(link, link.busy_ps / total_ps) for link in run.links if link.way[0] in "+-"]
     norm = Normalize(0, max([share for _, share in shares] + [0.01]) * 100)
+    by_plane: dict[int, list[tuple[LinkUse, float]]] = defaultdict(list)
+    for link, share in shares:
+        by_plane[link.chip // (width * height)].append((link, share))
     if ax is not None:
-        _draw_plane(ax, run, 0, [item for item in shares if _plane(run, item[0].chip) == 0], norm)
+        _draw_plane(ax, run, 0, by_plane[0], norm)
         return figure_of(ax)
     columns = min(_PANEL_COLUMNS, planes)
     rows = ceil(planes / columns)
@@ -49,7 +53,7 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
         if number >= planes:
             place.set_axis_off()
             continue
-        _draw_plane(place, run, number, [item for item in shares if _plane(run, item[0].chip) == number], norm)
+        _draw_plane(place, run, number, by_plane[number], norm)
     bar = figure.colorbar(ScalarMappable(norm, HEAT), ax=grid, shrink=0.9, pad=0.02)
     bar.set_label("link busy (% of the run)")
     bar.outline.set_linewidth(0.4)
@@ -61,11 +65,6 @@ def _planes(run: PodRun) -> tuple[int, int, int]:
     """Return the chips across and up a plane, and the planes of all slices."""
     sizes = (*run.sizes, 1, 1)
     return sizes[0], sizes[1], prod(run.sizes[2:]) * run.slices
-
-
-def _plane(run: PodRun, chip: int) -> int:
-    width, height, _ = _planes(run)
-    return chip // (width * height)
 
 
 def _title(run: PodRun, shares: Sequence[float]) -> str:

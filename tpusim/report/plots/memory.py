@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from tpusim.analysis.memory import MemoryProfile
 from tpusim.report.plots.colours import BLUE, GREY, INK, PALE, TILE_TINTS, VERMILION
-from tpusim.report.plots.style import bytes_unit, figure_of, new_figure, shortened, styled
-from tpusim.report.tables import size_text
+from tpusim.report.plots.style import figure_of, new_figure, shortened, styled
+from tpusim.report.tables import BYTES, size_text, unit_of
 
 _NAMED = 8
 _NAME_LETTERS = 34
@@ -45,7 +45,7 @@ def memory(
 def _draw_space(ax: Axes, profile: MemoryProfile, capacity: int) -> None:
     """Draw one space: what is held throughout, the buffers at their places, the line of what is alive."""
     top = max(profile.peak_bytes, profile.held_bytes + profile.heap_bytes, 1)
-    per_unit, unit = bytes_unit(top)
+    per_unit, unit = unit_of(top, BYTES)
     count = max(1, len(profile.alive_bytes))
     held = profile.held_bytes / per_unit
     if held:
@@ -90,7 +90,7 @@ def _draw_peak(ax: Axes, profile: MemoryProfile) -> None:
     alive = [buffer for buffer in profile.alive_at(profile.peak_position) if not buffer.within]
     shown, rest = alive[:_NAMED], alive[_NAMED:]
     most = max((buffer.n_bytes for buffer in shown), default=1)
-    per_unit, unit = bytes_unit(most)
+    per_unit, unit = unit_of(most, BYTES)
     for place, buffer in enumerate(shown):
         name, n_bytes = shortened(buffer.name, _NAME_LETTERS), buffer.n_bytes
         source = f" ({shortened(buffer.source, 22)})" if buffer.source else ""

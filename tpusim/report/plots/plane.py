@@ -37,37 +37,18 @@ class Plane:
     """The drawn plane of an array: ``sizes`` are all dimensions that the first tile sees, major to minor.
 
     ``tile`` is the first tile without stars, aligned with the last of ``sizes``; ``fold`` is the length of the lines in
-    which a one-dimensional array is drawn, 0 for any other.
+    which a one-dimensional array is drawn, 0 for any other. ``rows`` and ``columns`` of the plane have elements in
+    them, ``tile_rows`` and ``tile_columns`` of it a tile covers.
     """
 
     shape: ArrayShape
     sizes: tuple[int, ...]
     tile: tuple[int, ...]
     fold: int
-
-    @property
-    def tile_rows(self) -> int:
-        """Rows of the plane that a tile covers."""
-        if self.fold:
-            return max(1, self.tile[-1] // self.fold)
-        return self.tile[-2] if len(self.tile) > 1 else 1
-
-    @property
-    def tile_columns(self) -> int:
-        """Columns of the plane that a tile covers."""
-        return self.fold or self.tile[-1]
-
-    @property
-    def rows(self) -> int:
-        """Rows with elements in them."""
-        if self.fold:
-            return -(-self.sizes[-1] // self.fold)
-        return self.sizes[-2] if len(self.sizes) > 1 else 1
-
-    @property
-    def columns(self) -> int:
-        """Columns with elements in them."""
-        return self.fold or self.sizes[-1]
+    rows: int
+    columns: int
+    tile_rows: int
+    tile_columns: int
 
     @property
     def padded_rows(self) -> int:
@@ -126,20 +107,9 @@ class Plane:
         place = (row * self.fold + column,) if self.fold else (row, column)[-len(self.sizes) :]
         return int(positions(self._plain, (*(0,) * (len(self.sizes) - len(place)), *place)))
 
-    def index(self, row: int, column: int) -> tuple[int, ...] | None:
-        """Return the logical index of a cell, ``None`` in the padding."""
-        return multi_index(self.shape, self.position(row, column))
-
     def is_padding(self, position: int) -> bool:
         """Whether no element is at a position."""
         return multi_index(self.shape, position) is None
-
-    def cell_at(self, position: int) -> tuple[int, int] | None:
-        """Return row and column of a position in the first plane or another, ``None`` in the padding."""
-        place = multi_index(self._plain, position)
-        if place is None:
-            return None
-        return divmod(place[-1], self.fold) if self.fold else (0, *place)[-2:]  # type: ignore[return-value]
 
     @property
     def is_named_by_index(self) -> bool:
@@ -150,7 +120,9 @@ class Plane:
         """Return what the element at a position is called, an empty text in the padding."""
         index = multi_index(self.shape, position)
         if index is not None and not self.is_named_by_index:
-            index = self.cell_at(position)
+            # By row and column in its plane.
+            place = multi_index(self._plain, position) or ()
+            index = divmod(place[-1], self.fold) if self.fold else (0, *place)[-2:]
         return ",".join(map(str, index or ()))
 
     @property
@@ -169,10 +141,6 @@ class Plane:
     def tiles(self) -> int:
         """Tiles in the array, those of all planes."""
         return max(1, prod(physical_dimensions(self.shape)) // self.tile_elements)
-
-    def tile_of(self, row: int, column: int) -> tuple[int, int]:
-        """Return which tile of the plane a cell is in, as row and column of tiles."""
-        return row // self.tile_rows, column // self.tile_columns
 
     @cached_property
     def sub_tile(self) -> tuple[int, int] | None:
@@ -213,4 +181,6 @@ def plane_of(shape: Shape) -> Plane:
     # One line is enough for a short array of one dimension.
     if prod(sizes[:-1]) == 1 and len(tile) == 1 and -(-sizes[-1] // tile[-1]) * tile[-1] > _SHORT_LINE:
         fold = next((line for line in (LANES, _SHORT_LINE) if tile[-1] % line == 0), 0)
-    return Plane(shape, sizes, tile, fold)
+    rows, columns = (-(-sizes[-1] // fold), fold) if fold else (1, *sizes)[-2:]
+    tile_rows, tile_columns = (max(1, tile[-1] // fold), fold) if fold else (1, *tile)[-2:]
+    return Plane(shape, sizes, tile, fold, rows, columns, tile_rows, tile_columns)

@@ -16,7 +16,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, MATRIX, UNITS, VMEM
 from tpusim.report.plots.colours import GREY, INK, kind_of, kind_order, look_of
 from tpusim.report.plots.style import figure_of, new_figure, place_labels, shortened, styled
-from tpusim.report.tables import time_text
+from tpusim.report.tables import time_text, unit_of
 from tpusim.timeline.records import Timeline
 
 _LABELS = 8
@@ -110,10 +110,8 @@ def _turn_slopes(ax: Axes) -> None:
 
 
 def _rate(per_second: float) -> str:
-    for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G")):
-        if per_second >= limit:
-            return f"{per_second / limit:.3g} {prefix}"
-    return f"{per_second:.3g} "
+    size, prefix = unit_of(per_second, ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1.0, "")))
+    return f"{per_second / size:.3g} {prefix}"
 
 
 def _area(point: RoofPoint, total_ps: int) -> float:

@@ -17,6 +17,7 @@ from matplotlib.transforms import Bbox
 
 from tpusim.errors import ConfigError
 from tpusim.report.plots.colours import GREY, INK
+from tpusim.report.tables import unit_of
 
 FORMATS: Final = ("png", "svg", "pdf")
 """Endings of files that a picture is written to."""
@@ -114,18 +115,7 @@ def shortened(name: str, characters: int) -> str:
 
 def time_unit(longest_ps: int) -> tuple[float, str]:
     """Return the picoseconds of a unit in which the longest time reads well, and the unit's name."""
-    for ps, name in ((1e12, "s"), (1e9, "ms"), (1e6, "us"), (1e3, "ns")):
-        if longest_ps >= ps:
-            return ps, name
-    return 1.0, "ps"
-
-
-def bytes_unit(most: float) -> tuple[float, str]:
-    """Return the bytes of a binary unit in which the most reads well, and the unit's name."""
-    for power, name in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if most >= 1024**power:
-            return float(1024**power), name
-    return 1.0, "B"
+    return unit_of(longest_ps, ((1e12, "s"), (1e9, "ms"), (1e6, "us"), (1e3, "ns"), (1.0, "ps")))
 
 
 def text_box(text: Text) -> Bbox:

@@ -188,15 +188,11 @@ def _draw_repeat(ax: Axes, repeat: Repeat, window: tuple[int, int], scale: tuple
         [span], (0, 1), facecolor="none", hatch="////", edgecolor="white", linewidth=0.4, gid="repeat", zorder=2
     )
     room = int((end_ps - start_ps) * inches_per_ps / _LETTER_INCHES) - 2
-    words = next((w for w in _repeat_words(repeat) if len(w) <= room), "")
+    count = f"{repeat.trips:,} more equal trip{'s' if repeat.trips > 1 else ''}"
+    words = next((w for w in (f"{repeat.name}: {count}", count, f"x {repeat.trips:,}") if len(w) <= room), "")
     if words:
         text = ax.text(span[0] + span[1] / 2, 0.5, words, ha="center", va="center", fontsize=_FONT)
         text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0})
-
-
-def _repeat_words(repeat: Repeat) -> tuple[str, ...]:
-    count = f"{repeat.trips:,} more equal trip{'s' if repeat.trips > 1 else ''}"
-    return f"{repeat.name}: {count}", count, f"x {repeat.trips:,}"
 
 
 def _beside_rows(run: Timeline, first_ps: int, last_ps: int) -> dict[str, tuple[list[int], list[Record]]]:

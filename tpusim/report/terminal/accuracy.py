@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import log
 
 from rich.console import Console
@@ -18,12 +18,8 @@ _WORST = 10
 def render_accuracy(found: Validation, console: Console) -> None:
     """Print the table of families and the rows that are furthest off."""
     ours, *baselines = found.families
-    table = plain_table("family", ">rows", ">error", ">bias", ">p90", ">tau", *(f">{name} error" for name in baselines))
-    for family, own in found.families[ours].items():
-        others = (found.families[name].get(family) for name in baselines)
-        cells = [f"{other.mape:.1%}" if other else "-" for other in others]
-        table.add_row(escape(family), str(own.count), *_cells(own), *cells)
-    console.print(table)
+    others = {f"{name} error": found.families[name] for name in baselines}
+    console.print(_families(found.families[ours], others))
     console.print("error: mean absolute, of the measured time; bias above 0: predicted too long; tau: Kendall's")
     means = found.mean_error
     if "row_held_out" in means:
@@ -44,10 +40,7 @@ def render_fit(fit: Fit, console: Console) -> None:
     console.print(values)
     console.print(f"fitted on {escape(', '.join(fit.sources))}")
     console.print()
-    table = plain_table("family", ">rows", ">error", ">bias", ">p90", ">tau", ">cross-validated")
-    for family, own in fit.fitted.items():
-        table.add_row(escape(family), str(own.count), *_cells(own), f"{fit.cross_validated[family].mape:.1%}")
-    console.print(table)
+    console.print(_families(fit.fitted, {"cross-validated": fit.cross_validated}))
 
 
 def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Console) -> None:
@@ -73,8 +66,15 @@ def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Console) 
     )
 
 
-def _cells(accuracy: Accuracy) -> tuple[str, ...]:
-    return f"{accuracy.mape:.1%}", f"{accuracy.bias:+.1%}", f"{accuracy.p90:.1%}", f"{accuracy.tau:.3f}"
+def _families(families: Mapping[str, Accuracy], others: Mapping[str, Mapping[str, Accuracy]]) -> Table:
+    """Return the table of the errors by family, and beside them the mean ones of others, by title."""
+    table = plain_table("family", ">rows", ">error", ">bias", ">p90", ">tau", *(f">{title}" for title in others))
+    for family, own in families.items():
+        errors = (f"{own.mape:.1%}", f"{own.bias:+.1%}", f"{own.p90:.1%}", f"{own.tau:.3f}")
+        beside = (found[family].mape if family in found else None for found in others.values())
+        means = ("-" if mape is None else f"{mape:.1%}" for mape in beside)
+        table.add_row(escape(family), str(own.count), *errors, *means)
+    return table
 
 
 def _worst(outcomes: Sequence[Outcome]) -> Table:

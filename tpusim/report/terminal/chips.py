@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fields import Fact
-from tpusim.report.tables import plain_table
+from tpusim.report.tables import plain_table, unit_of
 
 # Yellow asks for doubt; the words themselves are printed too, for terminals without colours.
 _GUESSED = ("estimated", "fitted")
@@ -96,8 +96,7 @@ def _human(value: Any, unit: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if unit in _SCALES and value:
-        # The largest unit that the value reaches.
-        size, name = next((step for step in _SCALES[unit] if value >= step[0]), _SCALES[unit][-1])
+        size, name = unit_of(value, _SCALES[unit])
         return f"{value / size:.4g} {name}"
     number = f"{value:g}" if isinstance(value, float) else str(value)
     # A year explains itself.

@@ -64,30 +64,18 @@ def _table(title: str, changes: Sequence[Change]) -> Table:
     table = plain_table(title, ">A", ">B", ">change", ">count", "bound by", UNITS[HBM].label)
     for change in changes:
         one, other = change.before, change.after
-        figures = (_cell(one), _cell(other), _signed_of(change))
-        name, *words = (_pair(change, text) for text in _WORDS)
+        times = ("-" if op is None else _either(op.time_us, op.overlapped_us, us_text) for op in (one, other))
+        figures = (*times, _either(change.change_us, change.beside_change_us, _signed))
+        # Once where both are the same or only one run has it.
+        both = (dict.fromkeys(text(op) for op in (one, other) if op) for text in _WORDS)
+        name, *words = map(" -> ".join, both)
         table.add_row(*(escape(word) for word in (name, *figures, *words)))
     return table
 
 
-def _pair(change: Change, text: Callable[[OpFigures], str]) -> str:
-    """Return what ``text`` says of an op in both runs, once where both are the same or only one run has it."""
-    words = [text(op) for op in (change.before, change.after) if op]
-    return " -> ".join(dict.fromkeys(words))
-
-
-def _cell(op: OpFigures | None) -> str:
-    """Return an op's time, in parentheses what ran beside the core alone; a dash for one that is not there."""
-    if op is None:
-        return "-"
-    return us_text(op.time_us) if op.time_us or not op.overlapped_us else f"({us_text(op.overlapped_us)})"
-
-
-def _signed_of(change: Change) -> str:
-    """Return a change of time, in parentheses one beside the core alone."""
-    if change.change_us or not change.beside_change_us:
-        return _signed(change.change_us)
-    return f"({_signed(change.beside_change_us)})"
+def _either(core_us: float, beside_us: float, text: Callable[[float], str]) -> str:
+    """Return a time on the core, in parentheses one beside the core alone."""
+    return text(core_us) if core_us or not beside_us else f"({text(beside_us)})"
 
 
 def _signed(microseconds: float) -> str:

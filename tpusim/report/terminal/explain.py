@@ -65,7 +65,6 @@ def _cycle_table(found: Explanation) -> Table:
 
 
 def _operand_table(found: Explanation) -> Table:
-    """Return the table of what moves."""
     table = plain_table("moves", "memory", ">block", ">times", ">total", ">runs of", ">padding")
     for operand in found.operands[:_SHOWN_OPERANDS]:
         arrow = "out" if operand.is_output else "in"

@@ -23,8 +23,8 @@ _SCALE_SIM_LEGEND = """\
 utilisation, mapping, compute: Overall Util, Mapping Efficiency and Compute Util as SCALE-Sim defines them; no stalls"""
 
 
-def systolic_text(rows: Sequence[tuple[Layer, ArrayRun]], array: Array, model: str) -> str:
-    """Return a head line, an aligned line for each layer and, of several, their total, and what the shares are of."""
+def print_systolic(rows: Sequence[tuple[Layer, ArrayRun]], array: Array, model: str, console: Console) -> None:
+    """Print a head line, an aligned line for each layer and, of several, their total, and what the shares are of."""
     cells = [_TITLES, *(_cells(layer.name, layer, run) for layer, run in rows)]
     if len(rows) > 1:
         cells.append(_cells("total", None, add_runs(run for _, run in rows)))
@@ -33,12 +33,9 @@ def systolic_text(rows: Sequence[tuple[Layer, ArrayRun]], array: Array, model: s
     padded = [[name.ljust(widths[0]), *map(str.rjust, figures, widths[1:])] for name, *figures in cells]
     lines = ["  ".join(row) for row in padded]
     legend = _LEGEND if array.overlaps else _SCALE_SIM_LEGEND
-    return "\n".join([_head(array, model), "", *lines, "", legend])
-
-
-def print_systolic(rows: Sequence[tuple[Layer, ArrayRun]], array: Array, model: str, console: Console) -> None:
-    """Print ``systolic_text``; names may hold what a console takes for markup."""
-    console.print(systolic_text(rows, array, model), markup=False, highlight=False, soft_wrap=True)
+    text = "\n".join([_head(array, model), "", *lines, "", legend])
+    # Names may hold what a console takes for markup.
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _head(array: Array, model: str) -> str:

@@ -64,11 +64,7 @@ def _append(module: Module, item: Inner, found: list[Inner]) -> int:
             taken: tuple[int, ...] = (item.operands[inner.immediate],)  # type: ignore[index]
         else:
             taken = tuple([at[name] for name in inner.operands])
-        at[inner.name] = len(found)
-        if inner.opcode == "fusion":
-            at[inner.name] = _append(module, Inner(called, inner, taken), found)
-        else:
-            found.append(Inner(called, inner, taken))
+        at[inner.name] = _append(module, Inner(called, inner, taken), found)
     root = at[called.root_name]
     if called.root.opcode == "copy" and item.instruction.attributes.get("output_to_operand_aliasing"):
         found[root] = structs.replace(found[root], in_place=True)

@@ -29,11 +29,10 @@ def boxes_behind(instruction: Instruction, box: Box, operands: Sequence[ArraySha
 
     ``box`` is of one of the results if there are several, which then have the same shape.
     """
-    found = _RULES.get(instruction.opcode)
-    if found is not None:
-        return found(instruction, box, operands)
-    is_elementwise = instruction.opcode in ELEMENTWISE
-    return _each(instruction, box, operands) if is_elementwise else list(map(whole_box, operands))
+    rule = _RULES.get(instruction.opcode, _each if instruction.opcode in ELEMENTWISE else None)
+    found = rule(instruction, box, operands) if rule else []
+    # Of operands that a rule does not speak of (starting values, indices, scalars) everything is needed.
+    return [*found, *map(whole_box, operands[len(found) :])]
 
 
 def _rule(*opcodes: str) -> Callable[[Rule], Rule]:
@@ -60,13 +59,14 @@ def _bitcast_convert(instruction: Instruction, box: Box, operands: Sequence[Arra
 
 @_rule("bitcast", "reshape", "dynamic-reshape")
 def _reshape(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
-    """The same elements, counted otherwise; sizes that ``dynamic-reshape`` takes are scalars."""
+    """The same elements, counted otherwise."""
     source, result = operands[0], instruction.shape
+    assert isinstance(result, ArrayShape)
+    # Under a bitcast padding may change the number of elements.
+    if source.element_count != result.element_count:
+        return []
     groups = bitcast_groups if instruction.opcode == "bitcast" else reshape_groups
-    assert not isinstance(result, tuple)
-    same = source.element_count == prod(getattr(result, "dimensions", ()))
-    first = box_behind(box, groups(source, result), source, result) if same else whole_box(source)  # type: ignore[arg-type]
-    return [first, *map(whole_box, operands[1:])]
+    return [box_behind(box, groups(source, result), source, result)]
 
 
 @_rule("transpose")
@@ -110,7 +110,7 @@ def _dynamic_slice(instruction: Instruction, box: Box, operands: Sequence[ArrayS
     for span, size, full in zip(box.spans, sizes, operands[0].dimensions, strict=True):
         # XLA clamps the start so that the slice lies inside: a whole dimension begins at 0.
         spans.append(span if size == full else Span(span.count, None, span.step))
-    return [box.moved(spans), *map(whole_box, operands[1:])]
+    return [box.moved(spans)]
 
 
 @_rule("pad")
@@ -125,7 +125,7 @@ def _pad(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> 
             continue
         met = common_span(span, Span(size, edge.low, gap))
         spans.append(Span(met.count, ((met.start or 0) - edge.low) // gap, max(1, met.step // gap)))
-    return [box.moved(spans), whole_box(operands[1])]
+    return [box.moved(spans)]
 
 
 def _unplaced(count: int, size: int, step: int = 1) -> Span:
@@ -135,7 +135,6 @@ def _unplaced(count: int, size: int, step: int = 1) -> Span:
 
 @_rule("concatenate")
 def _concatenate(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
-    """Operands follow each other in one dimension."""
     (dimension,) = instruction.attributes["dimensions"]
     found: Boxes = []
     offset, span = 0, box.spans[dimension]
@@ -152,17 +151,15 @@ def _concatenate(instruction: Instruction, box: Box, operands: Sequence[ArraySha
 
 @_rule("reduce")
 def _reduce(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
-    """All of the reduced dimensions; the starting values are scalars."""
+    """All of the reduced dimensions."""
     reduced, count = set(instruction.attributes["dimensions"]), len(operands) // 2
     sizes, kept = operands[0].dimensions, iter(box.spans)
     spans = tuple(Span(size) if d in reduced else next(kept) for d, size in enumerate(sizes))
-    inputs: Boxes = [box.moved(spans, prod(sizes[d] for d in reduced))] * count
-    return [*inputs, *map(whole_box, operands[count:])]
+    return [box.moved(spans, prod(sizes[d] for d in reduced))] * count
 
 
 @_rule("sort")
 def _sort(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
-    """All of the sorted dimension."""
     sizes = operands[0].dimensions
     # The last dimension is the default (XLA, Sort).
     (dimension,) = instruction.attributes.get("dimensions", (len(sizes) - 1,))
@@ -172,12 +169,11 @@ def _sort(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) ->
 
 @_rule("reduce-window")
 def _reduce_window(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
-    """What the windows of the results cover; the starting values are scalars."""
+    """What the windows of the results cover."""
     window, count = instruction.attributes["window"].dimensions, len(operands) // 2
     sizes = operands[0].dimensions
     spans = [_covered(*each) for each in zip(box.spans, window, sizes, strict=True)]
-    inputs: Boxes = [box.moved(spans, prod(w.size for w in window))] * count
-    return [*inputs, *map(whole_box, operands[count:])]
+    return [box.moved(spans, prod(w.size for w in window))] * count
 
 
 def _covered(span: Span, window: WindowDimension, size: int) -> Span:
@@ -203,8 +199,7 @@ def _convolution(instruction: Instruction, box: Box, operands: Sequence[ArraySha
     if instruction.attributes.get("batch_group_count", 1) == 1:
         spans["b"] = out["b"]
     kernel = {d: Span(size) for d, size in zip(labels.rhs, right.dimensions, strict=True)} | {"o": out["f"]}
-    sides = [_product([spans[d] for d in labels.lhs]), _product([kernel[d] for d in labels.rhs])]
-    return [*sides, *map(whole_box, operands[2:])]
+    return [_product([spans[d] for d in labels.lhs]), _product([kernel[d] for d in labels.rhs])]
 
 
 def _product(spans: Sequence[Span]) -> Box:
@@ -223,7 +218,7 @@ def _dot(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> 
         contracted = set(instruction.attributes.get(f"{side}_contracting_dims", ()))
         sizes = enumerate(shape.dimensions)
         found.append(_product([batch.get(d) or (Span(n) if d in contracted else next(free)) for d, n in sizes]))
-    return [*found, *map(whole_box, operands[2:])]
+    return found
 
 
 @_rule("gather")
@@ -254,11 +249,10 @@ def _dynamic_update_slice(instruction: Instruction, box: Box, operands: Sequence
     """What is around the update, and of the update as much as fits."""
     sizes = operands[1].dimensions
     update = box.moved(_unplaced(min(span.count, n), n, span.step) for span, n in zip(box.spans, sizes, strict=True))
-    return [box, update, *map(whole_box, operands[2:])]
+    return [box, update]
 
 
 @_rule("scatter")
 def _scatter(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
     """The operands' elements stand where the results' do; which updates meet them values decide."""
-    count = len(operands) // 2
-    return [*[box] * count, *map(whole_box, operands[count:])]
+    return [box] * (len(operands) // 2)

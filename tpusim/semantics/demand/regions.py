@@ -209,7 +209,6 @@ def common_span(first: Span, second: Span) -> Span:
 
 
 def _hull(boxes: Sequence[Box], shape: ArrayShape) -> Box:
-    """Return one box around all of some."""
     spans = tuple(_hull_span([box.spans[d] for box in boxes], size) for d, size in enumerate(shape.dimensions))
     most = min(sum(box.most for box in boxes), prod(span.count for span in spans))
     return Box(spans, most, max(box.pieces for box in boxes))

@@ -19,31 +19,20 @@ def infer_short_form(opcode: str) -> Rule | None:
 
 def _short_start(site: Site) -> Shape:
     """Give the stated shape, whose operands and result must be those of the operation inside."""
-    operands, result = async_state(site.stated())
     pair = async_parts(site.opcode)
     assert pair is not None
     if pair[0] == "call":
         # Operands may come later, by updates, so that the call cannot be judged yet.
-        signature = site.signature("to_apply") or Signature(tuple(site.operands), result)
-    elif not OPERATIONS[pair[0]].accepts_count(len(site.operands)):
+        return _started(site, site.signature("to_apply"))
+    if not OPERATIONS[pair[0]].accepts_count(len(site.operands)):
         raise broken("instruction_c2", f"{len(site.operands)} for {site.opcode!r}")
-    else:
-        # The operation inside is judged as if it stood alone, with the result that the start states for it.
-        inner = Instruction("wrapped", result, pair[0], site.instruction.operands, site.attributes)
-        given = RULES[pair[0]](Site(inner, site.operands, site.module))
-        signature = Signature(tuple(site.operands), given)
-    _check_start(site, operands, result, signature)
-    return site.stated()
+    # The operation inside is judged as if it stood alone, with the result that the start states for it.
+    inner = Instruction("wrapped", async_state(site.stated())[1], pair[0], site.instruction.operands, site.attributes)
+    given = RULES[pair[0]](Site(inner, site.operands, site.module))
+    return _started(site, Signature(tuple(site.operands), given))
 
 
-@infers("async-start")
-def _start(site: Site) -> Shape:
-    """Give the stated shape: operands so far, result so far, and the state of the operation."""
-    operands, result = async_state(site.stated())
-    # Without a module nothing contradicts the stated shape.
-    signature = site.signature("calls") or Signature(tuple(site.operands), result)
-    _check_start(site, operands, result, signature)
-    return site.stated()
+infers("async-start")(lambda site: _started(site, site.signature("calls")))
 
 
 def async_state(shape: Shape) -> tuple[TupleShape, Shape]:
@@ -61,14 +50,16 @@ def find_async_state(shape: Shape) -> tuple[TupleShape, Shape] | None:
     return None
 
 
-def _check_start(site: Site, operands: TupleShape, result: Shape, signature: Signature) -> None:
-    """Require the shape of a start to begin with what its operands and its computation say."""
+def _started(site: Site, signature: Signature) -> Shape:
+    """Give the stated shape, operands and result so far, which must begin as operands and computation say."""
+    operands, result = async_state(site.stated())
     require(len(operands.elements) == len(site.operands), "async_c2", len(site.operands), "for", operands)
     _check_bound("async_c3", operands.elements, site.operands)
     # A prefix is enough: operands and parts of the result may come with updates.
     if not is_prefix(operands, TupleShape(signature.parameters)):
         raise broken("async_c4", f"{plain(operands)} for {plain(TupleShape(signature.parameters))}")
     require(is_prefix(result, signature.result), "async_c5", result, "for", signature.result)
+    return site.stated()
 
 
 def _check_bound(label: str, expected: Sequence[Shape], operands: Sequence[Shape]) -> None:
@@ -108,7 +99,6 @@ infers("copy-start")(lambda site: TupleShape((site.operands[0], site.operands[0]
 
 @infers("copy-done")
 def _copy_done(site: Site) -> Shape:
-    """Give the target."""
     target, source = elements_of(site.operands[0], 2, "start_c1")[:2]
     # Up to layout and memory space: to change these is what copies are for.
     require(compatible(target, source), "copy_done_c1", site.operands[0])
@@ -138,9 +128,7 @@ def _recv(site: Site) -> TupleShape:
     return TupleShape((elements_of(site.stated(), 1, "recv_c1")[0], U32, TOKEN))
 
 
-@infers("recv-done")
-def _recv_done(site: Site) -> TupleShape:
-    return TupleShape((elements_of(site.operands[0], 1, "start_c1")[0], TOKEN))
+infers("recv-done")(lambda site: TupleShape((elements_of(site.operands[0], 1, "start_c1")[0], TOKEN)))
 
 
 @infers("infeed")
@@ -173,7 +161,7 @@ infers("send-done")(lambda site: TOKEN)
 @infers("after-all")
 def _after_all(site: Site) -> ArrayShape:
     # Operands are tokens, but the TPU compiler also waits for arrays.
-    if site.module is None or site.module.attributes.get("is_scheduled") is not True:
+    if site.module.attributes.get("is_scheduled") is not True:
         for position in range(len(site.operands)):
             _check_token(site, position)
     return TOKEN

@@ -76,9 +76,9 @@ def _check_reduction(site: Site, shapes: Sequence[ArrayShape]) -> None:
 
     Its precision may be another one than the operands': compilers keep one computation for several.
     """
-    signature = site.signature("to_apply")
-    if signature is None or not shapes:
+    if not shapes:
         return
+    signature = site.signature("to_apply")
     results = [result for result in parts(signature.result) if is_array(result)]
     check_reducer(signature, results, [result.dtype for result in results])
     require(len(results) == 1, "all_reduce_c4", len(signature.parameters), "parameters")

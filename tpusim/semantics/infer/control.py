@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
+from tpusim.ir.module import Instruction
+from tpusim.semantics.infer.async_ops import elements_of
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import PRED, dynamic_flags, plain
 from tpusim.shapes.dtype import DTYPES
@@ -28,11 +31,9 @@ def frontend_attributes(site_attributes: dict[str, object]) -> dict[str, str]:
 
 @infers("get-tuple-element")
 def _get_tuple_element(site: Site) -> Shape:
-    shape, index = site.operands[0], site.attributes["index"]
-    if not isinstance(shape, TupleShape):
-        raise broken("get_tuple_element_c1", plain(shape))
-    require(0 <= index < len(shape.elements), "get_tuple_element_c2", index, "of", len(shape.elements))
-    element: Shape = shape.elements[index]
+    elements, index = elements_of(site.operands[0], 0, "get_tuple_element_c1"), site.attributes["index"]
+    require(0 <= index < len(elements), "get_tuple_element_c2", index, "of", len(elements))
+    element: Shape = elements[index]
     return element
 
 
@@ -54,24 +55,19 @@ infers("fusion")(lambda site: _called(site, "calls", "fusion_c1", "fusion_c2"))
 
 def _called(site: Site, attribute: str, count_label: str, shape_label: str) -> Shape:
     """Return what a computation gives, whose parameters must be what the operands are."""
-    signature = site.signature(attribute)
-    if signature is None:
-        return site.stated()
-    parameters = signature.parameters
+    parameters, result = site.signature(attribute)
     require(len(parameters) == len(site.operands), count_label, len(site.operands), "for", len(parameters))
     for number, (parameter, operand) in enumerate(zip(parameters, site.operands, strict=True)):
         # The parser keeps one object per shape's text, so that identity answers most of the time.
         if parameter is not operand and not compatible(parameter, operand):
             raise broken(shape_label, f"{plain(operand)} for parameter {number} of shape {plain(parameter)}")
-    return signature.result
+    return result
 
 
 @infers("while")
 def _while(site: Site) -> Shape:
     state = site.operands[0]
     condition, body = site.signature("condition"), site.signature("body")
-    if condition is None or body is None:
-        return state
     if len(condition.parameters) != 1 or len(body.parameters) != 1:
         raise broken("while_c1", f"{len(condition.parameters)} and {len(body.parameters)}")
     # Layouts may differ between caller and callee, as nothing has assigned them before compilation.
@@ -90,17 +86,14 @@ def _conditional(site: Site) -> Shape:
     require(not selector.dtype.is_pred or len(names) == 2, "conditional_c2", len(names))
     if not names or len(site.operands) != len(names) + 1:
         raise broken("conditional_c3", f"{len(site.operands) - 1} for {len(names)} branches")
-    result: Shape | None = None
+    result = site.signature_of(names[0]).result
     for name, operand in zip(names, site.operands[1:], strict=True):
-        signature = site.signature_of(name)
-        if signature is not None:
-            taken, given = signature
-            require(len(taken) == 1, "conditional_c4", len(taken), "in", repr(name))
-            require(compatible(taken[0], operand), "conditional_c5", operand, "for", taken[0], "of", repr(name))
-            result = given if result is None else result
-            require(compatible(given, result), "conditional_c6", given, "of", repr(name), "and", result)
-            result = _loosest(result, given)
-    return site.stated() if result is None else result
+        taken, given = site.signature_of(name)
+        require(len(taken) == 1, "conditional_c4", len(taken), "in", repr(name))
+        require(compatible(taken[0], operand), "conditional_c5", operand, "for", taken[0], "of", repr(name))
+        require(compatible(given, result), "conditional_c6", given, "of", repr(name), "and", result)
+        result = _loosest(result, given)
+    return result
 
 
 def _loosest(one: Shape, other: Shape) -> Shape:
@@ -125,16 +118,21 @@ def branches(attributes: dict[str, object]) -> tuple[str, ...]:
 @infers("custom-call")
 def _custom_call(site: Site) -> Shape:
     result = site.stated()
-    constraints = site.attributes.get("operand_layout_constraints")
-    if constraints is not None:
-        require(len(constraints) == len(site.operands), "custom_call_c1", len(constraints), "for", len(site.operands))
-        for constraint, operand in zip(constraints, site.operands, strict=True):
-            require(compatible(constraint, operand), "custom_call_c2", constraint, "for", operand)
+    check_operand_layouts(site.instruction, site.operands)
     if site.attributes["custom_call_target"] == "GetRngSeed" and (
         site.operands or not compatible(result, ArrayShape(DTYPES["u64"]))
     ):
         raise broken("custom_call_c3", f"{plain(result)} of {len(site.operands)} operands")
     return result
+
+
+def check_operand_layouts(instruction: Instruction, operands: Sequence[Shape]) -> None:
+    """Require layout constraints, where there are any, to be as many as the operands and to fit them."""
+    constraints = instruction.attributes.get("operand_layout_constraints")
+    if constraints is not None:
+        require(len(constraints) == len(operands), "custom_call_c1", len(constraints), "for", len(operands))
+        for constraint, name, operand in zip(constraints, instruction.operands, operands, strict=True):
+            require(compatible(constraint, operand), "custom_call_c2", constraint, "for", repr(name), "of", operand)
 
 
 infers("tuple")(lambda site: TupleShape(tuple(site.operands)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from math import prod
 
-from tpusim.semantics.infer.site import Site, broken, infers, require
+from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
 from tpusim.semantics.infer.types import (
     PRED,
     S32,
@@ -93,11 +93,10 @@ def _reshape(site: Site) -> ArrayShape:
 
 @infers("transpose")
 def _transpose(site: Site) -> ArrayShape:
-    """Give the operand's dimensions in the order of ``dimensions``."""
     shape, order = site.array(), site.attributes["dimensions"]
     require(sorted(order) == list(range(shape.rank)), "transpose_c1", order, "for", shape)
-    dynamic = [shape.dynamic[i] for i in order] if shape.dynamic else ()
-    return make_array(shape.dtype, [shape.dimensions[i] for i in order], dynamic)
+    flags = dynamic_flags(shape)
+    return make_array(shape.dtype, [shape.dimensions[i] for i in order], [flags[i] for i in order])
 
 
 @infers("reverse")
@@ -167,14 +166,9 @@ def _slice(site: Site) -> ArrayShape:
         require(part.start <= part.limit, "slice_c4", f"[{part.start}:{part.limit}]")
         require(part.stride > 0, "slice_c5", part.stride)
         sizes.append(-(-(part.limit - part.start) // part.stride))
-    if not shape.dynamic:
-        return ArrayShape(shape.dtype, tuple(sizes))
-    dynamic = [
-        # As XLA infers it: one element, or a part of what has no bound, is static.
-        flag and size != 1 and before != UNBOUNDED
-        for flag, size, before in zip(shape.dynamic, sizes, shape.dimensions, strict=True)
-    ]
-    return make_array(shape.dtype, sizes, dynamic)
+    flags = zip(dynamic_flags(shape), sizes, shape.dimensions, strict=True)
+    # As XLA infers it: one element, or a part of what has no bound, is static.
+    return make_array(shape.dtype, sizes, [flag and size != 1 and bound != UNBOUNDED for flag, size, bound in flags])
 
 
 @infers("get-dimension-size")
@@ -210,15 +204,13 @@ def _sort(site: Site) -> Shape:
     require(len(dimensions) == 1, "sort_c1", dimensions)
     # A scalar counts as sorted along dimension 0; XLA counts a negative dimension from the last.
     require(-shapes[0].rank <= dimensions[0] < max(shapes[0].rank, 1), "sort_c3", dimensions, "for", shapes[0])
-    signature = site.signature("to_apply")
-    if signature is not None:
-        _check_comparator(signature.parameters, signature.result, shapes)
+    _check_comparator(site.signature("to_apply"), shapes)
     return one_or_tuple(shapes)
 
 
-def _check_comparator(parameters: Sequence[Shape], result: Shape, shapes: Sequence[ArrayShape]) -> None:
-    if not is_array(result) or not alike(result, PRED):
-        raise broken("sort_c4", plain(result))
+def _check_comparator(comparator: Signature, shapes: Sequence[ArrayShape]) -> None:
+    parameters, result = comparator
+    require(is_array(result) and alike(result, PRED), "sort_c4", result)
     require(len(parameters) == 2 * len(shapes), "sort_c5", len(parameters), "for", len(shapes), "operands")
     for number, parameter in enumerate(parameters):
         shape = shapes[number // 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tpusim.semantics.infer.site import Signature, Site, broken, infers, require
+from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import (
     alike,
     dimensions_agree,
@@ -55,7 +55,6 @@ _ALLOWED = {opcode: (label, allows) for label, (allows, opcodes) in _UNARY.items
 
 @infers(*_ALLOWED)
 def _unary(site: Site) -> ArrayShape:
-    """Give the operand's shape, whose type the operation must know."""
     shape = site.array()
     label, allows = _ALLOWED[site.opcode]
     require(allows(shape.dtype), label, shape.dtype)
@@ -206,16 +205,12 @@ def _map(site: Site) -> ArrayShape:
     if site.declared is None and tuple(dimensions) != tuple(range(shape.rank)):
         raise broken("map_c3", f"{dimensions} for {plain(shape)}")
     signature = site.signature("to_apply")
-    return shape if signature is None else retyped(shape, _mapped(signature, shapes))
-
-
-def _mapped(signature: Signature, shapes: list[ArrayShape]) -> DType:
     require(len(signature.parameters) == len(shapes), "map_c4", len(signature.parameters), "for", len(shapes))
     if not is_scalar(signature.result):
         raise broken("map_c5", plain(signature.result))
-    for parameter, shape in zip(signature.parameters, shapes, strict=True):
-        require(alike(parameter, ArrayShape(shape.dtype)), "map_c6", parameter, "for", shape)
-    return signature.result.dtype
+    for parameter, other in zip(signature.parameters, shapes, strict=True):
+        require(alike(parameter, ArrayShape(other.dtype)), "map_c6", parameter, "for", other)
+    return retyped(shape, signature.result.dtype)
 
 
 infers("is-finite")(lambda site: retyped(_unary(site), DTYPES["pred"]))

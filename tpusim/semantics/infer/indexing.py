@@ -40,10 +40,8 @@ def _dynamic_slice(site: Site) -> ArrayShape:
     require(len(sizes) == shape.rank, "dynamic_slice_c4", sizes, "for", shape)
     for size, bound in zip(sizes, shape.dimensions, strict=True):
         require(size >= 0 and not size > bound != UNBOUNDED, "dynamic_slice_c5", sizes, "for", shape)
-    if not shape.dynamic:
-        return ArrayShape(shape.dtype, tuple(sizes))
     # Only a dimension that is taken whole stays dynamic, and XLA calls a single element static.
-    flags = zip(shape.dynamic, sizes, shape.dimensions, strict=True)
+    flags = zip(dynamic_flags(shape), sizes, shape.dimensions, strict=True)
     return make_array(shape.dtype, sizes, [flag and size > 1 and size == bound for flag, size, bound in flags])
 
 
@@ -188,11 +186,9 @@ def _scatter(site: Site) -> Shape:
     for group in (shapes[:count], shapes[count + 1 :]):
         is_one = all(shape.dimensions == group[0].dimensions for shape in group)
         require(is_one, "scatter_c4", TupleShape(tuple(group)))
-    signature = site.signature("to_apply")
-    if signature is not None:
-        # An element of the operand is the accumulator, one of the updates the element.
-        inits = [ArrayShape(shape.dtype) for shape in shapes[:count]]
-        check_reducer(signature, inits, [updates.dtype for updates in shapes[count + 1 :]])
+    # An element of the operand is the accumulator, one of the updates the element.
+    inits = [ArrayShape(shape.dtype) for shape in shapes[:count]]
+    check_reducer(site.signature("to_apply"), inits, [updates.dtype for updates in shapes[count + 1 :]])
     return one_or_tuple(shapes[:count])
 
 

@@ -77,7 +77,6 @@ def _reduce(site: Site) -> Shape:
 
 @infers("reduce-window")
 def _reduce_window(site: Site) -> Shape:
-    """Give one element per place of the window, of each array."""
     shapes, inits, _ = _reduced(site, "reduce_window_c1", "reduce_window_c2")
     window = site.attributes.get("window", Window())
     # XLA infers reduce from its computation, but reduce-window from its initial values.
@@ -91,8 +90,6 @@ def _reduced(site: Site, count_label: str, size_label: str) -> tuple[list[ArrayS
     shapes, inits = shapes[: len(shapes) // 2], shapes[len(shapes) // 2 :]
     for shape in shapes[1:]:
         require(shape.dimensions == shapes[0].dimensions, size_label, shapes[0], "and", shape)
-    if signature is None:
-        return shapes, inits, [init.dtype for init in inits]
     check_reducer(signature, inits, [shape.dtype for shape in shapes])
     return shapes, inits, [result.dtype for result in parts(signature.result) if is_array(result)]
 
@@ -102,13 +99,11 @@ def _select_and_scatter(site: Site) -> ArrayShape:
     """Give the operand's shape; the source has one element per place of the window."""
     shape, source, init = site.arrays()
     select, scatter = site.signature("select"), site.signature("scatter")
-    if select is not None:
-        require(len(select.parameters) == 2, "select_and_scatter_c1", len(select.parameters))
-        require(compatible(select.result, PRED), "select_and_scatter_c2", select.result)
-        for parameter in select.parameters:
-            require(alike(parameter, ArrayShape(shape.dtype)), "select_and_scatter_c3", parameter, "for", shape)
-    if scatter is not None:
-        check_reducer(scatter, [init], [source.dtype])
+    require(len(select.parameters) == 2, "select_and_scatter_c1", len(select.parameters))
+    require(compatible(select.result, PRED), "select_and_scatter_c2", select.result)
+    for parameter in select.parameters:
+        require(alike(parameter, ArrayShape(shape.dtype)), "select_and_scatter_c3", parameter, "for", shape)
+    check_reducer(scatter, [init], [source.dtype])
     # The source is what a reduce-window of this operand and window gives: its gradient scatters back.
     places = window_result(shape, site.attributes.get("window", Window()), shape.dtype)
     require(alike(source, places), "select_and_scatter_c4", source, "for", places)
@@ -132,10 +127,9 @@ def _scan(site: Site) -> Shape:
         raise broken("scan_c3", f"{len(results)} results of {carries} carries")
     # Inputs and outputs together, since all of them must be as long.
     steps = _scan_steps([*shapes[:inputs], *results[: len(results) - carries]], attributes["dimensions"][0])
-    if signature is not None:
-        _check_scan(signature, (*steps[:inputs], *shapes[inputs:]), (*steps[inputs:], *results[len(steps) - inputs :]))
-        if not all(map(compatible, signature.parameters[inputs:], parts(signature.result)[len(steps) - inputs :])):
-            raise broken("scan_c6", plain(signature.result))
+    _check_scan(signature, (*steps[:inputs], *shapes[inputs:]), (*steps[inputs:], *results[len(steps) - inputs :]))
+    carried = map(compatible, signature.parameters[inputs:], parts(signature.result)[len(steps) - inputs :])
+    require(all(carried), "scan_c6", signature.result)
     return site.stated()
 
 

@@ -36,13 +36,13 @@ FAMILIES = (collective, contraction, control, convolution, data, elementwise, in
 
 
 # The form is checked before the rule, since rules index operands and required attributes without asking.
-def infer_shape(module: Surroundings | None, instruction: Instruction, operands: Sequence[Shape]) -> Shape:
+def infer_shape(module: Surroundings, instruction: Instruction, operands: Sequence[Shape]) -> Shape:
     """Return the shape of an instruction's result.
 
     ``operands`` are the shapes of its operands. ``module`` holds the computations that it calls and the counts of
-    replicas and partitions; without it, what depends on them is taken as stated and not checked. An instruction whose
-    shape is not known yet has the shape ``UNKNOWN``; where operands and attributes do not imply a result (a
-    ``reshape``, a ``convert``, an ``infeed``), its own shape says what is wanted, and the rule checks it.
+    replicas and partitions. An instruction whose shape is not known yet has the shape ``UNKNOWN``; where operands and
+    attributes do not imply a result (a ``reshape``, a ``convert``, an ``infeed``), its own shape says what is wanted,
+    and the rule checks it.
 
     Raises:
         ProgramError: The operands or attributes break a constraint, which the message names by its label.
@@ -58,8 +58,7 @@ def find_rule(opcode: str) -> Rule:
     """Return the rule of an opcode, the short forms of asynchronous operations included."""
     # Every opcode X may have an X-start, so that the short forms have no rows of their own.
     rule = RULES.get(opcode) or infer_short_form(opcode)
-    if rule is None:
-        raise broken("instruction_c1", f"{opcode!r}{did_you_mean(opcode, OPERATIONS)}")
+    assert rule is not None
     return rule
 
 

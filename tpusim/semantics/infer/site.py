@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tpusim.errors import ProgramError
@@ -28,6 +29,13 @@ class Surroundings(Protocol):
         """Attributes of the module's first line, of which ``replica_count`` and ``num_partitions`` are read."""
 
 
+class InTheMaking(NamedTuple):
+    """The computations that a module has so far; its first line says nothing yet."""
+
+    by_name: Mapping[str, Computation]
+    attributes: Mapping[str, Any] = MappingProxyType({})
+
+
 class Signature(NamedTuple):
     """The shapes that a computation takes and gives."""
 
@@ -36,12 +44,12 @@ class Signature(NamedTuple):
 
 
 class Site:
-    """One instruction, the shapes of its operands, and the module around it, if that is known."""
+    """One instruction, the shapes of its operands, and the module around it."""
 
     # One is made per instruction, of which verified programs have hundreds of thousands.
     __slots__ = ("attributes", "instruction", "module", "opcode", "operands")
 
-    def __init__(self, instruction: Instruction, operands: Sequence[Shape], module: Surroundings | None) -> None:
+    def __init__(self, instruction: Instruction, operands: Sequence[Shape], module: Surroundings) -> None:
         self.instruction = instruction
         self.operands = operands
         self.module = module
@@ -82,14 +90,12 @@ class Site:
         """Return an attribute that is false unless it is given."""
         return bool(self.attributes.get(name, False))
 
-    def signature(self, attribute: str) -> Signature | None:
-        """Return the signature of the computation that an attribute names; None if no module is known."""
+    def signature(self, attribute: str) -> Signature:
+        """Return the signature of the computation that an attribute names."""
         return self.signature_of(self.attributes[attribute])
 
-    def signature_of(self, name: str) -> Signature | None:
-        """Return the signature of a computation; None if no module is known."""
-        if self.module is None:
-            return None
+    def signature_of(self, name: str) -> Signature:
+        """Return the signature of a computation."""
         # A builder's module is in the making: what is called may not be there yet.
         computation = self.module.by_name.get(name)
         if computation is None:
@@ -98,7 +104,7 @@ class Site:
 
     def count(self, name: str) -> int:
         """Return ``replica_count`` or ``num_partitions`` of the module; 1 where it does not say."""
-        return int(self.module.attributes.get(name, 1)) if self.module is not None else 1
+        return int(self.module.attributes.get(name, 1))
 
 
 Rule: TypeAlias = "Callable[[Site], Shape]"

@@ -16,7 +16,7 @@ S32: Final = ArrayShape(DTYPES["s32"])
 U32: Final = ArrayShape(DTYPES["u32"])
 TOKEN: Final = ArrayShape(DTYPES["token"])
 
-_FLOAT_REACH: Final = {
+FLOAT_REACH: Final = {
     "f64": (1024, 53),
     "f32": (128, 24),
     "bf16": (128, 8),
@@ -141,7 +141,7 @@ def wider(one: DType, other: DType) -> DType:
 def _reach(dtype: DType) -> tuple[bool, int, int, int, bool]:
     """Return what decides which of two types holds more."""
     # XLA, HigherPrecisionType: range comes first, so that bf16 counts for more than f16.
-    exponent, significand = _FLOAT_REACH.get(dtype.name, (-1, -1))
+    exponent, significand = FLOAT_REACH.get(dtype.name, (-1, -1))
     return dtype.is_complex, exponent, significand, dtype.bits, dtype.is_signed
 
 

@@ -22,7 +22,6 @@ _SPACE = re.compile(r"\s+")
 
 @checks
 def _check_annotations(view: View) -> Iterator[Finding]:
-    """Check every instruction that has a sharding or an original value."""
     if view.attributes.isdisjoint(("origin", "sharding")):
         return
     for computation in view.module.computations:

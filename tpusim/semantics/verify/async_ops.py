@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import OWN_ASYNC_OPCODES, TRANSFER_DONES, TRANSFERS, TUPLES, VIEWS, async_phase
@@ -54,13 +55,9 @@ def _is_wrapped_root(view: View, call: Call) -> bool:
 @checks
 def _check_chains(view: View) -> Iterator[Finding]:
     """Check that asynchronous values go from a start, by updates, to one done."""
-    for computation in view.module.computations:
-        if not any(map(async_phase, computation.opcodes)):
-            continue
-        for instruction in computation.instructions:
-            phase = async_phase(instruction.opcode)
-            if phase:
-                yield from _check_link(view, Call(computation, instruction), phase)
+    opcodes = chain.from_iterable(computation.opcodes for computation in view.module.computations)
+    for call in view.all_of(frozenset(filter(async_phase, opcodes))):
+        yield from _check_link(view, call, async_phase(call.instruction.opcode))
 
 
 def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
@@ -86,7 +83,6 @@ def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
 
 
 def _check_done(view: View, call: Call, before: Instruction, start: Instruction) -> Iterator[Finding]:
-    """Check a done against the computation that its start wraps."""
     wrapped = view.module.by_name.get(str(start.attributes.get("calls", "")))
     if wrapped is None:
         return

@@ -61,7 +61,6 @@ def problems(module: Module, *, mixed_precision: bool | None = None) -> list[Pro
 
 
 def _errors(module: Module, mixed_precision: bool | None) -> Iterator[ProgramError]:
-    """Yield what is wrong, each with its place."""
     view = View(module, module.is_scheduled if mixed_precision is None else mixed_precision)
     # Later checks look names up without asking: on a broken module they would fail, not find.
     is_sound = True

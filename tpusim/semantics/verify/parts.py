@@ -173,7 +173,6 @@ def _unbuffered(shape: Shape) -> Shape:
 
 @checks
 def _check_all_reduce_layouts(view: View) -> Iterator[Finding]:
-    """Check that layouts are constrained on all all-reduces or on none."""
     first: bool | None = None
     for call in view.all_of(_ALL_REDUCES):
         constrained = bool(call.instruction.attributes.get("constrain_layout", False))

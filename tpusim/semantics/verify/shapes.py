@@ -76,9 +76,7 @@ def check_precision(site: Site, call: Call) -> Iterator[Finding]:
         if len({array.dtype.name for array in arrays if array.dtype.is_float}) > 1:
             yield at(call, "precision_c1", ", ".join(map(plain, site.operands)))
     if site.opcode in APPLIES_TO_ELEMENTS:
-        signature = site.signature("to_apply")
-        assert signature is not None
-        for parameter, operand in zip(signature.parameters, site.arrays(), strict=True):
+        for parameter, operand in zip(site.signature("to_apply").parameters, site.arrays(), strict=True):
             if not isinstance(parameter, ArrayShape) or parameter.dtype != operand.dtype:
                 yield at(call, "precision_c2", f"{plain(parameter)} for {plain(operand)}")
 

@@ -142,7 +142,6 @@ def _take_array_sharding(lexer: Lexer) -> None:
 
 
 def _take_sharding_part(lexer: Lexer) -> str:
-    """Read one word or field of a sharding; return its name."""
     word = lexer.value
     if lexer.kind == "keyword" and word in _SHARDING_WORDS:
         lexer.advance()
@@ -217,7 +216,6 @@ def _take_ratio(lexer: Lexer) -> None:
 
 
 def _take_domain_kind(lexer: Lexer) -> None:
-    """Read the only kind of domain that there is."""
     start = lexer.start
     if take_string(lexer) != "sharding":
         lexer.fail('expected "sharding"', start)

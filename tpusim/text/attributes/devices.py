@@ -136,7 +136,6 @@ def transposed(dimensions: tuple[int, ...], order: tuple[int, ...]) -> tuple[int
 
 
 def _mesh_groups(lexer: Lexer) -> ReplicaGroups:
-    """Read groups along axes of a mesh."""
     start = lexer.start
     mesh = take_mesh(lexer)
     parts = take_axes(lexer, mesh)
@@ -178,7 +177,6 @@ def _covers(part: AxisPart, factor: AxisPart) -> bool:
 
 
 def _rows(values: tuple[int, ...], length: int) -> tuple[tuple[int, ...], ...]:
-    """Cut values into rows of ``length``."""
     return tuple(values[i : i + length] for i in range(0, len(values), max(1, length)))
 
 

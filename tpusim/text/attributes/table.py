@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tpusim.errors import did_you_mean
 from tpusim.ir.attributes import InstructionName, Raw
 from tpusim.ir.ops import COMMON_ATTRIBUTES, Operation, async_parts
+from tpusim.semantics.precision import PIECES_BY_ALGORITHM
 from tpusim.shapes.shape import shape_text
 from tpusim.text.attributes import checked_text, structured
 from tpusim.text.attributes.devices import take_replica_groups
@@ -196,12 +197,7 @@ _KINDS: dict[str, Kind] = {
     ),
     **dict.fromkeys("branch_computations called_computations".split(), _COMPUTATIONS),
     **dict.fromkeys("async_execution_thread custom_call_target infeed_config outfeed_config".split(), _STRING),
-    "algorithm": _choice(
-        "unset dot_any_f8_any_f8_f32 dot_any_f8_any_f8_f32_fast_accum dot_f16_f16_f16 dot_f16_f16_f32"
-        " dot_bf16_bf16_bf16 dot_bf16_bf16_f32 dot_bf16_bf16_f32_x3 dot_bf16_bf16_f32_x6 dot_bf16_bf16_f32_x9"
-        " dot_tf32_tf32_f32 dot_tf32_tf32_f32_x3 dot_f32_f32_f32 dot_f64_f64_f64",
-        any_case=True,
-    ),
+    "algorithm": _choice(" ".join(("unset", *PIECES_BY_ALGORITHM)), any_case=True),
     "api_version": _choice(
         "API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI",
         any_case=True,

@@ -1,4 +1,7 @@
-"""The page: template, style and script of this folder and the data of a run, in one file that loads nothing else."""
+"""The page: template, style and script of this folder and the data of a run, in one file that loads nothing else.
+
+What is shown stands in it by columns, every text once, times as differences, so that 20,000 ops stay a small file.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,29 @@ import html
 import json
 import re
 import zlib
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+from tpusim.analysis.communication import classes, pod_use
+from tpusim.analysis.memory import memory_profile
+from tpusim.analysis.roofline import peak_flops_per_second
+from tpusim.analysis.utilisation import Group
+from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
+from tpusim.report.json.page import plain
+from tpusim.report.json.run import compiler_us, pod_page, run_page
+from tpusim.report.provenance import provenance_text
 from tpusim.report.result import ResultLike
-from tpusim.report.viewers.html.data import report_data
+from tpusim.timeline.records import CORE, Record, Timeline
 
+MOST_RECORDS = 200_000
+"""The time line shows so many; devices beyond are left out, and the page says so."""
+
+_SPACES: tuple[MemorySpace, ...] = (HBM, VMEM, CMEM)
+_PER_MILLE = 1000
+_LINKS = 200
+_FIGURES = {"count": "count", "time": "time_ps", "beside": "beside_ps", "flops": "flops", "hbm_bytes": "hbm_bytes"}
 _FOLDER = Path(__file__).parent
 SCRIPTS = ("format", "store", "chart", "table", "timeline", "memory", "roofline", "summary", "main")
 """In the order in which they need each other; they share one scope."""
@@ -38,3 +59,164 @@ def page(result: ResultLike, version: str = "") -> str:
     text = (_FOLDER / "page.html").read_text(encoding="utf-8")
     # In one go: what a program's name says is never taken for a place of the template.
     return _PLACE.sub(lambda found: parts[found[1]], text)
+
+
+class _Texts:
+    """Every text once, in the order of their numbers; columns hold the numbers."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def column(self, texts: Iterable[str]) -> list[int]:
+        return [self.numbers.setdefault(text, len(self.numbers)) for text in texts]
+
+
+def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
+    """Return everything that the page shows as plain data: times in picoseconds, sizes in bytes."""
+    texts, chip = _Texts(), result.chip
+    vector_per_cycle = chip.vpu.register_elements * chip.vpu.alu_slots
+    used = {buffer.space for buffer in result.program.buffers}
+    devices, left_out = _shown(result)
+    ops = _Ops(result.summary.ops)
+    # Ops have columns of their own.
+    summary = {name: value for name, value in plain(run_page(result.summary)).items() if name != "ops"}
+    time_line = []
+    for timeline, numbers in devices:
+        alike = f" (and {len(numbers) - 1} alike)" if len(numbers) > 1 else ""
+        name = f"device {numbers[0]}{alike}" if result.pod.device_count > 1 else ""
+        time_line.append(_device(timeline, name, ops))
+    return {
+        "version": version,
+        "simulated": True,
+        "summary": summary,
+        "compiled": provenance_text(result.summary.provenance, result.summary.chip),
+        "total_ps": result.pod.last.total_ps,
+        "capacity": {HBM: result.summary.hbm_capacity_bytes, VMEM: result.summary.vmem_capacity_bytes},
+        "chip": chip.description,
+        "left_out": left_out,
+        "units": {unit.key: unit.label for unit in UNITS.values()},
+        "devices": time_line,
+        "ops": _op_columns(ops, result.summary.compiler_clock_hz, texts),
+        "memory": [_memory(result, space, texts) for space in _SPACES if space in used],
+        "roofs": {
+            "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
+            "vector_flops_per_second": vector_per_cycle * chip.clock_hz * chip.cores_per_device,
+            "hbm_bytes_per_second": chip.hbm.bandwidth_bytes_per_second,
+        },
+        "pod": _pod(result),
+        "texts": list(texts.numbers),
+    }
+
+
+def _shown(result: ResultLike) -> tuple[list[tuple[Timeline, tuple[int, ...]]], int]:
+    """Return the devices whose time lines are shown, the last to end first, and how many kinds are left out."""
+    alike = sorted(classes(result.pod), key=lambda one: one[0] is not result.pod.last)
+    shown: list[tuple[Timeline, tuple[int, ...]]] = []
+    records = 0
+    for timeline, devices in alike:
+        records += len(timeline.records)
+        if shown and records > MOST_RECORDS:
+            break
+        shown.append((timeline, devices))
+    return shown, len(alike) - len(shown)
+
+
+class _Ops:
+    """The ops by name and line; those that only other devices run stand behind the rows of the table."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.groups = groups
+        self.others: list[Record] = []
+        self._numbers = {(group.name, group.line): number for number, group in enumerate(groups)}
+
+    def number(self, record: Record) -> int:
+        key = (record.name, record.line)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers)
+            self.others.append(record)
+        return self._numbers[key]
+
+
+def _device(timeline: Timeline, name: str, ops: _Ops) -> dict[str, Any]:
+    """Return the records of a device in order of their starts, row by row, and the loops whose trips were alike."""
+    by_row: dict[str, list[Record]] = {CORE: []}
+    for record in timeline.records:
+        by_row.setdefault(record.row, []).append(record)
+    return {
+        "name": name,
+        "total_ps": timeline.total_ps,
+        "rows": [_row(label, records, ops) for label, records in by_row.items()],
+        "repeats": [[repeat.name, repeat.start_ps, repeat.end_ps, repeat.trips] for repeat in timeline.repeats],
+    }
+
+
+def _row(label: str, records: list[Record], ops: _Ops) -> dict[str, Any]:
+    """Return the records of one row as columns; of the core with the share of each unit, per mille of the record."""
+    records = sorted(records, key=lambda record: (record.start_ps, record.end_ps))
+    row: dict[str, Any] = {
+        "label": label,
+        "op": [ops.number(record) for record in records],
+        "start": _differences([record.start_ps for record in records]),
+        "length": [record.duration_ps for record in records],
+        "count": [record.count for record in records],
+    }
+    if label == CORE:
+        row["units"] = {unit: _shares(records, unit) for unit in UNITS if any(unit in r.units for r in records)}
+    return row
+
+
+def _shares(records: Sequence[Record], unit: str) -> list[int]:
+    """Return how busy a unit was in each record, per mille."""
+    return [
+        min(_PER_MILLE, round(record.units.get(unit, 0) * _PER_MILLE / max(1, record.duration_ps)))
+        for record in records
+    ]
+
+
+def _differences(numbers: Sequence[int]) -> list[int]:
+    """Return the first number, and from then on what each is above the one before."""
+    return [*numbers[:1], *(after - before for before, after in pairwise(numbers))]
+
+
+def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
+    """Return the ops: those of the table, then the others, whose figures are 0."""
+    rows: list[Group | Record] = [*ops.groups, *ops.others]
+    estimates = [compiler_us(group.compiler_cycles, clock_hz) for group in ops.groups]
+    named = ("name", "opcode", "category", "bound_by", "op_name", "source")
+    return {
+        **{name: texts.column(getattr(row, name) for row in rows) for name in named},
+        "line": [row.line for row in rows],
+        "tabled": len(ops.groups),
+        **{key: [round(getattr(group, name)) for group in ops.groups] for key, name in _FIGURES.items()},
+        "compiler": [None if us is None else round(us, 3) for us in estimates],
+    }
+
+
+def _memory(result: ResultLike, space: MemorySpace, texts: _Texts) -> dict[str, Any]:
+    profile = memory_profile(result.program, space)
+    buffers = sorted(profile.buffers, key=lambda buffer: -buffer.n_bytes)
+    named = ("name", "kind", "shape", "op_name", "source", "within")
+    return {
+        "space": space,
+        "schedule": texts.column(profile.schedule),
+        "alive": _differences(profile.alive_bytes),
+        "held_bytes": profile.held_bytes,
+        "peak_position": profile.peak_position,
+        "peak_bytes": profile.peak_bytes,
+        "buffers": {
+            **{name: texts.column(getattr(buffer, name) for buffer in buffers) for name in named},
+            "bytes": [buffer.n_bytes for buffer in buffers],
+            "unpadded": [buffer.unpadded_bytes for buffer in buffers],
+            "first": [buffer.first for buffer in buffers],
+            "length": [buffer.last - buffer.first for buffer in buffers],
+        },
+    }
+
+
+def _pod(result: ResultLike) -> dict[str, Any] | None:
+    """Return what devices and links did together, None for one device."""
+    if result.pod.device_count == 1:
+        return None
+    busiest = sorted(result.pod.links, key=lambda link: -link.busy_ps)[:_LINKS]
+    links = [[link.chip, link.way, link.n_bytes, link.busy_ps] for link in busiest]
+    return {**plain(pod_page(pod_use(result.pod))), "busiest_links": links}

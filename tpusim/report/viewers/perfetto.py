@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tpusim.analysis.communication import classes
-from tpusim.hardware.units import UNITS
+from tpusim.analysis.memory import memory_profile
+from tpusim.hardware.units import HBM, UNITS, VMEM, MemorySpace
 from tpusim.program.module import Program, walk
-from tpusim.report.viewers.perfetto.counters import counter_events
-from tpusim.timeline.records import CORE, PodRun, Record, Timeline
+from tpusim.timeline.records import CORE, PodRun, Record, Repeat, Timeline
 from tpusim.units import PS_PER_US
 
 # One device is one process of the format, and its rows are the threads.
 _PROCESS = 1
+_SPACES: tuple[MemorySpace, ...] = (HBM, VMEM)
+# Bytes per picosecond are a thousand GB/s.
+_GB_PER_SECOND = 1e3
 
 
 def write_trace(run: PodRun, path: str | Path, program: Program | None = None) -> None:
@@ -38,28 +42,23 @@ def pod_trace_json(run: PodRun, program: Program | None = None) -> dict[str, Any
     ``program``, where it is known, tells what each op waits for, and how much memory is in use when.
     """
     alike = classes(run)
-    if len(alike) == 1:
-        shown = "" if run.device_count == 1 else f" on {run.device_count} devices alike"
-        return trace_json(alike[0][0], shown, program)
     events: list[dict[str, Any]] = []
-    processes = {device: number for number, (_, devices) in enumerate(alike, start=1) for device in devices}
     rows = {}
     for number, (timeline, devices) in enumerate(alike, start=1):
-        shown = f"device {devices[0]}" + (f" and {len(devices) - 1} alike" if len(devices) > 1 else "")
+        shown = f" device {devices[0]}" + (f" and {len(devices) - 1} alike" if len(devices) > 1 else "")
+        if len(alike) == 1:
+            shown = f" on {run.device_count} devices alike" if run.device_count > 1 else ""
         rows[number] = _Rows()
-        own = _process_events(timeline, f" {shown}", rows[number], program)
-        events += [event | {"pid": number} for event in own]
-    events += _arrows(alike, processes, rows)
-    return _trace(run.last, events)
-
-
-def _trace(timeline: Timeline, events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a trace, marked as simulated; its arrows get numbers in place of names, as Perfetto takes no others."""
+        events += [event | {"pid": number} for event in _process_events(timeline, shown, rows[number], program)]
+    if len(alike) > 1:
+        processes = {device: number for number, (_, devices) in enumerate(alike, start=1) for device in devices}
+        events += _arrows(alike, processes, rows)
+    # Arrows get numbers in place of names, as Perfetto takes no others.
     numbers: dict[str, int] = {}
     for event in events:
         if "id" in event:
             event["id"] = numbers.setdefault(event["id"], len(numbers) + 1)
-    other = {"simulated": True, "program": timeline.program, "chip": timeline.chip}
+    other = {"simulated": True, "program": run.last.program, "chip": run.last.chip}
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}
 
 
@@ -104,11 +103,6 @@ def _inside(record: Record) -> float:
     return max(record.start_ps, record.end_ps - PS_PER_US // 1000) / PS_PER_US
 
 
-def trace_json(timeline: Timeline, shown: str = "", program: Program | None = None) -> dict[str, Any]:
-    """Return one device's run as an object of Chrome's trace format; ``shown`` stands behind the chip's name."""
-    return _trace(timeline, _process_events(timeline, shown, _Rows(), program))
-
-
 def _process_events(timeline: Timeline, shown: str, rows: _Rows, program: Program | None) -> list[dict[str, Any]]:
     """Return the events of one process: its names first."""
     events = [event for record in timeline.records for event in _events(record, rows)]
@@ -116,7 +110,7 @@ def _process_events(timeline: Timeline, shown: str, rows: _Rows, program: Progra
         # The trips of a loop that equal the one drawn before them.
         name = f"{repeat.name}: {repeat.trips:,} more equal trips"
         events.append(_slice(name, rows.number("XLA ops"), repeat.start_ps, repeat.end_ps - repeat.start_ps, {}))
-    more = [*counter_events(timeline, program), *_fetches(timeline, program, rows)]
+    more = [*_counters(timeline, program), *_fetches(timeline, program, rows)]
     return [*rows.names(f"{timeline.chip}{shown} (simulated): {timeline.program}"), *events, *more]
 
 
@@ -186,3 +180,62 @@ def _details(record: Record) -> dict[str, Any]:
 
 def _meta(kind: str, row: int, details: dict[str, Any]) -> dict[str, Any]:
     return {"ph": "M", "pid": _PROCESS, "tid": row, "name": kind, "args": details}
+
+
+def _counters(timeline: Timeline, program: Program | None) -> Iterator[dict[str, Any]]:
+    """Yield the counters of a device; memory only if ``program`` is the one that it ran."""
+    for at_ps, rate in _traffic(timeline):
+        yield _counter(f"{UNITS[HBM].label} traffic", at_ps, {"GB/s": round(rate * _GB_PER_SECOND, 3)})
+    if program is None or program.name != timeline.program:
+        return
+    for space in _SPACES:
+        for at_ps, n_bytes in _in_use(timeline, program, space):
+            yield _counter(f"{UNITS[space].label} in use", at_ps, {"bytes": n_bytes})
+
+
+def _counter(name: str, at_ps: int, values: dict[str, float]) -> dict[str, Any]:
+    return {"ph": "C", "pid": _PROCESS, "name": name, "ts": at_ps / PS_PER_US, "args": values}
+
+
+def _in_use(timeline: Timeline, program: Program, space: MemorySpace) -> Iterator[tuple[int, int]]:
+    """Yield the bytes in use from the start of each op of the core at which they change."""
+    profile = memory_profile(program, space)
+    if not profile.buffers:
+        return
+    alive = dict(zip(profile.schedule, profile.alive_bytes, strict=False))
+    last = -1
+    for record in sorted((r for r in timeline.records if r.row == CORE), key=lambda r: r.start_ps):
+        now = alive.get(record.name, last)
+        if now != last:
+            yield record.start_ps, now
+        last = now
+
+
+def _traffic(timeline: Timeline) -> Iterator[tuple[int, float]]:
+    """Yield the bytes per picosecond from each time at which they change: each op's spread evenly over its length."""
+    changes: dict[int, float] = defaultdict(float)
+    for record in timeline.records:
+        if record.hbm_bytes and record.duration_ps:
+            _add(changes, record.start_ps, record.end_ps, record.hbm_bytes / record.duration_ps)
+    for repeat in timeline.repeats:
+        # The trips that are not drawn one by one have the mean traffic of the one that is.
+        length_ps = max(1, repeat.end_ps - repeat.start_ps)
+        _add(changes, repeat.start_ps, repeat.end_ps, _bytes_of_trip(timeline, repeat) * repeat.trips / length_ps)
+    rate = 0.0
+    for at_ps in sorted(changes):
+        rate += changes[at_ps]
+        # Sums of many rates and their negatives end a little beside 0.
+        yield at_ps, max(0.0, rate)
+
+
+def _add(changes: dict[int, float], start_ps: int, end_ps: int, rate: float) -> None:
+    changes[start_ps] += rate
+    changes[end_ps] -= rate
+
+
+def _bytes_of_trip(timeline: Timeline, repeat: Repeat) -> float:
+    """Return the bytes of the trip before a repetition, inner loops with all their trips."""
+    begin_ps = repeat.start_ps - max(1, repeat.end_ps - repeat.start_ps) // repeat.trips
+    times = 1 + repeat.trips
+    inside = (r for r in timeline.records if begin_ps <= r.start_ps and r.end_ps <= repeat.start_ps)
+    return sum(record.hbm_bytes * record.count / times for record in inside if record.count % times == 0)
