@@ -405,6 +405,36 @@ def _partial_reduce(site: Site, instruction: Instruction) -> Work:
     return (Work(ops=table.ops["compare"]) + Work(ops=table.ops["select"]) * 2) * count
 
 
+@work_rule("rng-bit-generator")
+def _random_bits(site: Site, instruction: Instruction) -> Work:
+    """Draw words from the core's own generator, or encrypt a counter with the algorithm that is asked for.
+
+    ThreeFry-2x32 and Philox-4x32 as in J. Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011. Each
+    word has a place in a register, so that what two (or four) of them take is shared among so many registers. Keys
+    are scalars.
+    """
+    bits = leaves(instruction.shape)[-1]
+    ops, algorithm = site.chip.vector_ops.ops, instruction.attributes.get("algorithm", "rng_default")
+    if algorithm not in _GENERATORS:
+        return Work(ops=scaled(ops[instruction.opcode], registers(bits, site.chip)))
+    words, needed = _GENERATORS[algorithm]
+    drawn = sum_work(Work(ops=scaled(ops[opcode], count / words)) for opcode, count in needed.items())
+    return drawn * registers(bits, site.chip)
+
+
+_GENERATORS = {
+    # 20 rounds: add, rotate (two shifts, or) and mix; a key into both words before them and after every fourth.
+    # The words begin as a counter: numbers of elements added to its start.
+    "rng_three_fry": (
+        2,
+        {"add": 20 + 12 + 2, "shift-left": 20, "shift-right-logical": 20, "or": 20, "xor": 20},
+    ),
+    # 10 rounds: two products of which both halves are taken, and two sums of three words; the counter as above.
+    "rng_philox": (4, {"multiply": 20, "mulhi": 20, "xor": 40, "add": 4}),
+}
+"""By algorithm the words that are drawn together, and the operations that takes."""
+
+
 @work_rule("fft")
 def _fft(site: Site, instruction: Instruction) -> Work:
     """Do n log n butterflies on complex pairs, with a transpose between the passes."""
