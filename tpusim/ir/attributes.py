@@ -139,6 +139,14 @@ class WindowConfig(msgspec.Struct, frozen=True):
     """What the compiler thinks that the kernel takes; 0 where it does not know."""
 
 
+class CostEstimate(msgspec.Struct, frozen=True, gc=False):
+    """What a hand-written kernel says that one call takes (JAX, ``pallas.CostEstimate``)."""
+
+    flops: int = 0
+    transcendentals: int = 0
+    bytes_accessed: int = 0
+
+
 class BackendConfig(msgspec.Struct, frozen=True):
     """What tpusim reads of a TPU ``backend_config``; ``fields`` is the whole JSON object."""
 
@@ -195,6 +203,14 @@ class BackendConfig(msgspec.Struct, frozen=True):
     def megacore_split_dim(self) -> int | None:
         """The dimension of the loop nest that two cores share, or None."""
         return _integer(self._object("megacore_config").get("megacore_split_dim"))
+
+    @property
+    def cost_estimate(self) -> CostEstimate | None:
+        """What a hand-written kernel says that it takes, if it does."""
+        stated = self._object("custom_call_config").get("cost_estimate")
+        if not isinstance(stated, dict) or not stated:
+            return None
+        return CostEstimate(*(max(0, _integer(stated.get(key)) or 0) for key in CostEstimate.__struct_fields__))
 
     @property
     def known_index_ones(self) -> tuple[int, ...]:

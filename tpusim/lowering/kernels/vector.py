@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import ceil, log2, prod
 
 from tpusim.hardware.chip import Chip, OpCost
-from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS, XLU
+from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, WORD_BITS, XLU
 from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES
 from tpusim.lowering.scope import Notes, entering
-from tpusim.program.work import Work, scaled, sum_work
+from tpusim.program.work import Matmul, Work, scaled, sum_work
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
@@ -487,8 +487,35 @@ CUSTOM_WORK: dict[str, WorkRule] = {
 """The vector work of custom calls that the compiler makes, by target."""
 
 
+# Left behind by the partitioner, the allocator and the scheduler; no code is made of them.
+FREE_TARGETS = frozenset(
+    "AllocateBuffer AssumeGatherIndicesInBound ConcatBitcast LayoutConstraint"
+    " PrepareAsyncCallDone PrepareAsyncCallStart SPMDFullToShardShape SPMDShardToFullShape Sharding"
+    " annotate_device_placement xla.sdy.FuncResultSharding".split()
+)
+"""Targets that name memory, promise something or mark a place, and take no time."""
+
+
 @work_rule("custom-call")
 def _custom_call(site: Site, instruction: Instruction) -> Work:
-    """Work of a custom call by its target; none is known of a target that is not in the table."""
-    found = CUSTOM_WORK.get(instruction.attributes.get("custom_call_target", ""))
-    return found(site, instruction) if found else Work()
+    """Work of a custom call by its target; of any other at least what it states itself, if it does."""
+    target = instruction.attributes.get("custom_call_target", "")
+    if target in CUSTOM_WORK:
+        return CUSTOM_WORK[target](site, instruction)
+    estimate = instruction.backend_config.cost_estimate
+    if estimate is None:
+        return Work()
+    site.notes.estimated(instruction, f"custom call to {target!r}: at least what its own cost_estimate says")
+    mxu, operand_type = site.chip.mxu, estimated_type(site.computation, instruction, site.chip)
+    # All arrays full, and no weights to wait for: nothing says how they are used.
+    rows = estimate.flops / 2 / (mxu.rows * mxu.columns)
+    matmuls = (Matmul(0.0, rows, operand_type=operand_type),) if rows else ()
+    return Work(matmuls, {EUP: estimate.transcendentals / site.chip.vpu.register_elements})
+
+
+def estimated_type(computation: Computation, instruction: Instruction, chip: Chip) -> str:
+    """Return the type whose products a custom call is taken to make: of those it touches the fastest, or bf16."""
+    values = (instruction, *computation.operands_of(instruction))
+    names = {leaf.dtype.name for value in values for leaf in leaves(value.shape)} | {"bf16"}
+    rates = {name: rate for name, rate in chip.mxu.rate_by_type.items() if name in names}
+    return max(rates, key=lambda name: (rates[name], name == "bf16"), default="bf16")
