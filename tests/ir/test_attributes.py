@@ -41,3 +41,9 @@ def test_known_bits_of_a_start_are_read(config, ones):
 def test_the_stated_cost_of_a_kernel_is_read(config, estimate):
     """Numbers, or 64-bit integers as the JSON form of protocol buffers writes them."""
     assert BackendConfig.decode(f'{{"custom_call_config":{{"cost_estimate":{config}}}}}').cost_estimate == estimate
+
+
+@pytest.mark.parametrize(("config", "emitter"), [('{"emitter":"EmitX"}', "EmitX"), ('{"emitter":3}', ""), ("{}", "")])
+def test_the_emitter_of_a_convolution_is_read(config, emitter):
+    """A name, or nothing."""
+    assert BackendConfig.decode(f'{{"convolution_algorithm_config":{config}}}').convolution_emitter == emitter

@@ -200,6 +200,12 @@ class BackendConfig(msgspec.Struct, frozen=True):
         return tuple(_integers(item.get("indices")) for item in items)
 
     @property
+    def convolution_emitter(self) -> str:
+        """What the compiler calls its way of computing a kernel's convolution; empty where it says nothing."""
+        emitter = self._object("convolution_algorithm_config").get("emitter")
+        return emitter if isinstance(emitter, str) else ""
+
+    @property
     def megacore_split_dim(self) -> int | None:
         """The dimension of the loop nest that two cores share, or None."""
         return _integer(self._object("megacore_config").get("megacore_split_dim"))

@@ -35,6 +35,7 @@ from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
 from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
 from tpusim.semantics.products import BATCH, WINDOW, Product, canonical_product, product_sides
+from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
 
 
@@ -57,7 +58,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     computes = any(item.instruction.opcode not in MOVES_ONLY for item in body.values)
     other = _other_work(scope, body, shares, sides, nest)
     loop = inner_loop(body, other, shares, scope.chip)
-    work = _product_work(scope, body, products, nest) + sum_work(other.values())
+    work = _product_work(scope, body, products, nest, config.convolution_emitter) + sum_work(other.values())
     work += conversion_work(touched, feeds, nest, scope.chip, computes=computes)
     work += _register_traffic(scope, touched, set(feeds) if len(products) < 2 else _fed(body, products))
     work = work + extra if extra else work
@@ -138,12 +139,17 @@ def _other_work(
     return found
 
 
-def _product_work(scope: Scope, body: Body, products: list[tuple[int, Product]], nest: Nest | None) -> Work:
+def _product_work(
+    scope: Scope, body: Body, products: list[tuple[int, Product]], nest: Nest | None, emitter: str
+) -> Work:
     found = []
     for number, (at, size) in enumerate(products):
-        elements = sum(leaf.element_count for leaf in leaves(body.values[at].instruction.shape))
-        # The stated tile is the main product's; of any other each tile does its share.
-        found.append(product_work(size, elements, nest if nest and not number else Nest((), {}), scope.chip))
+        parts = leaves(body.values[at].instruction.shape)
+        elements = sum(leaf.element_count for leaf in parts)
+        padding = sum(padded_element_count(leaf) for leaf in parts) / max(1, elements)
+        # The stated tile is the main product's, as the emitter; of any other each tile does its share.
+        tiling, way = (nest, emitter) if nest and not number else (Nest((), {}), "")
+        found.append(product_work(size, elements, tiling, scope.chip, padding=padding, emitter=way))
     return sum_work(found)
 
 
