@@ -103,34 +103,31 @@ def test_validate_refuses_an_index_without_rows_of_the_chip(capsys, index):
     assert "expected measured rows of v6e" in refusal_of(capsys, "validate", index, "--chip", "v6e")
 
 
+PLAN = 'parameters = [{{ key = "fixed.kernel_seconds", chips = ["v4"], {} }}]\n'
+
+
 def test_calibrate_prints_values_and_both_errors(capsys, index, tmp_path):
     """A plan of one parameter, fitted on six rows in three folds."""
     plan = tmp_path / "fits.toml"
-    plan.write_text('[v4-megacore.parameters]\n"fixed.kernel_seconds" = { start = 4e-7, low = 1e-7, high = 9e-7 }\n')
-    text = output_of(capsys, "calibrate", index, "--chip", "v4-megacore", "--fits", str(plan), "--folds", "3")
-    assert "fixed.kernel_seconds = " in text
+    plan.write_text(PLAN.format("start = 4e-7, low = 1e-7, high = 9e-7"))
+    text = output_of(capsys, "calibrate", index, "--fits", str(plan), "--folds", "3")
+    assert "fixed.kernel_seconds" in text
     assert "cross-validated" in text
 
 
-def test_calibrate_refuses_a_chip_without_a_plan(capsys, index):
-    """The error names those that have one."""
-    assert "expected a table of parameters for v2" in refusal_of(capsys, "calibrate", index, "--chip", "v2")
-
-
 def test_calibrate_refuses_before_it_fits(capsys, index, tmp_path):
-    """A file to write that is not there, a chip by its file, one fold: said at once, not after minutes."""
-    command = ("calibrate", index, "--chip")
-    assert "found none at" in refusal_of(capsys, *command, "v5e", "--write", str(tmp_path / "none.toml"))
-    assert "a chip by its name" in refusal_of(capsys, *command, "my.toml")
-    assert "folds: expected at least 2" in refusal_of(capsys, *command, "v4-megacore", "--folds", "1")
+    """A folder to write that is not there, a parameter without rows, one fold: said at once, not after minutes."""
+    assert "found none at" in refusal_of(capsys, "calibrate", index, "--write", str(tmp_path / "none"))
+    assert "expected rows of" in refusal_of(capsys, "calibrate", index, "--folds", "2")
+    assert "folds: expected at least 2" in refusal_of(capsys, "calibrate", index, "--folds", "1")
 
 
 @pytest.mark.parametrize("numbers", ["start = 0, low = 0, high = 1", "start = 1, low = 2, high = 1"])
 def test_calibrate_refuses_a_range_that_holds_no_number(capsys, index, tmp_path, numbers):
     """The search goes by ratios: its ranges begin above 0."""
     plan = tmp_path / "fits.toml"
-    plan.write_text(f'[v4-megacore.parameters]\n"fixed.kernel_seconds" = {{ {numbers} }}\n')
-    words = refusal_of(capsys, "calibrate", index, "--chip", "v4-megacore", "--fits", str(plan))
+    plan.write_text(PLAN.format(numbers))
+    words = refusal_of(capsys, "calibrate", index, "--fits", str(plan))
     assert "expected 0 < low <= start <= high" in words
 
 

@@ -49,6 +49,17 @@ def test_bytes_are_neither_lost_nor_made(reads, writes, cores):
     assert found.first_bytes == pytest.approx(1000 * min(reads, cores))
 
 
+@pytest.mark.parametrize(("reads", "writes", "turned"), [(10, 10, 9), (10, 4, 3), (10, 1, 0), (10, 0, 0), (0, 10, 0)])
+def test_the_bus_of_hbm_turns_round_between_reads_and_writes(reads, writes, turned):
+    """A quarter of a byte for each of the lesser way, the first blocks in and the last ones out apart."""
+    chip = override_chip(PLAIN, {"hbm.turn_cost": 0.25})
+    streams = [Stream(name, "hbm", 1000, n, name == "y") for name, n in (("x", reads), ("y", writes)) if n]
+    kernel = Kernel(name="k", opcode="fusion", tiles=10, streams=tuple(streams))
+    (plain,), (found,) = traffic_of(kernel, PLAIN), traffic_of(kernel, chip)
+    assert found.steady_bytes - plain.steady_bytes == pytest.approx(250 * turned)
+    assert (found.first_bytes, found.last_bytes) == (plain.first_bytes, plain.last_bytes)
+
+
 def test_what_is_in_vmem_is_not_moved():
     """Blocks there are read by the vector unit's own loads."""
     assert traffic_of(Kernel(name="k", opcode="fusion", streams=(Stream("x", "vmem", 1000),)), PLAIN) == ()

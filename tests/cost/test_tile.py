@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tpusim.cost.tile import kernel_time, tile_costs, unit_cycles
 from tpusim.hardware.load import load_chip, override_chip
 from tpusim.program.steps import Kernel
-from tpusim.program.work import Matmul, Stream, Work
+from tpusim.program.work import Matmul, Stream, VectorLoop, Work
 from tpusim.units import PS_PER_SECOND
 
 CHIP = load_chip("v5e")
@@ -102,12 +102,26 @@ def test_operations_are_shared_by_the_slots(unit, slots):
     assert unit_cycles(busy, CHIP)[unit] == 1200 / getattr(CHIP.vpu, slots)
 
 
-def test_code_fills_a_part_of_the_vector_slots():
-    """The compute time is that of the slots over their filled share."""
-    time = kernel_time(kernel(Work(ops={"vector": 1e6})), CHIP)
-    cycles = 1e6 / CHIP.vpu.alu_slots / CHIP.vpu.slot_efficiency
-    assert time.compute_ps == pytest.approx(cycles / CHIP.clock_hz * PS_PER_SECOND, abs=1)
-    assert time.slowest_unit == "vector"
+@pytest.mark.parametrize(("held", "cycles"), [(0, 1e6 / CHIP.vpu.alu_slots), (640, 640e5 / CHIP.vpu.registers)])
+def test_the_turns_of_a_tile_share_slots_and_registers(held, cycles):
+    """A hundred thousand turns of ten operations: by the slots, or where each holds registers for long by these."""
+    loop = VectorLoop(turns=1e5, held_cycles=held)
+    time = kernel_time(kernel(Work(ops={"vector": 1e6}), vector_loop=loop), CHIP)
+    assert time.compute_ps == pytest.approx(cycles_ps(cycles), abs=1)
+    assert time.slowest == "vector"
+
+
+def test_the_last_turn_of_a_tile_is_not_overlapped():
+    """Each of four tiles takes the depth of its loop beside its slots, unless a product's results come out behind it."""
+    loop = VectorLoop(turns=10, depth_cycles=250)
+    plain, deep = (
+        kernel_time(kernel(Work(ops={"vector": 400}), tiles=4, vector_loop=one), CHIP).compute_ps
+        for one in (VectorLoop(), loop)
+    )
+    assert deep - plain == pytest.approx(cycles_ps(4 * 250), abs=2)
+    assert (
+        kernel_time(kernel(PRODUCT, vector_loop=loop), CHIP).compute_ps == kernel_time(kernel(PRODUCT), CHIP).compute_ps
+    )
 
 
 @pytest.mark.parametrize(("tiles", "cores", "each"), [(1, 1, 1), (2, 1, 2), (5, 2, 3)])

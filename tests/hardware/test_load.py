@@ -58,7 +58,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("fixed.kernel_seconds", -1e-6, "expected seconds"),
     ("hbm.efficiency", 0, "a share above 0"),
     ("hbm.efficiency", 1.01, "a share above 0"),
-    ("vpu.slot_efficiency", 70, "a share above 0"),
+    ("mxu.efficiency", 70, "a share above 0"),
     ("mxu.count", 2.5, "a whole number"),
     ("mxu.count", 2.0, "a whole number"),
     ("mxu.count", 0, "a whole number"),
@@ -300,7 +300,9 @@ def test_loading_a_chip_is_quick(name: str) -> None:
 def _seconds_to_read(path: Path) -> float:
     """Return how long the standard library takes for the same text, in CPU time."""
     begin = time.process_time()
-    tomllib.loads(path.read_text(encoding="utf-8"))
+    base = tomllib.loads(path.read_text(encoding="utf-8")).get("base")
+    if base:
+        tomllib.loads(path.with_stem(base).read_text(encoding="utf-8"))
     return time.process_time() - begin
 
 

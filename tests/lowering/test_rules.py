@@ -414,3 +414,22 @@ def test_an_end_waits_for_the_element_of_a_tuple_that_was_started():
         ROOT %d = token[] send-done(%g), channel_id=1""")
     assert [step.needs for step in program.steps if isinstance(step, Wait)] == [("s",)]
     assert not any("outside its computation" in warning for warning in program.warnings)
+
+
+def test_a_fusion_of_scalars_takes_an_operation_for_each_that_computes():
+    """Three of four; one that only hands a number on takes one all the same."""
+    number = "s32[]{:T(128)S(6)}"
+    called = f"""%f {{
+  %p = {number} parameter(0)
+  %a = {number} add(%p, %p)
+  %b = {number} multiply(%a, %p)
+  %c = {number} copy(%b)
+  ROOT %d = {number} negate(%c)
+}}
+"""
+    lines = f"%x = {number} parameter(0)\nROOT %y = {number} fusion(%x), kind=kLoop, calls=%f"
+    (fused,), (copied,) = (
+        lower_text(*texts).steps
+        for texts in ((lines, called), (f"%x = {number} parameter(0)\nROOT %y = {number} copy(%x)",))
+    )
+    assert (fused.scalar, fused.work.ops, copied.work.ops) == (True, {"scalar": 3.0}, {"scalar": 1.0})

@@ -25,7 +25,7 @@ DONE = Wait(name="d", opcode="copy-done", needs=("c",))
 
 def kernel(*streams: Stream, tiles: int = 1, cores: int = 1, alu: float = 0.0, chip=CHIP) -> Kernel:
     """Return a kernel each of whose tiles takes ``alu`` cycles of the vector unit."""
-    ops = alu * chip.vpu.alu_slots * chip.vpu.slot_efficiency
+    ops = alu * chip.vpu.alu_slots
     return Kernel(name="k", opcode="fusion", tiles=tiles, cores=cores, work=Work(ops={"vector": ops}), streams=streams)
 
 
@@ -101,7 +101,7 @@ def test_the_core_with_more_tiles_decides(tiles, longest):
 def test_units_of_two_cores_are_busy_for_their_share():
     """Three tiles over two cores keep each core's vector unit busy for one and a half, at its peak."""
     record = run(kernel(tiles=3, cores=2, alu=1e5, chip=MEGACORE), chip=MEGACORE).records[0]
-    busy_ps = 1.5e5 * MEGACORE.vpu.slot_efficiency / MEGACORE.clock_hz * PS_PER_SECOND
+    busy_ps = 1.5e5 / MEGACORE.clock_hz * PS_PER_SECOND
     assert record.units == {"vector": pytest.approx(busy_ps, abs=1)}
 
 
@@ -121,10 +121,10 @@ def test_traffic_held_back_to_the_tiles_bounds_nothing(alu):
     assert run(kernel(blocks(10), tiles=10, alu=alu)).records[0].bound_by == "vector"
 
 
-def test_traffic_a_little_longer_than_the_tiles_is_the_bound():
-    """Two nanoseconds after the tiles is late, half a nanosecond is not; here transfers begin at once."""
+def test_the_longer_of_traffic_and_tiles_is_the_bound():
+    """Traffic that ends two nanoseconds before the tiles, and after them; here transfers begin at once."""
     bounds, chip = [], override_chip(CHIP, {"dma.fixed_latency_seconds": 0})
-    for late_ps in (500, 2_000):
+    for late_ps in (-2_000, 2_000):
         cycles = (read_ps(9) - late_ps) / PS_PER_SECOND * CHIP.clock_hz / 10
         bounds.append(run(kernel(blocks(10), tiles=10, alu=cycles), chip=chip).records[0].bound_by)
     assert bounds == ["vector", "HBM"]
@@ -225,5 +225,13 @@ def test_the_smallest_block_takes_a_latency_of_its_own(is_output):
     """A byte in before the tile, or out behind it."""
     small = kernel(Stream("x", "hbm", 1.0, 1, is_output))
     rest_ps = run(small).total_ps - run(kernel()).total_ps - LATENCY_PS
-    cost_bytes = CHIP.dma.transfer_cost_bytes + (CHIP.hbm.efficiency / CHIP.hbm.write_efficiency if is_output else 1)
+    cost_bytes = CHIP.hbm.efficiency / CHIP.hbm.write_efficiency if is_output else 1
     assert rest_ps == pytest.approx(cost_bytes / RATE * PS_PER_SECOND, abs=2)
+
+
+def test_a_memory_is_busy_with_all_blocks_of_a_kernel():
+    """At its advertised rate: the first, those under the tiles and the last."""
+    record = run(kernel(blocks(10), blocks(4, is_output=True), tiles=10)).records[0]
+    reads, writes = 10 * BLOCK_BYTES, 4 * BLOCK_BYTES * CHIP.hbm.efficiency / CHIP.hbm.write_efficiency
+    loaded = reads + writes + 14 * CHIP.dma.transfer_cost_bytes
+    assert record.units["hbm"] == pytest.approx(loaded / CHIP.hbm.bandwidth_bytes_per_second * PS_PER_SECOND, abs=2)

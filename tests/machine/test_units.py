@@ -27,13 +27,18 @@ def kernel(**fields):
     return Kernel(name="k", opcode="fusion", **fields)
 
 
+def started_ps(chip):
+    """Return when the first kernel of a program begins to work."""
+    return seconds_to_ps(chip.fixed.launch_seconds) + seconds_to_ps(chip.fixed.kernel_seconds)
+
+
 def cycles_ps(chip, cycles):
     """Return cycles in picoseconds, rounded up as the clock is."""
     return ceil(cycles * PS_PER_SECOND / chip.clock_hz)
 
 
 UNITS = {
-    "vector": lambda vpu: (Work(ops={"vector": 9000}), 9000 / vpu.alu_slots / vpu.slot_efficiency),
+    "vector": lambda vpu: (Work(ops={"vector": 9000}), 9000 / vpu.alu_slots),
     "eup": lambda vpu: (Work(ops={"eup": 9000}), 9000 / vpu.eup_slots),
     "xlu": lambda vpu: (Work(ops={"xlu": 9000}), 9000 * vpu.xlu_cycles_per_op / vpu.xlu_units),
     "load": lambda vpu: (Work(ops={"load": 9000}), 9000 / vpu.load_slots),
@@ -47,7 +52,7 @@ def test_a_vector_unit_takes_its_operations_over_its_slots(chip_name, unit):
     """A kernel that keeps one unit busy: its fixed cost and the operations over the unit's rate."""
     chip = load_chip(chip_name)
     work, cycles = UNITS[unit](chip.vpu)
-    end_ps = seconds_to_ps(chip.fixed.kernel_seconds) + cycles_ps(chip, cycles)
+    end_ps = started_ps(chip) + cycles_ps(chip, cycles)
     assert is_done_at(chip, (kernel(work=work),), end_ps) == [False, True]
 
 
@@ -58,7 +63,7 @@ def test_streaming_rows_pass_the_arrays_at_their_rate(chip_name):
     mxu, rows, tiles = chip.mxu, 80_000, 16
     cycles = (rows / mxu.lhs_rows_per_cycle / mxu.efficiency + tiles * mxu.tile_switch_cycles) / mxu.count
     work = Work(matmuls=(Matmul(weight_rows=tiles * 8, streamed_rows=rows, weight_tiles=tiles),))
-    end_ps = seconds_to_ps(chip.fixed.kernel_seconds) + cycles_ps(chip, cycles)
+    end_ps = started_ps(chip) + cycles_ps(chip, cycles)
     end_ps += cycles_ps(chip, mxu.result_latency_cycles)
     assert is_done_at(chip, (kernel(work=work),), end_ps) == [False, True]
 
@@ -72,7 +77,7 @@ def test_weights_load_at_their_rate_where_few_rows_stream(chip_name):
     loading = weight_rows / mxu.weight_load_rows_per_cycle / mxu.efficiency
     cycles = (loading + tiles * mxu.tile_switch_cycles) / mxu.count
     work = Work(matmuls=(Matmul(weight_rows=weight_rows, streamed_rows=tiles * 8, weight_tiles=tiles),))
-    end_ps = seconds_to_ps(chip.fixed.kernel_seconds) + cycles_ps(chip, cycles)
+    end_ps = started_ps(chip) + cycles_ps(chip, cycles)
     end_ps += cycles_ps(chip, mxu.result_latency_cycles)
     assert is_done_at(chip, (kernel(work=work),), end_ps) == [False, True]
 
@@ -83,7 +88,7 @@ def test_results_leave_no_faster_than_they_can_be_put_away(chip_name):
     chip = load_chip(chip_name)
     cycles = 1e5 / chip.mxu.result_registers_per_cycle
     work = Work(matmuls=(Matmul(weight_rows=8, streamed_rows=8, results=1e5),))
-    end_ps = seconds_to_ps(chip.fixed.kernel_seconds) + cycles_ps(chip, cycles)
+    end_ps = started_ps(chip) + cycles_ps(chip, cycles)
     end_ps += cycles_ps(chip, chip.mxu.result_latency_cycles)
     assert is_done_at(chip, (kernel(work=work),), end_ps) == [False, True]
 
@@ -93,7 +98,7 @@ def test_a_tile_costs_its_loop(chip_name):
     """A hundred tiles of ten stores each: the stores, and 99 turns of the loop from one tile to the next."""
     chip = load_chip(chip_name)
     stores_ps = cycles_ps(chip, 100 * 10 / chip.vpu.store_slots)
-    end_ps = seconds_to_ps(chip.fixed.kernel_seconds) + stores_ps + cycles_ps(chip, 99 * chip.fixed.tile_cycles)
+    end_ps = started_ps(chip) + stores_ps + cycles_ps(chip, 99 * chip.fixed.tile_cycles)
     assert is_done_at(chip, (kernel(work=Work(ops={"store": 10}), tiles=100),), end_ps) == [False, True]
 
 
@@ -105,7 +110,7 @@ def test_hbm_delivers_at_its_share_of_the_advertised_rate(chip_name, is_output):
     hbm = chip.hbm
     share = hbm.write_efficiency if is_output else hbm.efficiency
     seconds = 1e7 / hbm.bandwidth_bytes_per_second / share
-    end_ps = seconds_to_ps(chip.fixed.kernel_seconds) + seconds_to_ps(chip.dma.fixed_latency_seconds)
+    end_ps = started_ps(chip) + seconds_to_ps(chip.dma.fixed_latency_seconds)
     end_ps += ceil(seconds * PS_PER_SECOND)
     moved = kernel(streams=(Stream("x", "hbm", 1e7, 1, is_output),))
     assert is_done_at(chip, (moved,), end_ps - 1)[0] is False

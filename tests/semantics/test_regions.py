@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,3 +108,25 @@ def test_the_run_of_a_piece():
     assert run_of(region(Span(16, None), Span(512)), TILED) == 16 * 512 * 4
     assert run_of(Region((Box((Span(16, None), Span(512)), 16 * 512, pieces=16),)), TILED) == 512 * 4
     assert run_of(WHOLE, TILED) == 0
+
+
+JOINS = {
+    "one behind the other": (Span(4, 0), Span(4, 4), Span(8, 0)),
+    "the later first": (Span(4, 4), Span(4, 0), Span(8, 0)),
+    "overlapping": (Span(4, 0), Span(4, 2), Span(6, 0)),
+    "one inside the other": (Span(6, 1), Span(2, 2), Span(6, 1)),
+    "every third": (Span(3, 1, 3), Span(2, 10, 3), Span(5, 1, 3)),
+    "two single ones": (Span(1, 2), Span(1, 9), Span(2, 2, 7)),
+    "with a gap": (Span(4, 0), Span(4, 5), None),
+    "out of step": (Span(3, 0, 2), Span(3, 7, 2), None),
+    "of other steps": (Span(3, 0, 2), Span(3, 6, 3), None),
+}
+
+
+@pytest.mark.parametrize(("one", "other", "joined"), JOINS.values(), ids=JOINS)
+def test_spans_that_go_on_from_each_other_are_one(one, other, joined):
+    """In a dimension of 32, beside a dimension of which all is needed; else both are kept."""
+    shape = parse_shape("f32[32,4]")
+    boxes = [Box((span, Span(4)), 4 * span.count) for span in (one, other)]
+    found = [box.spans[0] for box in region_of(boxes, shape).boxes]
+    assert found == ([one, other] if joined is None else [joined])

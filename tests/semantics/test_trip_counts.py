@@ -327,3 +327,11 @@ def test_a_loop_may_carry_a_scalar_and_no_tuple():
     """From 100 down by halves it takes seven to come to one or below."""
     entry = "%start = f32[] constant(100)\n  ROOT %w = f32[] while(%start), condition=%condition, body=%body"
     assert loop_of(entry, PLAIN_LOOP).trips == 7
+
+
+@pytest.mark.parametrize("step", [-4, -3, -1, 1, 2, 5])
+@pytest.mark.parametrize("trips", [0, 1, 2, 7])
+def test_a_counter_that_meets_its_limit_exactly_has_gone_there_in_steps(step, trips):
+    """From 3 on until it is no longer unequal: the distance over the step."""
+    found = counting_loop("constant(3)", f"constant({step})", f"constant({3 + trips * step})", "NE")
+    assert found.trips == naive_trips(3, step, 3 + trips * step, "NE") == trips

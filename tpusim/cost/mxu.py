@@ -39,9 +39,9 @@ def matmul_cycles(matmul: Matmul, mxu: Mxu) -> float:
     busy_cycles = (array_cycles(matmul, mxu) / mxu.efficiency + switch_cycles) / mxu.count
     # What leaves the arrays has to be popped and put away, whatever streams in.
     result_cycles = matmul.results / mxu.result_registers_per_cycle
-    # Each pass has other pieces of both operands, so it loads its weights again.
     # Parts of a sum are added to what waits in VMEM behind the product.
     parked_cycles = matmul.parked * mxu.parked_register_cycles
+    # Each pass has other pieces of both operands, so it loads its weights again.
     return matmul.passes * max(busy_cycles, result_cycles) + parked_cycles
 
 

@@ -24,17 +24,19 @@ from tpusim.units import cycles_to_ps, seconds_to_ps
 class KernelTime(msgspec.Struct, frozen=True):
     """The parts of a kernel's time, and its ``activity``. ``unit_ps`` is how long each unit is busy over the whole.
 
-    ``between_ps`` is what nothing overlaps of all tiles together, ``compute_ps`` their computation, and ``rounds_ps``
-    the least that they take because only so many blocks can be on their way at once.
+    ``between_ps`` is what nothing overlaps of all tiles together, ``compute_ps`` their computation, ``moving_ps`` the
+    traffic beside it, on the memory that takes longest, and ``rounds_ps`` the least that they take because only so many
+    blocks can be on their way at once. ``slowest`` is the unit or the memory that the longer of the first two is of.
     """
 
     fixed_ps: int
     between_ps: int
     compute_ps: int
+    moving_ps: int
     rounds_ps: int
     unit_ps: dict[str, int]
     traffic: tuple[Traffic, ...]
-    slowest_unit: str
+    slowest: str
     activity: dict[str, float]
 
 
@@ -51,26 +53,28 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
     tiles = -(-kernel.tiles // kernel.cores)
     compute_ps = cycles_to_ps(tile_cycles * tiles, chip.clock_hz)
-    traffic = traffic_of(kernel, chip)
+    traffic, rates = traffic_of(kernel, chip), memory_rates(chip)
+    moving = {t.space: seconds_to_ps(t.steady_bytes / rates[t.space]) for t in traffic}
+    moving_ps = max(moving.values(), default=0)
+    if moving_ps > compute_ps:
+        slowest = max(moving, key=lambda space: moving[space])
     return KernelTime(
         fixed_ps=seconds_to_ps(chip.fixed.kernel_seconds),
         between_ps=cycles_to_ps(between_tiles_cycles(kernel, chip) * tiles, chip.clock_hz),
         compute_ps=compute_ps,
-        rounds_ps=_rounds_ps(kernel, traffic, compute_ps, chip),
+        moving_ps=moving_ps,
+        rounds_ps=_rounds_ps(kernel, moving_ps, compute_ps, chip),
         unit_ps={unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c},
         traffic=traffic,
-        slowest_unit=slowest,
+        slowest=slowest,
         activity=kernel_activity(kernel, chip),
     )
 
 
-def _rounds_ps(kernel: Kernel, traffic: tuple[Traffic, ...], compute_ps: int, chip: Chip) -> int:
+def _rounds_ps(kernel: Kernel, moving_ps: int, compute_ps: int, chip: Chip) -> int:
     """Return what the tiles take at least, as a block's buffer is free again only when it has been computed with."""
-    rates = memory_rates(chip)
-    moving_seconds = max((t.steady_bytes / rates[t.space] for t in traffic), default=0.0)
     waits = max((_later_fetches(stream, kernel) for stream in kernel.streams), default=0.0)
-    waiting_ps = seconds_to_ps(moving_seconds + waits * chip.dma.fixed_latency_seconds)
-    return (waiting_ps + compute_ps) // chip.dma.buffers
+    return (seconds_to_ps(waits * chip.dma.fixed_latency_seconds) + moving_ps + compute_ps) // chip.dma.buffers
 
 
 def _later_fetches(stream: Stream, kernel: Kernel) -> float:
@@ -118,7 +122,7 @@ def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     # Without the cost of starting a kernel: the scalar core is the one that starts them.
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
-    return KernelTime(0, 0, busy_ps, 0, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
+    return KernelTime(0, 0, busy_ps, 0, 0, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
 
 
 def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:

@@ -35,7 +35,7 @@ class Mxu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """From the last row in to the last result out; each tile of a kernel's loop waits for it."""
     parked_register_cycles: float
     """What a register of results costs that is added to the part of its sum that an earlier tile left in VMEM (fitted).
-    Nothing overlaps it."""
+    The product waits for it."""
     accumulates_in_array: bool
     """Whether partial sums over K are added by the result buffer (v7x) rather than by the vector unit."""
 

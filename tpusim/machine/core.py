@@ -59,14 +59,14 @@ class Core:
         # One table for all computations: a loop may end what was started before it.
         self._started: dict[str, tuple[simpy.Event, str]] = {}
 
-    def run_program(self, steps: tuple[AnyStep, ...]) -> Activity:
-        """Launch a program of ``steps`` and run it."""
+    def run_program(self) -> Activity:
+        """Launch the device's program and run it."""
         launch_ps = seconds_to_ps(self.device.chip.fixed.launch_seconds)
         if launch_ps:
             start_ps = self.now_ps
             yield self.env.timeout(launch_ps)
             self.record(_LAUNCH, start_ps, bound_by="latency")
-        yield from self.run(steps)
+        yield from self.run(self.device.cohort.program.steps)
 
     def run(self, steps: tuple[AnyStep, ...]) -> Activity:
         """Issue ``steps`` in order; asynchronous ones are started, and waited for by the steps that need them."""

@@ -110,7 +110,7 @@ class _Run:
         self.world = World(costs, placed, len(assigned), for_all=cohorts == ONE_FOR_ALL)
         devices = [Device(self.world, one, options, progress if one.number == 0 else None) for one in placed]
         self._cores = [Core(device, CORE) for device in devices]
-        self._ends = [self.world.env.process(core.run_program(core.device.cohort.program.steps)) for core in self._cores]
+        self._ends = [self.world.env.process(core.run_program()) for core in self._cores]
 
     def finish(self, timeout_seconds: float | None) -> Split | None:
         """Run until nothing is left to do; return what splits a cohort, if something does.

@@ -36,7 +36,7 @@ def explain(
     lowered, machine, slice_, module = prepare(program, chip, topology, overrides)
     kernel = _kernel(lowered, op)
     by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
-    alone = run_program(by_itself, machine, slice_).records[0]
+    alone = next(r for r in run_program(by_itself, machine, slice_).records if r.name == op)
     in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
     shapes = {}
     if module:

@@ -14,9 +14,8 @@ class Matmul(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A matrix product as the matrix units see it: weight tiles, each with rows streamed past it.
 
     ``weight_rows`` rows of ``weight_tiles`` tiles of weights are loaded, and ``streamed_rows`` rows enter an array in
-    all (summed over the tiles); ``results`` registers leave it, and ``parked`` ones are added to parts of their sums that
-    wait in VMEM. All are padded: they are what the hardware does, not
-    what the program asked for.
+    all (summed over the tiles); ``results`` registers leave it, and ``parked`` ones are added to parts of their sums
+    that wait in VMEM. All are padded: they are what the hardware does, not what the program asked for.
     """
 
     # Not whole numbers: a tile has its share of the rows of a kernel.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import copysign, exp, hypot, log, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,7 +119,9 @@ def write_fit(fit: Fit, folder: str | Path) -> None:
     """
     edges = [parameter.key for parameter in fit.parameters if parameter.at_edge]
     if edges:
-        raise ConfigError(f"{', '.join(edges)}: at the edge of the range: no row says where it ends, so nothing is kept")
+        raise ConfigError(
+            f"{', '.join(edges)}: at the edge of the range: no row says where it ends, so nothing is kept"
+        )
     paths = {parameter.chips[0]: Path(folder) / f"{parameter.chips[0]}.toml" for parameter in fit.parameters}
     missing = [str(path) for path in paths.values() if not path.is_file()]
     if missing:

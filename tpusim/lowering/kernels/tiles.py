@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import product
 from math import ceil, gcd, inf, prod
+from typing import NamedTuple
 
 import msgspec
 
@@ -314,20 +315,32 @@ def product_tiles(n_bytes: dict[str, float], chip: Chip) -> Nest:
     room_bytes = chip.vmem.capacity_bytes * chip.vmem.tile_share
     # What is small is not worth cutting: its blocks would only wait for each other's latency.
     wanted = max(1, min(_WANTED_TILES, int(sum(n_bytes.values()) / chip.dma.smallest_block_bytes)))
-    issue_bytes = chip.dma.issue_cycles / chip.clock_hz * chip.hbm.bandwidth_bytes_per_second
-    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], room_bytes, issue_bytes, wanted)
+    bytes_per_cycle = chip.hbm.bandwidth_bytes_per_second / chip.clock_hz
+    costs = _Costs(
+        fetch=chip.dma.issue_cycles * bytes_per_cycle,
+        parked=chip.mxu.parked_register_cycles * bytes_per_cycle / chip.vpu.register_bytes,
+    )
+    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], room_bytes, costs, wanted)
+
+
+class _Costs(NamedTuple):
+    """What a fetch costs, and a byte of a result that waits for the rest of its sum, in bytes that could have moved."""
+
+    fetch: float
+    parked: float
 
 
 @lru_cache(maxsize=1024)
 def _product_tiles(
-    lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_bytes: float, transfer_bytes: float, wanted_tiles: int
+    lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_bytes: float, costs: _Costs, wanted_tiles: int
 ) -> Nest:
-    """Return the best of all cuts by powers of two; ``transfer_bytes`` is what a transfer costs beside its bytes."""
+    """Return the best of all cuts by powers of two."""
     n_bytes = {LHS: lhs_bytes, RHS: rhs_bytes, OUT: out_bytes}
 
     def badness(nest: Nest) -> tuple[float, int]:
         shares = nest.block_share.items()
-        moved = sum((n_bytes[array] * share + transfer_bytes) * nest.fetches(array) for array, share in shares)
+        moved = sum((n_bytes[array] * share + costs.fetch) * nest.fetches(array) for array, share in shares)
+        moved += out_bytes * (nest.trips(DEPTH) - 1) * costs.parked
         # Traffic first: a tile more costs a few cycles, a fetch more a whole block.
         return moved, abs(nest.tiles - wanted_tiles)
 

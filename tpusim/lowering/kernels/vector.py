@@ -117,10 +117,13 @@ def _scan(site: Site, instruction: Instruction) -> Work:
     inputs = [leaves(operand.shape)[0] for operand in operands[: len(operands) - carries]]
     results = leaves(instruction.shape)
     outputs = results[: len(results) - carries]
-    inside = Site(site.module, site.module[attributes["to_apply"]], site.chip, site.notes)
+    applied = site.module[attributes["to_apply"]]
+    inside = Site(site.module, applied, site.chip, site.notes)
     steps: int = (inputs or outputs)[0].dimensions[dimension]
     slots = site.chip.vpu.alu_slots
-    chain = ((vector_work(inside, i), widest(inside.computation, i, site.chip)) for i in inside.computation.instructions)
+    chain = (
+        (vector_work(inside, i), widest(inside.computation, i, site.chip)) for i in inside.computation.instructions
+    )
     # Even a scalar takes a whole cycle.
     step = sum_work(work * max(1.0, slots / width) for work, width in chain if width)
     moved = {LOAD: sum(max(1.0, registers(shape, site.chip) / max(1, steps)) for shape in inputs)}

@@ -84,7 +84,10 @@ def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
         limit = traffic.steady_bytes / least_ps if least_ps else inf
         flows.append(core.device.memories[traffic.space].transfer(traffic.steady_bytes, limit))
     yield core.env.timeout(least_ps)
-    last = time.slowest_unit
+    last = time.slowest
+    # Blocks that wait for a free buffer are waits for a memory's answer, whatever the tiles do meanwhile.
+    waiting_ps = max(0, least_ps - max(time.compute_ps, time.moving_ps))
+    parts["latency"] += waiting_ps
     for traffic, flow in zip(time.traffic, flows, strict=True):
         before_ps = core.now_ps
         if not flow.processed:
@@ -93,4 +96,4 @@ def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
         if core.now_ps > before_ps + ROUNDING_PS:
             last = traffic.space
     bound = UNITS[last].bound
-    parts[bound] = parts.get(bound, 0) + core.now_ps - start_ps
+    parts[bound] = parts.get(bound, 0) + core.now_ps - start_ps - waiting_ps

@@ -1,0 +1,88 @@
+"""The loop inside a tile: how long a turn takes, and for how long it holds registers, against a schedule by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lowering.hlo import lower_text
+from tpusim.hardware.load import load_chip
+
+LATENCY = load_chip("v5e").vector_ops.latency
+LOAD, STORE, VECTOR = LATENCY["load"], LATENCY["store"], LATENCY["vector"]
+SHAPE = "f32[64,128]{1,0:T(8,128)}"
+
+
+def loop_of(*lines, shape=SHAPE):
+    """Return the loop of a fusion of one operand %p with these lines, the last its root."""
+    *inner, root = (line.replace("$", shape) for line in lines)
+    called = "\n  ".join([f"%p = {shape} parameter(0)", *inner, f"ROOT {root}"])
+    entry = f"%x = {shape} parameter(0)\nROOT %y = {shape} fusion(%x), kind=kLoop, calls=%f"
+    (kernel,) = lower_text(entry, f"%f {{\n  {called}\n}}\n").steps
+    return kernel.vector_loop, kernel.tiles
+
+
+def test_a_turn_lasts_from_its_load_to_its_store():
+    """Two additions, one after the other, of eight registers."""
+    loop, tiles = loop_of("%a = $ add(%p, %p)", "%b = $ add(%a, %p)")
+    assert loop.turns * tiles == 8
+    assert loop.depth_cycles == LOAD + 2 * VECTOR + STORE
+    # Each result is read, or stored, as soon as it is there.
+    assert loop.held_cycles == 2
+
+
+def test_a_value_that_is_needed_later_is_held_until_then():
+    """Four negations in a row, and the first operand of the last addition waits for all of them."""
+    chain = [f"%n{n} = $ negate(%{'a' if not n else f'n{n - 1}'})" for n in range(4)]
+    loop, _ = loop_of("%a = $ add(%p, %p)", *chain, "%b = $ add(%a, %n3)")
+    assert loop.depth_cycles == LOAD + 6 * VECTOR + STORE
+    assert loop.held_cycles == pytest.approx(1 + 4 * VECTOR + 4 + 1)
+
+
+def test_an_expansion_is_as_deep_as_its_operations():
+    """Those of an exponential wait for each other, and for the transcendental unit."""
+    loop, _ = loop_of("%e = $ exponential(%p)")
+    cost = load_chip("v5e").vector_ops.ops["exponential"]
+    assert loop.depth_cycles == LOAD + sum(count * LATENCY[unit] for unit, count in cost.items()) + STORE
+
+
+def test_a_kernel_that_only_moves_has_no_turns():
+    """A copy in its own layout computes nothing."""
+    (kernel,) = lower_text(f"%x = {SHAPE} parameter(0)\nROOT %y = {SHAPE} copy(%x)").steps
+    assert kernel.vector_loop.held_cycles <= 1
+
+
+@st.composite
+def straight_lines(draw):
+    """Draw the two operands of each of a few additions: earlier ones by number, or the parameter (-1)."""
+    return [draw(st.tuples(*[st.integers(-1, n - 1)] * 2)) for n in range(draw(st.integers(1, 8)))]
+
+
+@given(straight_lines())
+def test_lifetimes_are_those_of_the_earliest_schedule(program):
+    """Counted cycle by cycle: a register is taken from when it is written to when its last reader starts."""
+    # Only what the result needs is computed.
+    needed, todo = set(), [len(program) - 1]
+    while todo:
+        at = todo.pop()
+        if at >= 0 and at not in needed:
+            needed.add(at)
+            todo.extend(program[at])
+    start, ready = {}, {-1: LOAD}
+    for at in sorted(needed):
+        start[at] = max(ready[operand] for operand in program[at])
+        ready[at] = start[at] + VECTOR
+    held = 0
+    for at in needed:
+        readers = [start[other] for other in needed if at in program[other]]
+        held += max([ready[at], *readers]) - ready[at] + 1
+    lines = [f"%v{n} = $ add({', '.join(map(name, program[n]))})" for n in sorted(needed)]
+    loop, _ = loop_of(*lines)
+    assert loop.held_cycles == pytest.approx(held)
+    assert loop.depth_cycles == max(ready.values()) + STORE
+
+
+def name(number):
+    """Return what an operand is called."""
+    return f"%v{number}" if number >= 0 else "%p"
