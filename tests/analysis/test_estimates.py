@@ -113,6 +113,18 @@ def test_a_kernel_in_a_loop_is_one():
     assert (found.predicted_us, found.compiler_us, found.count) == (11.0, 8.0, 4)
 
 
+def test_a_kernel_is_bound_by_what_most_of_its_time_went_to():
+    """Not by what bound its first execution, nor the most of them."""
+    bounds = (("vector", 1, 5), ("HBM", 20, 1), ("vector", 1, 5))
+    (found,) = estimates(*(record("f", us, 8000, bound_by=bound, count=count) for bound, us, count in bounds))
+    assert found.bound_by == "HBM"
+
+
+def test_ops_of_one_name_in_two_computations_are_two():
+    """They differ by their line."""
+    assert len(estimates(record("f", 10, 8000, line=3), record("f", 10, 8000, line=4))) == 2
+
+
 def test_what_is_no_kernel_of_the_core_is_left_out():
     """Copies, waits, and calls beside the core."""
     others = ({"is_kernel": False}, {"is_wait": True}, {"row": "sparsecore"})

@@ -62,6 +62,12 @@ def test_no_program_at_all_is_refused(unscheduled):
         validate_estimates([MLP], "v6e")
 
 
+def test_both_ways_to_see_a_v4_are_one_chip():
+    """A kernel of both cores, asked for by the name that people use."""
+    program = ROOT / "traces/measured/matmul_768x1024_1024x1024_f16.v4.hlo.txt.gz"
+    assert {one.chip for one in validate_estimates([program], "v4").kernels} == {"v4-megacore"}
+
+
 def test_a_file_that_is_not_there_is_refused_at_once():
     """Before any program is run: a slip in a name is no program that can be left out."""
     told = []

@@ -102,7 +102,7 @@ def kernel_estimates(program: str, timeline: Timeline, clock_hz: float) -> Itera
                 op=first.name,
                 chip=timeline.chip,
                 category=first.category,
-                bound_by=max(bounds, key=lambda name: bounds[name], default=first.bound_by),
+                bound_by=max(bounds, key=lambda name: bounds[name]),
                 predicted_us=predicted_us,
                 compiler_us=compiler_us,
                 count=count,
