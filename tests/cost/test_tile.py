@@ -112,16 +112,15 @@ def test_the_turns_of_a_tile_share_slots_and_registers(held, cycles):
 
 
 def test_the_last_turn_of_a_tile_is_not_overlapped():
-    """Each of four tiles takes the depth of its loop beside its slots, unless a product's results come out behind it."""
+    """Each of four tiles takes the depth of its loop beside its slots; behind a product its results come out."""
     loop = VectorLoop(turns=10, depth_cycles=250)
     plain, deep = (
         kernel_time(kernel(Work(ops={"vector": 400}), tiles=4, vector_loop=one), CHIP).compute_ps
         for one in (VectorLoop(), loop)
     )
     assert deep - plain == pytest.approx(cycles_ps(4 * 250), abs=2)
-    assert (
-        kernel_time(kernel(PRODUCT, vector_loop=loop), CHIP).compute_ps == kernel_time(kernel(PRODUCT), CHIP).compute_ps
-    )
+    products = (kernel_time(kernel(PRODUCT, vector_loop=one), CHIP).compute_ps for one in (VectorLoop(), loop))
+    assert len(set(products)) == 1
 
 
 @pytest.mark.parametrize(("tiles", "cores", "each"), [(1, 1, 1), (2, 1, 2), (5, 2, 3)])

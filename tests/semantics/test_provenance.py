@@ -28,6 +28,11 @@ REAL = {
 TILED = "f32[16,128]{1,0:T(8,128)}"
 
 
+def every_chip():
+    """Return the chips that programs are compiled for: a power state has no programs of its own."""
+    return {name for name in chip_names() if not name.endswith("-boosted")}
+
+
 def module(shape: str = TILED, config: str = "{}", head: str = ", is_scheduled=true") -> Module:
     """Return a program of one instruction."""
     text = (
@@ -74,13 +79,13 @@ def test_layouts_tell_the_compiler(shape: str, config: str, head: str, compiler:
 @pytest.mark.parametrize(
     ("shape", "config", "chips"),
     [
-        (TILED, "{}", set(chip_names())),
+        (TILED, "{}", every_chip()),
         ("f32[16,128]{1,0:T(8,128)S(3)}", "{}", {"v4", "v4-megacore"}),
         ("f32[16,128]{1,0:T(8,128)S(1)}", "{}", {"v5e", "v5p", "v6e", "v7x"}),
         ("bf16[16,128]{1,0:T(16,128)(2,1)}", "{}", {"v7x"}),
-        ("f32[128]{0:T(128)}", "{}", set(chip_names()) - {"v2", "v3"}),
-        ("f32[128]{0:T(256)}", "{}", set(chip_names())),
-        ("f32[1,128]{1,0:T(1,128)}", "{}", set(chip_names()) - {"v2", "v3"}),
+        ("f32[128]{0:T(128)}", "{}", every_chip() - {"v2", "v3"}),
+        ("f32[128]{0:T(256)}", "{}", every_chip()),
+        ("f32[1,128]{1,0:T(1,128)}", "{}", every_chip() - {"v2", "v3"}),
         (TILED, '{"megacore_config":{"megacore_split_dim":"0"}}', {"v4-megacore", "v5p"}),
         (TILED, '{"sparse_core_config":{}}', {"v5p", "v6e", "v7x"}),
         # 20 MiB, more than the 16 of v2 to v4.

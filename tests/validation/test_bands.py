@@ -35,13 +35,14 @@ def kind_of_family(family: str) -> str:
 
 def test_stated_errors_are_those_of_the_measured_rows():
     """By chip and kind of kernel, to the last digit that is written."""
-    cases = [case for name in ("measured", "tilings") for case in read_cases(TRACES / name / "index.csv")]
+    cases = [case for name in ("measured", "tilings", "profiled") for case in read_cases(TRACES / name / "index.csv")]
     found = defaultdict(list)
     for outcome in predict_all(cases, load_chip, lambda done: None):
-        key = (outcome.family.partition(" ")[0], kind_of_family(outcome.family))
+        key = (outcome.chip.removesuffix("-megacore"), kind_of_family(outcome.family))
         found[key].append(abs(outcome.predicted_us / outcome.measured_us - 1))
     stated = {(chip, kind): band for chip, kinds in measured_errors().items() for kind, band in kinds.items()}
-    assert stated.keys() == found.keys()
+    # One row, which the fit has seen, is no measure of anything.
+    assert stated.keys() == {key for key, errors in found.items() if len(errors) > 1}
     for key, band in stated.items():
         assert band.rows == len(found[key])
         assert band.error == pytest.approx(sum(found[key]) / len(found[key]), abs=6e-4)

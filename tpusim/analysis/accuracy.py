@@ -97,7 +97,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """A parameter that was fitted, of one or more chips: the first states it.
 
     ``least`` to ``most`` hold nine in ten fits to rows drawn at random, ``low`` to ``high`` is the range that was
-    allowed, and ``rows`` are those of its chips.
+    allowed, ``rows`` are those of its chips, and ``sources`` those of the first one's.
     """
 
     key: str
@@ -108,6 +108,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     low: float
     high: float
     rows: int
+    sources: tuple[str, ...]
     at_edge: bool
 
 

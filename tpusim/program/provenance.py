@@ -12,6 +12,9 @@ Compiler = Literal["tpu", "cpu", "gpu", "another", "none"]
 MEGACORE = "-megacore"
 """What the name of a chip ends with whose two cores run one program together, where they need not."""
 
+BOOSTED = "-boosted"
+"""What the name of a chip ends with at a power state above its default, for which nothing is compiled apart."""
+
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
     """What made a program.
@@ -30,5 +33,6 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     def is_for(self, chip_name: str) -> bool:
         """Return whether the program was compiled for a chip; one of v4 that splits no kernel fits either way."""
-        alike = self.chip.removesuffix(MEGACORE) == chip_name.removesuffix(MEGACORE)
-        return self.compiler == "tpu" and alike and chip_name in self.possible
+        plain = chip_name.removesuffix(BOOSTED)
+        alike = self.chip.removesuffix(MEGACORE) == plain.removesuffix(MEGACORE)
+        return self.compiler == "tpu" and alike and plain in self.possible

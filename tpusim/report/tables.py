@@ -33,7 +33,12 @@ def plain_table(*titles: str, wraps: str = "") -> Table:
         justify: JustifyMethod = "right" if title.startswith(">") else "left"
         name = title.removeprefix(">")
         # Only the names may be cut: Rich takes the room that is missing from what may wrap before all else.
-        table.add_column(name, justify=justify, no_wrap=name != (wraps or titles[0]), overflow="ellipsis")
+        table.add_column(
+            name,
+            justify=justify,
+            no_wrap=name != (wraps or titles[0]),
+            overflow="fold" if name == wraps else "ellipsis",
+        )
     return table
 
 

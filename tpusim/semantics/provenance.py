@@ -13,7 +13,7 @@ import msgspec
 
 from tpusim.hardware.load import chip_names, load_chip, read_config
 from tpusim.ir.module import Module
-from tpusim.program.provenance import MEGACORE, Compiler, Provenance
+from tpusim.program.provenance import BOOSTED, MEGACORE, Compiler, Provenance
 from tpusim.shapes.layout import Layout
 from tpusim.shapes.shape import leaves
 
@@ -51,7 +51,8 @@ def read_provenance(module: Module, stated: str = "", version: str = "") -> Prov
         return Provenance(compiler=next(marked, "another"), stated=stated, version=version)
     shown = [sign for sign in _signs().values() if _shows(sign, layouts, configs)]
     scoped_bytes = max((i.backend_config.scoped_vmem_bytes for i in instructions), default=0)
-    possible = [name for name in chip_names() if all(name in sign.chips for sign in shown)]
+    names = [name for name in chip_names() if not name.endswith(BOOSTED)]
+    possible = [name for name in names if all(name in sign.chips for sign in shown)]
     possible = [name for name in possible if scoped_bytes <= load_chip(name).vmem.capacity_bytes]
     # A name says v4 of both ways to program it; and what allows one chip only has named it.
     named = [name for name in (stated, f"{stated}{MEGACORE}") if name in possible]

@@ -130,17 +130,17 @@ def write_fit(fit: Fit, folder: str | Path) -> None:
         text = path.read_text(encoding="utf-8")
         for parameter in fit.parameters:
             if parameter.chips[0] == chip:
-                text = restate(text, _fact(parameter, fit))
+                text = restate(text, _fact(parameter))
         path.write_text(text, encoding="utf-8")
 
 
-def _fact(parameter: Fitted, fit: Fit) -> Fact:
+def _fact(parameter: Fitted) -> Fact:
     also = f", for {', '.join(parameter.chips)} alike" if len(parameter.chips) > 1 else ""
     note = (
         f"By tpusim calibrate on {parameter.rows} rows{also}; nine in ten fits to rows drawn at random lie from "
         f"{parameter.least:.3g} to {parameter.most:.3g}; range {parameter.low:g} to {parameter.high:g}."
     )
-    return Fact(parameter.key, parameter.value, "", "fitted", ", ".join(fit.sources), note)
+    return Fact(parameter.key, parameter.value, "", "fitted", ", ".join(parameter.sources), note)
 
 
 def _has(parameter: Parameter, case: Case) -> bool:
@@ -218,6 +218,11 @@ class _Search:
         found = least_squares(residuals, begin, jac=slopes, bounds=bounds, max_nfev=most)
         return list(found.x), (found.jac, found.fun)
 
+    def _sources(self, generation: str) -> tuple[str, ...]:
+        """Return who published the rows of a chip, without the places there."""
+        found = {case.source.partition(",")[0] for case in self.cases if generation_of(case.chip) == generation}
+        return tuple(sorted(found - {""}))
+
     def described(self, logs: Sequence[float], slopes: Any) -> Iterator[Fitted]:
         """Yield the parameters of a fit to all rows with their intervals."""
         draws = _draws(*slopes)
@@ -227,11 +232,12 @@ class _Search:
                 key=parameter.key,
                 chips=parameter.chips,
                 value=float(f"{_value(parameter, at):.4g}"),
-                least=exp(at + spread[_DRAWS // 20]),
-                most=exp(at + spread[-1 - _DRAWS // 20]),
+                least=_value(parameter, at + spread[_DRAWS // 20]),
+                most=_value(parameter, at + spread[-1 - _DRAWS // 20]),
                 low=parameter.low,
                 high=parameter.high,
                 rows=len(self.touched[number]),
+                sources=self._sources(parameter.chips[0]),
                 at_edge=min(at - log(parameter.low), log(parameter.high) - at) < _AT_EDGE,
             )
 

@@ -22,6 +22,7 @@ from tpusim.ir.module import with_window
 from tpusim.ir.ops import ELEMENTWISE, INDEXED, PRODUCTS, REDUCTIONS, SORTS
 from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, lower, run_program
+from tpusim.program.provenance import BOOSTED
 from tpusim.program.steps import Kernel
 from tpusim.timeline.records import busy_ps
 from tpusim.units import ps_to_us
@@ -49,7 +50,6 @@ HOST_CLOCK = "host_wall"
 _Taken = Literal["", "kernel", "fusion", "module", "device_trace", "host_wall"]
 """How a time can have been taken."""
 _MEASURED_AS = {"v4": "v4-megacore"}
-_BOOSTED = "-boosted"
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,11 @@ def generation_of(chip_name: str) -> str:
 
 def _operating_point(chip_name: str, module: Module, measured_us: float) -> str:
     """Return the boosted state of a chip for a row that is faster than its default clock allows."""
-    if chip_name + _BOOSTED not in chip_names():
+    if chip_name + BOOSTED not in chip_names():
         return chip_name
     chip = load_chip(chip_name)
     flops = sum(step.product_flops for step in lower(module, chip).steps if isinstance(step, Kernel))
-    return chip_name + _BOOSTED if flops > chip.peak_flops_per_second * measured_us / 1e6 else chip_name
+    return chip_name + BOOSTED if flops > chip.peak_flops_per_second * measured_us / 1e6 else chip_name
 
 
 def predict(case: Case, chip: Chip, program: Program | None = None) -> Outcome:
