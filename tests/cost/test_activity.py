@@ -78,7 +78,7 @@ def test_a_copy_reads_in_one_memory_and_writes_in_another(spaces, moved):
     """Within one memory it does both."""
     source, target = spaces
     copy = Copy(name="c", opcode="copy-start", n_bytes=9.0, source_space=source, target_space=target)
-    assert copy_activity(copy) == moved
+    assert copy_activity(copy, load_chip("v5e")) == moved
 
 
 def test_a_record_says_what_was_done_and_its_step():

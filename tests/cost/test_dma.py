@@ -6,9 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tpusim.cost.dma import loaded_bytes, traffic_of
+from tpusim.cost.dma import copy_loads, loaded_bytes, memory_rates, traffic_of
+from tpusim.cost.tile import kernel_activity
 from tpusim.hardware.load import load_chip, override_chip
-from tpusim.program.steps import Kernel
+from tpusim.program.steps import Copy, Kernel
 from tpusim.program.work import Stream
 
 PLAIN = override_chip(load_chip("v5e"), {"dma.chunk_cost_bytes": 0, "hbm.efficiency": 0.9, "hbm.write_efficiency": 0.9})
@@ -73,3 +74,49 @@ def test_a_single_byte_is_moved_and_none_is_not(n_bytes):
     )
     assert [traffic.first_bytes for traffic in traffic_of(kernel, PLAIN)] == [n_bytes]
     assert traffic_of(empty, PLAIN) == ()
+
+
+V4 = load_chip("v4")
+OFF = override_chip(V4, {"cmem.capacity_bytes": 0})
+
+
+def test_writes_to_cmem_go_at_its_own_rate_of_writes():
+    """Half the rate of reads on v4: a byte that is written takes twice as long."""
+    rates = V4.cmem
+    read, written = (loaded_bytes(Stream("x", "cmem", 1000, 1, is_output=out), V4) for out in (False, True))
+    reading, writing = 1000 / rates.read_bytes_per_second, 1000 / rates.write_bytes_per_second
+    assert read / memory_rates(V4)["cmem"] == pytest.approx(reading)
+    assert written / memory_rates(V4)["cmem"] == pytest.approx(writing)
+
+
+@pytest.mark.parametrize("chip", [OFF, load_chip("v5e")], ids=["switched off", "v5e"])
+def test_a_cmem_that_is_not_there_is_part_of_hbm(chip):
+    """Its bytes share the bandwidth of HBM, to the last detail of their cost: it is no second memory."""
+    near, far = (
+        Kernel(
+            name="k",
+            opcode="fusion",
+            tiles=4,
+            streams=(Stream("x", "hbm", 1000, 4), Stream("w", space, 2000, 4), Stream("y", space, 500, 4, True, 64)),
+        )
+        for space in ("cmem", "hbm")
+    )
+    assert "cmem" not in memory_rates(chip)
+    assert traffic_of(near, chip) == traffic_of(far, chip)
+    assert kernel_activity(near, chip) == kernel_activity(far, chip)
+
+
+COPIES = {
+    "read of cmem": ("cmem", "vmem", V4, {"cmem": 1000, "vmem": 1000}),
+    "write to cmem": ("hbm", "cmem", V4, {"hbm": 1000, "cmem": 2000}),
+    "within cmem": ("cmem", "cmem", V4, {"cmem": 3000}),
+    "from a cmem that is off": ("cmem", "vmem", OFF, {"hbm": 1000, "vmem": 1000}),
+    "to a cmem that is off": ("hbm", "cmem", OFF, {"hbm": 2000}),
+}
+
+
+@pytest.mark.parametrize(("source", "target", "chip", "loads"), COPIES.values(), ids=COPIES.keys())
+def test_copies_load_cmem_as_kernels_do(source, target, chip, loads):
+    """A thousand bytes; one that is written to CMEM counts twice."""
+    copy = Copy(name="c", opcode="copy-start", n_bytes=1000, source_space=source, target_space=target)
+    assert copy_loads(copy, chip) == loads

@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.house.source_tree import ROOT
 from tpusim.cli.main import main
 from tpusim.pipeline.stages import simulate
+from tpusim.report.tables import us_text
+from tpusim.validation.steps import validate_steps
 
 COMMAND = "traces/llama1b_decode_b16s2048.v6e.hlo.txt.gz"
 
 
+def between(what: str) -> str:
+    """Return what stands between two markers of the README."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return text.split(f"<!-- {what}: begin -->")[1].split(f"<!-- {what}: end -->")[0]
+
+
 def sample() -> str:
     """Return the block of output between the markers of the README."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    between = text.split("sample of `tpusim run`: begin -->")[1].split("<!-- sample of `tpusim run`: end")[0]
-    return between.split("```text\n")[1].split("```")[0]
+    return between("sample of `tpusim run`").split("```text\n")[1].split("```")[0]
+
+
+def table_of_steps() -> str:
+    """Return the table of whole steps as the README has it, and the mean error under it."""
+    found = validate_steps([ROOT / "traces/steps/index.csv"])
+    lines = [
+        "| step | chips | says | measured | simulated | ratio | never measured |",
+        "|---|---|---|--:|--:|--:|--:|",
+        *(
+            f"| {row.family} (`{row.name}`) | {row.topology or row.chip} | {row.grade} | {us_text(row.measured_us)} "
+            f"| {us_text(row.predicted_us)} | {row.ratio:.2f} | {row.unmeasured_share * 100:.0f} % |"
+            for row in found.rows
+        ),
+        "",
+        f"Mean absolute error of the {found.counted} good and fair rows: {found.mean_error * 100:.0f} %.",
+    ]
+    return "\n".join(("", "", *lines, "", ""))
+
+
+@pytest.mark.slow
+def test_whole_steps_are_those_of_the_command():
+    """Replace the table by ``table_of_steps()`` when this fails and the times are right."""
+    assert between("whole steps") == table_of_steps()
 
 
 def test_sample_is_what_the_command_prints(capsys, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpusim.ir.attributes import BackendConfig
+from tpusim.ir.attributes import BackendConfig, CostEstimate
 
 
 @pytest.mark.parametrize(("stated", "cycles"), [("2129", 2129), ("0", 0), (str(2**63 - 1), 0)])
@@ -13,3 +13,37 @@ def test_the_largest_number_of_cycles_means_that_they_are_not_known(stated: str,
     window = BackendConfig.decode(f'{{"window_config":{{"estimated_cycles":"{stated}"}}}}').window_config
     assert window is not None
     assert window.estimated_cycles == cycles
+
+
+@pytest.mark.parametrize(
+    ("config", "ones"),
+    [
+        ('{"index_known_bits":[{"zeroes":"4294967294","ones":"1","bitwidth":"32"},{"zeroes":"0","ones":"0"}]}', (1, 0)),
+        ('{"index_known_bits":[{}]}', (0,)),
+        ('{"index_known_bits":3}', ()),
+        ("{}", ()),
+    ],
+)
+def test_known_bits_of_a_start_are_read(config, ones):
+    """One number for each dimension; bits of which nothing is said are not known."""
+    assert BackendConfig.decode(f'{{"indices_config":{config}}}').known_index_ones == ones
+
+
+@pytest.mark.parametrize(
+    ("config", "estimate"),
+    [
+        ('{"flops":"6","transcendentals":2,"bytes_accessed":"9","remote_bytes_transferred":0}', CostEstimate(6, 2, 9)),
+        ('{"flops":-1,"bytes_accessed":true}', CostEstimate()),
+        ("{}", None),
+        ("7", None),
+    ],
+)
+def test_the_stated_cost_of_a_kernel_is_read(config, estimate):
+    """Numbers, or 64-bit integers as the JSON form of protocol buffers writes them."""
+    assert BackendConfig.decode(f'{{"custom_call_config":{{"cost_estimate":{config}}}}}').cost_estimate == estimate
+
+
+@pytest.mark.parametrize(("config", "emitter"), [('{"emitter":"EmitX"}', "EmitX"), ('{"emitter":3}', ""), ("{}", "")])
+def test_the_emitter_of_a_convolution_is_read(config, emitter):
+    """A name, or nothing."""
+    assert BackendConfig.decode(f'{{"convolution_algorithm_config":{config}}}').convolution_emitter == emitter

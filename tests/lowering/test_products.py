@@ -17,6 +17,9 @@ from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, Product
 
 WHOLE = Nest((), {})
 SIZES = st.integers(1, 700)
+# A sum of a single term may not be the arrays' work at all.
+DEPTHS = st.integers(2, 700)
+PACKED = "EmitInputFeaturePackedInputBatchInLanes"
 
 
 def product_of(rows, depth, columns, **rest):
@@ -43,7 +46,7 @@ def test_a_large_product_runs_near_peak(chip_name, size):
     )
 
 
-@given(SIZES, SIZES, SIZES, st.sampled_from([8, 16, 32]))
+@given(SIZES, DEPTHS, SIZES, st.sampled_from([8, 16, 32]))
 def test_more_sublanes_never_stream_fewer_rows(rows, depth, columns, sublanes):
     """Rows come by the register: registers of more sublanes leave more of them empty."""
     chip = load_chip("v5e")
@@ -65,7 +68,7 @@ def test_rows_come_in_registers_of_the_chips_sublanes():
     assert streamed == [32, 64]
 
 
-@given(SIZES, SIZES, SIZES, st.integers(1, 40))
+@given(SIZES, DEPTHS, SIZES, st.integers(1, 40))
 def test_a_batch_is_as_many_products(rows, depth, columns, batch):
     """Each has weights of its own; what they take is the sum."""
     chip, one = load_chip("v5p"), product_of(rows, depth, columns)
@@ -78,6 +81,38 @@ def test_a_shallow_depthwise_product_is_left_to_the_vector_unit():
     """512 groups of one column and nine taps would leave the arrays empty."""
     size = product_of(4096, 1, 1, groups=512, reach=9.0)
     assert product_work(size, 4096 * 512, WHOLE, load_chip("v5e")).matmuls == ()
+
+
+@pytest.mark.parametrize("padding", [1.0, 2.0])
+def test_an_outer_product_is_left_to_the_vector_unit(padding):
+    """Nothing is added: one multiplication for each register of the result, those that padding adds included."""
+    work = product_work(product_of(512, 1, 1024), 512 * 1024, WHOLE, load_chip("v5e"), padding=padding)
+    assert (work.matmuls, work.ops) == ((), {"vector": 512 * padding})
+
+
+def test_few_features_with_the_batch_in_lanes_are_left_to_the_vector_unit():
+    """Four features for each of 1,536 registers of the result: each is spread to all sublanes, multiplied, added."""
+    chip = load_chip("v6e")
+    work = product_work(product_of(4 * 768 * 128, 4, 4), 4 * 768 * 128 * 4, WHOLE, chip, emitter=PACKED)
+    costs = chip.vector_ops.ops["multiply"], chip.vector_ops.ops["add"], chip.vector_ops.moves["sublane_broadcast"]
+    assert (work.matmuls, work.ops) == ((), {"vector": 4 * 1536 * sum(cost["vector"] for cost in costs)})
+
+
+FIRST = msgspec.structs.replace(product_of(256 * 112**2, 3, 64, reach=49.0), flops=2.0 * 256 * 112**2 * 147 * 64)
+
+
+@pytest.mark.parametrize(
+    ("size", "emitter"),
+    [
+        (product_of(4 * 768 * 128, 4, 4), ""),
+        (product_of(4 * 768 * 128, 4, 4), "EmitAllBatchInSublanes"),
+        # The first convolution of a ResNet goes by the same name.
+        (FIRST, PACKED),
+    ],
+)
+def test_other_shallow_products_are_the_arrays_own(size, emitter):
+    """Where the compiler says nothing else, or where they fill the arrays better."""
+    assert product_work(size, size.rows * size.columns, WHOLE, load_chip("v6e"), emitter=emitter).matmuls != ()
 
 
 @pytest.mark.parametrize(("chip_name", "parts"), [("v5e", 1), ("v5e", 4), ("v6e", 1), ("v6e", 4)])

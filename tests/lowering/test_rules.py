@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_module_text, lower_text
+from tpusim.cost.tile import unit_cycles
 from tpusim.errors import ProgramError
 from tpusim.hardware.load import load_chip
 from tpusim.ir.ops import OPERATIONS
@@ -433,3 +436,51 @@ def test_a_fusion_of_scalars_takes_an_operation_for_each_that_computes():
         for texts in ((lines, called), (f"%x = {number} parameter(0)\nROOT %y = {number} copy(%x)",))
     )
     assert (fused.scalar, fused.work.ops, copied.work.ops) == (True, {"scalar": 3.0}, {"scalar": 1.0})
+
+
+def stated_call(operand=BIG, chip="v5e", **estimate):
+    """Return the program of one Pallas kernel that states its cost, in the text form of JAX's own."""
+    config = f'{{"custom_call_config":{{"body":"","cost_estimate":{json.dumps(estimate)},"serialization_format":1}}}}'
+    call = f'custom-call(%x), custom_call_target="tpu_custom_call", backend_config={config}'
+    return lower_text(f"%x = {operand} parameter(0)\nROOT %z = {operand} {call}", chip=chip)
+
+
+@pytest.mark.parametrize("operand", [BIG, "bf16[1024,1024]{1,0:T(8,128)(2,1)}", "s8[1024,1024]{1,0:T(8,128)(4,1)}"])
+def test_a_hand_written_kernel_takes_at_least_the_flops_that_it_states(operand):
+    """At the array's rate for what it touches, of bf16 if that is not known; it is listed all the same."""
+    chip = load_chip("v5e")
+    program = stated_call(operand, flops=10**12, transcendentals=0, bytes_accessed=0)
+    (kernel,) = program.steps
+    rate = 2 if operand.startswith("s8") else 1
+    macs_per_cycle = chip.mxu.count * chip.mxu.rows * chip.mxu.columns * rate * chip.mxu.efficiency
+    assert unit_cycles(kernel, chip)["matrix"] * kernel.tiles == pytest.approx(10**12 / 2 / macs_per_cycle)
+    assert (kernel.flops, kernel.flops_type) == (10**12, "s8" if rate == 2 else "bf16")
+    assert [item.name for item in program.unsupported] == ["z"]
+
+
+def test_a_hand_written_kernel_takes_at_least_the_transcendentals_that_it_states():
+    """One for each element of a register."""
+    (kernel,) = stated_call(flops=0, transcendentals=2**30, bytes_accessed=0).steps
+    assert kernel.work.ops["eup"] * kernel.tiles == pytest.approx(2**20)
+    assert kernel.work.matmuls == ()
+
+
+@pytest.mark.parametrize(("operand", "stated", "moved"), [(BIG, 2, 8), (BIG, 24, 24), (VMEM, 24, 0)])
+def test_a_hand_written_kernel_moves_at_least_the_bytes_that_it_states(operand, stated, moved):
+    """Never less than operands and results; what lies in VMEM moves nothing, however often it is read (in MiB)."""
+    (kernel,) = stated_call(operand, flops=0, transcendentals=0, bytes_accessed=stated * MIB).steps
+    assert kernel.hbm_bytes == pytest.approx(moved * MIB)
+
+
+def test_a_stated_cost_counts_inside_a_fusion_too():
+    """The compiler may put what a kernel reads into one fusion with it."""
+    config = '{"custom_call_config":{"cost_estimate":{"flops":"2000000"}}}'
+    fused = f"""\
+%f {{
+  %p = {BIG} parameter(0)
+  ROOT %c = {BIG} custom-call(%p), custom_call_target="tpu_custom_call", backend_config={config}
+}}
+"""
+    program = lower_text(f"%x = {BIG} parameter(0)\nROOT %z = {BIG} fusion(%x), kind=kCustom, calls=%f", fused)
+    assert program.steps[0].flops == 2 * 10**6
+    assert [item.name for item in program.unsupported] == ["c"]

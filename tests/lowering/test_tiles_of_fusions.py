@@ -9,6 +9,8 @@ import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_text
 from tpusim.analysis.roofline import peak_flops_per_second
+from tpusim.cost.tile import kernel_time, registers_cycles, unit_cycles
+from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import simulate
 from tpusim.timeline.records import CORE
 
@@ -167,3 +169,29 @@ BY_ROOT = {
 def test_a_reduction_is_tiled_by_what_it_takes_in(root, shape):
     """128 x 2 blocks in tiles of 8 x 1 are 32, wherever the reduction stands; a result as large is cut alike."""
     assert fused_into(root, shape, (8, 1)).tiles == 32
+
+
+NEAR = "f32[1024,512]{1,0:T(8,128)S(1)}"
+INSIDE = "f32[1024,512]{1,0:T(8,128)}"
+LOOPS = {
+    "window": f"ROOT %r = {NEAR} reduce-window(%p, %zero), window={{size=3x3 pad=1_1x1_1}}, to_apply=%add",
+    "softmax": f"""%sums = f32[1024]{{0:T(1024)}} reduce(%p, %zero), dimensions={{1}}, to_apply=%add
+  %spread = {INSIDE} broadcast(%sums), dimensions={{0}}
+  %e = {INSIDE} exponential(%p)
+  ROOT %r = {NEAR} divide(%e, %spread)""",
+}
+
+
+@pytest.mark.parametrize("rows", [1, 4, 64])
+@pytest.mark.parametrize("body", LOOPS.values(), ids=LOOPS.keys())
+def test_a_tile_in_vmem_costs_little_beside_its_work_and_depth(body, rows):
+    """Nothing is transferred: what is left is the turn of the loop, below ten cycles."""
+    chip = load_chip("v6e")
+    fused = f"{ADD}%f {{\n  %p = {NEAR} parameter(0)\n  %zero = f32[] constant(0)\n  {body}\n}}\n"
+    call = f"fusion(%x), kind=kLoop, calls=%f, backend_config={config(output_window=(rows, 4))}"
+    kernel = kernel_named(lower_text(f"%x = {NEAR} parameter(0)\nROOT %y = {NEAR} {call}", fused, chip), "y")
+    time = kernel_time(kernel, chip)
+    work = max(*unit_cycles(kernel, chip).values(), registers_cycles(kernel, chip))
+    taken = (time.between_ps + time.compute_ps) * chip.clock_hz / 1e12 / kernel.tiles
+    assert (kernel.tiles, time.traffic, time.rounds_ps <= time.compute_ps) == (128 // rows, (), True)
+    assert 0 <= taken - work - kernel.vector_loop.depth_cycles < 10

@@ -97,6 +97,37 @@ def test_a_move_costs_its_table_row_for_each_register_of_the_result(operand, res
     assert_computes(work_of((operand,), result, call), at_cost((registers, MOVES[move] if move else {})))
 
 
+def updated(update, *ones):
+    """Return the work of an update of f32[64,512] where the compiler knows these bits of its start to be set."""
+    bits = ",".join(f'{{"zeroes":"{~one & 7}","ones":"{one}","bitwidth":"32"}}' for one in ones)
+    config = f'{{"indices_config":{{"index_known_bits":[{bits}],"is_index_aligned":[]}}}}'
+    call = f"dynamic-update-slice(%a, %b, %i, %i), backend_config={config}"
+    shapes = f"%a = {tiled(MATRIX)} parameter(0)\n%b = {tiled(update)} parameter(1)\n%i = s32[] parameter(2)\n"
+    kernel = kernel_named(lower_text(f"{shapes}ROOT %y = {tiled(MATRIX)} {call}", "", CHIP), "y")
+    return {unit: count * kernel.tiles for unit, count in kernel.work.ops.items()}
+
+
+@pytest.mark.parametrize("ones", [(), (0, 0), (8, 128)], ids=["not said", "unknown", "aligned"])
+def test_an_update_whose_start_is_not_said_to_be_crooked_computes_nothing(ones):
+    """Whole registers are stored."""
+    assert_computes(updated("f32[24,256]", *ones), {})
+
+
+@pytest.mark.parametrize(("ones", "rotations"), [((1, 0), 0), ((9, 128), 0), ((0, 1), 48), ((1, 1), 48)])
+def test_a_crooked_update_goes_row_by_row(ones, rotations):
+    """24 rows of two registers: a load, two steps of a shift, a selection and a store, one after another.
+
+    The row's second register is stored a cycle later, and then the loop turns; all slots of the unit are taken.
+    """
+    latency = CHIP.vector_ops.latency
+    cycles = latency["load"] + 3 * latency["vector"] + latency["store"] + 1 + CHIP.fixed.tile_cycles
+    found = updated("f32[24,256]", *ones)
+    assert_computes(found, {"vector": 24 * cycles * CHIP.vpu.alu_slots, "xlu": rotations * MOVES["lane_shift"]["xlu"]})
+    # Registers of the update are loaded and its place stored beside it, as of any update.
+    around = updated("f32[24,256]")
+    assert (found["load"] - around["load"], found["store"] - around["store"]) == (48, 48)
+
+
 WINDOWS = {
     # Neighbours on both sides: two shifts, two sums.
     "three": ("f32[64,512]", "window={size=3x1 pad=1_1x0_0}", 32 * 2, 32 * 2),

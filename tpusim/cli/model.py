@@ -5,12 +5,20 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from tpusim.cli.options import DATAFLOW, LOWERING, MACHINE, array_sides, command, json_option, machine, number, option
 from tpusim.cli.output import answer, console
 from tpusim.errors import ConfigError
 
-_INDEX = "measured programs: traces/*/index.csv; with --memory also programs, or folders of them"
+_INDEX = "measured programs: traces/*/index.csv; with --compiler programs; with --memory also programs, or folders"
+
+_COMPARISONS = {
+    "collectives": "rows of traces/collectives: no programs, only links",
+    "memory": "HBM temporaries beside the compiler's: traces/memory/index.csv",
+    "compiler": "kernels beside the compiler's own estimates: programs, as traces/*.hlo.txt.gz",
+    "steps": "whole steps beside published times: traces/steps/index.csv",
+}
 
 # Written out, so that --help need not load the rooms; a test holds them against those of hardware/array.py.
 MODES = ("overlap", "scale-sim")
@@ -80,29 +88,56 @@ def explain(options: Namespace) -> None:
     "compare predictions with times measured on hardware",
     option("index", metavar="INDEX.csv", nargs="+", help=_INDEX),
     option("--chip", metavar="C", help="only the rows of this chip"),
-    option("--collectives", action="store_true", help="rows of traces/collectives: no programs, only links"),
-    option("--memory", action="store_true", help="HBM temporaries beside the compiler's: traces/memory/index.csv"),
+    *(option(f"--{name}", action="store_true", help=text) for name, text in _COMPARISONS.items()),
     json_option("print one JSON object with every row"),
 )
 def validate(options: Namespace) -> None:
-    """Compare predictions with measured times, or memory with the compiler's."""
-    from tpusim.report.json.memory import memory_accuracy_page
-    from tpusim.report.json.model import accuracy_page
-    from tpusim.report.terminal.accuracy import render_accuracy, render_memory_accuracy
+    """Compare predictions with what was measured, or with what the compiler says."""
     from tpusim.report.terminal.progress import CountLine
-    from tpusim.validation.memory import validate_memory
-    from tpusim.validation.times import validate
 
-    line = CountLine("comparing" if options.memory else "predicting")
+    chosen = [name for name in _COMPARISONS if getattr(options, name)]
+    if len(chosen) > 1:
+        raise ConfigError(f"expected one of {', '.join(f'--{name}' for name in _COMPARISONS)}, found {len(chosen)}")
+    line = CountLine("predicting")
+    kinds = {"memory": _memory, "compiler": _estimates, "steps": _steps}
     try:
-        if options.memory:
-            found = validate_memory(options.index, options.chip, line)
-            answer(options, memory_accuracy_page, render_memory_accuracy, found)
-        else:
-            times = validate(options.index, options.chip, collectives=options.collectives, progress=line)
-            answer(options, accuracy_page, render_accuracy, times)
+        kinds.get("".join(chosen), _times)(options, line)
     finally:
         line.close()
+
+
+def _times(options: Namespace, line: Any) -> None:
+    from tpusim.report.json.model import accuracy_page
+    from tpusim.report.terminal.accuracy import render_accuracy
+    from tpusim.validation.times import validate
+
+    found = validate(options.index, options.chip, collectives=options.collectives, progress=line)
+    answer(options, accuracy_page, render_accuracy, found)
+
+
+def _memory(options: Namespace, line: Any) -> None:
+    from tpusim.report.json.memory import memory_accuracy_page
+    from tpusim.report.terminal.accuracy import render_memory_accuracy
+    from tpusim.validation.memory import validate_memory
+
+    found = validate_memory(options.index, options.chip, line)
+    answer(options, memory_accuracy_page, render_memory_accuracy, found)
+
+
+def _estimates(options: Namespace, line: Any) -> None:
+    from tpusim.report.json.accuracy import estimates_page
+    from tpusim.report.terminal.estimates import render_estimates
+    from tpusim.validation.estimates import validate_estimates
+
+    answer(options, estimates_page, render_estimates, validate_estimates(options.index, options.chip, line))
+
+
+def _steps(options: Namespace, line: Any) -> None:
+    from tpusim.report.json.accuracy import steps_page
+    from tpusim.report.terminal.steps import render_steps
+    from tpusim.validation.steps import validate_steps
+
+    answer(options, steps_page, render_steps, validate_steps(options.index, options.chip, line))
 
 
 @command(

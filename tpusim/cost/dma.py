@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS, Unit, chip_value, peak_bytes_per_second
+from tpusim.hardware.units import CMEM, HBM, HOST, HOST_IN, HOST_OUT, UNITS, Unit, chip_value, peak_bytes_per_second
 from tpusim.program.steps import Copy, Kernel
 from tpusim.program.work import Stream
 
@@ -27,10 +27,16 @@ def memory_rates(chip: Chip) -> dict[str, float]:
     """Return the bytes per second that long transfers reach on each memory and link that cores share."""
     rates = {}
     for unit in shared_memories():
-        # A program may name a CMEM that the chip does not have: its bytes are then somewhere in HBM.
-        peak = peak_bytes_per_second(chip, unit) or peak_bytes_per_second(chip, UNITS[HBM])
-        rates[unit.key] = peak * chip_value(chip, unit.share) if unit.share else peak
+        peak = peak_bytes_per_second(chip, unit)
+        if memory_of(unit.key, chip) == unit.key:
+            rates[unit.key] = peak * chip_value(chip, unit.share) if unit.share else peak
     return rates
+
+
+def memory_of(space: str, chip: Chip) -> str:
+    """Return the memory in which a chip keeps what a program puts into ``space``."""
+    # A program may name a CMEM that the chip does not have, or that is switched off: its bytes are then in HBM.
+    return HBM if space == CMEM and not chip.cmem.capacity_bytes else space
 
 
 def shared_memories() -> tuple[Unit, ...]:
@@ -41,20 +47,24 @@ def shared_memories() -> tuple[Unit, ...]:
 
 def traffic_of(kernel: Kernel, chip: Chip) -> tuple[Traffic, ...]:
     """Return a kernel's traffic with each memory that cores share."""
-    used = {link_of(stream) for stream in kernel.streams if stream.block_bytes > 0}
+    used = {link_of(stream, chip) for stream in kernel.streams if stream.block_bytes > 0}
     return tuple(_traffic(kernel, unit.key, chip) for unit in shared_memories() if unit.key in used)
 
 
-def link_of(stream: Stream) -> str:
+def link_of(stream: Stream, chip: Chip) -> str:
     """Return the memory or, where each way is a link of its own, the link that a stream uses."""
-    if stream.space != HOST:
-        return stream.space
-    return HOST_OUT if stream.is_output else HOST_IN
+    return _link(stream.space, chip, is_output=stream.is_output)
+
+
+def _link(space: str, chip: Chip, *, is_output: bool) -> str:
+    if space != HOST:
+        return memory_of(space, chip)
+    return HOST_OUT if is_output else HOST_IN
 
 
 def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
     """Split a kernel's traffic with one memory into what comes before, during and after its tiles' computation."""
-    streams = [stream for stream in kernel.streams if link_of(stream) == space]
+    streams = [stream for stream in kernel.streams if link_of(stream, chip) == space]
     # A block that is fetched only once is needed by the first tile: no computation can hide it.
     first = sum(loaded_bytes(s, chip) * min(1.0, kernel.cores / s.fetches) for s in streams if not s.is_output)
     last = sum(loaded_bytes(s, chip) * min(1.0, kernel.cores / s.fetches) for s in streams if s.is_output)
@@ -69,11 +79,18 @@ def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
 
 def loaded_bytes(stream: Stream, chip: Chip) -> float:
     """Return a stream's bytes as the memory feels them: each run costs something more."""
-    n_bytes = stream.total_bytes
-    if stream.is_output and stream.space == HBM:
-        # The memory's rate is that of reads.
+    n_bytes, memory = stream.total_bytes, link_of(stream, chip)
+    # A memory's rate is that of reads.
+    if stream.is_output and memory == HBM:
         n_bytes *= chip.hbm.efficiency / chip.hbm.write_efficiency
+    if stream.is_output and memory == CMEM:
+        n_bytes *= cmem_write_cost(chip)
     return n_bytes * run_cost(stream.chunk_bytes, chip)
+
+
+def cmem_write_cost(chip: Chip) -> float:
+    """Return what a byte that is written to CMEM costs, a byte that is read 1."""
+    return chip.cmem.read_bytes_per_second / chip.cmem.write_bytes_per_second
 
 
 def run_cost(chunk_bytes: int, chip: Chip) -> float:
@@ -84,8 +101,16 @@ def run_cost(chunk_bytes: int, chip: Chip) -> float:
     return (max(chunk_bytes, chip.dma.min_chunk_bytes) + chip.dma.chunk_cost_bytes) / chunk_bytes
 
 
-def copy_activity(copy: Copy) -> dict[str, float]:
+def copy_activity(copy: Copy, chip: Chip) -> dict[str, float]:
     """Return the bytes that a copy reads and writes; within one memory it does both."""
-    source = HOST_IN if copy.source_space == HOST else copy.source_space
-    target = HOST_OUT if copy.target_space == HOST else copy.target_space
+    source = _link(copy.source_space, chip, is_output=False)
+    target = _link(copy.target_space, chip, is_output=True)
     return {source: copy.n_bytes * 2} if source == target else {source: copy.n_bytes, target: copy.n_bytes}
+
+
+def copy_loads(copy: Copy, chip: Chip) -> dict[str, float]:
+    """Return a copy's bytes by memory as the memory feels them."""
+    loads = copy_activity(copy, chip)
+    if CMEM in loads and copy.target_space == CMEM:
+        loads[CMEM] += copy.n_bytes * (cmem_write_cost(chip) - 1)
+    return {memory: n_bytes * run_cost(copy.chunk_bytes, chip) for memory, n_bytes in loads.items()}

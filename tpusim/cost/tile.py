@@ -140,7 +140,8 @@ def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:
         if stream.space != VMEM:
             done[VMEM] += stream.total_bytes
         if stream.space not in (VMEM, HBM):
-            done[link_of(stream)] = done.get(link_of(stream), 0.0) + stream.total_bytes
+            link = link_of(stream, chip)
+            done[link] = done.get(link, 0.0) + stream.total_bytes
     for matmul in kernel.work.matmuls:
         macs = matmul.streamed_rows * matmul.passes * kernel.tiles * chip.mxu.rows * chip.mxu.columns
         done[mac_key(matmul.operand_type)] = done.get(mac_key(matmul.operand_type), 0.0) + macs

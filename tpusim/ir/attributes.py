@@ -139,6 +139,14 @@ class WindowConfig(msgspec.Struct, frozen=True):
     """What the compiler thinks that the kernel takes; 0 where it does not know."""
 
 
+class CostEstimate(msgspec.Struct, frozen=True, gc=False):
+    """What a hand-written kernel says that one call takes (JAX, ``pallas.CostEstimate``)."""
+
+    flops: int = 0
+    transcendentals: int = 0
+    bytes_accessed: int = 0
+
+
 class BackendConfig(msgspec.Struct, frozen=True):
     """What tpusim reads of a TPU ``backend_config``; ``fields`` is the whole JSON object."""
 
@@ -192,9 +200,30 @@ class BackendConfig(msgspec.Struct, frozen=True):
         return tuple(_integers(item.get("indices")) for item in items)
 
     @property
+    def convolution_emitter(self) -> str:
+        """What the compiler calls its way of computing a kernel's convolution; empty where it says nothing."""
+        emitter = self._object("convolution_algorithm_config").get("emitter")
+        return emitter if isinstance(emitter, str) else ""
+
+    @property
     def megacore_split_dim(self) -> int | None:
         """The dimension of the loop nest that two cores share, or None."""
         return _integer(self._object("megacore_config").get("megacore_split_dim"))
+
+    @property
+    def cost_estimate(self) -> CostEstimate | None:
+        """What a hand-written kernel says that it takes, if it does."""
+        stated = self._object("custom_call_config").get("cost_estimate")
+        if not isinstance(stated, dict) or not stated:
+            return None
+        return CostEstimate(*(max(0, _integer(stated.get(key)) or 0) for key in CostEstimate.__struct_fields__))
+
+    @property
+    def known_index_ones(self) -> tuple[int, ...]:
+        """By dimension, the bits that the compiler knows to be set in where a dynamic slice or its update begins."""
+        known = self._object("indices_config").get("index_known_bits")
+        items = [item for item in known if isinstance(item, dict)] if isinstance(known, list) else []
+        return tuple(_integer(item.get("ones")) or 0 for item in items)
 
     def _object(self, key: str) -> dict[str, Any]:
         """Return an object in the configuration; one that is absent, or is no object, is empty."""

@@ -28,13 +28,14 @@ from tpusim.lowering.kernels.tiles import (
     run_bytes,
     streaming_tiles,
 )
-from tpusim.lowering.kernels.vector import Site, stored_registers, vector_work
+from tpusim.lowering.kernels.vector import Site, estimated_type, stored_registers, vector_work
 from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import AnyStep, Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
 from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
 from tpusim.semantics.products import BATCH, WINDOW, Product, canonical_product, product_sides
+from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
 
 
@@ -57,7 +58,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     computes = any(item.instruction.opcode not in MOVES_ONLY for item in body.values)
     other = _other_work(scope, body, shares, sides, nest)
     loop = inner_loop(body, other, shares, scope.chip)
-    work = _product_work(scope, body, products, nest) + sum_work(other.values())
+    work = _product_work(scope, body, products, nest, config.convolution_emitter) + sum_work(other.values())
     work += conversion_work(touched, feeds, nest, scope.chip, computes=computes)
     work += _register_traffic(scope, touched, set(feeds) if len(products) < 2 else _fed(body, products))
     work = work + extra if extra else work
@@ -70,14 +71,21 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         streams=tuple(_streams(scope.chip, touched, feeds, nest or _plain_nest(body, tiles, window))),
         flops=product_flops + sum(_flops(item) * share for item, share in zip(body.values, shares, strict=True)),
         product_flops=product_flops,
-        # Vector work is measured against f32.
-        flops_type=products[0][1].operand_type if products else "f32",
+        flops_type=products[0][1].operand_type if products else _other_type(body, scope.chip),
         compiler_cycles=window.estimated_cycles if window else 0,
         scoped_vmem_bytes=config.scoped_vmem_bytes,
         # The second core helps only where the compiler has split the loops, and one tile cannot be split.
         cores=scope.chip.cores_per_device if tiles > 1 and config.megacore_split_dim is not None else 1,
         family=_family(body.values, [product for _, product in products]),
     )
+
+
+def _other_type(body: Body, chip: Chip) -> str:
+    """Return the type against whose rate a kernel without products is measured."""
+    calls = (item for item in body.values if item.instruction.opcode == "custom-call")
+    call = next((item for item in calls if item.instruction.backend_config.cost_estimate), None)
+    # Vector work is measured against f32.
+    return estimated_type(call.computation, call.instruction, chip) if call else "f32"
 
 
 def _family(inner: Sequence[Inner], products: list[Product]) -> Family:
@@ -131,12 +139,17 @@ def _other_work(
     return found
 
 
-def _product_work(scope: Scope, body: Body, products: list[tuple[int, Product]], nest: Nest | None) -> Work:
+def _product_work(
+    scope: Scope, body: Body, products: list[tuple[int, Product]], nest: Nest | None, emitter: str
+) -> Work:
     found = []
     for number, (at, size) in enumerate(products):
-        elements = sum(leaf.element_count for leaf in leaves(body.values[at].instruction.shape))
-        # The stated tile is the main product's; of any other each tile does its share.
-        found.append(product_work(size, elements, nest if nest and not number else Nest((), {}), scope.chip))
+        parts = leaves(body.values[at].instruction.shape)
+        elements = sum(leaf.element_count for leaf in parts)
+        padding = sum(padded_element_count(leaf) for leaf in parts) / max(1, elements)
+        # The stated tile is the main product's, as the emitter; of any other each tile does its share.
+        tiling, way = (nest, emitter) if nest and not number else (Nest((), {}), "")
+        found.append(product_work(size, elements, tiling, scope.chip, padding=padding, emitter=way))
     return sum_work(found)
 
 
@@ -245,6 +258,9 @@ def _fed(body: Body, products: list[tuple[int, Product]]) -> set[str]:
 def _flops(item: Inner) -> float:
     """Return the operations that an instruction other than a product asks for, before padding."""
     instruction = item.instruction
+    stated = instruction.backend_config.cost_estimate if instruction.opcode == "custom-call" else None
+    if stated:
+        return float(stated.flops)
     if instruction.opcode in MOVES_ONLY or instruction.opcode in PRODUCTS:
         return 0.0
     if instruction.opcode in REDUCTIONS:

@@ -13,25 +13,38 @@ from tpusim.cost.mxu import TileProduct, matmul_cycles, packed_depth_tiles, tile
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, VECTOR, WORD_BITS
 from tpusim.lowering.kernels.tiles import LHS, RHS, TAPS, Nest
-from tpusim.program.work import Work, scaled
+from tpusim.program.work import Work, scaled, sum_work
 from tpusim.semantics.demand.needs import Access
 from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, Product
 from tpusim.shapes.dtype import DTYPES
 
+LANE_EMITTERS = frozenset({"EmitInputFeaturePackedInputBatchInLanes"})
+"""What the compiler calls convolutions whose batch lies in lanes, small ones of which need no array."""
 
-def product_work(product: Product, output_elements: int, nest: Nest, chip: Chip) -> Work:
+
+def product_work(
+    product: Product, output_elements: int, nest: Nest, chip: Chip, *, padding: float = 1.0, emitter: str = ""
+) -> Work:
     """Return the whole work of a product that is cut into the tiles of ``nest``: each tile loads its own weights.
 
-    Many small groups (depthwise convolutions) would leave the array nearly empty; the vector unit does those, one
-    multiplication and one addition per register, where that is faster.
+    ``padding`` is how many elements of its result are computed for each one that is asked for.
+    Many small groups (depthwise convolutions), a sum of one term (outer products) and few features with the batch in
+    lanes would leave the array nearly empty; the vector unit does those where that is faster.
     """
     on_array = _array_work(product, output_elements, nest, chip)
-    if product.groups == 1:
+    is_outer = product.depth * product.reach == 1
+    if product.groups == 1 and not is_outer and emitter not in LANE_EMITTERS:
         return on_array
-    steps = product.flops / chip.vpu.register_elements
+    # Of one term there is no sum. A feature that is not alone in its register goes to all sublanes first.
+    sums = 0 if is_outer else 1
+    spread = 1 if product.groups == 1 and not is_outer else 0
+    table = chip.vector_ops
+    each = [(1, table.ops["multiply"]), (sums, table.ops["add"]), (spread, table.moves["sublane_broadcast"])]
+    terms = product.flops / 2 * padding / chip.vpu.register_elements
+    on_vector_unit = sum_work(Work(ops=scaled(cost, count * terms)) for count, cost in each)
     array_cycles = sum(matmul_cycles(matmul, chip.mxu) for matmul in on_array.matmuls)
-    vector_cycles = steps / chip.vpu.alu_slots
-    return Work(ops={VECTOR: steps}) if vector_cycles < array_cycles else on_array
+    vector_cycles = on_vector_unit.ops[VECTOR] / chip.vpu.alu_slots
+    return on_vector_unit if vector_cycles < array_cycles else on_array
 
 
 def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) -> Work:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tpusim.cost.dma import copy_activity, run_cost
+from tpusim.cost.dma import copy_activity, copy_loads
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, HOST, UNITS, VMEM
 from tpusim.machine.core import Activity, Core, at_once, runs
 from tpusim.machine.device import HOST_LINKS
@@ -23,24 +24,24 @@ def start_copy(core: Core, copy: Copy) -> None:
 def _copy(core: Core, copy: Copy) -> Activity:
     """Move a copy's bytes through every memory that it touches."""
     start_ps, device = core.now_ps, core.device
-    loads = _loads(copy, run_cost(copy.chunk_bytes, device.chip))
+    loads = _loads(copy, device.chip)
     over_pcie = HOST in (copy.source_space, copy.target_space)
     latency_seconds = device.chip.host.latency_seconds if over_pcie else device.chip.dma.fixed_latency_seconds
     yield core.env.timeout(seconds_to_ps(latency_seconds))
     yield all_of(core.env, [device.memories[s].transfer(n) for s, n in loads.items()])
-    done = copy_activity(copy)
+    done = copy_activity(copy, device.chip)
     busy = device.busy_ps(done)
     bound_by = UNITS[max(busy, key=lambda unit: busy[unit]) if busy else VMEM].bound
     device.recorder.add(copy, copy.through, start_ps, core.now_ps, activity=done, units=busy, bound_by=bound_by)
 
 
-def _loads(copy: Copy, per_byte: float) -> dict[str, float]:
-    """Return the memories that a copy loads, each with the bytes, of which one counts as ``per_byte``."""
+def _loads(copy: Copy, chip: Chip) -> dict[str, float]:
+    """Return the memories that a copy loads, each with the bytes as it feels them."""
     loads: dict[str, float] = {}
-    for space, n_bytes in copy_activity(copy).items():
+    for space, n_bytes in copy_loads(copy, chip).items():
         # No rate is published for SMEM and sync flags, and what goes there is small: VMEM stands for them.
         memory = space if space in _FAR_MEMORIES else VMEM
-        loads[memory] = loads.get(memory, 0.0) + n_bytes * per_byte
+        loads[memory] = loads.get(memory, 0.0) + n_bytes
     if len(loads) > 1:
         # The core's own memory is never what holds up a transfer from or to a slower one.
         loads.pop(VMEM, None)

@@ -8,6 +8,7 @@ import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.program.module import Program
+from tpusim.report.json.accuracy import EstimatesPage, StepsPage
 from tpusim.report.json.facts import ChipPage, ChipRow, LayoutPage, OpcodeRow
 from tpusim.report.json.memory import MemoryAccuracyPage, MemoryPage
 from tpusim.report.json.model import AccuracyPage, ExplanationPage, SystolicPage
@@ -24,7 +25,7 @@ _PAGES: Final[dict[str, tuple[Any, ...]]] = {
     "diff": (ComparisonPage,),
     "lower": (Program,),
     "explain": (ExplanationPage,),
-    "validate": (AccuracyPage, MemoryAccuracyPage),
+    "validate": (AccuracyPage, MemoryAccuracyPage, EstimatesPage, StepsPage),
     "systolic": (SystolicPage,),
 }
 """By command what it prints; some print one thing or another by their options."""
