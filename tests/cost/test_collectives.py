@@ -34,6 +34,38 @@ def test_groups_at_once_carry_the_bytes_of_all():
     assert plan.carried == pytest.approx(n_bytes / 4)
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "steps"),
+    [
+        ("all-gather", "v7x:2x2x1", 2),
+        ("reduce-scatter", "v7x:2x2x4", 5),
+        ("all-reduce", "v7x:2x2x4", 18),
+        ("all-reduce", "v5e:1x16", 16),
+        ("all-to-all", "v5e:1x16", 1),
+        ("collective-broadcast", "v5e:1x16", 9),
+    ],
+)
+def test_messages_of_a_ring_wait_for_each_other(kind, text, steps):
+    """Along each axis; an all-reduce goes twice, through both devices of a chip, and waits for the longest way.
+
+    That is a line of four chips with two devices each, and two lines of two chips: 7 + 1 + 1 messages.
+    """
+    pod = pod_of(text)
+    assert plan_group(kind, pod, range(pod.chip_count * (2 if text.startswith("v7x") else 1))).steps == steps
+
+
+def test_a_message_that_goes_far_is_one_step():
+    """It is passed on by the links, not by the chips between."""
+    plan = plan_group("collective-broadcast", POD, FAR)
+    assert (plan.hops, plan.steps) == (8, 1)
+
+
+def test_sums_are_passed_on_without_memory():
+    """A gather reads again what it has written, an all-reduce has its rings in VMEM."""
+    relayed = [plan_group(kind, POD, range(16)).relayed for kind in ("all-gather", "all-reduce")]
+    assert relayed == [14 / 16, 0.0]
+
+
 def test_a_device_in_no_group_has_no_plan():
     """Nothing moves and nothing is waited for."""
     assert plan_collective(collective("all-gather", 1.0), POD, ()) is NO_PLAN
@@ -61,13 +93,13 @@ def test_a_ring_takes_its_hops_and_each_link_its_share(count, lanes, ways):
 
 
 @pytest.mark.parametrize("count", [2, 4, 16])
-def test_a_single_phase_passes_on_what_it_gets_from_all_but_two(count):
-    """Of n whole operands the own one and the last need no passing on."""
+def test_in_a_single_phase_everybody_gets_whole_operands(count):
+    """Each link carries n times what it does in a gather of n parts, in as many steps."""
     algorithm = Algorithm("SinglePhaseRingSum", one_ring=True, single_phase=True)
     plan = plan_group("all-reduce", POD, range(count), algorithm)
-    assert plan.relayed == pytest.approx(count - 2)
     gathered = plan_group("all-gather", POD, range(count), Algorithm("Ring", one_ring=True))
     assert plan.load.n_bytes.sum() == pytest.approx(gathered.load.n_bytes.sum() * count)
+    assert (plan.hops, plan.steps) == (gathered.hops, gathered.steps)
 
 
 TORI = [pod_of(text) for text in ("v5e:4x4", "v5e:16x16", "v5e:8x16", "v4:4x4x4", "v4:2x4x4")]

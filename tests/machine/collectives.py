@@ -37,12 +37,13 @@ def run(text: str, *steps, apart: bool | None = None, devices: int = 0):
 
 
 def seconds_on_links(text: str, kind: str, n_bytes: float, groups=(), **fields) -> float:
-    """Return how long a collective of all devices (or of ``groups``) takes beyond its launch and the program's."""
+    """Return how long a collective of all devices (or of ``groups``) takes beyond launches and what each step takes."""
     topology = parse_topology(text)
-    chip = load_chip(topology.chip)
+    chip = load_chip(topology.chip, {"ici.step_seconds": 0.0})
     everyone = (tuple(range(topology.chip_count * chip.devices_per_chip)),)
     stated = {} if "pairs" in fields else {"groups": groups or everyone}
-    total_ps = run(text, collective(kind, n_bytes, **stated, **fields), apart=False).last.total_ps
+    program = program_of(collective(kind, n_bytes, **stated, **fields), devices=len(everyone[0]))
+    total_ps = simulate_pod([program], chip, topology, None, RunOptions(per_device=False)).last.total_ps
     return total_ps / 1e12 - chip.ici.launch_seconds - chip.fixed.launch_seconds
 
 

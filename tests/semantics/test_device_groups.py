@@ -89,7 +89,7 @@ def test_pairs_of_a_send_are_read_from_its_attributes():
     [
         (
             '"emitter":"RotatedPincerEmitter","strategy":"UniDirectionNDRingStrategy","debug":"colors:6 phases:3"',
-            Algorithm("RotatedPincerEmitter UniDirectionNDRingStrategy", lanes=6),
+            Algorithm("RotatedPincerEmitter UniDirectionNDRingStrategy", lanes=6, one_way=True),
         ),
         (
             '"emitter":"RotatedPincerShortEmitter","strategy":"StrategyND","debug":"colors:3 phases:3"',
@@ -97,7 +97,7 @@ def test_pairs_of_a_send_are_read_from_its_attributes():
         ),
         (
             '"emitter":"RotatedPincerEmitter","strategy":"UniDirection1DRingStrategy","debug":"colors:2 phases:1"',
-            Algorithm("RotatedPincerEmitter UniDirection1DRingStrategy", one_ring=True, lanes=2),
+            Algorithm("RotatedPincerEmitter UniDirection1DRingStrategy", one_ring=True, lanes=2, one_way=True),
         ),
         ('"emitter":"1DAllGatherOnMajorDim"', Algorithm("1DAllGatherOnMajorDim", one_ring=True)),
         (

@@ -3,7 +3,9 @@
 Gathering goes along every axis at once: the data is split into parts that take the axes in different orders, and the
 parts are cut so that all axes are busy equally long (the rotated rings of the compiler's ``colors``). Along an axis
 that closes it goes both ways round; along one that does not, from both ends. Reduce-scatter is the same backwards, and
-all-reduce both. Where the program says so, or a group is no block of chips, one ring goes round the group instead.
+all-reduce both, in rings of their own: where a chip has several devices the rings of the first axis go through all of
+them (as ``cores:{4 2}`` of two devices on each of 2x2 chips says in compiled programs), not only from chip to chip.
+Where the program says so, or a group is no block of chips, one ring goes round the group instead.
 
 Sources: jax-ml/scaling-book, sharding (times of collectives on rings); Thakur et al., Optimization of Collective
 Communication Operations in MPICH, 2005 (a large broadcast is a scatter and an all-gather).
@@ -81,7 +83,7 @@ class CommunicationPlan(NamedTuple):
 
     ``load`` holds the bytes on each link, ``hops`` and ``far_hops`` the links and the crossings between slices that
     follow each other, ``relayed`` what one device passes on after it has received it, ``carried`` what the links of
-    one chip carry.
+    one chip carry, ``steps`` the messages that wait for each other: those of a ring, one that goes far is one.
     """
 
     load: Load
@@ -89,10 +91,19 @@ class CommunicationPlan(NamedTuple):
     far_hops: int = 0
     relayed: float = 0.0
     carried: float = 0.0
+    steps: int = 1
 
 
 NO_PLAN = CommunicationPlan(NO_LOAD, 0)
 """That of a device in no group."""
+
+
+class _Inside(NamedTuple):
+    """What the chips of one slice do among themselves: the load, and the hops and steps that follow each other."""
+
+    load: Load
+    hops: int
+    steps: int = 1
 
 
 class _Line(NamedTuple):
@@ -143,7 +154,7 @@ def _together(plans: Sequence[CommunicationPlan]) -> CommunicationPlan:
     """Return what groups that work at the same time ask of the network."""
     if len(plans) == 1:
         return plans[0]
-    slowest = max(plans, key=lambda plan: (plan.far_hops, plan.hops))
+    slowest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
     return slowest._replace(load=joined([plan.load for plan in plans]))
 
 
@@ -177,6 +188,19 @@ class _Group(NamedTuple):
     chips: list[int]
     size: int
     algorithm: Algorithm | None
+    through_devices: bool = False
+    """Whether rings go through all devices of a chip; else these exchange what they have over the chip's own way."""
+
+    @property
+    def ring_devices(self) -> float:
+        """Places that a chip has in the rings of the first axis."""
+        return self.per_chip if self.through_devices else 1.0
+
+    def steps_of(self, places: int, *, closes: bool) -> int:
+        """Return the steps in which a ring or line of so many places passes everything on to everybody."""
+        # One direction has to go all the way round.
+        one_way = self.algorithm is not None and self.algorithm.one_way
+        return places // 2 if closes and not one_way else places - 1
 
     @property
     def per_chip(self) -> float:
@@ -192,7 +216,7 @@ class _Group(NamedTuple):
         """Return in how many directions so many rings are used: both unless the program leaves some lanes idle."""
         return 1 if self.algorithm and 0 < self.algorithm.lanes < 2 * rings else 2
 
-    def by_slice(self, plan: Callable[[_Group, tuple[int, ...]], tuple[Load, int]]) -> list[CommunicationPlan]:
+    def by_slice(self, plan: Callable[[_Group, tuple[int, ...]], _Inside]) -> list[CommunicationPlan]:
         """Return what the chips of each slice do among themselves; ``plan`` numbers chips and links from its first."""
         torus = self.pod.torus
         slices: dict[int, list[int]] = {}
@@ -200,37 +224,52 @@ class _Group(NamedTuple):
             slices.setdefault(chip // torus.chip_count, []).append(chip % torus.chip_count)
         plans = []
         for number, chips in slices.items():
-            load, hops = plan(self, tuple(chips)) if len(chips) > 1 else (NO_LOAD, 0)
-            plans.append(CommunicationPlan(Load(load.links + number * torus.link_count, load.n_bytes), hops))
+            load, hops, steps = plan(self, tuple(chips)) if len(chips) > 1 else _Inside(NO_LOAD, 0)
+            load = Load(load.links + number * torus.link_count, load.n_bytes)
+            plans.append(CommunicationPlan(load, hops, steps=steps))
         return plans
 
 
 def _gather(group: _Group) -> CommunicationPlan:
     """Return the plan of an all-gather; reduce-scatter runs it backwards."""
     slices, total = group.by_slice(_gather_inside), len(group.chips)
-    loads = [plan.load for plan in slices] + [_beside(group, (group.per_chip - 1) / group.per_chip, LOCAL)]
+    # A ring through all devices passes between those of a chip nearly everything.
+    near = (group.size - 1) / group.size if group.ring_devices > 1 else (group.per_chip - 1) / group.per_chip
+    loads = [plan.load for plan in slices] + [_beside(group, near, LOCAL)]
     # A chip gets from every other slice what its peers there have: the rest comes from its own slice.
     if len(slices) > 1:
         loads.append(_beside(group, (len(slices) - 1) / total, OUT, IN))
     relayed = max(0, total - 2) / total / group.per_chip
-    return CommunicationPlan(joined(loads), max(plan.hops for plan in slices), int(len(slices) > 1), relayed)
+    slowest = max(slices, key=lambda plan: (plan.hops, plan.steps))
+    return slowest._replace(load=joined(loads), far_hops=int(len(slices) > 1), relayed=relayed)
 
 
-def _gather_inside(group: _Group, chips: tuple[int, ...]) -> tuple[Load, int]:
-    torus = group.pod.torus
-    lines = _lines(torus, chips)
+def _gather_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
+    lines = _lines(group.pod.torus, chips)
     if group.one_ring or not lines:
-        return _round(torus, torus.ring(chips) if lines else chips, group.directions(1))
-    return _along_axes(torus, chips, lines, group.directions(len(lines)))
+        return _gather_round(group, group.pod.torus.ring(chips) if lines else chips)
+    return _along_axes(group, chips, lines)
+
+
+def _gather_round(group: _Group, ring: tuple[int, ...]) -> _Inside:
+    """Return what a gather round one ring of chips asks of the links."""
+    torus, directions = group.pod.torus, group.directions(1)
+    places = round(len(ring) * group.ring_devices)
+    load, length = _round(torus, ring, directions, (places - 1) / places)
+    steps = group.steps_of(places, closes=directions == 2)
+    # Both ways go half round; one way the last step, back to the first place, is not needed.
+    hops = length // 2 if steps == places // 2 else length * (places - 1) // places
+    return _Inside(load, max(steps, hops), steps)
 
 
 def _reduce(group: _Group) -> CommunicationPlan:
     """Return the plan of an all-reduce: scattered sums, then gathered; or everything to every device in one phase."""
-    once = _gather(group)
+    # What comes in is added up and passed on in VMEM, which the program states as scoped memory: nothing is relayed.
+    once = _gather(group._replace(through_devices=True))._replace(relayed=0.0)
     if group.algorithm is not None and group.algorithm.single_phase:
-        all_of_it = once.load.times(group.size)
-        return CommunicationPlan(all_of_it, once.hops, once.far_hops, once.relayed * group.size)
-    return CommunicationPlan(once.load.times(2), 2 * once.hops, 2 * once.far_hops, once.relayed)
+        return once._replace(load=once.load.times(group.size))
+    hops, far_hops, steps = 2 * once.hops, 2 * once.far_hops, 2 * once.steps
+    return once._replace(load=once.load.times(2), hops=hops, far_hops=far_hops, steps=steps)
 
 
 def _exchange(group: _Group) -> CommunicationPlan:
@@ -242,7 +281,7 @@ def _exchange(group: _Group) -> CommunicationPlan:
     return CommunicationPlan(joined(loads), max(plan.hops for plan in slices), int(len(slices) > 1))
 
 
-def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> tuple[Load, int]:
+def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
     """Return load and hops of what the chips of a slice send to each other in an all-to-all of the group."""
     torus = group.pod.torus
     lines = _lines(torus, chips)
@@ -258,9 +297,9 @@ def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> tuple[Load, int]:
         load = joined([part for pair in pairs for part in _routed(torus, *pair, 1 / len(chips))])
         hops = max(torus.distance(*pair) for pair in pairs)
     else:
-        ring, hops = _round(torus, torus.ring(chips), 2)
-        load = ring.times(len(chips) / 4)
-    return load.times(len(chips) * (group.per_chip / len(group.chips))), hops
+        ring, length = _round(torus, torus.ring(chips), 2, (len(chips) - 1) / len(chips))
+        load, hops = ring.times(len(chips) / 4), length // 2
+    return _Inside(load.times(len(chips) * (group.per_chip / len(group.chips))), hops)
 
 
 def _broadcast(group: _Group) -> CommunicationPlan:
@@ -274,7 +313,7 @@ def _broadcast(group: _Group) -> CommunicationPlan:
     gathered = _gather(group)
     load = joined([*(part.load.times(1 / total) for part in parts), gathered.load])
     hops = max(part.hops for part in parts) + gathered.hops
-    return CommunicationPlan(load, hops, 2 * gathered.far_hops, gathered.relayed)
+    return gathered._replace(load=load, hops=hops, far_hops=2 * gathered.far_hops, steps=1 + gathered.steps)
 
 
 def _beside(group: _Group, n_bytes: float, *ways: int) -> Load:
@@ -301,27 +340,35 @@ def _line(torus: Torus, axis: int, places: tuple[int, ...], whole: list[bool]) -
     return _Line(axis, places, torus.wraps[axis] and even and len(places) > 2 and stays, step)
 
 
-def _along_axes(torus: Torus, chips: tuple[int, ...], lines: list[_Line], directions: int) -> tuple[Load, int]:
-    """Return the load of a gather along all axes of a block at once."""
-    sizes = [len(line.places) for line in lines]
+def _along_axes(group: _Group, chips: tuple[int, ...], lines: list[_Line]) -> _Inside:
+    """Return what a gather along all axes of a block at once asks of the links."""
+    torus, directions, devices = group.pod.torus, group.directions(len(lines)), group.ring_devices
     peaks = [(1.0 if not line.closes else 1.0 / directions) for line in lines]
-    volumes = _balanced(sizes, peaks)
+    volumes = _balanced([len(line.places) for line in lines], peaks, devices)
     loads = [
         _on_line(torus, chips, line, _gather_profile(torus, line, directions) * volume)
         for line, volume in zip(lines, volumes, strict=True)
     ]
-    # One direction has to go all the way round.
-    hops = [len(line.places) // 2 if line.closes and directions == 2 else len(line.places) - 1 for line in lines]
-    return joined(loads), sum(count * line.step for count, line in zip(hops, lines, strict=True))
+    # The rings through all devices of a chip go along another axis in each part of the data: the longest ends last.
+    ways = [
+        [_steps_along(group, line, devices if line is first else 1.0, directions) for line in lines] for first in lines
+    ]
+    hops = max(sum(count * line.step for count, line in zip(way, lines, strict=True)) for way in ways)
+    return _Inside(joined(loads), hops, max(map(sum, ways)))
 
 
-def _balanced(sizes: list[int], peaks: list[float]) -> list[float]:
+def _steps_along(group: _Group, line: _Line, devices: float, directions: int) -> int:
+    """Return the steps along a line, or through so many devices of each of its chips."""
+    return group.steps_of(round(len(line.places) * devices), closes=line.closes and directions == 2)
+
+
+def _balanced(sizes: list[int], peaks: list[float], devices: float = 1.0) -> list[float]:
     """Return the bytes that pass along each axis when the parts are cut so that the slowest axis is done earliest."""
     # A part that takes the axes in some order passes along each of them what it has collected so far. Which share of
     # the data takes which order is a game of the orders against the axes; its best mixed answer is among the square
     # parts of the table (Shapley and Snow, 1950).
     orders = list(permutations(range(len(sizes))))
-    volumes = np.array([_volumes(sizes, order) for order in orders]).T
+    volumes = np.array([_volumes(sizes, order, devices) for order in orders]).T
     costs = volumes * np.array(peaks)[:, None]
     best, mix = costs.min(axis=1).max() + costs.max(), np.full(len(orders), 1 / len(orders))
     for count in range(1, len(sizes) + 1):
@@ -347,12 +394,17 @@ def _equalised(costs: np.ndarray, columns: tuple[int, ...], count: int) -> np.nd
     return shares
 
 
-def _volumes(sizes: list[int], order: tuple[int, ...]) -> list[float]:
-    """Return the bytes that every chip takes in along each axis when the axes come in this order."""
+def _volumes(sizes: list[int], order: tuple[int, ...], devices: float) -> list[float]:
+    """Return the bytes that every chip takes in along each axis when the axes come in this order.
+
+    The rings of the last, which is the first of a reduction, go through so many ``devices`` of each chip.
+    """
     volumes, collected = [0.0] * len(sizes), 1
     for axis in order:
         volumes[axis] = (sizes[axis] - 1) * collected / prod(sizes)
         collected *= sizes[axis]
+    # Between chips pass all parts but one: the fewer parts are a chip's own, the more pass.
+    volumes[order[-1]] = 1 - 1 / (sizes[order[-1]] * devices)
     return volumes
 
 
@@ -380,15 +432,14 @@ def _on_line(torus: Torus, chips: tuple[int, ...], line: _Line, profile: np.ndar
     return Load(links.ravel(), np.tile(profile[places, downs], len(starts)))
 
 
-def _round(torus: Torus, ring: tuple[int, ...], directions: int) -> tuple[Load, int]:
-    """Return the load of a gather round one ring of chips, both ways or one."""
-    count, length = len(ring), 0
-    loads = []
+def _round(torus: Torus, ring: tuple[int, ...], directions: int, share: float) -> tuple[Load, int]:
+    """Return the load of a ring of chips, both ways or one, that passes on a share of everything; and its length."""
+    length, loads = 0, []
     for here, there in zip(ring, (*ring[1:], ring[0]), strict=True):
         length += torus.distance(here, there)
         for a, b in ((here, there), (there, here))[:directions]:
-            loads += _routed(torus, a, b, (count - 1) / count / directions)
-    return joined(loads), length // 2 if directions == 2 else length * (count - 1) // count
+            loads += _routed(torus, a, b, share / directions)
+    return joined(loads), length
 
 
 def _routed(torus: Torus, source: int, target: int, n_bytes: float) -> list[Load]:

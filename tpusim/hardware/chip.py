@@ -178,6 +178,9 @@ class Ici(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """When an axis of a slice is a ring: ``length16`` (v5e, v6e), ``cube4`` (v4, v5p, v7x), ``always`` (v2, v3)."""
     launch_seconds: float
     """From the core's call of a collective to the first byte on a link, and back from the last (fitted)."""
+    step_seconds: float
+    """What each further message of a ring takes beside its hops and bytes: until it is seen that one has come in and
+    the next is sent (fitted)."""
     local_bytes_per_second: float
     """Between devices of one chip, each way."""
 

@@ -150,6 +150,7 @@ def algorithm_of(collective: Instruction) -> Algorithm | None:
         one_ring=emitter.startswith(("1D", "SinglePhase")) or ("Ring" in strategy and "ND" not in strategy),
         lanes=rings if "UniDirection" in strategy else 2 * rings,
         single_phase=emitter.startswith("SinglePhase"),
+        one_way="UniDirection" in strategy,
     )
 
 

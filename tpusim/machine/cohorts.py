@@ -116,7 +116,7 @@ def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool
         distances = []
         for step in collectives[id(program)]:
             plans = [costs.plan(step, devices, place) for place in costs.places(step, devices, number)]
-            distances.append(tuple(sorted((plan.hops, plan.far_hops, plan.relayed, plan.carried) for plan in plans)))
+            distances.append(tuple(sorted(plan[1:] for plan in plans)))
         choices = tuple(devices.chosen_values(step, number) for step in program.choosers)
         found[id(program), devices, tuple(distances), choices].append(number)
     return [tuple(members) for members in found.values()]

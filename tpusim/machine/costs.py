@@ -134,7 +134,7 @@ class Costs:
         if not plans:
             return self._plan_groups(step, ())
         # A device of a permute may send and receive, in two pairs.
-        longest = max(plans, key=lambda plan: (plan.far_hops, plan.hops))
+        longest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
         return longest._replace(carried=sum(plan.carried for plan in plans))
 
     def _message(self, source: int, target: int) -> CommunicationPlan:
@@ -143,9 +143,11 @@ class Costs:
         return plan_pairs(self.pod, [(source, target)])
 
     def latency_ps(self, plan: CommunicationPlan) -> int:
-        """Return what communication takes before its bytes begin to move: its launch, and the hops that add up."""
+        """Return what communication takes beside moving its bytes: its launch, and the hops and steps that add up."""
+        # A device that is alone in its group has nothing to launch.
+        if not len(plan.load.links):
+            return 0
         ici, pod = self.chip.ici, self.chip.pod
         hops_ps = plan.hops * seconds_to_ps(ici.hop_latency_seconds)
         hops_ps += plan.far_hops * seconds_to_ps(pod.dcn_latency_seconds)
-        # A device that is alone in its group has nothing to launch.
-        return hops_ps + seconds_to_ps(ici.launch_seconds) if len(plan.load.links) else 0
+        return hops_ps + plan.steps * seconds_to_ps(ici.step_seconds) + seconds_to_ps(ici.launch_seconds)

@@ -103,13 +103,15 @@ class Algorithm(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How the compiler says that a collective is carried out (``collective_algorithm_config``).
 
     ``one_ring`` goes round all chips of a group instead of along each axis; ``lanes`` are the one-way rings that work
-    at the same time, 0 for all there are; in ``single_phase`` every device gets all operands and adds them up itself.
+    at the same time, 0 for all there are, and where they are ``one_way`` each goes all the way round instead of meeting
+    another half-way; in ``single_phase`` every device gets all operands and adds them up itself.
     """
 
     name: str
     one_ring: bool = False
     lanes: int = 0
     single_phase: bool = False
+    one_way: bool = False
 
 
 COLLECTIVE_KINDS = frozenset(

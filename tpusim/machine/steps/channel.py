@@ -58,7 +58,7 @@ def _exchange_outside(core: Core, step: ChannelTransfer) -> Activity:
     start_ps, device = core.now_ps, core.device
     ici = device.chip.ici
     # One hop and one link, as for a neighbour: where the other program runs is not known.
-    yield core.env.timeout(seconds_to_ps(ici.launch_seconds + ici.hop_latency_seconds))
+    yield core.env.timeout(seconds_to_ps(ici.launch_seconds + ici.step_seconds + ici.hop_latency_seconds))
     link_ps = bytes_to_ps(step.n_bytes, ici.link_bytes_per_second * ici.efficiency)
     local = device.memories[HBM].transfer(step.hbm_bytes)
     yield core.env.all_of([local, core.env.timeout(link_ps)])
