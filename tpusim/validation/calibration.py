@@ -41,6 +41,7 @@ _MOST_NOISE = 0.15
 _DRAWS = 200
 _SEARCHES = 12
 _AT_EDGE = 1e-3
+_LOWERED_BY = (OPERATIONS, "mxu.")
 
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -102,7 +103,7 @@ def calibrate(plan: Plan, cases: Sequence[Case], folds: int = 5) -> Fit:
         # Dealt in turn from a sorted list: every fold has small and large ones, and no chance is involved.
         left_out = frozenset(shapes[fold::folds])
         kept = [at for at, case in enumerate(own) if case.shapes not in left_out]
-        others, _ = search.solve(logs, kept, most=2)
+        others, _ = search.solve(logs, kept, most=5)
         held_out += [search.outcome(at, others) for at, case in enumerate(own) if case.shapes in left_out]
     return Fit(
         parameters=tuple(search.described(logs, slopes)),
@@ -180,9 +181,9 @@ class _Search:
         return self._predicted(at, self.chip(self.cases[at].chip, logs), logs)
 
     def _predicted(self, at: int, chip: Chip, logs: Sequence[float]) -> Outcome:
-        # Lowering is what takes long, and of what is fitted only costs of operations change it.
+        # Lowering is what takes long, and only these change what it chooses and counts.
         pairs = zip(self.parameters, logs, strict=True)
-        key = (at, *(value for p, value in pairs if p.key.startswith(OPERATIONS) and _has(p, self.cases[at])))
+        key = (at, *(value for p, value in pairs if p.key.startswith(_LOWERED_BY) and _has(p, self.cases[at])))
         found = self._programs.get(key)
         if found is None:
             found = self._programs[key] = lower(self.cases[at].module, chip)
