@@ -24,7 +24,7 @@ def test_the_mean_error_is_small():
 
 
 def test_all_reduces_are_predicted_by_what_gathers_tell():
-    """Nothing was fitted to them."""
+    """No figure was fitted to them; the form of the model was chosen with them in sight."""
     errors = [
         abs(o.predicted_us / o.measured_us - 1)
         for o in predict_collectives(INDEX, load_chip)
