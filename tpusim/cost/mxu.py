@@ -63,9 +63,7 @@ def _held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> Matmul:
     # Streamed rows come by the register, so in multiples of its sublanes (JAX, Pallas TPU).
     streamed = _round_up(ceil(rows), sublanes) * weight_tiles
     # They come in by whole registers of lanes: a narrow tile of a wide array loads as fast as it is narrow.
-    # A tile that is not as deep as the array loads only the rows that it has.
-    depth = min(depth_tiles * mxu.rows, tile.taps * _round_up(tile.depth, sublanes))
-    weights = depth * _round_up(ceil(columns), lanes) / mxu.columns
+    weights = depth_tiles * mxu.rows * _round_up(ceil(columns), lanes) / mxu.columns
     whole = Matmul(weights, streamed, weight_tiles, operand_type=tile.operand_type, passes=tile.passes)
     return whole * tile.separate
 
