@@ -175,7 +175,9 @@ class BackendConfig(msgspec.Struct, frozen=True):
         config = self._object("window_config")
         if not config:
             return None
-        bounds = {key: _integers(config.get(key)) for key in _BOUNDS}
+        # Those of the sparse cores' tiles count elements, and are about no register.
+        is_sparse = self.fields.get("compute_type") == "COMPUTE_TYPE_TILE"
+        bounds = {key: () if is_sparse else _integers(config.get(key)) for key in _BOUNDS}
         cycles = _integer(config.get("estimated_cycles")) or 0
         return WindowConfig(estimated_cycles=0 if cycles == _NOT_KNOWN else cycles, **bounds)
 
