@@ -150,15 +150,33 @@ def test_a_view_that_nothing_reads_keeps_nothing(view):
     assert lives(program) == [("b", 4, "b", "k")]
 
 
-def test_joined_operands_lie_side_by_side():
-    """A ConcatBitcast makes nothing; both operands live until the joined array is read."""
-    program = lower_text(f"""
-        %a = {BIG} parameter(0)
-        %b = {BIG} negate(%a)
-        %c = {BIG} exponential(%a)
-        %d = f32[2048,1024]{{1,0:T(8,128)}} custom-call(%b, %c), custom_call_target="ConcatBitcast"
-        {END}""")
-    assert lives(program) == [("b", 4, "b", "r"), ("c", 4, "c", "r")]
+JOIN = """
+    %b = f32[1024,1024]{1,0:T(8,128)} negate(%a)
+    %c = f32[1024,1024]{1,0:T(8,128)} exponential(%a)
+    %d = f32[2048,1024]{1,0:T(8,128)} custom-call(%b, %c), custom_call_target="ConcatBitcast"
+"""
+
+
+def test_joined_operands_become_the_joined_value():
+    """Where it begins they end, so that nothing counts twice."""
+    program = lower_text(f"%a = {BIG} parameter(0)\n{JOIN}\n{END}")
+    assert lives(program) == [("b", 4, "b", "c"), ("c", 4, "c", "c"), ("d", 8, "d", "r")]
+
+
+def test_what_reads_a_joined_operand_keeps_the_joined_value():
+    """It is a part of that value's memory."""
+    late = f"%n = {SMALL} slice(%d), slice={{[0:8], [0:128]}}\n%m = {BIG} abs(%b)"
+    found = lives(lower_text(f"%a = {BIG} parameter(0)\n{JOIN}\n{late}\n{END.replace('%d', '%m')}"))
+    assert found == [("b", 4, "b", "c"), ("c", 4, "c", "c"), ("d", 8, "d", "m"), ("m", 4, "m", "r")]
+
+
+def test_a_joined_value_is_updated_in_place():
+    """The update makes no array: the joined one lives until the updated one is read."""
+    update = f"%u = {SMALL} slice(%a), slice={{[0:8], [0:128]}}\n%i = s32[] constant(0)\n"
+    update += "%e = f32[2048,1024]{1,0:T(8,128)} dynamic-update-slice(%d, %u, %i, %i)"
+    end = END.replace("%d", "%e")
+    found = lives(lower_text(f"%a = {BIG} parameter(0)\n{JOIN}\n{update}\n{end}"))
+    assert found == [("b", 4, "b", "c"), ("c", 4, "c", "c"), ("d", 8, "d", "r")]
 
 
 def test_any_other_custom_call_makes_its_result():

@@ -101,6 +101,46 @@ def test_largest_first_takes_the_smallest_hole():
     assert place_largest_first([*blocks, Block(12, 0, 9)], UNIT)[4] >= 32
 
 
+# A block of two pieces that were there before it, one after the other and the second longer.
+PIECEWISE = st.builds(
+    lambda sizes, first, life: Block(
+        sum(sizes),
+        first + 4,
+        first + 4 + life,
+        ((0, Block(sizes[0], first, first + 3)), (sizes[0], Block(sizes[1], first + 2, first + 3))),
+    ),
+    st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    st.integers(0, 9),
+    st.integers(0, 5),
+)
+
+
+def parts(block: Block, at: int) -> list[tuple[Block, int]]:
+    """A block and its pieces, each with its offset."""
+    return [(block, at), *((piece, at + within) for within, piece in block.pieces)]
+
+
+@given(st.lists(st.one_of(PIECEWISE, BLOCKS.filter(bool).map(lambda blocks: blocks[0])), max_size=9))
+def test_pieces_overlap_nobody_in_their_own_time(blocks):
+    """Neither does what they are pieces of in its own."""
+    placed = [parts(block, at) for block, at in zip(blocks, place_largest_first(blocks, UNIT), strict=True)]
+    pairs = [(one, other) for i, own in enumerate(placed) for one in own for others in placed[:i] for other in others]
+    assert not any(together(one[0], other[0]) and overlap(*one, *other) for one, other in pairs)
+
+
+def test_before_a_piece_comes_its_memory_is_free():
+    """A block of 4 lies where the second piece will, since it is dead by then; one that lives on lies above."""
+    joined = Block(16, 8, 9, ((0, Block(8, 0, 7)), (8, Block(8, 4, 7))))
+    assert place_largest_first([joined, Block(4, 0, 3), Block(4, 0, 4)], UNIT) == [0, 8, 16]
+
+
+def test_pieces_fit_where_one_block_would_not():
+    """Above the first piece lies what ends before the second comes: the joined block needs no place above it."""
+    early = Block(20, 0, 3)
+    joined = Block(16, 8, 9, ((0, Block(8, 4, 7)), (8, Block(8, 5, 7))))
+    assert place_largest_first([early, joined], UNIT) == [0, 0]
+
+
 def test_no_blocks_need_no_heap():
     """An empty list has no offsets."""
     assert place_in_order([], UNIT) == place_largest_first([], UNIT) == []

@@ -175,6 +175,74 @@ def test_a_hole_in_the_heap_is_counted_with_it():
     assert program.temp_bytes == (8 + 8 - 6) * MIB
 
 
+HALF = "f32[512,1024]{1,0:T(8,128)S(1)}"
+WHOLE = "f32[1024,1024]{1,0:T(8,128)S(1)}"
+FETCHED = f"""
+    %a = {rows(4)} parameter(0)
+    %s = (({rows(4)}), {HALF}, u32[]) slice-start(%a), slice={{[0:512], [0:1024]}}
+    %x = f32[8,128]{{1,0:T(8,128)}} slice(%a), slice={{[0:8], [0:128]}}
+    %t = (({rows(4)}), {HALF}, u32[]) slice-start(%a), slice={{[512:1024], [0:1024]}}
+    %p = {HALF} slice-done(%s)
+    %q = {HALF} slice-done(%t)
+    %j = {WHOLE} custom-call(%p, %q), custom_call_target="ConcatBitcast"
+"""
+
+
+def in_vmem(text, others=""):
+    """Return name, offset in MiB, first and last position of the buffers of a megabyte or more in VMEM."""
+    program = lower_text(text, others)
+    found = [b for b in program.buffers if b.space == "vmem" and b.n_bytes >= MIB]
+    names = (*program.schedule, "end")
+    return [(b.name, (b.offset_bytes or 0) / MIB, names[b.first], names[b.last]) for b in found]
+
+
+def test_slices_lie_where_the_joined_array_does():
+    """Each from its own start, the second behind the first."""
+    found = in_vmem(f"{FETCHED}\nROOT %r = f32[8,128]{{1,0:T(8,128)}} slice(%j), slice={{[0:8], [0:128]}}")
+    assert sorted(found) == [("j", 0, "j", "r"), ("s", 0, "s", "q"), ("t", 2, "t", "q")]
+
+
+STATE = f"(s32[], {WHOLE})"
+UPDATING = f"""%cond {{
+  %s = {STATE} parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %n = s32[] constant(3)
+  ROOT %lt = pred[] compare(%i, %n), direction=LT
+}}
+
+%body {{
+  %s = {STATE} parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %v = {WHOLE} get-tuple-element(%s), index=1
+  %u = f32[8,128]{{1,0:T(8,128)}} slice(%v), slice={{[0:8], [0:128]}}
+  %w = {WHOLE} dynamic-update-slice(%v, %u, %i, %i)
+  ROOT %r = {STATE} tuple(%i, %w)
+}}
+"""
+LOOP = f"""
+    %z = s32[] constant(0)
+    %init = {STATE} tuple(%z, %j)
+    %loop = {STATE} while(%init), condition=%cond, body=%body
+    %out = {WHOLE} get-tuple-element(%loop), index=1
+    ROOT %k = f32[8,128]{{1,0:T(8,128)}} slice(%out), slice={{[0:8], [0:128]}}
+"""
+
+
+def test_a_loop_carries_a_joined_array_where_it_lies():
+    """What the loop updates in place takes no memory beside the 4 MiB that the slices came to."""
+    found = in_vmem(f"{FETCHED}\n{LOOP}", UPDATING)
+    assert max(offset + (2 if name in "st" else 4) for name, offset, *_ in found) == 4
+
+
+def test_of_two_joins_of_one_slice_the_first_has_it():
+    """A slice lies in one place; the other array has memory of its own."""
+    other = f'%k = {WHOLE} custom-call(%q, %p), custom_call_target="ConcatBitcast"'
+    end = f"ROOT %r = {rows(4)} add(%j, %k)"
+    offsets = {name: offset for name, offset, *_ in in_vmem(f"{FETCHED}\n{other}\n{end}")}
+    assert (offsets["s"] - offsets["j"], offsets["t"] - offsets["j"]) == (0, 2)
+    assert abs(offsets["k"] - offsets["j"]) == 4
+
+
 def test_scratch_in_vmem_lies_at_multiples_of_a_register():
     """Two arrays in VMEM of a little more than a register each."""
     vmem = "f32[9,128]{1,0:T(1,128)S(1)}"

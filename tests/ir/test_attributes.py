@@ -43,6 +43,16 @@ def test_the_stated_cost_of_a_kernel_is_read(config, estimate):
     assert BackendConfig.decode(f'{{"custom_call_config":{{"cost_estimate":{config}}}}}').cost_estimate == estimate
 
 
+@pytest.mark.parametrize(("begin", "end", "used"), [(0, 6, 6), (32, 40, 8), (32, 32, 0), (None, 6, 6), (32, 6, 0)])
+def test_scoped_memory_ends_where_the_used_size_says(begin: int | None, end: int, used: int) -> None:
+    """A kernel that needs none states where its scoped memory begins, as those for v7x do that have arrays below it."""
+    limit = [{"memory_space": "1", "offset": str(begin), "size": "99"}, {"memory_space": "0", "offset": "7"}]
+    stated = [{"memory_space": "1", "offset": "0", "size": str(end)}]
+    scoped = limit if begin is not None else None
+    config = BackendConfig({"scoped_memory_configs": scoped, "used_scoped_memory_configs": stated})
+    assert (config.scoped_vmem_bytes, config.scoped_vmem_end_bytes) == (used, end)
+
+
 @pytest.mark.parametrize(("config", "emitter"), [('{"emitter":"EmitX"}', "EmitX"), ('{"emitter":3}', ""), ("{}", "")])
 def test_the_emitter_of_a_convolution_is_read(config, emitter):
     """A name, or nothing."""

@@ -90,6 +90,12 @@ def test_an_outer_product_is_left_to_the_vector_unit(padding):
     assert (work.matmuls, work.ops) == ((), {"vector": 512 * padding})
 
 
+def test_an_outer_product_of_nothing_asks_for_nothing():
+    """An array without elements, as a filter that kept none leaves it."""
+    work = product_work(product_of(0, 1, 0), 0, WHOLE, load_chip("v5e"))
+    assert sum(work.ops.values()) == sum(matmul.streamed_rows for matmul in work.matmuls) == 0
+
+
 def test_few_features_with_the_batch_in_lanes_are_left_to_the_vector_unit():
     """Four features for each of 1,536 registers of the result: each is spread to all sublanes, multiplied, added."""
     chip = load_chip("v6e")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.semantics.hlo import parse
-from tpusim.semantics.aliasing import in_place_operands, stated_operands
+from tpusim.semantics.aliasing import in_place_operands, joins_operands, stated_operands
 
 A = "f32[8]"
 INNER = f"""inner {{ i = s32[] parameter(0) u = f32[1] parameter(1) a = {A} parameter(2)
@@ -87,3 +87,12 @@ def test_the_compiler_numbers_arrays_of_operands_and_then_of_results(lists):
         ENTRY e {{ q = {A} parameter(0) p = ({A}, {A}) parameter(1)
           ROOT c = ({A}, {A}) custom-call(q, p), custom_call_target="x", backend_config={config} }}""")
     assert stated_operands(module.entry, module.entry.root) == LISTS[lists]
+
+
+@pytest.mark.parametrize(("target", "joins"), [("ConcatBitcast", True), ("Mystery", False)])
+def test_one_custom_call_joins_its_operands(target, joins):
+    """Slices that were brought in side by side; of others nothing is known."""
+    module = parse(f"""HloModule m
+        ENTRY e {{ a = {A} parameter(0) b = {A} parameter(1)
+          ROOT j = f32[16] custom-call(a, b), custom_call_target="{target}" }}""")
+    assert joins_operands(module.entry.root) == joins

@@ -77,6 +77,17 @@ def test_a_backend_config_may_be_a_string_with_json() -> None:
     assert BackendConfig.decode("{'not': json}") == BackendConfig()
 
 
+def test_bounds_of_sparse_cores_are_not_taken_for_blocks_of_registers() -> None:
+    """They count elements: such a kernel is tiled as one without bounds, and keeps the compiler's estimate."""
+    window = '"window_config":{"output_window_bounds":["1","128","128"],"estimated_cycles":"77"}'
+    dense = BackendConfig.decode(f"{{{window}}}").window_config
+    sparse = BackendConfig.decode(f'{{{window},"compute_type":"COMPUTE_TYPE_TILE"}}').window_config
+    assert dense is not None
+    assert sparse is not None
+    assert (dense.output_window_bounds, sparse.output_window_bounds) == ((1, 128, 128), ())
+    assert dense.estimated_cycles == sparse.estimated_cycles == 77
+
+
 def test_metadata_decodes_from_the_kept_text() -> None:
     """The braces stay with the text."""
     line = 'p = f32[] parameter(0), metadata={op_name="jit(f)/add", stack_frame_id=5}'

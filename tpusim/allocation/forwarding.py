@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import IN_PLACE, async_parts
+from tpusim.semantics.aliasing import joins_operands
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import Shape, TupleShape, element_begins, node_count, nodes
 
@@ -88,11 +89,13 @@ def _async_done(frame: Frame, instruction: Instruction) -> Nodes:
 
 
 def _custom_call(frame: Frame, instruction: Instruction) -> Nodes | None:
-    """Return the operands' values where a custom call only joins them, else None."""
-    # Its operands were allocated side by side, so that joining them moves nothing.
-    if instruction.attributes.get("custom_call_target") != "ConcatBitcast":
+    """Return a value that lies where the operands do if a custom call only joins them, else None."""
+    if not joins_operands(instruction):
         return None
-    return [tuple(number for part in _operands(frame, instruction) for number in part)]
+    made = frame.liveness.value(instruction, instruction.shape)
+    joined = [number for part in _operands(frame, instruction) for number in part]
+    frame.liveness.values[made[0]].joins = tuple(frame.liveness.values[number] for number in joined)
+    return [made]
 
 
 def _call(frame: Frame, instruction: Instruction) -> Nodes:

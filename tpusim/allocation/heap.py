@@ -10,23 +10,29 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 Interval = tuple[int, int]
 """First and last position, inclusive."""
+_Laid = tuple[int, int, int, int]
+"""What has its place: begin and end of its memory, first and last position."""
 
 _STRETCH = 64
 """Positions that are looked up together: short beside a program, long beside most lives."""
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
-    """What needs a place: bytes, from one position of the schedule to another (inclusive)."""
+    """What needs a place: bytes, from one position of the schedule to another (inclusive).
+
+    ``pieces`` lie at offsets in it, each in its own time: what is brought in piece by piece, and then is one.
+    """
 
     n_bytes: int
     first: int
     last: int
+    pieces: tuple[tuple[int, Block], ...] = ()
 
 
 def aligned(n_bytes: int, alignment_bytes: int) -> int:
@@ -56,26 +62,41 @@ def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[i
     order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, blocks[i].first - blocks[i].last, i))
     offsets = [0] * len(blocks)
     # What is placed there, by stretches of the schedule: a block is compared with its neighbours alone.
-    placed: dict[int, list[int]] = defaultdict(list)
+    placed: dict[int, list[_Laid]] = defaultdict(list)
     for number in order:
-        block = blocks[number]
-        stretches = range(block.first // _STRETCH, block.last // _STRETCH + 1)
-        near = {other for stretch in stretches for other in placed[stretch]}
-        met = (i for i in near if blocks[i].first <= block.last and blocks[i].last >= block.first)
-        taken = sorted((offsets[i], offsets[i] + aligned(blocks[i].n_bytes, alignment_bytes)) for i in met)
-        offsets[number] = _best_hole(taken, block.n_bytes)
-        for stretch in stretches:
-            placed[stretch].append(number)
+        parts = ((0, blocks[number]), *blocks[number].pieces)
+        offsets[number] = _best_offset(sorted(_barred(parts, placed, alignment_bytes)))
+        for within, part in parts:
+            begin = offsets[number] + within
+            laid = (begin, aligned(begin + part.n_bytes, alignment_bytes), part.first, part.last)
+            for stretch in _stretches(part):
+                placed[stretch].append(laid)
     return offsets
 
 
-def _best_hole(taken: Iterable[Interval], n_bytes: int) -> int:
-    """Return where the smallest hole begins that ``n_bytes`` fit in, or where the free end does."""
-    best, best_bytes, free_from = None, 0, 0
-    for begin, end in taken:
-        hole = begin - free_from
-        if hole >= n_bytes and (best is None or hole < best_bytes):
-            best, best_bytes = free_from, hole
+def _stretches(block: Block) -> range:
+    """Return the stretches of the schedule over which a block lives."""
+    return range(block.first // _STRETCH, block.last // _STRETCH + 1)
+
+
+def _barred(
+    parts: Iterable[tuple[int, Block]], placed: Mapping[int, Iterable[_Laid]], alignment_bytes: int
+) -> Iterator[Interval]:
+    """Yield between which offsets (exclusive) a part would lie over something that is there in its time."""
+    for within, part in parts:
+        near = {laid for stretch in _stretches(part) for laid in placed.get(stretch, ())}
+        for begin, end, first, last in near:
+            if first <= part.last and last >= part.first:
+                yield begin - within - part.n_bytes, aligned(end - within, alignment_bytes)
+
+
+def _best_offset(barred: Iterable[Interval]) -> int:
+    """Return where the smallest hole begins between barred offsets, which are in order, or where the free end does."""
+    best, best_room, free_from = None, 0, 0
+    for begin, end in barred:
+        room = begin - free_from
+        if room >= 0 and (best is None or room < best_room):
+            best, best_room = free_from, room
         # Blocks that are never alive together may overlap.
         free_from = max(free_from, end)
     return free_from if best is None else best

@@ -21,7 +21,7 @@ from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import Shape, TupleShape, node_number, nodes
 
 Node = tuple[int, ...]
-"""The values that hold one part of a shape: none for a flag, several where operands lie side by side."""
+"""The value that holds one part of a shape: none for a flag."""
 Nodes = list[Node]
 """The same for all parts of a shape: each tuple, of which a table of addresses is kept, before its elements."""
 
@@ -48,6 +48,8 @@ class Value:
     is_update: bool = False
     # The value whose memory it takes over by the compiler's choice: no rule makes the two share.
     takes_over: int | None = None
+    # The values, side by side, that it joins: it lies where they do.
+    joins: tuple[Value, ...] = ()
 
 
 def table_size(shape: TupleShape, granule_bytes: int) -> int:
@@ -72,12 +74,21 @@ class Liveness:
         self.keep(result, self.now)
         for number in (number for part in result for number in part):
             self.values[number].is_result = True
+        self._end_what_is_joined()
         self._join_aliases(result)
 
     @property
     def now(self) -> int:
         """The position of the instruction under way."""
         return len(self.schedule)
+
+    def _end_what_is_joined(self) -> None:
+        """Let values that are joined end where the joined one begins: from there on their memory is its."""
+        # Backwards, since what is joined may be joined again.
+        for value in reversed(self.values):
+            for piece in value.joins:
+                value.last = max(value.last, piece.last)
+                piece.last = min(piece.last, max(value.first - 1, piece.first))
 
     def _join_aliases(self, result: Nodes) -> None:
         """Let results lie where the module says that they are written over parameters."""
@@ -129,7 +140,7 @@ class Liveness:
 
     def join(self, one: Node, other: Node) -> None:
         """Let two values lie in one place."""
-        # Several values, or none, have no single place to share.
+        # A flag has no place to share.
         if len(one) == len(other) == 1:
             self._joined[self.buffer(*other)] = self.buffer(*one)
 

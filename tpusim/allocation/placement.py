@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from tpusim.allocation.heap import Block, Interval, aligned, place_in_order, place_largest_first
 from tpusim.allocation.liveness import Liveness, Value
@@ -39,11 +40,21 @@ class Place:
     within: str = ""
     # When its owner, and every temporary that reuses it, needs the memory, in order.
     taken: list[Interval] = field(default_factory=list)
+    # Places that lie in it before it is whole, and where.
+    pieces: list[tuple[int, Place]] = field(default_factory=list)
+    is_piece: bool = False
 
     @property
     def needs_heap(self) -> bool:
         """Whether it needs an offset of its own in a heap."""
-        return self.kind in ("temporary", "scratch") and not self.within
+        return self.kind in ("temporary", "scratch") and not self.within and not self.is_piece
+
+    @property
+    def block(self) -> Block:
+        """What a heap has to hold."""
+        # A place is kept between its values, so that the next finds it where the one before left it.
+        pieces = tuple((offset, piece.block) for offset, piece in self.pieces)
+        return Block(self.n_bytes, self.intervals[0][0], self.intervals[-1][1], pieces)
 
     @property
     def is_table(self) -> bool:
@@ -76,6 +87,29 @@ def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
         else:
             found.append((first, last))
     return tuple(found)
+
+
+def lay_side_by_side(places: Iterable[Place]) -> None:
+    """Let places whose values are joined be pieces of the place of the joined value.
+
+    Not in HBM, where the compiler joins nothing: its heap is filled in the order of the schedule.
+    """
+    in_heap = [place for place in places if place.needs_heap and place.space != HBM]
+    found = {id(value): place for place in in_heap for value in place.values}
+    for value in [value for place in in_heap for value in place.values if value.joins]:
+        whole = found[id(value)]
+        ends = accumulate(piece.n_bytes for piece in value.joins)
+        for piece, end in zip(value.joins, ends, strict=True):
+            part = found.get(id(piece))
+            if part and not whole.is_piece and _may_be_piece(part, whole, piece):
+                part.is_piece = True
+                whole.pieces.append((end - piece.n_bytes, part))
+
+
+def _may_be_piece(part: Place, whole: Place, value: Value) -> bool:
+    """Return whether the place of ``value`` may lie within another: it holds no more, and is free to move."""
+    is_free = part is not whole and not part.is_piece and not part.pieces
+    return is_free and (part.space, part.n_bytes) == (whole.space, value.n_bytes)
 
 
 def reuse_output_memory(places: Iterable[Place], order: Mapping[int, int]) -> None:
@@ -128,14 +162,15 @@ def fill_heaps(places: Sequence[Place]) -> int:
     in_heap = [place for place in places if place.needs_heap]
     for space in sorted({place.space for place in in_heap}):
         members = [place for place in in_heap if place.space == space]
-        # A place is kept between its values, so that the next finds it where the one before left it.
-        blocks = [Block(place.n_bytes, place.intervals[0][0], place.intervals[-1][1]) for place in members]
+        blocks = [place.block for place in members]
         if space == HBM:
             offsets = place_in_order(blocks, HBM_ALIGNMENT_BYTES)
         else:
             offsets = place_largest_first(blocks, _ALIGNMENT_BYTES)
         for place, offset in zip(members, offsets, strict=True):
             place.offset_bytes = offset
+            for within, piece in place.pieces:
+                piece.offset_bytes = offset + within
     ends = (place.n_bytes + (place.offset_bytes or 0) for place in in_heap if place.space == HBM)
     return aligned(max(ends, default=0), HBM_ALIGNMENT_BYTES)
 

@@ -18,6 +18,7 @@ from tpusim.allocation.placement import (
     Place,
     counted_temp_bytes,
     fill_heaps,
+    lay_side_by_side,
     module_order,
     place_of,
     reuse_output_memory,
@@ -51,6 +52,7 @@ def plan_buffers(module: Module, granule_bytes: int, frames: SourceFrames) -> Bu
     places = [place for place in shared if not place.is_table]
     places += [place_of((value,), "scratch") for value in liveness.scratch]
     reuse_output_memory(places, module_order(module))
+    lay_side_by_side(places)
     heap_bytes = fill_heaps(places)
     buffers = [buffer for place in places for buffer in _buffers(place, frames)]
     if tables:

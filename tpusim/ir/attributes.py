@@ -175,7 +175,9 @@ class BackendConfig(msgspec.Struct, frozen=True):
         config = self._object("window_config")
         if not config:
             return None
-        bounds = {key: _integers(config.get(key)) for key in _BOUNDS}
+        # Those of the sparse cores' tiles count elements, and are about no register.
+        is_sparse = self.fields.get("compute_type") == "COMPUTE_TYPE_TILE"
+        bounds = {key: () if is_sparse else _integers(config.get(key)) for key in _BOUNDS}
         cycles = _integer(config.get("estimated_cycles")) or 0
         return WindowConfig(estimated_cycles=0 if cycles == _NOT_KNOWN else cycles, **bounds)
 
@@ -187,10 +189,21 @@ class BackendConfig(msgspec.Struct, frozen=True):
     @property
     def scoped_vmem_bytes(self) -> int:
         """VMEM that the kernel uses beyond its operands and results, in bytes."""
-        used = self.fields.get("used_scoped_memory_configs")
-        items = [item for item in used if isinstance(item, dict)] if isinstance(used, list) else []
+        # What is stated as used ends there, counted from the bottom of the memory: of programs for v7x whose scoped
+        # memory begins at 32 MiB, kernels that need none state 32 MiB, and none states less.
+        return max(0, self.scoped_vmem_end_bytes - self._in_vmem("scoped_memory_configs", "offset"))
+
+    @property
+    def scoped_vmem_end_bytes(self) -> int:
+        """Where the VMEM ends that the kernel uses beyond its operands and results; they may lie below."""
+        return self._in_vmem("used_scoped_memory_configs", "size")
+
+    def _in_vmem(self, name: str, key: str) -> int:
+        """Return the sum of a number over what a list states of VMEM."""
+        stated = self.fields.get(name)
+        items = [item for item in stated if isinstance(item, dict)] if isinstance(stated, list) else []
         # Memory spaces are numbers as text here; "1" is what a layout writes S(1).
-        return sum(_integer(item.get("size")) or 0 for item in items if item.get("memory_space") == "1")
+        return sum(_integer(item.get(key)) or 0 for item in items if item.get("memory_space") == "1")
 
     @property
     def aliasing_operands(self) -> tuple[tuple[int, ...], ...]:

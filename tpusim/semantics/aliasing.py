@@ -1,4 +1,4 @@
-"""Which results are written over an operand: what the compiler states, and what an update in place implies."""
+"""Which results lie where operands do: what the compiler states, and what updates in place and joins imply."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from collections.abc import Iterator
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import IN_PLACE, VIEWS
 from tpusim.shapes.shape import leaves
+
+
+def joins_operands(instruction: Instruction) -> bool:
+    """Return whether an instruction only joins its operands: its result lies where they do, side by side."""
+    # The compiler brings a large array in as slices, so that each can begin as soon as there is room for it.
+    return instruction.attributes.get("custom_call_target") == "ConcatBitcast"
 
 
 def behind_views(computation: Computation, value: Instruction) -> Instruction:

@@ -43,7 +43,8 @@ def product_work(
     terms = product.flops / 2 * padding / chip.vpu.register_elements
     on_vector_unit = sum_work(Work(ops=scaled(cost, count * terms)) for count, cost in each)
     array_cycles = sum(matmul_cycles(matmul, chip.mxu) for matmul in on_array.matmuls)
-    vector_cycles = on_vector_unit.ops[VECTOR] / chip.vpu.alu_slots
+    # Arrays without elements ask for nothing.
+    vector_cycles = on_vector_unit.ops.get(VECTOR, 0.0) / chip.vpu.alu_slots
     return on_vector_unit if vector_cycles < array_cycles else on_array
 
 
