@@ -32,10 +32,12 @@ HALF = """
 """.split()
 NEARER_TO_ONE = ["mxu.efficiency", "hbm.efficiency", "hbm.write_efficiency", "ici.efficiency"]
 
+# Not memory/fft2.v7x: there one kernel that ends 3 ns earlier lets a copy on a sparse core, which shares HBM, end 3 ns
+# later (2e-6 of the run), and more waits for the copy.
 PROGRAMS = """
     bert_base_b32t128.v3 dlrm_b2048.v5p gnn_n4096.v7x gpt2_fwd_b8t1024.v5p linalg_512.v7x lstm_b64t128.v5e mlp_b1024.v5e
     sampler_v32000.v6e sort_kv_1m.v5e llama1b_decode_b16s2048.v6e host/parameter_offload.v5e memory/fsdp.v5e_2x4
-    memory/block_grad.v5p memory/embed.v5p memory/scatter_add.v5e memory/fft2.v7x memory/scan_remat.v3 memory/topk.v5e
+    memory/block_grad.v5p memory/embed.v5p memory/scatter_add.v5e memory/fft2.v5e memory/scan_remat.v3 memory/topk.v5e
     memory/convnet.v3 steps/js_mm_colrow.v5e_2x4 steps/jacobi_2d.v6e_1 steps/mock_v2b.v2_2x2 tilings/fusion.181.v3
     tilings/copy.24.v3 profiled/gemm_512.v7x profiled/matvec.v2 profiled/covariance.v6e
     measured/matmul_2048x4096_4096x1024_f16.v4 measured/matmul_1896x248_248x1896_bf16.v5e measured/selu_8x40x16_f16.v4
