@@ -147,3 +147,10 @@ def test_the_scalar_core_takes_its_cycles_for_each_instruction(instructions):
     cycles = CHIP.fixed.scalar_op_cycles * max(1, instructions)
     assert time.compute_ps == pytest.approx(cycles / CHIP.clock_hz * PS_PER_SECOND, abs=1)
     assert (time.fixed_ps, time.traffic, time.unit_ps) == (0, (), {"scalar": time.compute_ps})
+
+
+def test_addresses_take_the_slots_of_the_scalar_core():
+    """Beside a kernel instructions do not wait for each other; a step of their own does, see above."""
+    kernel = Kernel(name="k", opcode="gather", tiles=4, work=Work(ops={"scalar": 600.0, "vector": 4.0}))
+    assert unit_cycles(kernel, CHIP)["scalar"] == 600 / CHIP.fixed.scalar_slots
+    assert kernel_time(kernel, CHIP).slowest == "scalar"

@@ -47,6 +47,21 @@ def test_an_expansion_is_as_deep_as_its_operations():
     assert loop.depth_cycles == LOAD + sum(count * LATENCY[unit] for unit, count in cost.items()) + STORE
 
 
+@pytest.mark.parametrize("slots", [2, 8])
+def test_what_waits_is_as_deep_as_the_cycles_that_it_waits(slots):
+    """A scan of 4096 additions: a cycle for each, whatever slots stay empty meanwhile."""
+    step = (
+        "step { x = f32[] parameter(0) c = f32[] parameter(1) y = f32[] add(x, c) ROOT r = (f32[], f32[]) tuple(y, y) }"
+    )
+    entry = """a = f32[4096] parameter(0)
+        z = f32[] constant(0)
+        ROOT r = (f32[4096], f32[]) scan(a, z), dimensions={0}, num_carries=1, to_apply=step"""
+    (kernel,) = lower_text(entry, step, load_chip("v5e", {"vpu.alu_slots": slots})).steps
+    turns = kernel.vector_loop.turns
+    moved = sum(kernel.work.ops[unit] / turns * LATENCY[unit] for unit in ("load", "store"))
+    assert kernel.vector_loop.depth_cycles == pytest.approx(LOAD + 4096 / turns + moved + STORE, rel=0.05)
+
+
 def test_a_kernel_that_only_moves_has_no_turns():
     """A copy in its own layout computes nothing."""
     (kernel,) = lower_text(f"%x = {SHAPE} parameter(0)\nROOT %y = {SHAPE} copy(%x)").steps

@@ -1,81 +1,98 @@
-"""Tiles of our own choosing, against trying all cuts by the definition of what a nest moves."""
+"""Tiles of our own choosing, against trying all cuts."""
 
 from __future__ import annotations
 
 from itertools import product
-from math import prod
 
 import pytest
 
+from tests.lowering.hlo import kernel_named, lower_text
+from tpusim.cost.tile import alone_ps
 from tpusim.hardware.load import load_chip
-from tpusim.lowering.kernels.tiles import product_tiles, streaming_tiles
+from tpusim.lowering.kernels import kernel as making
+from tpusim.lowering.kernels.tiles import own_nests, streaming_tiles
+from tpusim.machine.run import simulate_program
 
 CHIP = load_chip("v5e")
 ROOM_BYTES = CHIP.vmem.capacity_bytes * CHIP.vmem.tile_share
 MIB = 2**20
-ISSUE_BYTES = CHIP.dma.issue_cycles / CHIP.clock_hz * CHIP.hbm.bandwidth_bytes_per_second
 SIZES = [(8, 8, 8), (0.01, 0.5, 0.01), (512, 2, 512), (2, 512, 512), (512, 512, 2), (4096, 4096, 4096), (1, 300, 7)]
+# Rows, depth, columns.
+PRODUCTS = [(512, 512, 512), (16, 4096, 4096), (4096, 16, 4096), (2048, 8192, 2048), (1896, 248, 1896)]
 
 
-def moved_bytes(sizes, cuts):
-    """Return what a nest moves: a block comes anew when a loop that it depends on, or one inside, has advanced.
-
-    The order is columns, rows, depth, outermost first; a result goes out once for each of its blocks. Each block counts
-    what could have moved while its transfer is issued.
-    """
-    left, right, out = sizes
-    columns, rows, depth = cuts
-    left_fetches = prod(cuts) if depth > 1 else columns * rows if rows > 1 else 1
-    right_fetches = prod(cuts) if depth > 1 else columns if columns > 1 else 1
-    blocks = ((left / rows / depth, left_fetches), (right / columns / depth, right_fetches))
-    found = (*blocks, (out / columns / rows, columns * rows))
-    return sum((block + ISSUE_BYTES) * count for block, count in found)
+def nests_of(mib):
+    """Return the nests for a product of arrays of so many MiB."""
+    return own_nests({name: size * MIB for name, size in zip(("lhs", "rhs", "out"), mib, strict=True)}, CHIP)
 
 
-def room_bytes(sizes, cuts):
-    """Return what one tile's blocks take."""
-    left, right, out = sizes
-    columns, rows, depth = cuts
-    return left / rows / depth + right / columns / depth + out / columns / rows
+def product_text(rows, depth, columns):
+    """Return a product without tiles, whose result a vector operation follows."""
+    layout = "{1,0:T(8,128)}"
+    body = f"""%f {{
+  %p = f32[{rows},{depth}]{layout} parameter(0)
+  %q = f32[{depth},{columns}]{layout} parameter(1)
+  %c = f32[{rows},{columns}]{layout} convolution(%p, %q), dim_labels=bf_io->bf
+  ROOT %e = f32[{rows},{columns}]{layout} exponential(%c)
+}}
+"""
+    entry = f"""%x = f32[{rows},{depth}]{layout} parameter(0)
+        %w = f32[{depth},{columns}]{layout} parameter(1)
+        ROOT %y = f32[{rows},{columns}]{layout} fusion(%x, %w), kind=kOutput, calls=%f"""
+    return entry, body
 
 
 @pytest.mark.parametrize("mib", SIZES)
-def test_the_tiles_of_a_product_fit_and_move_the_least(mib):
-    """Of all cuts by powers of two none that fits moves less."""
-    sizes = [size * MIB for size in mib]
-    nest = product_tiles(dict(zip(("lhs", "rhs", "out"), sizes, strict=True)), CHIP)
-    chosen = tuple(loop.trips for loop in nest.loops)
-    assert room_bytes(sizes, chosen) <= ROOM_BYTES
-    fitting = (c for c in product([2**n for n in range(12)], repeat=3) if room_bytes(sizes, c) <= ROOM_BYTES)
-    assert moved_bytes(sizes, chosen) == pytest.approx(min(moved_bytes(sizes, cuts) for cuts in fitting))
+def test_all_cuts_by_powers_of_two_that_fit_are_there(mib):
+    """Each array is cut by the loops that go through it, and one block of each fits into the room."""
+    found = {tuple(loop.trips for loop in nest.loops) for nest in nests_of(mib)}
+    left, right, out = (size * MIB for size in mib)
+    for columns, rows, depth in product([2**n for n in range(12)], repeat=3):
+        fits = left / rows / depth + right / columns / depth + out / columns / rows <= ROOM_BYTES
+        assert ((columns, rows, depth) in found) == fits
 
 
 @pytest.mark.parametrize("mib", SIZES)
 def test_blocks_of_a_product_are_its_arrays_cut(mib):
     """Each array by the loops that go through it."""
-    nest = product_tiles({name: size * MIB for name, size in zip(("lhs", "rhs", "out"), mib, strict=True)}, CHIP)
-    columns, rows, depth = (loop.trips for loop in nest.loops)
-    assert [1 / nest.block_share[name] for name in ("lhs", "rhs", "out")] == [
-        rows * depth,
-        columns * depth,
-        columns * rows,
-    ]
+    for nest in nests_of(mib):
+        columns, rows, depth = (loop.trips for loop in nest.loops)
+        pieces = [1 / nest.block_share[name] for name in ("lhs", "rhs", "out")]
+        assert pieces == [rows * depth, columns * depth, columns * rows]
+
+
+@pytest.mark.parametrize("chip_name", ["v3", "v5e", "v7x"])
+@pytest.mark.parametrize("sizes", PRODUCTS)
+def test_of_all_cuts_the_fastest_is_taken(sizes, chip_name, monkeypatch):
+    """Each cut by itself, with nothing to choose from, takes as long or longer."""
+    chip, text = load_chip(chip_name), product_text(*sizes)
+    chosen = alone_ps(kernel_named(lower_text(*text, chip_name), "y"), chip)
+    rows, depth, columns = sizes
+    n_bytes = {"lhs": 4.0 * rows * depth, "rhs": 4.0 * depth * columns, "out": 4.0 * rows * columns}
+    # Every seventh: all take seconds.
+    for nest in own_nests(n_bytes, chip)[::7]:
+        monkeypatch.setattr(making, "own_nests", lambda *_, only=nest: (only,))
+        assert chosen <= alone_ps(kernel_named(lower_text(*text, chip_name), "y"), chip)
+
+
+@pytest.mark.parametrize("sizes", PRODUCTS)
+def test_a_kernel_alone_takes_what_the_machine_plays(sizes):
+    """The closed form by which cuts are compared is the run's own time, to a rounding of each of its parts."""
+    program = lower_text(*product_text(*sizes))
+    launch_ps = round(CHIP.fixed.launch_seconds * 1e12)
+    alone = alone_ps(kernel_named(program, "y"), CHIP)
+    assert simulate_program(program, CHIP).total_ps - launch_ps == pytest.approx(alone, abs=5)
 
 
 def test_what_fits_no_vmem_is_cut_as_finely_as_may_be():
     """Petabytes: 2,048 pieces of each dimension."""
-    nest = product_tiles(dict.fromkeys(("lhs", "rhs", "out"), 2.0**60), CHIP)
+    (nest,) = own_nests(dict.fromkeys(("lhs", "rhs", "out"), 2.0**60), CHIP)
     assert [loop.trips for loop in nest.loops] == [2048] * 3
 
 
 def test_a_stream_is_cut_in_eight_within_bounds():
     """Not below what a transfer is worth, and not above what VMEM has room for."""
     least = CHIP.dma.smallest_block_bytes
-    assert [streaming_tiles(n_bytes, CHIP) for n_bytes in (0, least, 3 * least, 8 * least, 100 * least)] == [
-        1,
-        1,
-        3,
-        8,
-        8,
-    ]
+    sizes = (0, least, 3 * least, 8 * least, 100 * least)
+    assert [streaming_tiles(n_bytes, CHIP) for n_bytes in sizes] == [1, 1, 3, 8, 8]
     assert streaming_tiles(100 * ROOM_BYTES, CHIP) == 100

@@ -144,10 +144,11 @@ def test_a_copy_takes_as_long_as_the_slowest_memory_it_touches(source, target):
     """Within one memory it reads and writes there; the core's own holds up no copy from or to HBM."""
     chip = load_chip("v5e")
     copy = Copy(name="c", opcode="copy-start", n_bytes=1e6, source_space=source, target_space=target)
-    near = (source, target) in NEAR
-    rate = chip.dma.vmem_bytes_per_second if near else chip.hbm.bandwidth_bytes_per_second * chip.hbm.efficiency
-    passes = 2 if near or source == target else 1
-    end_ps = seconds_to_ps(chip.dma.fixed_latency_seconds) + ceil(passes * 1e6 / rate * PS_PER_SECOND)
+    shares = chip.hbm.efficiency * (source == "hbm"), chip.hbm.write_efficiency * (target == "hbm")
+    seconds = sum(1e6 / (chip.hbm.bandwidth_bytes_per_second * share) for share in shares if share)
+    if (source, target) in NEAR:
+        seconds = 2 * 1e6 / chip.dma.vmem_bytes_per_second
+    end_ps = seconds_to_ps(chip.dma.fixed_latency_seconds) + ceil(seconds * PS_PER_SECOND)
     assert is_done_at(chip, (copy, Wait(name="d", opcode="copy-done", needs=("c",))), end_ps) == [False, True]
 
 

@@ -119,3 +119,13 @@ def test_json_list_has_all_chips() -> None:
     data = json.loads(json_text(chip_rows(load_chip(name) for name in chip_names())))
     assert [chip["name"] for chip in data] == list(chip_names())
     assert data[4]["hbm_bandwidth_bytes_per_second"] == 819e9
+
+
+def test_what_moves_no_time_says_so_on_the_page_and_in_json() -> None:
+    """The year of a chip, but not its clock."""
+    marked = {fact.key for fact in chip_facts("v5e") if fact.is_report_only}
+    assert "year" in marked
+    assert "clock_hz" not in marked
+    assert page_of("v5e").count("report only: ") == len(marked)
+    facts = json.loads(json_text(chip_page(load_chip("v5e"), chip_facts("v5e"))))["facts"]
+    assert {fact["key"] for fact in facts if fact["is_report_only"]} == marked

@@ -80,17 +80,16 @@ def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
 def loaded_bytes(stream: Stream, chip: Chip) -> float:
     """Return a stream's bytes as the memory feels them: each run costs something more."""
     n_bytes, memory = stream.total_bytes, link_of(stream, chip)
-    # A memory's rate is that of reads.
-    if stream.is_output and memory == HBM:
-        n_bytes *= chip.hbm.efficiency / chip.hbm.write_efficiency
-    if stream.is_output and memory == CMEM:
-        n_bytes *= cmem_write_cost(chip)
+    if stream.is_output:
+        n_bytes *= write_cost(memory, chip)
     return n_bytes * run_cost(stream.chunk_bytes, chip)
 
 
-def cmem_write_cost(chip: Chip) -> float:
-    """Return what a byte that is written to CMEM costs, a byte that is read 1."""
-    return chip.cmem.read_bytes_per_second / chip.cmem.write_bytes_per_second
+def write_cost(memory: str, chip: Chip) -> float:
+    """Return what a byte that is written to a memory costs, a byte that is read 1: its rate is that of reads."""
+    if memory == HBM:
+        return chip.hbm.efficiency / chip.hbm.write_efficiency
+    return chip.cmem.read_bytes_per_second / chip.cmem.write_bytes_per_second if memory == CMEM else 1.0
 
 
 def run_cost(chunk_bytes: int, chip: Chip) -> float:
@@ -111,6 +110,6 @@ def copy_activity(copy: Copy, chip: Chip) -> dict[str, float]:
 def copy_loads(copy: Copy, chip: Chip) -> dict[str, float]:
     """Return a copy's bytes by memory as the memory feels them."""
     loads = copy_activity(copy, chip)
-    if CMEM in loads and copy.target_space == CMEM:
-        loads[CMEM] += copy.n_bytes * (cmem_write_cost(chip) - 1)
+    target = _link(copy.target_space, chip, is_output=True)
+    loads[target] += copy.n_bytes * (write_cost(target, chip) - 1)
     return {memory: n_bytes * run_cost(copy.chunk_bytes, chip) for memory, n_bytes in loads.items()}

@@ -71,6 +71,16 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     )
 
 
+def alone_ps(kernel: Kernel, chip: Chip) -> int:
+    """Return how long a kernel takes by itself: what ``machine.steps.kernel`` plays if nothing else moves meanwhile."""
+    time, rates = kernel_time(kernel, chip), memory_rates(chip)
+    total_ps = time.fixed_ps + time.between_ps + max(time.compute_ps, time.moving_ps, time.rounds_ps)
+    for edge in ("first_bytes", "last_bytes"):
+        seconds = [n_bytes / rates[t.space] for t in time.traffic if (n_bytes := getattr(t, edge)) > 0]
+        total_ps += seconds_to_ps(chip.dma.fixed_latency_seconds + max(seconds)) if seconds else 0
+    return total_ps
+
+
 def _rounds_ps(kernel: Kernel, moving_ps: int, compute_ps: int, chip: Chip) -> int:
     """Return what the tiles take at least, as a block's buffer is free again only when it has been computed with."""
     waits = max((_later_fetches(stream, kernel) for stream in kernel.streams), default=0.0)

@@ -81,12 +81,6 @@ class Vmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Share of it that the blocks of one tile may take, for tiles of our own choosing."""
 
 
-class Smem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The scalar memory of one core."""
-
-    capacity_bytes: int
-
-
 class Cmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The common memory of the chip (v4 family); all 0 where there is none."""
 
@@ -110,8 +104,6 @@ class Hbm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The same of long writes."""
     turn_cost: float
     """What a byte that is written between reads, or read between writes, costs beside itself, in bytes (fitted)."""
-    granule_bytes: int
-    """Allocations are rounded up to this."""
 
     @property
     def available_bytes(self) -> int:
@@ -149,6 +141,8 @@ class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """One turn of a kernel's tile loop, its transfers apart."""
     scalar_op_cycles: float
     """One instruction on the scalar core (scalars in SMEM)."""
+    scalar_slots: int
+    """Instructions that the scalar core begins in a cycle, where they wait for no other: addresses, beside a kernel."""
     loop_iteration_seconds: float
     """One trip round a ``while``: evaluating its condition and branching."""
 
@@ -238,7 +232,6 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     operating_point: str = ""
     """The power state that the figures are of, such as ``boosted, 2.2 GHz``."""
     year: int
-    generation: int
     cores_per_device: int
     """2 where two cores run one program together (megacore)."""
     # 2 where each core is a device of its own to JAX: v2, v3 and v7x.
@@ -249,7 +242,6 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     mxu: Mxu
     vpu: Vpu
     vmem: Vmem
-    smem: Smem
     hbm: Hbm
     dma: Dma
     fixed: Fixed

@@ -111,7 +111,11 @@ def chip_facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None = N
     order = {key: index for index, key in enumerate(FIELDS)}
     # FIELDS has no place for the open table of rates: it goes behind the last key of the matrix units.
     rates_after = order["mxu.accumulates_in_array"] + 0.5
-    shown = [fact for key, fact in facts.items() if key not in TEXT_KEYS]
+    shown = [
+        msgspec.structs.replace(fact, is_report_only=key in FIELDS and FIELDS[key].is_report_only)
+        for key, fact in facts.items()
+        if key not in TEXT_KEYS
+    ]
     return sorted(shown, key=lambda fact: order.get(fact.key, rates_after))
 
 

@@ -95,8 +95,9 @@ _ROWS = (
          less="fewer bytes to and from HBM", rate="hbm.bandwidth_bytes_per_second", share="hbm.efficiency"),
     Unit(key=CMEM, label="CMEM", bound="CMEM", colour="#F0E442", hatch="xx", marker="<", is_shared=True,
          less="fewer bytes from CMEM", rate="cmem.read_bytes_per_second"),
+    # Beside a kernel; what a step of its own on the scalar core takes is fixed.scalar_op_cycles.
     Unit(key=SCALAR, label="scalar core", short="scalar", bound="scalar", hatch="--", marker=".",
-         op_cycles="fixed.scalar_op_cycles"),
+         less="fewer rows to address one by one", slots="fixed.scalar_slots"),
     Unit(key=SMEM, label="SMEM"),
     Unit(key=SYNC, label="sync flags"),
     Unit(key=ICI, label="ICI", bound="ICI", colour="#56B4E9", hatch="////", marker="X",

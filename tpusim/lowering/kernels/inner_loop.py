@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import LOAD, STORE
-from tpusim.lowering.kernels.vector import registers, widest
+from tpusim.hardware.units import LOAD, STORE, VECTOR
+from tpusim.lowering.kernels.vector import is_waiting, registers, widest
 from tpusim.program.work import VectorLoop, Work
 from tpusim.semantics.demand.inlining import Body, behind_views
 
@@ -41,4 +41,8 @@ def _chain_cycles(body: Body, at: int, work: Work, chip: Chip) -> float:
     """Return how long one register of a value takes: the operations of an expansion wait for each other."""
     item = body.values[at]
     count = max(1.0, widest(item.computation, item.instruction, chip))
-    return sum(ops * chip.vector_ops.latency.get(unit, 1.0) for unit, ops in work.ops.items()) / count
+    latency = dict(chip.vector_ops.latency)
+    if is_waiting(item.instruction.opcode):
+        # Its slots are mostly empty ones, and what they wait for is in it: of all of them one is a cycle.
+        latency[VECTOR] = 1 / chip.vpu.alu_slots
+    return sum(ops * latency.get(unit, 1.0) for unit, ops in work.ops.items()) / count

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf, prod
+from typing import NamedTuple
 
 from msgspec import structs
 
+from tpusim.cost.tile import alone_ps
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import LOAD, SCALAR, SMEM, STORE, VMEM
-from tpusim.ir.attributes import BackendConfig, WindowConfig
+from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
+from tpusim.ir.attributes import WindowConfig
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import ELEMENTWISE, FREE, MOVES_ONLY, PRODUCTS, REDUCTIONS, VIEWS
 from tpusim.lowering.collectives import collective_part, inner_collective, is_fed, other_part
@@ -24,7 +26,7 @@ from tpusim.lowering.kernels.tiles import (
     StatedTiling,
     block_tiles,
     cut_alike,
-    product_tiles,
+    own_nests,
     run_bytes,
     streaming_tiles,
 )
@@ -37,47 +39,77 @@ from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, n
 from tpusim.semantics.products import BATCH, WINDOW, Product, canonical_product, product_sides
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
+from tpusim.units import seconds_to_ps
+
+
+class _Plan(NamedTuple):
+    """What is known of a kernel before its tiles are: ``sides`` and ``feeds`` say what its product is made of."""
+
+    scope: Scope
+    instruction: Instruction
+    body: Body
+    touched: list[Access]
+    products: list[tuple[int, Product]]
+    sides: dict[int, str]
+    feeds: dict[str, str]
+    shares: list[float]
 
 
 def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Work | None = None) -> Kernel:
     """Return the kernel of one scheduled instruction; ``extra`` is work that the rules do not see."""
-    config = instruction.backend_config
+    window = instruction.backend_config.window_config
     body = scope.body_of(instruction)
     demand = demand_of(body)
     touched = accesses(body, demand, instruction)
     products = [(at, _product(item)) for at, item in enumerate(body.values) if item.instruction.opcode in PRODUCTS]
-    window = config.window_config
     # A fusion is tiled around one product; any other one in it has to live with the same loops.
     products = _main_first(scope, body, products, window)
     sides = _sides(body, products[0][0]) if products else {}
     feeds = {body.operands[-1 - at].name: side for at, side in sides.items() if at < 0}
-    nest = _nest(scope, body.values[products[0][0]], products[0][1], touched, feeds, config) if products else None
-    tiles = nest.tiles if nest else _vector_tiles(scope, body, touched, window)
-    shares = _shares(body, demand)
+    plan = _Plan(scope, instruction, body, touched, products, sides, feeds, _shares(body, demand))
+    nest = (_stated_nest(plan) or _own_nest(plan, extra)) if products else None
     product_flops = sum(product.flops for _, product in products)
-    computes = any(item.instruction.opcode not in MOVES_ONLY for item in body.values)
-    other = _other_work(scope, body, shares, sides, nest)
-    loop = inner_loop(body, other, shares, scope.chip)
-    work = _product_work(scope, body, products, nest, config.convolution_emitter) + sum_work(other.values())
-    work += conversion_work(touched, feeds, nest, scope.chip, computes=computes)
-    work += _register_traffic(scope, touched, set(feeds) if len(products) < 2 else _fed(body, products))
-    work = work + extra if extra else work
-    return Kernel(
+    return structs.replace(
+        _tiled(plan, nest, extra),
         **scope.label(instruction, category),
-        tiles=tiles,
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
-        work=work * (1 / tiles),
-        vector_loop=structs.replace(loop, turns=loop.turns / tiles),
-        streams=tuple(_streams(scope.chip, touched, feeds, nest or _plain_nest(body, tiles, window))),
-        flops=product_flops + sum(_flops(item) * share for item, share in zip(body.values, shares, strict=True)),
+        flops=product_flops + sum(_flops(item) * share for item, share in zip(body.values, plan.shares, strict=True)),
         product_flops=product_flops,
         flops_type=products[0][1].operand_type if products else _other_type(body, scope.chip),
         compiler_cycles=window.estimated_cycles if window else 0,
-        scoped_vmem_bytes=config.scoped_vmem_bytes,
-        # The second core helps only where the compiler has split the loops, and one tile cannot be split.
-        cores=scope.chip.cores_per_device if tiles > 1 and config.megacore_split_dim is not None else 1,
+        scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         family=_family(body.values, [product for _, product in products]),
     )
+
+
+def _tiled(plan: _Plan, nest: Nest | None, extra: Work | None) -> Kernel:
+    """Return what takes time of a kernel around a product that ``nest`` cuts, or around none."""
+    scope, body, touched, products = plan.scope, plan.body, plan.touched, plan.products
+    window = plan.instruction.backend_config.window_config
+    tiles = nest.tiles if nest else _vector_tiles(scope, body, touched, window)
+    computes = any(item.instruction.opcode not in MOVES_ONLY for item in body.values)
+    other = _other_work(scope, body, plan.shares, plan.sides, nest)
+    loop = inner_loop(body, other, plan.shares, scope.chip)
+    work = _product_work(plan, nest) + sum_work(other.values())
+    work += conversion_work(touched, plan.feeds, nest, scope.chip, computes=computes)
+    work += _register_traffic(scope, touched, set(plan.feeds) if len(products) < 2 else _fed(body, products))
+    work = work + extra if extra else work
+    return Kernel(
+        name=plan.instruction.name,
+        opcode=plan.instruction.opcode,
+        tiles=tiles,
+        work=work * (1 / tiles),
+        vector_loop=structs.replace(loop, turns=loop.turns / tiles),
+        streams=tuple(_streams(scope.chip, touched, plan.feeds, nest or _plain_nest(body, tiles, window))),
+        cores=_cores(plan, tiles),
+    )
+
+
+def _cores(plan: _Plan, tiles: int) -> int:
+    """Return on how many cores a kernel runs."""
+    # The second core helps only where the compiler has split the loops, and one tile cannot be split.
+    is_split = plan.instruction.backend_config.megacore_split_dim is not None
+    return plan.scope.chip.cores_per_device if tiles > 1 and is_split else 1
 
 
 def _other_type(body: Body, chip: Chip) -> str:
@@ -139,17 +171,16 @@ def _other_work(
     return found
 
 
-def _product_work(
-    scope: Scope, body: Body, products: list[tuple[int, Product]], nest: Nest | None, emitter: str
-) -> Work:
+def _product_work(plan: _Plan, nest: Nest | None) -> Work:
     found = []
-    for number, (at, size) in enumerate(products):
-        parts = leaves(body.values[at].instruction.shape)
+    for number, (at, size) in enumerate(plan.products):
+        parts = leaves(plan.body.values[at].instruction.shape)
         elements = sum(leaf.element_count for leaf in parts)
         padding = sum(padded_element_count(leaf) for leaf in parts) / max(1, elements)
         # The stated tile is the main product's, as the emitter; of any other each tile does its share.
+        emitter = plan.instruction.backend_config.convolution_emitter
         tiling, way = (nest, emitter) if nest and not number else (Nest((), {}), "")
-        found.append(product_work(size, elements, tiling, scope.chip, padding=padding, emitter=way))
+        found.append(product_work(size, elements, tiling, plan.scope.chip, padding=padding, emitter=way))
     return sum_work(found)
 
 
@@ -203,21 +234,66 @@ def _stated_tiling(scope: Scope, item: Inner, size: Product, window: WindowConfi
     return StatedTiling(window, shapes, item.instruction, size.kinds, scope.chip.vpu.register_shape)
 
 
-def _nest(
-    scope: Scope, item: Inner, size: Product, touched: list[Access], feeds: dict[str, str], config: BackendConfig
-) -> Nest:
-    """Return the loop nest of a kernel around a product; ``feeds`` says which of its sides operands feed."""
+def _stated_nest(plan: _Plan) -> Nest | None:
+    """Return the loop nest that the compiler states for a kernel around a product, if it fits that."""
+    (at, size), scope, config = plan.products[0], plan.scope, plan.instruction.backend_config
     window, split = config.window_config, config.megacore_split_dim
-    stated = _stated_tiling(scope, item, size, window) if window else None
-    if stated and stated.fits:
-        nest = stated.nest()
-        is_split = split is not None and 0 <= split < len(nest.loops)
-        return structs.replace(nest, split=split, cores=scope.chip.cores_per_device) if is_split else nest
-    n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
-    for access in touched:
+    stated = _stated_tiling(scope, plan.body.values[at], size, window) if window else None
+    if not stated or not stated.fits:
+        return None
+    nest = stated.nest()
+    is_split = split is not None and 0 <= split < len(nest.loops)
+    return structs.replace(nest, split=split, cores=scope.chip.cores_per_device) if is_split else nest
+
+
+def _own_nest(plan: _Plan, extra: Work | None) -> Nest:
+    """Return the loop nest of our own with which a kernel around a product takes least, by itself.
+
+    The least of what all cuts take, and no rule that only stands for it: on a better machine none takes longer, so that
+    the least does not.
+    """
+    chip, n_bytes = plan.scope.chip, dict.fromkeys((LHS, RHS, OUT), 0.0)
+    for access in plan.touched:
         # What feeds neither side is for the epilogue (a bias, a residual) and moves along with the result.
-        n_bytes[OUT if access.is_output else feeds.get(access.name, OUT)] += access.n_bytes
-    return product_tiles(n_bytes, scope.chip)
+        n_bytes[OUT if access.is_output else plan.feeds.get(access.name, OUT)] += access.n_bytes
+    best, least_ps = None, 0
+    for bound, nest in sorted(((_bound_seconds(plan, nest), nest) for nest in own_nests(n_bytes, chip)), key=_first):
+        if best and seconds_to_ps(bound) >= least_ps:
+            break
+        if not best or alone_ps(_bare(plan, nest), chip) < least_ps:
+            taken_ps = alone_ps(_tiled(plan, nest, extra), chip)
+            best, least_ps = (nest, taken_ps) if not best or taken_ps < least_ps else (best, least_ps)
+    assert best is not None
+    return best
+
+
+def _first(pair: tuple[float, Nest]) -> float:
+    return pair[0]
+
+
+def _bound_seconds(plan: _Plan, nest: Nest) -> float:
+    """Return what a kernel takes at least for the blocks that it moves."""
+    chip, cores, seconds = plan.scope.chip, _cores(plan, nest.tiles), 0.0
+    cycles = (-(-nest.tiles // cores) - 1) * chip.fixed.tile_cycles
+    for access in plan.touched:
+        side = OUT if access.is_output else plan.feeds.get(access.name, OUT)
+        if access.space == HBM:
+            fetches = nest.fetches(side)
+            seconds += access.n_bytes * nest.block_share[side] * fetches / chip.hbm.bandwidth_bytes_per_second
+            cycles += max(0.0, fetches / cores - 1) * chip.dma.issue_cycles
+    return seconds + cycles / chip.clock_hz
+
+
+def _bare(plan: _Plan, nest: Nest) -> Kernel:
+    """Return a kernel without what the vector unit does in it, which takes no longer than the whole one."""
+    return Kernel(
+        name=plan.instruction.name,
+        opcode=plan.instruction.opcode,
+        tiles=nest.tiles,
+        work=_product_work(plan, nest) * (1 / nest.tiles),
+        streams=tuple(_streams(plan.scope.chip, plan.touched, plan.feeds, nest)),
+        cores=_cores(plan, nest.tiles),
+    )
 
 
 def _plain_nest(body: Body, tiles: int, window: WindowConfig | None) -> Nest:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import product
 from math import ceil, gcd, inf, prod
-from typing import NamedTuple
 
 import msgspec
 
@@ -310,47 +309,21 @@ def streaming_tiles(moved_bytes: float, chip: Chip) -> int:
     return max(1, ceil(moved_bytes / wanted))
 
 
-def product_tiles(n_bytes: dict[str, float], chip: Chip) -> Nest:
-    """Return the nest for a product whose ``lhs``, ``rhs``, ``out`` hold these bytes: least traffic that fits."""
-    room_bytes = chip.vmem.capacity_bytes * chip.vmem.tile_share
-    # What is small is not worth cutting: its blocks would only wait for each other's latency.
-    wanted = max(1, min(_WANTED_TILES, int(sum(n_bytes.values()) / chip.dma.smallest_block_bytes)))
-    bytes_per_cycle = chip.hbm.bandwidth_bytes_per_second / chip.clock_hz
-    costs = _Costs(
-        fetch=chip.dma.issue_cycles * bytes_per_cycle,
-        parked=chip.mxu.parked_register_cycles * bytes_per_cycle / chip.vpu.register_bytes,
-    )
-    return _product_tiles(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], room_bytes, costs, wanted)
+def own_nests(n_bytes: dict[str, float], chip: Chip) -> tuple[Nest, ...]:
+    """Return the nests for a product whose ``lhs``, ``rhs``, ``out`` hold these bytes: all cuts that fit into VMEM."""
+    return _own_nests(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], chip.vmem.capacity_bytes * chip.vmem.tile_share)
 
 
-class _Costs(NamedTuple):
-    """What a fetch costs, and a byte of a result that waits for the rest of its sum, in bytes that could have moved."""
-
-    fetch: float
-    parked: float
-
-
-@lru_cache(maxsize=1024)
-def _product_tiles(
-    lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_bytes: float, costs: _Costs, wanted_tiles: int
-) -> Nest:
-    """Return the best of all cuts by powers of two."""
-    n_bytes = {LHS: lhs_bytes, RHS: rhs_bytes, OUT: out_bytes}
-
-    def badness(nest: Nest) -> tuple[float, int]:
-        shares = nest.block_share.items()
-        moved = sum((n_bytes[array] * share + costs.fetch) * nest.fetches(array) for array, share in shares)
-        moved += out_bytes * (nest.trips(DEPTH) - 1) * costs.parked
-        # Traffic first: a tile more costs a few cycles, a fetch more a whole block.
-        return moved, abs(nest.tiles - wanted_tiles)
-
-    fitting = [
+@lru_cache(maxsize=256)
+def _own_nests(lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_bytes: float) -> tuple[Nest, ...]:
+    """Return all cuts by powers of two whose blocks fit into a room."""
+    fitting = (
         _nest(columns, rows, depth)
         for columns, rows, depth in product(_CUTS, repeat=3)
         if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows) <= room_bytes
-    ]
+    )
     # None fits only if arrays are millions of times as large as VMEM: the finest cut must do.
-    return min(fitting, key=badness, default=None) or _nest(_CUTS[-1], _CUTS[-1], _CUTS[-1])
+    return tuple(fitting) or (_nest(_CUTS[-1], _CUTS[-1], _CUTS[-1]),)
 
 
 def _nest(columns: int, rows: int, depth: int) -> Nest:

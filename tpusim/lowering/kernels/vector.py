@@ -58,6 +58,12 @@ def vector_work(site: Site, instruction: Instruction) -> Work:
     return Work(ops={VECTOR: widest(site.computation, instruction, site.chip)})
 
 
+def is_waiting(opcode: str) -> bool:
+    """Return whether an opcode's steps wait for each other: its work is then cycles that take all slots of the unit."""
+    rule = WORK_RULES.get(opcode)
+    return rule is _scan or (rule is _cut and opcode.startswith("dynamic"))
+
+
 def widest(computation: Computation, instruction: Instruction, chip: Chip) -> float:
     """Return the registers of the largest value that an instruction takes or makes."""
     values = (instruction, *computation.operands_of(instruction))

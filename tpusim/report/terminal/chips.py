@@ -85,6 +85,8 @@ def _summary(chip: Chip) -> str:
 
 def _fact_row(fact: Fact) -> tuple[Text, Text, Text, Text]:
     why = Text(fact.source)
+    if fact.is_report_only:
+        why.append("\nreport only: no simulated time depends on it", style="dim")
     if fact.note:
         why.append(f"\n{fact.note}", style="dim")
     confidence = Text(fact.confidence, style=_STYLES.get(fact.confidence, ""))
