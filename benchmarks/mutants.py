@@ -116,8 +116,8 @@ def live_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             continue
         for child in value if isinstance(value, list) else [value]:
             for_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
-            # Whether ``zip`` counts its arguments is an assertion about the code, which no test of behaviour sees.
-            asserts = isinstance(child, ast.keyword) and child.arg == "strict"
+            # Whether ``zip`` counts its arguments, or the collector a struct, no test of behaviour sees.
+            asserts = isinstance(child, ast.keyword) and child.arg in ("strict", "gc")
             if not isinstance(child, ast.AST) or for_types or asserts:
                 continue
             yield child

@@ -225,7 +225,7 @@ def post_order(computation: Computation) -> Iterator[Instruction]:
     """Yield a computation's instructions with operands before their users, depth first, from each that has no users."""
     seen: set[str] = set()
     for end in computation.instructions:
-        waiting = [end] if end.name not in computation.users else []
+        waiting = [end] if end.name not in computation.used else []
         while waiting:
             instruction = waiting[-1]
             fresh = [name for name in instruction.operands if name not in seen]

@@ -115,6 +115,11 @@ class Computation:
         return frozenset(instruction.opcode for instruction in self.instructions)
 
     @cached_property
+    def used(self) -> frozenset[str]:
+        """The names of the instructions that others of it use."""
+        return frozenset(name for instruction in self.instructions for name in instruction.operands)
+
+    @cached_property
     def users(self) -> dict[str, list[tuple[Instruction, int]]]:
         """By the name of an instruction, those that use it and as which operand, in their order."""
         found: dict[str, list[tuple[Instruction, int]]] = {}

@@ -49,7 +49,7 @@ def read_provenance(module: Module, stated: str = "", version: str = "") -> Prov
         notes = configs | targets
         marked = (name for name, marks in _MARKS.items() if any(mark in note for note in notes for mark in marks))
         return Provenance(compiler=next(marked, "another"), stated=stated, version=version)
-    shown = [sign for sign in _signs().values() if _shows(sign, layouts, configs)]
+    shown = [sign for sign in _signs().values() if _shows(sign, layouts, "\n".join(configs))]
     scoped_bytes = max((i.backend_config.scoped_vmem_end_bytes for i in instructions), default=0)
     names = [name for name in chip_names() if not name.endswith(BOOSTED)]
     possible = [name for name in names if all(name in sign.chips for sign in shown)]
@@ -66,9 +66,9 @@ def _signs() -> dict[str, Sign]:
     return msgspec.convert(read_config("signs.toml"), dict[str, Sign])
 
 
-def _shows(sign: Sign, layouts: set[Layout], configs: set[str]) -> bool:
+def _shows(sign: Sign, layouts: set[Layout], configs: str) -> bool:
     if sign.backend_config:
-        return any(sign.backend_config in config for config in configs)
+        return sign.backend_config in configs
     if sign.tile:
         return any(layout.tiles[:1] == (sign.tile,) for layout in layouts)
     return any(layout.memory_space == sign.memory_space for layout in layouts)

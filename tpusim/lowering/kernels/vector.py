@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, log2, prod
 
 from tpusim.hardware.chip import Chip, OpCost
@@ -71,8 +72,13 @@ def widest(computation: Computation, instruction: Instruction, chip: Chip) -> fl
 
 def registers(shape: Shape, chip: Chip) -> float:
     """Return how many vector registers the physical array fills in the width that it is computed in."""
-    per_register = chip.vpu.register_elements
-    return sum(padded_element_count(leaf) * _words(leaf, chip) for leaf in leaves(shape)) / per_register
+    return _words_of(shape, native_bf16=chip.vpu.native_bf16) / chip.vpu.register_elements
+
+
+# Shapes repeat thousands of times, and know their hash.
+@lru_cache(maxsize=1 << 14)
+def _words_of(shape: Shape, *, native_bf16: bool) -> float:
+    return sum(padded_element_count(leaf) * _words(leaf, native_bf16=native_bf16) for leaf in leaves(shape))
 
 
 def stored_registers(n_bytes: float, chip: Chip) -> float:
@@ -90,9 +96,9 @@ def computation_cost(module: Module, name: str, chip: Chip) -> Work:
     return sum_work((*(Work(ops=cost) for cost in costs if cost is not None), *inside))
 
 
-def _words(shape: ArrayShape, chip: Chip) -> float:
+def _words(shape: ArrayShape, *, native_bf16: bool) -> float:
     """Return the 32-bit words that one element takes while it is computed with."""
-    if shape.dtype.bits == 16 and chip.vpu.native_bf16 and shape.dtype.name == "bf16":
+    if native_bf16 and shape.dtype.name == "bf16":
         return 0.5
     # Narrow types are widened to 32 bits before arithmetic (JAX, Pallas TPU details).
     return max(1.0, shape.dtype.bits / WORD_BITS)

@@ -41,16 +41,16 @@ def _check_fusions(view: View) -> Iterator[Finding]:
         callers, computation = view.callers[name], view.module[name]
         if len(callers) > 1:
             yield at(callers[1], "fusion_c3", f"{len(callers)} calls of {name!r}")
-        users = computation.users
-        if computation.root_name in users:
-            user, _ = users[computation.root_name][0]
+        used = computation.used
+        if computation.root_name in used:
+            user, _ = computation.users[computation.root_name][0]
             yield at(Call(computation, computation.root), "fusion_c4", f"{user.name!r} using it")
         # Nearly always all values but the root are used.
-        elif len(users) == len(computation.instructions) - 1:
+        elif len(used) == len(computation.instructions) - 1:
             continue
         for instruction in computation.instructions:
             acts = instruction.opcode in HAS_EFFECTS or instruction.attributes.get("custom_call_has_side_effect")
-            if instruction.name not in users and instruction.name != computation.root_name and not acts:
+            if instruction.name not in used and instruction.name != computation.root_name and not acts:
                 yield at(Call(computation, instruction), "fusion_c5", "no user")
 
 
