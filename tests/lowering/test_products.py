@@ -134,6 +134,14 @@ def test_sums_wait_in_vmem_between_the_tiles_of_their_depth(chip_name, parts):
     assert cut.ops == whole.ops
 
 
+@pytest.mark.parametrize(("operand_type", "rows_per_load"), [("f32", 8), ("bf16", 16), ("s8", 32)])
+def test_rows_of_an_operand_wait_as_packed_words(operand_type, rows_per_load):
+    """A load brings the 8 rows of a register of f32, twice as many of 16 bits, four times of 8."""
+    size = msgspec.structs.replace(product_of(512, 128, 128), operand_type=operand_type)
+    work = product_work(size, 512 * 128, WHOLE, load_chip("v5e"))
+    assert work.ops["load"] == work.matmuls[0].streamed_rows / rows_per_load
+
+
 def test_loops_over_rows_and_columns_park_nothing():
     """Each of their tiles has results of its own."""
     nest = Nest((Loop(4, COLUMNS), Loop(4, ROWS)), dict.fromkeys(("lhs", "rhs", "out"), 1.0))

@@ -16,6 +16,7 @@ from tpusim.cost.collectives import plan_group
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
+from tpusim.machine.placement import pod_of as placed_on
 from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.pipeline.stages import lower
 from tpusim.program.steps import Branch, Choice, Kernel, Loop, Wait
@@ -332,3 +333,11 @@ def test_compiled_programs_take_as_long_on_one_as_on_each(name):
     one, each = (simulate_pod([program], chip, None, None, RunOptions(per_device=apart)) for apart in (False, True))
     assert len(each.timelines) == program.device_count
     assert each.last.total_ps == one.last.total_ps
+
+
+def test_a_program_beyond_a_pod_has_as_many_slices_as_it_fits_on():
+    """Groups of 512 devices on v5e, whose pods have 256 chips: two slices, of the usual shape each."""
+    chip = load_chip("v5e")
+    everyone = tuple(range(2 * chip.pod.chips))
+    pod = placed_on([program_of(collective("all-reduce", 1024.0, groups=(everyone,)))], chip, None)
+    assert (pod.slices, pod.torus.chip_count) == (2, chip.pod.chips)

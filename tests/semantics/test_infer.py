@@ -15,6 +15,7 @@ from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS
 from tpusim.semantics.infer.rules import LABELS, RULES, infer_shape
+from tpusim.semantics.infer.types import plain
 from tpusim.semantics.verify.module import problems
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.notation import parse_shape
@@ -116,3 +117,14 @@ def test_the_wider_of_two_floats_is_xlas(one_name: str, other_name: str) -> None
     """Of two floats that meet, XLA takes the one with more range, then with more precision."""
     text = f"add({one_name}[3], {other_name}[3])"
     assert inferred(text) == xla_shape(text)
+
+
+def test_a_ragged_dot_over_no_groups_stacks_none() -> None:
+    """A product for each of no groups: the dimension of groups is there, and empty."""
+    dims = "lhs_contracting_dims={0}, rhs_contracting_dims={0}, lhs_ragged_dims={0}"
+    assert inferred(f"ragged-dot(f32[8,3], f32[8,4], s32[0]), {dims}") == "f32[0,3,4]"
+
+
+def test_messages_show_shapes_without_their_layouts() -> None:
+    """Where elements lie is nothing that inference asks about."""
+    assert plain(parse_shape("(f32[2,3]{0,1:T(8,128)}, s32[])")) == "(f32[2,3], s32[])"
