@@ -10,7 +10,7 @@ import msgspec
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, read_config
 from tpusim.program.module import Program, every_step
-from tpusim.program.provenance import Provenance
+from tpusim.program.provenance import MEGACORE, Provenance
 from tpusim.program.steps import Kernel
 from tpusim.timeline.records import CORE, Timeline
 
@@ -36,7 +36,7 @@ def measured_errors() -> dict[str, dict[str, Measured]]:
 
 def errors_of(chip_name: str) -> dict[str, Measured]:
     """Return by family of kernels what was measured on a chip; both ways to see a v4 are one."""
-    return measured_errors().get(chip_name.removesuffix("-megacore"), {})
+    return measured_errors().get(chip_name.removesuffix(MEGACORE), {})
 
 
 class Band(msgspec.Struct, frozen=True, kw_only=True):

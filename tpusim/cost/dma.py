@@ -64,12 +64,12 @@ def _link(space: str, chip: Chip, *, is_output: bool) -> str:
 
 def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
     """Split a kernel's traffic with one memory into what comes before, during and after its tiles' computation."""
-    streams = [stream for stream in kernel.streams if link_of(stream, chip) == space]
+    loads = [(s, loaded_bytes(s, chip)) for s in kernel.streams if link_of(s, chip) == space]
     # A block that is fetched only once is needed by the first tile: no computation can hide it.
-    first = sum(loaded_bytes(s, chip) * min(1.0, kernel.cores / s.fetches) for s in streams if not s.is_output)
-    last = sum(loaded_bytes(s, chip) * min(1.0, kernel.cores / s.fetches) for s in streams if s.is_output)
-    written = sum(loaded_bytes(s, chip) for s in streams if s.is_output)
-    read = sum(loaded_bytes(s, chip) for s in streams if not s.is_output)
+    first = sum(n_bytes * min(1.0, kernel.cores / s.fetches) for s, n_bytes in loads if not s.is_output)
+    last = sum(n_bytes * min(1.0, kernel.cores / s.fetches) for s, n_bytes in loads if s.is_output)
+    written = sum(n_bytes for s, n_bytes in loads if s.is_output)
+    read = sum(n_bytes for s, n_bytes in loads if not s.is_output)
     steady = max(0.0, read + written - first - last)
     if space == HBM:
         # The bus turns round between what comes and what goes, which the first and the last blocks have to themselves.

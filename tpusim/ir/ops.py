@@ -348,9 +348,6 @@ MOVES_ONLY: Final = (
 )
 """Opcodes that move or name data but compute nothing; what a fusion or custom call computes is counted elsewhere."""
 
-UNHELD: Final = FREE | _named("bitcast-convert broadcast")
-"""Names, views and broadcasts, which take no vector register of their own."""
-
 SEES_BITS: Final = _named("bitcast-convert reduce-precision")
 """The result depends on how the operand's numbers are written."""
 

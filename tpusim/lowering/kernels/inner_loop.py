@@ -41,8 +41,8 @@ def _chain_cycles(body: Body, at: int, work: Work, chip: Chip) -> float:
     """Return how long one register of a value takes: the operations of an expansion wait for each other."""
     item = body.values[at]
     count = max(1.0, widest(item.computation, item.instruction, chip))
-    latency = dict(chip.vector_ops.latency)
+    latency = chip.vector_ops.latency
     if is_waiting(item.instruction.opcode):
         # Its slots are mostly empty ones, and what they wait for is in it: of all of them one is a cycle.
-        latency[VECTOR] = 1 / chip.vpu.alu_slots
+        latency = latency | {VECTOR: 1 / chip.vpu.alu_slots}
     return sum(ops * latency.get(unit, 1.0) for unit, ops in work.ops.items()) / count

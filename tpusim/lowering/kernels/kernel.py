@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf, prod
+from operator import itemgetter
 from typing import NamedTuple
 
 from msgspec import structs
@@ -164,11 +165,15 @@ def _other_work(
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
     found = {}
     for at, (item, share) in enumerate(zip(body.values, shares, strict=True)):
-        if share and not item.in_place and item.instruction.opcode not in FREE | PRODUCTS:
+        if share and not item.in_place and item.instruction.opcode not in _ELSEWHERE:
             work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
             # What is made for an operand of the product stays as long as its tile does, and is then made anew.
             found[at] = work * (share * uses.get(sides.get(at, ""), 1.0))
     return found
+
+
+_ELSEWHERE = FREE | PRODUCTS
+"""Opcodes whose work is none, or that of the arrays."""
 
 
 def _product_work(plan: _Plan, nest: Nest | None) -> Work:
@@ -257,7 +262,9 @@ def _own_nest(plan: _Plan, extra: Work | None) -> Nest:
         # What feeds neither side is for the epilogue (a bias, a residual) and moves along with the result.
         n_bytes[OUT if access.is_output else plan.feeds.get(access.name, OUT)] += access.n_bytes
     best, least_ps = None, 0
-    for bound, nest in sorted(((_bound_seconds(plan, nest), nest) for nest in own_nests(n_bytes, chip)), key=_first):
+    for bound, nest in sorted(
+        ((_bound_seconds(plan, nest), nest) for nest in own_nests(n_bytes, chip)), key=itemgetter(0)
+    ):
         if best and seconds_to_ps(bound) >= least_ps:
             break
         if not best or alone_ps(_bare(plan, nest), chip) < least_ps:
@@ -265,10 +272,6 @@ def _own_nest(plan: _Plan, extra: Work | None) -> Nest:
             best, least_ps = (nest, taken_ps) if not best or taken_ps < least_ps else (best, least_ps)
     assert best is not None
     return best
-
-
-def _first(pair: tuple[float, Nest]) -> float:
-    return pair[0]
 
 
 def _bound_seconds(plan: _Plan, nest: Nest) -> float:
