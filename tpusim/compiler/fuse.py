@@ -17,21 +17,19 @@ from heapq import heapify, heappop, heappush
 from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
 from tpusim.ir.attributes import ComputationName, Symbol
-from tpusim.ir.ops import ELEMENTWISE, HAS_EFFECTS, PRODUCTS
+from tpusim.ir.ops import (
+    CONTROL_FLOW,
+    ENDS_KERNELS,
+    EXPENSIVE,
+    FUSES_INTO_USERS,
+    HAS_EFFECTS,
+    KEEPS_TILES,
+    PRODUCTS,
+    REARRANGES,
+    SLICES,
+)
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
-
-_POINTWISE = ELEMENTWISE - {"map"}
-_MOVES = frozenset({"bitcast", "broadcast", "concatenate", "copy", "dynamic-slice", "iota", "pad", "reverse", "slice"})
-_MOVES |= {"reshape", "transpose"}
-_PRODUCERS = _POINTWISE | _MOVES | {"reduce-window", "convolution", "dot"}
-_JOINS = _PRODUCERS | {"reduce", "dynamic-update-slice"}
-_AFTER_PRODUCT = _POINTWISE | {"bitcast", "reduce", "reduce-window"}
-_EXPENSIVE = frozenset(
-    "atan2 cbrt cosine divide erf exponential exponential-minus-one log log-plus-one logistic power reduce-window"
-    " remainder rsqrt sine sqrt tan tanh".split()
-)
-"""Opcodes that are not made twice (XLA, InstructionFusion::IsExpensive)."""
 
 
 class Group:
@@ -49,6 +47,7 @@ class Group:
         self.join(node)
 
     def join(self, node: Node) -> None:
+        """Make a node in this kernel."""
         self.nodes[node] = None
         if node.opcode in PRODUCTS:
             self.product = node
@@ -65,7 +64,7 @@ def running(draft: Draft) -> list[Graph]:
     names = {draft.module.entry_name}
     for graph in draft.reachable():
         for node in graph.order():
-            if node.opcode in ("while", "conditional", "call"):
+            if node.opcode in CONTROL_FLOW:
                 names.update(node.called)
     return [graph for graph in draft.reachable() if graph.name in names]
 
@@ -107,12 +106,10 @@ class _Fusion:
                 group.join(node)
             self.made_in[node] = groups
             return
-        group = next((group for group in groups if self._can_leave(node, group, groups)), None)
-        if group is None:
-            group = Group(node, self.number[node])
-        else:
-            group.join(node)
-            group.outputs[node] = None
+        joined = next((group for group in groups if self._can_leave(node, group, groups)), None)
+        group = joined or Group(node, self.number[node])
+        group.join(node)
+        group.outputs[node] = None
         self.made_in[node] = [group]
         self.owner[node] = group
 
@@ -135,7 +132,7 @@ class _Fusion:
         """Return whether a node may be one more output of a kernel that uses it."""
         if not _may_join(node, group) or elements_of(node) != group.space or group.product is not None:
             return False
-        if node.opcode in _MOVES - {"bitcast", "copy"} or "dynamic-update-slice" in (n.opcode for n in group.nodes):
+        if node.opcode in REARRANGES - {"copy"} or "dynamic-update-slice" in (n.opcode for n in group.nodes):
             return False
         return not self._reaches([other for other in groups if other is not group], group)
 
@@ -260,11 +257,11 @@ class _Fusion:
 
 def _is_kernel(node: Node) -> bool:
     """Return whether a node is work that a kernel can do."""
-    if node.opcode in HAS_EFFECTS or not isinstance(node.shape, ArrayShape) and node.opcode != "reduce":
+    if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
         return False
     if is_small(node) and all(is_small(operand) for operand in node.operands):
         return False
-    return node.opcode in _JOINS
+    return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS
 
 
 def _only_reduces(group: Group) -> bool:
@@ -273,7 +270,7 @@ def _only_reduces(group: Group) -> bool:
 
 def _may_join(node: Node, group: Group) -> bool:
     """Return whether a kernel may make a node that it uses."""
-    if node.opcode not in _PRODUCERS:
+    if node.opcode not in FUSES_INTO_USERS:
         return False
     users = [user for user in node.users if user in group.nodes]
     # An update in place leaves its target where it is.
@@ -284,7 +281,7 @@ def _may_join(node: Node, group: Group) -> bool:
     if node.opcode in PRODUCTS:
         return group.product is None and _follows_product(node, group)
     if node.opcode == "reduce-window":
-        return all(user.opcode in _AFTER_PRODUCT for user in users) and _is_row_window(node)
+        return all(user.opcode in KEEPS_TILES for user in users) and _is_row_window(node)
     return True
 
 
@@ -295,7 +292,7 @@ def _follows_product(product: Node, group: Group) -> bool:
         for user in todo.pop().users:
             if user not in group.nodes or user in seen:
                 continue
-            if user.opcode not in _AFTER_PRODUCT:
+            if user.opcode not in KEEPS_TILES:
                 return False
             seen.add(user)
             # A reduction is an output.
@@ -313,10 +310,10 @@ def _is_row_window(node: Node) -> bool:
 
 def _is_cheap(node: Node) -> bool:
     """Return whether making a node again reads no more than its result has, and computes little."""
-    if node.opcode in _EXPENSIVE or node.opcode in PRODUCTS:
+    if node.opcode in EXPENSIVE:
         return False
     read = sum(physical_bytes(operand.shape) for operand in node.operands if not is_small(operand))
-    if node.opcode in ("slice", "dynamic-slice"):
+    if node.opcode in SLICES:
         read = physical_bytes(node.shape)
     return read <= physical_bytes(node.shape)
 

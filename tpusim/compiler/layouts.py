@@ -18,7 +18,15 @@ from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
 from tpusim.hardware.chip import Chip
 from tpusim.ir.attributes import ComputationLayout
-from tpusim.ir.ops import KEEPS_LAYOUT
+from tpusim.ir.ops import (
+    CONTROL_FLOW,
+    FUSES_INTO_USERS,
+    KEEPS_LAYOUT,
+    LAID_OUT_FREELY,
+    LINEAR_ALGEBRA,
+    PLAIN_PRODUCTS,
+    SORTS,
+)
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.layout import Layout
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
@@ -73,9 +81,7 @@ def with_boundary_layouts(shape: Shape, chip: Chip) -> Shape:
     return laid_out(shape, boundary_order(shape, chip), chip)
 
 
-_FLEXIBLE = frozenset({"broadcast", "constant", "iota", "rng-bit-generator"})
-_FREE = frozenset({"reshape", "gather", "dot", "convolution", "ragged-dot", "copy"})
-_FOLLOWS = KEEPS_LAYOUT - {"while", "cholesky", "fft", "sort", "triangular-solve"}
+_FOLLOWS = KEEPS_LAYOUT - LINEAR_ALGEBRA - SORTS - CONTROL_FLOW
 
 
 class _Assignment:
@@ -105,7 +111,7 @@ class _Assignment:
                 self.wanted.setdefault(operand, order)
 
     def _wants(self, node: Node) -> Iterable[tuple[Node, Order]]:
-        if node.opcode in ("dot", "convolution"):
+        if node.opcode in PLAIN_PRODUCTS:
             sides = zip(node.operands, _product_dimensions(node), strict=False)
             return [
                 (operand, self._product_order(operand.array, dimensions, operand))
@@ -128,7 +134,7 @@ class _Assignment:
         if not isinstance(shape, ArrayShape):
             self._assign_tuple(node)
             return
-        if node.opcode in _FLEXIBLE and shape.rank > 1:
+        if node.opcode in LAID_OUT_FREELY and shape.rank > 1:
             return
         rule = _ASSIGN.get(node.opcode) or (_follow if node.opcode in _FOLLOWS else _default)
         self._set(node, rule(self, node))
@@ -154,11 +160,11 @@ class _Assignment:
 
     def ordered(self, operand: Node, order: Order) -> Node:
         """Return an operand in that order: itself, a copy, or where it is made from nothing, another one of it."""
-        if operand not in self.order and operand.opcode in _FLEXIBLE:
+        if operand not in self.order and operand.opcode in LAID_OUT_FREELY:
             self._flex(operand, order)
         if self.order[operand] == order:
             return operand
-        if operand.opcode in _FLEXIBLE - {"rng-bit-generator", "constant"}:
+        if operand.opcode in LAID_OUT_FREELY & FUSES_INTO_USERS:
             made = self.graph.clone(operand)
             self._flex(made, order)
             return made
@@ -181,7 +187,7 @@ class _Assignment:
         """Return the order for a side of a product: its batch outermost, of the rest what pads least."""
         minor, major = dimensions
         default = tuple(reversed(range(array.rank)))
-        pairs = [order for order in permutations(minor)]
+        pairs = list(permutations(minor))
         pairs.sort(key=lambda order: [default.index(d) for d in order])
         orders = [(*pair, *(d for d in default if d in major)) for pair in pairs]
         return least_padded(array, orders, self.chip)
@@ -224,7 +230,8 @@ def _product_dimensions(node: Node) -> list[_Dimensions]:
     batches = named.get("lhs_batch_dims", ()), named.get("rhs_batch_dims", ())
     ranks = [operand.array.rank for operand in node.operands[:2]]
     sides = [
-        (tuple(d for d in range(rank) if d not in batch), tuple(batch)) for rank, batch in zip(ranks, batches, strict=True)
+        (tuple(d for d in range(rank) if d not in batch), tuple(batch))
+        for rank, batch in zip(ranks, batches, strict=True)
     ]
     count = len(batches[0])
     return [*sides, (tuple(range(count, node.array.rank)), tuple(range(count)))]
@@ -264,16 +271,16 @@ def _follow(self: _Assignment, node: Node) -> Order:
             order = wanted
     else:
         order = wanted or tuple(reversed(range(node.array.rank)))
-    node.take(
-        [self.ordered(operand, order) if _rank(operand) == len(order) else operand for operand in node.operands]
-    )
+    node.take([self.ordered(operand, order) if _rank(operand) == len(order) else operand for operand in node.operands])
     return order
 
 
 def _default(self: _Assignment, node: Node) -> Order:
     """Operands and result as programs are handed theirs."""
     node.take([self.coerced(operand) for operand in node.operands])
-    return boundary_order(node.array, self.chip) if node.opcode == "parameter" else tuple(reversed(range(node.array.rank)))
+    return (
+        boundary_order(node.array, self.chip) if node.opcode == "parameter" else tuple(reversed(range(node.array.rank)))
+    )
 
 
 def _transpose(self: _Assignment, node: Node) -> Order:
@@ -350,7 +357,9 @@ def tiles_of(
     if not sizes:
         return ((lanes * pack * least_rows,),)
     if len(sizes) == 1:
-        return (_covering(sizes[0], lanes * pack * least_rows, lanes * sublanes),), *(((lanes,), *packed) if packed else ())
+        return (_covering(sizes[0], lanes * pack * least_rows, lanes * sublanes),), *(
+            ((lanes,), *packed) if packed else ()
+        )
     return (_covering(sizes[-2], pack * least_rows, sublanes), lanes), *packed
 
 

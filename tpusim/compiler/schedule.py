@@ -7,4 +7,5 @@ from tpusim.compiler.target import Target
 
 
 def schedule(draft: Draft, target: Target) -> None:
+    """Leave the kernels in the order of the graph: operands before users, first operands first."""
     draft.attributes["is_scheduled"] = True

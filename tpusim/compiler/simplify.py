@@ -13,7 +13,7 @@ from functools import cache
 from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import ELEMENTWISE, HAS_EFFECTS
+from tpusim.ir.ops import ELEMENTWISE, HAS_EFFECTS, RESHAPES
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 Rule = Callable[[Graph, Node], Node | None]
@@ -194,7 +194,7 @@ def _neutral(graph: Graph, node: Node) -> Node | None:
 
 def splat_text(node: Node) -> str:
     """Return the number that every element of a node is, as text; nothing if it is no broadcast of a constant."""
-    while node.opcode in ("broadcast", "reshape"):
+    while node.opcode == "broadcast" or node.opcode in RESHAPES:
         node = node.operands[0]
     is_scalar = node.opcode == "constant" and isinstance(node.shape, ArrayShape) and not node.shape.rank
     return node.immediate.text if is_scalar and isinstance(node.immediate, Literal) else ""
