@@ -293,7 +293,7 @@ def _lowered(
         lowered = structs.replace(lower_module(verify_module(loaded), machine, default_trip_count), provenance=made_by)
     else:
         lowered = for_chip(loaded, machine)
-    verify_blocks(lowered, machine.vmem.capacity_bytes * machine.cores_per_device)
+    verify_blocks(lowered, machine.vmem.capacity_bytes)
     return Prepared(lowered, machine, slice_, loaded if isinstance(loaded, Module) else None)
 
 
