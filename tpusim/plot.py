@@ -63,9 +63,7 @@ def memory(result: Result, ax: Axes | None = None, spaces: Sequence[str] = (HBM,
     """Draw what is alive in memories over the schedule, where it lies, and the largest buffers at the peak."""
     chip = result.chip
     profiles = [memory_profile(result.program, space) for space in spaces]  # type: ignore[arg-type]
-    # A megacore program has the vector memories of both cores.
-    vmem_bytes = chip.vmem.capacity_bytes * chip.cores_per_device
-    capacities = {HBM: chip.hbm.capacity_bytes, VMEM: vmem_bytes, CMEM: chip.cmem.capacity_bytes}
+    capacities = {HBM: chip.hbm.capacity_bytes, VMEM: chip.vmem.capacity_bytes, CMEM: chip.cmem.capacity_bytes}
     return plot_memory.memory(profiles, capacities, f"{result.program.name} on {chip.name} (simulated)", ax)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from tpusim.analysis.memory import memory_use
 from tpusim.analysis.roofline import peak_flops_per_second, roofline
@@ -100,5 +101,21 @@ def test_overfull_memory_is_a_warning():
     program = Program(name="p", chip="v5e", steps=(), argument_bytes=17 * 2**30, warnings=("before",))
     assert summarise(program, CHIP, TIMELINE).warnings == (
         "before",
-        "the program needs 17408.0 MiB of HBM, a program may have 16128.0 MiB",
+        "does not fit: the program needs 17408.0 MiB of HBM, a program may have 16128.0 MiB",
     )
+
+
+@pytest.mark.parametrize(("mebibytes", "fits"), [(64, True), (65, False)])
+def test_two_cores_hold_no_more_in_vmem_than_one(mebibytes, fits):
+    """Each of v5p's cores has 64 MiB, and no program compiled for it uses more."""
+    program = Program(name="p", chip="v5p", steps=(), buffers=(buffer(mebibytes * 2**20, 0, 9, space="vmem"),))
+    found = summarise(program, load_chip("v5p"), TIMELINE)
+    assert (found.fits, bool(found.warnings)) == (fits, not fits)
+
+
+def test_a_run_says_at_which_operating_point_it_is():
+    """Not if a figure of the chip was replaced: then it is another one."""
+    program, chip = Program(name="p", chip="v7x", steps=()), load_chip("v7x")
+    slower = structs.replace(chip, clock_hz=1.5e9)
+    points = [summarise(program, each, TIMELINE).operating_point for each in (chip, slower)]
+    assert points == [chip.operating_point, ""]

@@ -77,10 +77,10 @@ def test_a_report_says_what_is_left():
     assert [space.profile.space for space in report.spaces] == ["hbm", "vmem"]
 
 
-def test_a_megacore_has_two_vector_memories_and_a_common_one():
+def test_a_program_of_two_cores_has_the_vector_memory_of_one_and_the_common_one():
     """v4: 16 MiB of VMEM per core, 128 MiB of CMEM (Jouppi et al., ISCA 2023)."""
     spaces = memory_report(PROGRAM, load_chip("v4-megacore")).spaces
-    assert {space.profile.space: space.capacity_bytes >> 20 for space in spaces}["vmem"] == 32
+    assert {space.profile.space: space.capacity_bytes >> 20 for space in spaces}["vmem"] == 16
     assert {space.profile.space: space.capacity_bytes >> 20 for space in spaces}["cmem"] == 128
 
 

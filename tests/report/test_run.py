@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tests.analysis.test_analysis import CHIP, TIMELINE
 from tpusim.analysis.summary import summarise
+from tpusim.hardware.load import load_chip
 from tpusim.program.module import Estimate, Program
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import run_page
@@ -35,6 +36,15 @@ def test_report_names_time_bound_and_ops():
     assert "36.00 us" in text
     assert "31.00 us" in text
     assert "HBM 86%" in text
+
+
+def test_the_head_line_says_the_operating_point():
+    """As a chip of several has them; v5e has none."""
+    console = Console(file=io.StringIO(), width=160)
+    boosted = load_chip("v7x-boosted")
+    render_run(summarise(PROGRAM, boosted, TIMELINE), (), "op", console)
+    assert boosted.operating_point in console.file.getvalue().splitlines()[0]
+    assert "operating point" not in rendered()
 
 
 def test_report_lists_estimates_and_warnings():

@@ -160,10 +160,10 @@ class MemoryReport(msgspec.Struct, frozen=True):
 
 def memory_report(program: Program, chip: Chip) -> MemoryReport:
     """Return what a program needs of HBM, VMEM and, where the chip has one, CMEM."""
-    # A megacore program has the vector memories of both cores.
+    # Two cores to a program share no VMEM: the compiler plans for that of one (no program for v5p takes more).
     capacities: dict[MemorySpace, int] = {
         HBM: chip.hbm.available_bytes,
-        VMEM: chip.vmem.capacity_bytes * chip.cores_per_device,
+        VMEM: chip.vmem.capacity_bytes,
         CMEM: chip.cmem.capacity_bytes,
     }
     use = memory_use(program)

@@ -24,11 +24,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     They are of the device ``device`` and the program that it ran, ``device_program``: of ``devices_run`` with time
     lines of their own the first of those that ended last. ``provenance`` is what made the program; its estimates of
     cycles are those of ``compiler_clock_hz``, which is 0 where it was not compiled for this chip. ``is_as_shipped``
-    says that no figure of the chip was replaced.
+    says that no figure of the chip was replaced; then ``operating_point`` is the chip's. Unless it ``fits`` into the
+    memories a program cannot run there: its figures are those of a chip with more of them.
     """
 
     program: str
     chip: str
+    operating_point: str
     total_ps: int
     compiler_clock_hz: float
     utilisation: Utilisation
@@ -36,6 +38,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     flops_utilisation: float
     hbm_utilisation: float
     memory: MemoryUse
+    fits: bool
     hbm_capacity_bytes: int
     vmem_capacity_bytes: int
     ops: tuple[Group, ...]
@@ -54,7 +57,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int = 1) -> Summary:
     """Return the numbers of the run of ``program`` on ``chip`` that ``timeline`` records, one of ``devices_run``."""
     use, bound, busy = memory_use(program), roofline(timeline, chip), utilisation(timeline)
-    ops = group_records(timeline, "op")
+    ops, too_much = group_records(timeline, "op"), _capacity_warnings(use, chip)
     shipped = is_as_shipped(chip)
     # What was measured are programs compiled for the chip, on the chip as it is.
     claims = shipped and program.provenance is not None and program.provenance.is_for(chip.name)
@@ -63,6 +66,8 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
     return Summary(
         program=program.name,
         chip=chip.name,
+        # That of the file: with other figures it is another one.
+        operating_point=chip.operating_point if shipped else "",
         total_ps=timeline.total_ps,
         compiler_clock_hz=compiler_clock_hz(program.provenance, chip),
         utilisation=busy,
@@ -71,9 +76,9 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
         flops_utilisation=busy.flops / peak_flops_per_second(chip, "bf16") * 1e12 / total_ps,
         hbm_utilisation=bound.roofs_ps[HBM] / total_ps,
         memory=use,
+        fits=not too_much,
         hbm_capacity_bytes=chip.hbm.capacity_bytes,
-        # A megacore program has the vector memories of both cores.
-        vmem_capacity_bytes=chip.vmem.capacity_bytes * chip.cores_per_device,
+        vmem_capacity_bytes=chip.vmem.capacity_bytes,
         ops=ops,
         categories=group_records(timeline, "category"),
         compiler_cycles=sum(group.compiler_cycles for group in ops),
@@ -81,7 +86,7 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
         is_as_shipped=shipped,
         bands=error_bands(program, timeline, chip.name if claims else ""),
         unsupported=program.unsupported,
-        warnings=(*program.warnings, *_capacity_warnings(use, chip)),
+        warnings=(*program.warnings, *too_much),
         device=timeline.device,
         device_program=timeline.program,
         devices_run=devices_run,
@@ -92,10 +97,10 @@ def _capacity_warnings(use: MemoryUse, chip: Chip) -> tuple[str, ...]:
     # Warned of, not refused: how much memory the next chip should have is a question people ask.
     needs = (
         (UNITS[HBM].label, use.peak_hbm_bytes, chip.hbm.available_bytes),
-        (UNITS[VMEM].label, use.peak_vmem_bytes, chip.vmem.capacity_bytes * chip.cores_per_device),
+        (UNITS[VMEM].label, use.peak_vmem_bytes, chip.vmem.capacity_bytes),
     )
     return tuple(
-        f"the program needs {need / _MIB:.1f} MiB of {name}, a program may have {has / _MIB:.1f} MiB"
+        f"does not fit: the program needs {need / _MIB:.1f} MiB of {name}, a program may have {has / _MIB:.1f} MiB"
         for name, need, has in needs
         if need > has
     )

@@ -27,8 +27,8 @@ COMMANDS = (run, execute, check, fmt, layout, chips, ops, memory, diff, lower, e
 
 _DESCRIPTION = """\
 Simulate XLA programs for Google's TPU without one: how long a program runs on a chip, and why.
-PROGRAM is HLO text as the TPU compiler leaves it (compiled.as_text() in JAX), plain or gzip-compressed; - reads
-standard input."""
+PROGRAM is HLO text as the TPU compiler leaves it (compiled.as_text() in JAX), or StableHLO or serialised HLO where
+jaxlib is installed, plain or gzip-compressed; - reads standard input."""
 
 _EXAMPLES = """\
 examples:

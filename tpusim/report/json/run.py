@@ -44,7 +44,8 @@ _Pod = page(
 RunPage = document(
     "Run",
     Summary,
-    "program chip device devices_run total_ps flops_utilisation hbm_utilisation memory provenance bands warnings",
+    "program chip operating_point device devices_run total_ps flops_utilisation hbm_utilisation memory fits provenance "
+    "bands warnings",
     {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy"},
     bound_by=str,
     roofline_us=float,

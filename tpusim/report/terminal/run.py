@@ -41,7 +41,8 @@ def _print_head(summary: Summary, console: Console) -> None:
     """Print what ran, how long, against which bound, and how busy the machine was."""
     busy = summary.utilisation
     # Escaped, since brackets in a name would be read as a style.
-    console.print(f"[bold]{escape(summary.program)}[/bold] on {escape(summary.chip)} (simulated)")
+    point = f", operating point {summary.operating_point}" if summary.operating_point else ""
+    console.print(f"[bold]{escape(summary.program)}[/bold] on {escape(summary.chip + point)} (simulated)")
     console.print()
     if summary.devices_run > 1:
         other = f" (it runs {escape(summary.device_program)})" if summary.device_program != summary.program else ""
