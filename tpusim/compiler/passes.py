@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
@@ -17,6 +18,8 @@ from tpusim.ir.module import Module
 PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("inline", inline),
     ("simplify", simplify),
+    ("decompose", decompose),
+    ("clean-up", simplify),
     ("row-window", make_row_windows),
     ("layouts", assign_layouts),
     ("fuse", fuse),
