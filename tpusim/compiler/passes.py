@@ -8,6 +8,7 @@ from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
 from tpusim.compiler.layouts import assign_layouts
+from tpusim.compiler.manual import localise
 from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import schedule
 from tpusim.compiler.simplify import simplify
@@ -15,6 +16,7 @@ from tpusim.compiler.target import Target
 from tpusim.ir.module import Module
 
 PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
+    ("manual", localise),
     ("inline", inline),
     ("simplify", simplify),
     ("row-window", make_row_windows),
