@@ -11,7 +11,7 @@ compiled ahead of time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from tpusim.compiler.graph import Draft, Graph, Node
@@ -106,7 +106,7 @@ class _Fusion:
                 group.join(node)
             self.made_in[node] = groups
             return
-        joined = next((group for group in groups if self._can_leave(node, group)), None)
+        joined = next((group for group in groups if self._can_leave(node, group, groups)), None)
         group = joined or Group(node, self.number[node])
         group.join(node)
         group.outputs[node] = None
@@ -128,35 +128,36 @@ class _Fusion:
             return False
         return len(groups) == 1 or _is_cheap(node)
 
-    def _can_leave(self, node: Node, group: Group) -> bool:
+    def _can_leave(self, node: Node, group: Group, groups: Sequence[Group]) -> bool:
         """Return whether a node may be one more output of a kernel that uses it."""
         if not _may_join(node, group) or elements_of(node) != group.space or group.product is not None:
             return False
         if node.opcode in REARRANGES - {"copy"} or "dynamic-update-slice" in (n.opcode for n in group.nodes):
             return False
-        return not self._reaches(node, group)
+        return not self._reaches([unit for unit in self._users_of(node) if unit is not group], group)
 
-    def _reaches(self, start: Node | Group, end: Group) -> bool:
-        """Return whether ``end`` needs what ``start`` makes by way of something else that it does not make itself."""
-        todo = [unit for unit in self._users(start) if unit is not end]
+    def _users_of(self, *nodes: Node) -> Iterator[Node | Group]:
+        """Yield the kernels that use one of some nodes, and the users that are no kernels."""
+        for node in nodes:
+            for user in node.users:
+                yield from self.made_in.get(user, (user,))
+
+    def _reaches(self, starts: Iterable[Node | Group], end: Group) -> bool:
+        """Return whether what one of ``starts`` makes is needed for ``end``."""
+        todo = list(starts)
         seen = set(todo)
         while todo:
-            for unit in self._users(todo.pop()):
-                if unit is end:
-                    return True
-                if unit not in seen:
-                    seen.add(unit)
-                    todo.append(unit)
+            unit = todo.pop()
+            if unit is end:
+                return True
+            made = unit.outputs if isinstance(unit, Group) else (unit,)
+            # What begins after it ends cannot lead to it.
+            if min(self.number[node] for node in made) > end.number:
+                continue
+            later = set(self._users_of(*made)) - seen
+            seen |= later
+            todo.extend(later)
         return False
-
-    def _users(self, unit: Node | Group) -> list[Node | Group]:
-        """Return the kernels, and what is none, that use what one of them makes."""
-        made = unit.outputs if isinstance(unit, Group) else (unit,)
-        found: dict[Node | Group, None] = {}
-        for node in made:
-            for user in node.users:
-                found.update(dict.fromkeys(self.made_in.get(user) or [user]))
-        return list(found)
 
     # Kernels that read the same.
 
@@ -167,12 +168,8 @@ class _Fusion:
             for group in groups[1:]:
                 first = groups[0]
                 reads = group is not first and group.space == first.space == elements_of(node)
-                if reads and not self._needs(group, first) and not self._needs(first, group):
+                if reads and not self._reaches([group], first) and not self._reaches([first], group):
                     self._merge(first, group)
-
-    def _needs(self, group: Group, other: Group) -> bool:
-        """Return whether a kernel needs what another makes, at once or by way of others."""
-        return group in self._users(other) or self._reaches(other, group)
 
     def _merge(self, first: Group, other: Group) -> None:
         first.nodes.update(other.nodes)
@@ -224,7 +221,7 @@ class _Fusion:
                 waiting[user] -= 1
                 if not waiting[user]:
                     heappush(ready, (units[user], id(user), user))
-        assert not any(waiting.values()), "kernels that wait for each other"
+        assert not any(waiting.values()), f"kernels of {self.graph.name} need each other"
 
     def _read_by(self, unit: Node | Group) -> dict[Node, None]:
         """Return what a unit takes from others, in the order of its members."""
