@@ -13,6 +13,7 @@ from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import schedule
 from tpusim.compiler.simplify import simplify
 from tpusim.compiler.target import Target
+from tpusim.compiler.tiles import split_over_cores
 from tpusim.ir.module import Module
 
 PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
@@ -22,6 +23,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("row-window", make_row_windows),
     ("layouts", assign_layouts),
     ("fuse", fuse),
+    ("tiles", split_over_cores),
     ("order", schedule),
 )
 """Every pass by its name, in the order in which they run."""
