@@ -195,3 +195,59 @@ def test_a_division_by_a_number_is_a_product_with_its_reciprocal(number, stays):
     x = normal(8, 128)
     if not stays:
         assert close(values(made, x), x / np.float64(number), "divide")
+
+
+FOURIER = [
+    ("FFT", (3, 300), (300,)),
+    ("FFT", (2, 1024), (1024,)),
+    ("FFT", (5, 480), (480,)),
+    ("IFFT", (2, 3, 384), (384,)),
+    ("FFT", (2, 6, 260, 8), (260, 8)),
+    ("RFFT", (4, 640), (640,)),
+    ("RFFT", (3, 6, 9), (6, 9)),
+    ("IRFFT", (3, 6, 9), (6, 9)),
+    ("IRFFT", (2, 512), (512,)),
+    ("IRFFT", (2, 1), (1,)),
+]
+TRANSFORMS = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}
+
+
+@pytest.mark.parametrize(("kind", "sizes", "lengths"), FOURIER)
+def test_fourier_transforms_are_products(kind, sizes, lengths):
+    """Of NumPy's values; three for a short dimension, six for a long one that can be split."""
+    half = (*sizes[:-1], sizes[-1] // 2 + 1)
+    taken, given = {"RFFT": (sizes, half), "IRFFT": (half, sizes)}.get(kind, (sizes, sizes))
+    shape = f"{'f32' if kind == 'RFFT' else 'c64'}{list(taken)}".replace(" ", "")
+    result = f"{'f32' if kind == 'IRFFT' else 'c64'}{list(given)}".replace(" ", "")
+    lengths_text = ",".join(map(str, lengths))
+    _, made = decomposed(f"""
+    x = {shape} parameter(0)
+    ROOT out = {result} fft(x), fft_type={kind}, fft_length={{{lengths_text}}}
+    """)
+    x = normal(*taken) if kind == "RFFT" else normal(*taken) + 1j * normal(*taken, 2)[..., 0]
+    axes = tuple(range(-len(lengths), 0))
+    expected = TRANSFORMS[kind](x.astype(np.complex128) if kind != "RFFT" else x, lengths, axes)
+    assert close(values(made, x.astype(np.float32 if kind == "RFFT" else np.complex64)), expected, "fft")
+    # 512 is 128 times 4, 480 is 32 times 15, but 300 and 260 have no such part.
+    # What is not needed of the last product is left out.
+    products = sum(6 if length > 256 and length % 32 == 0 else 3 for length in lengths) - (kind == "IRFFT")
+    assert opcodes(made)["dot"] == products or lengths == (1,)
+
+
+def test_complex_numbers_between_transforms_are_pairs():
+    """A convolution by spectra has no complex arrays but those of its arguments."""
+    _, made = decomposed("""
+    x = c64[4,64] parameter(0)
+    y = c64[4,64] parameter(1)
+    f = c64[4,64] fft(x), fft_type=FFT, fft_length={64}
+    g = c64[4,64] fft(y), fft_type=FFT, fft_length={64}
+    h = c64[4,64] multiply(f, g)
+    m = c64[4,64] negate(h)
+    s = c64[4,32] slice(m), slice={[0:4], [0:64:2]}
+    i = c64[4,32] fft(s), fft_type=IFFT, fft_length={32}
+    ROOT out = f32[4,32] real(i)
+    """)
+    x, y = ((normal(2, 4, 64)[0] + 1j * normal(3, 4, 64)[1 + n]).astype(np.complex64) for n in (0, 1))
+    expected = np.fft.ifft(-(np.fft.fft(x) * np.fft.fft(y))[:, ::2]).real
+    assert close(values(made, x, y), expected, "fft")
+    assert {i.opcode for i in made.entry.instructions if "c64" in str(i.shape)} == {"parameter"}

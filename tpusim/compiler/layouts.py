@@ -256,7 +256,7 @@ def _product(self: _Assignment, node: Node) -> Order:
     if wanted and (not _constrains(sides[2]) or _fits(wanted, sides[2])):
         return wanted
     if not _constrains(sides[2]):
-        return tuple(reversed(range(node.array.rank)))
+        return boundary_order(node.array, self.chip)
     return self._product_order(node.array, sides[2])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tpusim.compiler.decompose.run import decompose
+from tpusim.compiler.emitters import choose_emitters
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
@@ -26,6 +27,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("row-window", make_row_windows),
     ("layouts", assign_layouts),
     ("fuse", fuse),
+    ("emitters", choose_emitters),
     ("tiles", split_over_cores),
     ("order", schedule),
 )

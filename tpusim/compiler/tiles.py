@@ -7,15 +7,13 @@ Source: programs compiled ahead of time for chips of two cores, which split near
 
 from __future__ import annotations
 
-import json
-
+from tpusim.compiler.emitters import state
 from tpusim.compiler.fuse import running
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.target import Target
-from tpusim.ir.attributes import Raw
 from tpusim.ir.ops import ENDS_KERNELS, FUSES_INTO_USERS
 
-_SPLIT = Raw(json.dumps({"megacore_config": {"megacore_split_dim": "0"}}))
+_SPLIT = {"megacore_config": {"megacore_split_dim": "0"}}
 
 
 def split_over_cores(draft: Draft, target: Target) -> None:
@@ -25,4 +23,4 @@ def split_over_cores(draft: Draft, target: Target) -> None:
     for graph in running(draft):
         for node in graph.order():
             if node.opcode == "fusion" or node.opcode in FUSES_INTO_USERS | ENDS_KERNELS:
-                node.attributes = node.attributes | {"backend_config": _SPLIT}
+                state(node, _SPLIT)
