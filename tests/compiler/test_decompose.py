@@ -251,3 +251,50 @@ def test_complex_numbers_between_transforms_are_pairs():
     expected = np.fft.ifft(-(np.fft.fft(x) * np.fft.fft(y))[:, ::2]).real
     assert close(values(made, x, y), expected, "fft")
     assert {i.opcode for i in made.entry.instructions if "c64" in str(i.shape)} == {"parameter"}
+
+
+def positive_definite(*sizes):
+    """Return matrices that have a Cholesky factor."""
+    half = normal(*sizes)
+    return (half @ np.swapaxes(half, -1, -2) / sizes[-1] + np.eye(sizes[-1])).astype(np.float32)
+
+
+@pytest.mark.parametrize(("size", "calls"), [(40, 1), (128, 1), (300, 5)])
+@pytest.mark.parametrize("is_lower", ["true", "false"])
+def test_cholesky_factors_go_by_panels_of_128(size, calls, is_lower):
+    """One call for each block of the diagonal, and one for the inverse of all but the last; NaN where there is none."""
+    _, made = decomposed(f"""
+    x = f32[3,{size},{size}] parameter(0)
+    ROOT out = f32[3,{size},{size}] cholesky(x), lower={is_lower}
+    """)
+    x = positive_definite(3, size, size)
+    x[1, size - 1, size - 1] = -1
+    found = values(made, x)
+    assert np.isnan(found[1]).all()
+    expected = np.linalg.cholesky(x[::2].astype(np.float64))
+    assert close(found[::2], expected if is_lower == "true" else np.swapaxes(expected, 1, 2), "cholesky")
+    assert opcodes(made)["custom-call"] == calls
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+@pytest.mark.parametrize("is_lower", [True, False])
+@pytest.mark.parametrize("turned", ["NO_TRANSPOSE", "TRANSPOSE"])
+@pytest.mark.parametrize(("size", "unit"), [(50, False), (256, True), (300, False), (300, True)])
+def test_triangular_solves_are_products_with_inverses_of_blocks(is_left, is_lower, turned, size, unit):
+    """One call inverts all; what lies in the other triangle, and on a diagonal of ones, is not read."""
+    sizes = (2, size, 5) if is_left else (2, 5, size)
+    flags = f"left_side={is_left}, lower={is_lower}, unit_diagonal={unit}, transpose_a={turned}".replace("T", "t", 0)
+    flags = flags.replace("True", "true").replace("False", "false")
+    shape = str(list(sizes)).replace(" ", "")
+    _, made = decomposed(f"""
+    a = f32[2,{size},{size}] parameter(0)
+    b = f32{shape} parameter(1)
+    ROOT out = f32{shape} triangular-solve(a, b), {flags}
+    """)
+    a, b = 0.05 * normal(2, size, size) + 2 * np.eye(size, dtype=np.float32), normal(*sizes)
+    read = (np.tril if is_lower else np.triu)(a, (-1 if is_lower else 1) if unit else 0)
+    read = read.astype(np.float64) + (np.eye(size) if unit else 0)
+    read = np.swapaxes(read, 1, 2) if turned == "TRANSPOSE" else read
+    inverse = np.linalg.inv(read)
+    assert close(values(made, a, b), inverse @ b if is_left else b @ inverse, "triangular-solve")
+    assert opcodes(made)["custom-call"] == 1

@@ -134,6 +134,31 @@ class Build:
         shape = ArrayShape(node.array.dtype, (*outer, last))
         return self._add("reduce-window", shape, [node, start], window=window, to_apply=ComputationName(region))
 
+    def update(self, node: Node, part: Node, starts: dict[int, int]) -> Node:
+        """Return an array with a part put in that begins at these places of its dimensions, and elsewhere at 0."""
+        places = [self.constant(starts.get(d, 0), DTYPES["s32"]) for d in range(node.array.rank)]
+        return self._add("dynamic-update-slice", _plain(node), [node, part, *places])
+
+    def call(self, target: str, node: Node) -> Node:
+        """Return what a custom call makes of an array of the same type and sizes."""
+        return self._add("custom-call", _plain(node), [node], custom_call_target=target)
+
+    def reduce(self, node: Node, start: Node, along: int, opcode: str) -> Node:
+        """Return one dimension combined by an operation."""
+        sizes = node.array.dimensions[:along] + node.array.dimensions[along + 1 :]
+        region = ComputationName(self.region(opcode, node.array.dtype))
+        shape = ArrayShape(node.array.dtype, sizes)
+        return self._add("reduce", shape, [node, start], dimensions=(along,), to_apply=region)
+
+    def region(self, opcode: str, dtype: DType) -> str:
+        """Return a new computation that combines two numbers."""
+        draft = self.graph.draft
+        graph = Graph(draft, draft.fresh(f"{opcode}_of_two"))
+        draft.graphs[graph.name] = graph
+        graph.parameters = [graph.add("parameter", ArrayShape(dtype), immediate=number) for number in (0, 1)]
+        graph.root = graph.add(opcode, ArrayShape(dtype), graph.parameters)
+        return graph.name
+
     def element(self, node: Node, index: int) -> Node:
         """Return an element of a tuple."""
         assert isinstance(node.shape, TupleShape)
