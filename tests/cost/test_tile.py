@@ -99,7 +99,7 @@ def test_more_buffers_never_take_longer(buffers, tiles, block_bytes, stores):
 def test_operations_are_shared_by_the_slots(unit, slots):
     """Peak: as many operations a cycle as slots; what code reaches of it is the chip's share."""
     busy = kernel(Work(ops={unit: 1200.0}))
-    assert unit_cycles(busy, CHIP)[unit] == 1200 / getattr(CHIP.vpu, slots)
+    assert unit_cycles(busy.work, CHIP)[unit] == 1200 / getattr(CHIP.vpu, slots)
 
 
 @pytest.mark.parametrize(("held", "cycles"), [(0, 1e6 / CHIP.vpu.alu_slots), (640, 640e5 / CHIP.vpu.registers)])
@@ -127,7 +127,7 @@ def test_the_last_turn_of_a_tile_is_not_overlapped():
 def test_tiles_compute_one_after_another(tiles, cores, each):
     """Only their own work, on the core that has the most of them; what comes between stands apart."""
     found = kernel_time(kernel(PRODUCT, tiles=tiles, cores=cores), CHIP).compute_ps
-    assert found == pytest.approx(cycles_ps(each * unit_cycles(kernel(PRODUCT), CHIP)["matrix"]), abs=1)
+    assert found == pytest.approx(cycles_ps(each * unit_cycles(kernel(PRODUCT).work, CHIP)["matrix"]), abs=1)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -152,5 +152,5 @@ def test_the_scalar_core_takes_its_cycles_for_each_instruction(instructions):
 def test_addresses_take_the_slots_of_the_scalar_core():
     """Beside a kernel instructions do not wait for each other; a step of their own does, see above."""
     kernel = Kernel(name="k", opcode="gather", tiles=4, work=Work(ops={"scalar": 600.0, "vector": 4.0}))
-    assert unit_cycles(kernel, CHIP)["scalar"] == 600 / CHIP.fixed.scalar_slots
+    assert unit_cycles(kernel.work, CHIP)["scalar"] == 600 / CHIP.fixed.scalar_slots
     assert kernel_time(kernel, CHIP).slowest == "scalar"

@@ -17,7 +17,7 @@ from tpusim.cost.mxu import matmul_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
 from tpusim.program.steps import Kernel
-from tpusim.program.work import Stream, scaled
+from tpusim.program.work import Stream, Work, scaled
 from tpusim.units import cycles_to_ps, seconds_to_ps
 
 
@@ -44,10 +44,9 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     """Return what ``kernel`` costs on ``chip``, before anything else gets in its way."""
     if kernel.scalar:
         return _scalar_time(kernel, chip)
-    cycles = unit_cycles(kernel, chip)
-    # One instruction word feeds all units at once (VLIW): they overlap, and the busiest decides.
-    slowest = max(cycles, key=lambda unit: cycles[unit])
-    tile_cycles = max(cycles[slowest], registers_cycles(kernel, chip))
+    cycles, longest = unit_cycles(kernel.work, chip), stage_cycles(kernel, chip)
+    slowest = max(longest, key=lambda stage: stage[1])[0]
+    tile_cycles = max(sum(stage for _, stage in longest), registers_cycles(kernel, chip))
     # Nothing of the last turn is overlapped; behind a product it is what its results take to come out.
     tile_cycles += kernel.vector_loop.depth_cycles if not cycles[MATRIX] else 0.0
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
@@ -92,6 +91,13 @@ def _later_fetches(stream: Stream, kernel: Kernel) -> float:
     return max(0.0, stream.fetches / kernel.cores - 1) if stream.space not in (VMEM, SMEM) else 0.0
 
 
+def stage_cycles(kernel: Kernel, chip: Chip) -> list[tuple[str, float]]:
+    """Return the unit that takes longest in each stage of a tile, and its cycles."""
+    # One instruction word feeds all units at once (VLIW): in a stage they overlap, and the busiest decides.
+    stages = (unit_cycles(work, chip) for work in kernel.stages or (kernel.work,))
+    return [max(cycles.items(), key=lambda item: item[1]) for cycles in stages]
+
+
 def registers_cycles(kernel: Kernel, chip: Chip) -> float:
     """Return what the turns of a tile take at least, as they share the vector registers."""
     return kernel.vector_loop.turns * kernel.vector_loop.held_cycles / chip.vpu.registers
@@ -99,7 +105,7 @@ def registers_cycles(kernel: Kernel, chip: Chip) -> float:
 
 def tile_costs(kernel: Kernel, chip: Chip) -> dict[str, float]:
     """Return what one tile costs each unit of a core, and each memory that cores share, in cycles of the core."""
-    costs, rates = unit_cycles(kernel, chip), memory_rates(chip)
+    costs, rates = unit_cycles(kernel.work, chip), memory_rates(chip)
     for traffic in traffic_of(kernel, chip):
         n_bytes = traffic.first_bytes + traffic.steady_bytes + traffic.last_bytes
         # A tile of each core goes by at once.
@@ -112,18 +118,18 @@ def between_tiles_cycles(kernel: Kernel, chip: Chip) -> float:
     tiles = -(-kernel.tiles // kernel.cores)
     turns = (tiles - 1) * chip.fixed.tile_cycles
     issues = sum(_later_fetches(stream, kernel) for stream in kernel.streams) * chip.dma.issue_cycles
-    # The next tile's weights go in when the last results of this one have come out.
-    drain = chip.mxu.result_latency_cycles if kernel.work.matmuls else 0.0
-    return (turns + issues) / tiles + drain
+    # The next tile's weights, or the next stage's, go in when the last results of this one have come out.
+    drains = sum(bool(work.matmuls) for work in kernel.stages or (kernel.work,))
+    return (turns + issues) / tiles + drains * chip.mxu.result_latency_cycles
 
 
-def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
-    """Return the cycles that one tile keeps each functional unit of one core busy, at the unit's peak rate."""
-    cycles = {MATRIX: sum(matmul_cycles(matmul, chip.mxu) for matmul in kernel.work.matmuls)}
+def unit_cycles(work: Work, chip: Chip) -> dict[str, float]:
+    """Return the cycles that work keeps each functional unit of one core busy, at the unit's peak rate."""
+    cycles = {MATRIX: sum(matmul_cycles(matmul, chip.mxu) for matmul in work.matmuls)}
     for unit in UNITS.values():
         if unit.slots:
             # A chip need not have a unit that nothing is asked of.
-            count = kernel.work.ops.get(unit.key, 0.0)
+            count = work.ops.get(unit.key, 0.0)
             per_op = chip_value(chip, unit.op_cycles) if count and unit.op_cycles else 1.0
             cycles[unit.key] = count * per_op / chip_value(chip, unit.slots) if count else 0.0
     return cycles
@@ -132,7 +138,9 @@ def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     # Without the cost of starting a kernel: the scalar core is the one that starts them.
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
-    return KernelTime(0, 0, busy_ps, 0, 0, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
+    # A single element takes the way of a transfer and none of its bandwidth.
+    latency_ps = seconds_to_ps(chip.dma.fixed_latency_seconds) if kernel.streams else 0
+    return KernelTime(latency_ps, 0, busy_ps, 0, 0, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
 
 
 def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:
