@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tpusim.cost.dma import Traffic, link_of, memory_rates, traffic_of
+from tpusim.cost.dma import Traffic, link_of, loaded_bytes, memory_rates, traffic_of
 from tpusim.cost.mxu import matmul_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
@@ -62,7 +62,10 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
         between_ps=cycles_to_ps(between_tiles_cycles(kernel, chip) * tiles, chip.clock_hz),
         compute_ps=compute_ps,
         moving_ps=moving_ps,
-        rounds_ps=_rounds_ps(kernel, moving_ps, compute_ps, chip),
+        rounds_ps=max(
+            _rounds_ps(kernel, moving_ps, compute_ps, chip),
+            max((_bursts_ps(kernel, t, compute_ps, chip, rates[t.space]) for t in traffic), default=0),
+        ),
         unit_ps={unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c},
         traffic=traffic,
         slowest=slowest,
@@ -84,6 +87,28 @@ def _rounds_ps(kernel: Kernel, moving_ps: int, compute_ps: int, chip: Chip) -> i
     """Return what the tiles take at least, as a block's buffer is free again only when it has been computed with."""
     waits = max((_later_fetches(stream, kernel) for stream in kernel.streams), default=0.0)
     return (seconds_to_ps(waits * chip.dma.fixed_latency_seconds) + moving_ps + compute_ps) // chip.dma.buffers
+
+
+def _bursts_ps(kernel: Kernel, traffic: Traffic, compute_ps: int, chip: Chip, rate: float) -> int:
+    """Return what the tiles take at least, as a block moves while one tile computes, and not a little with each."""
+    streams = [(s, s.fetches / kernel.cores - 1) for s in kernel.streams if link_of(s, chip) == traffic.space]
+    tiles = -(-kernel.tiles // kernel.cores)
+    later = sorted(
+        (float(tiles - 1), loaded_bytes(s, chip) / s.fetches * n / (tiles - 1))
+        if s.is_output
+        else (n, loaded_bytes(s, chip) / s.fetches)
+        for s, n in streams
+        if n > 0
+    )
+    total = sum(n * each for n, each in later)
+    if not total:
+        return 0
+    tile_ps, at_once, done, taken = compute_ps / tiles, sum(each for _, each in later), 0.0, 0.0
+    scale = traffic.steady_bytes / total / rate * 1e12
+    for n, each in later:
+        taken += (n - done) * max(tile_ps, at_once * scale)
+        at_once, done = at_once - each, n
+    return round(taken + max(0.0, tiles - done) * tile_ps)
 
 
 def _later_fetches(stream: Stream, kernel: Kernel) -> float:
