@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tpusim.cost.dma import Traffic, link_of, loaded_bytes, memory_rates, traffic_of
+from tpusim.cost.dma import Traffic, later_blocks, link_of, memory_rates, traffic_of
 from tpusim.cost.mxu import matmul_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
@@ -25,8 +25,9 @@ class KernelTime(msgspec.Struct, frozen=True):
     """The parts of a kernel's time, and its ``activity``. ``unit_ps`` is how long each unit is busy over the whole.
 
     ``between_ps`` is what nothing overlaps of all tiles together, ``compute_ps`` their computation, ``moving_ps`` the
-    traffic beside it, on the memory that takes longest, and ``rounds_ps`` the least that they take because only so many
-    blocks can be on their way at once. ``slowest`` is the unit or the memory that the longer of the first two is of.
+    traffic beside it, on the memory that takes longest. ``rounds_ps`` is the least that they take because only so many
+    blocks can be on their way at once, ``bursts_ps`` because these do not come evenly. ``slowest`` is the unit or the
+    memory that the longer of computation and traffic is of.
     """
 
     fixed_ps: int
@@ -34,10 +35,16 @@ class KernelTime(msgspec.Struct, frozen=True):
     compute_ps: int
     moving_ps: int
     rounds_ps: int
+    bursts_ps: int
     unit_ps: dict[str, int]
     traffic: tuple[Traffic, ...]
     slowest: str
     activity: dict[str, float]
+
+    @property
+    def least_ps(self) -> int:
+        """What the tiles take at least if memories answer as fast as they can."""
+        return max(self.compute_ps, self.rounds_ps, self.bursts_ps)
 
 
 def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
@@ -62,10 +69,8 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
         between_ps=cycles_to_ps(between_tiles_cycles(kernel, chip) * tiles, chip.clock_hz),
         compute_ps=compute_ps,
         moving_ps=moving_ps,
-        rounds_ps=max(
-            _rounds_ps(kernel, moving_ps, compute_ps, chip),
-            max((_bursts_ps(kernel, t, compute_ps, chip, rates[t.space]) for t in traffic), default=0),
-        ),
+        rounds_ps=_rounds_ps(kernel, moving_ps, compute_ps, chip),
+        bursts_ps=max((_bursts_ps(kernel, space, ps, compute_ps, chip) for space, ps in moving.items()), default=0),
         unit_ps={unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c},
         traffic=traffic,
         slowest=slowest,
@@ -76,7 +81,7 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
 def alone_ps(kernel: Kernel, chip: Chip) -> int:
     """Return how long a kernel takes by itself: what ``machine.steps.kernel`` plays if nothing else moves meanwhile."""
     time, rates = kernel_time(kernel, chip), memory_rates(chip)
-    total_ps = time.fixed_ps + time.between_ps + max(time.compute_ps, time.moving_ps, time.rounds_ps)
+    total_ps = time.fixed_ps + time.between_ps + max(time.least_ps, time.moving_ps)
     for edge in ("first_bytes", "last_bytes"):
         seconds = [n_bytes / rates[t.space] for t in time.traffic if (n_bytes := getattr(t, edge)) > 0]
         total_ps += seconds_to_ps(chip.dma.fixed_latency_seconds + max(seconds)) if seconds else 0
@@ -89,26 +94,19 @@ def _rounds_ps(kernel: Kernel, moving_ps: int, compute_ps: int, chip: Chip) -> i
     return (seconds_to_ps(waits * chip.dma.fixed_latency_seconds) + moving_ps + compute_ps) // chip.dma.buffers
 
 
-def _bursts_ps(kernel: Kernel, traffic: Traffic, compute_ps: int, chip: Chip, rate: float) -> int:
-    """Return what the tiles take at least, as a block moves while one tile computes, and not a little with each."""
-    streams = [(s, s.fetches / kernel.cores - 1) for s in kernel.streams if link_of(s, chip) == traffic.space]
-    tiles = -(-kernel.tiles // kernel.cores)
-    later = sorted(
-        (float(tiles - 1), loaded_bytes(s, chip) / s.fetches * n / (tiles - 1))
-        if s.is_output
-        else (n, loaded_bytes(s, chip) / s.fetches)
-        for s, n in streams
-        if n > 0
-    )
-    total = sum(n * each for n, each in later)
+def _bursts_ps(kernel: Kernel, space: str, moving_ps: int, compute_ps: int, chip: Chip) -> int:
+    """Return what the tiles take at least, as more comes in with some of them than with others."""
+    later = later_blocks(kernel, space, chip)
+    total = sum(count * n_bytes for count, n_bytes in later)
     if not total:
         return 0
-    tile_ps, at_once, done, taken = compute_ps / tiles, sum(each for _, each in later), 0.0, 0.0
-    scale = traffic.steady_bytes / total / rate * 1e12
-    for n, each in later:
-        taken += (n - done) * max(tile_ps, at_once * scale)
-        at_once, done = at_once - each, n
-    return round(taken + max(0.0, tiles - done) * tile_ps)
+    tiles = -(-kernel.tiles // kernel.cores)
+    at_once, done, taken_ps = sum(n_bytes for _, n_bytes in later), 0.0, 0.0
+    # What seldom changes does so together with all that changes oftener: loops are nested.
+    for count, n_bytes in later:
+        taken_ps += (count - done) * max(compute_ps / tiles, moving_ps * at_once / total)
+        at_once, done = at_once - n_bytes, count
+    return round(taken_ps + max(0.0, tiles - done) * compute_ps / tiles)
 
 
 def _later_fetches(stream: Stream, kernel: Kernel) -> float:
@@ -165,7 +163,7 @@ def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
     # A single element takes the way of a transfer and none of its bandwidth.
     latency_ps = seconds_to_ps(chip.dma.fixed_latency_seconds) if kernel.streams else 0
-    return KernelTime(latency_ps, 0, busy_ps, 0, 0, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
+    return KernelTime(latency_ps, 0, busy_ps, 0, 0, 0, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
 
 
 def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:

@@ -98,7 +98,8 @@ def _tiled(plan: _Plan, nest: Nest | None, extra: Work | None) -> Kernel:
     for part, accesses_of in _by_stage(plan, _product_works(plan, nest) | other):
         part += conversion_work(accesses_of, plan.feeds, nest, scope.chip, computes=computes)
         stages.append((part + _register_traffic(scope, accesses_of, fed)) * (1 / tiles))
-    work = sum_work([*stages, extra * (1 / tiles)] if extra else stages)
+    work = stages[0] if len(stages) == 1 else sum_work(stages)
+    work = work + extra * (1 / tiles) if extra else work
     return Kernel(
         name=plan.instruction.name,
         opcode=plan.instruction.opcode,

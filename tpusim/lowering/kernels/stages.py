@@ -37,21 +37,26 @@ def stages_of(body: Body, products: Collection[int]) -> list[int]:
 
 def _waited_for(values: Sequence[Inner], products: Collection[int]) -> dict[int, set[int]]:
     """Return the values that others wait for until all of a tile's are there, and which others."""
-    if len(products) < 2 and not any(item.instruction.opcode in REDUCTIONS for item in values):
+    reductions = [at for at, item in enumerate(values) if item.instruction.opcode in REDUCTIONS]
+    if len(products) < 2 and not reductions:
         return {}
-    into_products = made_from(values, [operand for at in products for operand in values[at].operands[:2]])
-    found = {}
     from_product: set[int] = set()
     for at, item in enumerate(values):
         if at in products or not from_product.isdisjoint(item.operands):
             from_product.add(at)
-    for at in from_product:
-        users = [user for user, item in enumerate(values) if at in item.operands]
-        if at in products:
-            found[at] = {user for user in users if user in into_products or user in products}
-        elif values[at].instruction.opcode in REDUCTIONS and _is_gone_through_again(values, at, from_product):
-            found[at] = set(users)
+    found = {
+        at: _users(values, at)
+        for at in reductions
+        if at in from_product and _is_gone_through_again(values, at, from_product)
+    }
+    if len(products) > 1:
+        into_products = made_from(values, products)
+        found |= {at: _users(values, at) & into_products for at in products}
     return {at: users for at, users in found.items() if users}
+
+
+def _users(values: Sequence[Inner], at: int) -> set[int]:
+    return {user for user, item in enumerate(values) if at in item.operands}
 
 
 def _is_gone_through_again(values: Sequence[Inner], reduction: int, from_product: set[int]) -> bool:
