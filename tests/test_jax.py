@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from types import SimpleNamespace
 
 import jax
+import numpy as np
 import pytest
 
 from tpusim.errors import ConfigError
-from tpusim.jax import compile_for, devices_of
-from tpusim.pipeline.stages import simulate
+from tpusim.jax import compile_for, devices_of, lower_for
+from tpusim.pipeline.stages import execute, simulate
+from tpusim.source import SourceText
+from tpusim.text import parse_module
 
 HAS_LIBTPU = find_spec("libtpu") is not None
 needs_libtpu = pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu is large and in no group of the tests")
@@ -19,6 +23,74 @@ needs_libtpu = pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu is large and in
 def double(x):
     """Return twice the argument."""
     return x + x
+
+
+def scaled(tree, *, by, name="sum"):
+    """Return the sum or the product of two arrays, scaled: a pytree, a number, and an option that is no array."""
+    x, y = tree["x"], tree["y"]
+    return by * (x + y if name == "sum" else x * y)
+
+
+VALUES = {"x": np.arange(6, dtype="f4").reshape(2, 3), "y": np.ones((2, 3), "f4")}
+
+
+def test_a_function_is_lowered_as_jax_lowers_it_for_a_tpu():
+    """Opcode for opcode what JAX prints, under the name of the function and the chip."""
+    shape = jax.ShapeDtypeStruct((8, 128), "float32")
+    module = lower_for(double, shape, chip="v6e")
+    text = jax.jit(double).trace(shape).lower(lowering_platforms=("tpu",)).as_text(dialect="hlo")
+    expected = parse_module(SourceText("jax", text))
+    assert [(i.opcode, i.shape) for i in module.entry] == [(i.opcode, i.shape) for i in expected.entry]
+    assert module.source.name == "double.v6e.hlo.txt"
+    assert simulate(module).chip.name == "v6e"
+    assert not module.is_scheduled
+
+
+def test_lowering_needs_no_libtpu(monkeypatch):
+    """It is not even asked for."""
+    monkeypatch.setitem(sys.modules, "libtpu", None)
+    assert lower_for(double, jax.ShapeDtypeStruct((8,), "float32")).entry.root.opcode == "add"
+
+
+@pytest.mark.parametrize(("name", "expected"), [("sum", VALUES["x"] + 1), ("product", VALUES["x"])])
+def test_arguments_may_be_those_of_a_call(name, expected):
+    """Pytrees of arrays, numbers, and what is static to a function that is jitted already; the values come out."""
+    jitted = jax.jit(scaled, static_argnames="name")
+    module = lower_for(jitted, VALUES, by=2.0, name=name)
+    # JAX numbers the leaves in the order of the call's names.
+    np.testing.assert_array_equal(execute(module, [VALUES["x"], VALUES["y"], 2.0]), 2 * expected)
+
+
+def test_a_kernel_of_pallas_is_lowered_for_a_tpu():
+    """Not for the machine that JAX runs on here."""
+    pallas = pytest.importorskip("jax.experimental.pallas")
+
+    def kernel(x, y):
+        y[...] = x[...] * 2
+
+    shape = jax.ShapeDtypeStruct((8, 128), "float32")
+    root = lower_for(pallas.pallas_call(kernel, out_shape=shape), shape).entry.root
+    assert root.attributes["custom_call_target"] == "tpu_custom_call"
+
+
+def test_constants_of_a_function_are_kept():
+    """Closed over, as weights often are."""
+    table = np.arange(4096, dtype="f4")
+    module = lower_for(lambda x: x + table, jax.ShapeDtypeStruct((4096,), "float32"))
+    np.testing.assert_array_equal(execute(module, [table]), 2 * table)
+
+
+def test_lowering_for_a_chip_that_does_not_exist_is_refused():
+    """Before JAX is asked."""
+    with pytest.raises(ConfigError, match="v9"):
+        lower_for(double, chip="v9")
+
+
+def test_without_jax_the_error_says_what_to_install(monkeypatch):
+    """Rather than a traceback of an import."""
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(ConfigError, match=r"needs JAX.*pip install 'tpusim\[jax\]'"):
+        lower_for(double)
 
 
 @pytest.mark.skipif(HAS_LIBTPU, reason="libtpu is installed")

@@ -12,7 +12,8 @@ The rooms in reading order. Nouns are frozen data; verbs are functions from noun
     hardware/      chips and pods as data, from configs/*.toml
     program/       the HLO program cut up into steps
     timeline/      what happened
-    text/          HLO text to and from ir                          verbs
+    frontends/     StableHLO and serialised HLO to HLO text         verbs
+    text/          HLO text to and from ir
     compiler/      unscheduled ir to scheduled ir
     lowering/      scheduled ir and hardware to program
     machine/       program and hardware to timeline

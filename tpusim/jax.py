@@ -1,7 +1,8 @@
-"""From a JAX function to the program that the TPU compiler makes of it, without a TPU: ``pip install 'tpusim[jax]'``.
+"""From a JAX function to a program, without a TPU: ``pip install 'tpusim[jax]'``.
 
-JAX compiles ahead of time for a slice that is not there (``jax.experimental.topologies``, with libtpu on Linux). What
-comes out is the compiled text that ``tpusim.load`` reads.
+``compile_for`` gives what the TPU compiler makes of it: JAX compiles ahead of time for a slice that is not there
+(``jax.experimental.topologies``, with libtpu on Linux). ``lower_for`` gives what JAX hands to that compiler, on any
+machine that JAX runs on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tpusim.errors import ConfigError
+from tpusim.frontends.xla import module_text
 from tpusim.hardware.load import resolve_chip_name
 from tpusim.hardware.pod import parse_topology
 from tpusim.source import SourceText
@@ -56,11 +58,37 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     first = devices_of(topology)[0]
     alone = jax.sharding.SingleDeviceSharding(first)
     shapes = jax.tree.map(lambda leaf: _described(leaf, alone), (arguments, keywords))
-    jitted = function if hasattr(function, "trace") else jax.jit(function)
-    own_name = getattr(function, "__name__", "function")
-    text = _compiled_text(jitted.trace(*shapes[0], **shapes[1]).lower(lowering_platforms=("tpu",)), own_name, topology)
+    text = _compiled_text(_lowered(function, *shapes), _name_of(function), topology)
+    return _module(function, _chip_of(topology), text)
+
+
+def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", **keywords: Any) -> Module:
+    """Return the program that JAX hands to the TPU compiler for a function: not scheduled yet, without layouts.
+
+    Takes JAX on the CPU alone; libtpu is not asked. ``arguments`` and ``keywords`` are those of a call, arrays or
+    ``jax.ShapeDtypeStruct`` in any pytree; what is neither stays as it is, so that a function that is jitted already
+    may have static ones. ``chip`` is the one to run on if the run does not say. Raises ConfigError if JAX is missing or
+    no chip has that name; what JAX says of a function that it cannot trace stays as it is.
+    """
+    chip = resolve_chip_name(chip)
+    shapes = _jax().tree.map(_shape_of, (arguments, keywords))
+    program = _lowered(function, *shapes).compiler_ir("hlo").get_hlo_module()
+    return _module(function, chip, module_text(program, _name_of(function)))
+
+
+def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Return a function as JAX lowers it for a TPU, which need not be there."""
+    jitted: Any = function if hasattr(function, "trace") else _jax().jit(function)
+    return jitted.trace(*arguments, **keywords).lower(lowering_platforms=("tpu",))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", "function"))
+
+
+def _module(function: Callable[..., Any], chip: str, text: str) -> Module:
     # The chip in the name is where a run finds it.
-    return parse_module(SourceText(f"{own_name}.{_chip_of(topology)}.hlo.txt", text))
+    return parse_module(SourceText(f"{_name_of(function)}.{chip}.hlo.txt", text))
 
 
 def _compiled_text(lowered: Any, name: str, topology: str) -> str:
@@ -93,7 +121,7 @@ def _jax() -> Any:
         import jax
         import jax.experimental.topologies
     except ImportError as error:
-        raise ConfigError("tpusim.jax needs JAX and libtpu: pip install 'tpusim[jax]'") from error
+        raise ConfigError("tpusim.jax needs JAX (and compile_for libtpu): pip install 'tpusim[jax]'") from error
     return jax
 
 
@@ -112,6 +140,13 @@ def _described(leaf: Any, alone: Any) -> Any:
         leaf = jax.numpy.asarray(leaf)
     given = leaf.sharding if isinstance(leaf, jax.ShapeDtypeStruct) else None
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=given or alone)
+
+
+def _shape_of(leaf: Any) -> Any:
+    """Return the shape and type of an array, which may be large or lie on some device; anything else as it is."""
+    jax = _jax()
+    is_array = hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not isinstance(leaf, jax.ShapeDtypeStruct)
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_array else leaf
 
 
 @contextmanager

@@ -10,10 +10,14 @@ _SHOWN_COLUMNS = 120
 
 @dataclass(frozen=True)
 class SourceText:
-    """A text and the name (usually the path) that errors quote."""
+    """A text and the name (usually the path) that errors quote.
+
+    ``form`` says what the text is of a file that has another form (``as HLO text``): places are in the text.
+    """
 
     name: str
     text: str
+    form: str = ""
 
     def span(self, start: int, end: int | None = None) -> Span:
         """Return the place from offset ``start`` to ``end`` (default: one character)."""
@@ -47,7 +51,8 @@ class Span:
         # A place may run over several lines; the caret stays under the one that is shown.
         width = max(1, min(self.end - self.start, len(shown) - offset))
         caret = " " * offset + "^" * width
-        return f"{self.source.name}:{self.line}:{column}: {message}\n  {shown}\n  {caret}"
+        name = f"{self.source.name} {self.source.form}".rstrip()
+        return f"{name}:{self.line}:{column}: {message}\n  {shown}\n  {caret}"
 
 
 def _window(line: str, offset: int) -> tuple[str, int]:

@@ -55,6 +55,22 @@ def test_sample_is_what_the_command_prints(capsys, monkeypatch):
     assert sample() == f"$ tpusim run {COMMAND}\n{printed}\n"
 
 
+def test_a_stablehlo_file_becomes_a_report_in_one_command(capsys, monkeypatch):
+    """With jaxlib on the CPU, and with every kernel's time."""
+    pytest.importorskip("jaxlib")
+    monkeypatch.chdir(ROOT)
+    command = between("StableHLO to a report").split("```sh\n")[1].split("\n")[0]
+    assert main(command.split()[1:]) == 0
+    assert "IrToHlo.209 on v5e (simulated)\n\n  time" in capsys.readouterr().out
+
+
+def test_a_jax_function_becomes_a_report_as_it_stands(capsys):
+    """With JAX on the CPU; what it prints is a report."""
+    pytest.importorskip("jax")
+    exec(between("JAX to a report").split("```python\n")[1].split("```")[0], {})
+    assert "on v5e (simulated)\n\n  time" in capsys.readouterr().out
+
+
 def test_the_lowered_program_runs_as_it_stands(tmp_path):
     """The example of a lowered program is complete: two steps that overlap and a wait."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")

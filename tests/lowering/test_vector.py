@@ -117,6 +117,11 @@ def test_smaller_blocks_make_more_tiles():
     text = "%a = f32[4096,4096]{1,0:T(8,128)} parameter(0)\nROOT %y = f32[4096,4096]{1,0:T(8,128)} copy(%a)"
     tiles = [
         kernel_named(lower_text(text, chip=load_chip("v5e", {key: value})), "y").tiles
-        for key, value in [("vmem.tile_share", 0.25), ("vmem.tile_share", 0.01), ("dma.smallest_block_bytes", 2**26)]
+        for key, value in [
+            ("vmem.scoped_bytes", 2**24),
+            ("vmem.scoped_bytes", 2**23),
+            ("dma.smallest_block_bytes", 2**26),
+        ]
     ]
-    assert tiles == [8, 100, 2]
+    # 128 MiB move; two copies of a block have to fit.
+    assert tiles == [16, 32, 2]

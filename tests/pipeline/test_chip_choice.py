@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tpusim
-from tpusim.errors import ConfigError
+from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.ir.module import Module
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -57,3 +57,15 @@ def test_a_chip_and_a_slice_of_another_are_refused_by_name(chip: str, topology: 
     """Neither is silently preferred."""
     with pytest.raises(ConfigError, match=f"slice of {chip}, found one of '{topology.partition(':')[0]}'"):
         tpusim.simulate(program(), chip, topology=topology)
+
+
+@pytest.mark.parametrize(("note", "processor"), [("__ynn_fusion", "CPUs"), ("__triton", "GPUs")])
+def test_what_another_backend_scheduled_is_not_timed(note, processor) -> None:
+    """Nor is its memory looked at: its fusions are not a TPU's. Its values and its rules are those of any program."""
+    text = program(f'{{"fusion_backend_config":{{"kind":"{note}"}}}}' if processor == "GPUs" else f'{{"a":"{note}"}}')
+    assert text.source is not None
+    found = parse_module(SourceText("step.v5e.hlo.txt", text.source.text.replace(":T(8,128)", "")))
+    for ask in (tpusim.simulate, tpusim.memory, tpusim.lower):
+        with pytest.raises(UnsupportedError, match=f"step.v5e.hlo.txt: .* compiled for {processor}: .*lower_for"):
+            ask(found)
+    assert tpusim.check(found) == []

@@ -52,10 +52,9 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (b"", "file is empty"),
         (b" \n", "file is empty"),
-        (b"ML\xefR\x01", "MLIR bytecode.*as_text"),
-        (b"module @jit_f attributes {} {\n}", "MLIR text"),
-        (b"\x0a\x03jit\x12\x00\x00", "HloModuleProto.*as_text"),
-        (b"PK\x03\x04", "zip file"),
+        (b"\x08\x03\x00\x00", "a binary file.*as_text"),
+        (b"PK\x03\x04", "zip file.*as_text"),
+        (b"\x28\xb5\x2f\xfd", "zstd file"),
         (b"HloModule \xff", "1: expected UTF-8 text, found the byte 0xff"),
         (gzip.compress(TEXT.encode(), mtime=0)[:30], "cut off"),
         (b"\x1f\x8bgarbage", "damaged"),

@@ -45,7 +45,7 @@ _COUNTS = {
 @command(
     "lower",
     "write a program as the machine's steps, to read, edit and run",
-    option("program", metavar="PROGRAM", help="HLO text"),
+    option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto"),
     option("-o", "--output", metavar="FILE", help="a .json file (default: standard output)"),
     *LOWERING,
 )

@@ -89,7 +89,7 @@ def json_option(help_text: str = "print one JSON object instead of tables") -> O
     return option("--json", action="store_true", help=help_text)
 
 
-PROGRAM = option("program", metavar="PROGRAM", help="HLO text, or a lowered program (*.json)")
+PROGRAM = option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto, or a lowered program (*.json)")
 CHIP = option("--chip", metavar="C", help="a chip's name or TOML file (default: from PROGRAM's name or .json)")
 TOPOLOGY = option("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")

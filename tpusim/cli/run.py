@@ -144,7 +144,7 @@ def _report(result: Result, options: Namespace) -> None:
 @command(
     "exec",
     "compute a program's results as a TPU would",
-    option("program", metavar="PROGRAM", help="HLO text, scheduled or not"),
+    option("program", metavar="PROGRAM", help="HLO text, scheduled or not, StableHLO or HloProto"),
     option("--inputs", metavar="IN.npz", help="arrays in0, in1, ... in the order of the parameters"),
     option("--random", metavar="SEED", type=number, help="make the inputs that are not given"),
     option("--outputs", metavar="OUT.npz", help="write arrays out0, out1, ... (default: describe them)"),

@@ -77,8 +77,8 @@ class Vmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The vector memory of one core."""
 
     capacity_bytes: int
-    tile_share: float
-    """Share of it that the blocks of one tile may take, for tiles of our own choosing."""
+    scoped_bytes: int
+    """What one kernel may take of it for all copies of its blocks; whole arrays have the rest."""
 
 
 class Cmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -239,6 +239,8 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     clock_hz: float
     tuple_table_granule_bytes: int
     """A tuple result's table of addresses (4 bytes each) is rounded up to this."""
+    least_tile_rows: int
+    """The fewest rows of 32 bits that an array's tile has."""
     mxu: Mxu
     vpu: Vpu
     vmem: Vmem

@@ -311,6 +311,9 @@ VIEWS: Final = _named("add-dependency bitcast domain opt-barrier")
 SAME_VALUE: Final = VIEWS - {"bitcast"} | {"copy"}
 """The result is the first operand, with its type and its dimensions."""
 
+LINEAR_ALGEBRA: Final = _of(Category.LINEAR_ALGEBRA)
+"""Factorise, solve and transform matrices."""
+
 RESHAPES: Final = _named("dynamic-reshape reshape")
 """Give an array's elements other dimensions."""
 
@@ -445,3 +448,29 @@ SHAPE_IMPLIED: Final = (
     )
 )
 """Opcodes whose shape the text may leave out, because the operands imply it."""
+
+EXPENSIVE: Final = _named(
+    "atan2 cbrt convolution cosine divide dot erf exponential exponential-minus-one log log-plus-one logistic power"
+    " reduce-window remainder rsqrt sine sqrt tan tanh"
+)
+"""Not computed twice in order to save memory traffic (XLA, InstructionFusion::IsExpensive)."""
+
+SLICES: Final = _named("dynamic-slice slice")
+"""The result is a part of the operand."""
+
+PLAIN_PRODUCTS: Final = _named("convolution dot")
+"""Products that kernels are made around."""
+
+FUSES_INTO_USERS: Final = (ELEMENTWISE | REARRANGES | PLAIN_PRODUCTS | _named("bitcast iota reduce-window")) - _named(
+    "dynamic-reshape map"
+)
+"""A kernel can make these for itself, tile by tile."""
+
+ENDS_KERNELS: Final = _named("dynamic-update-slice reduce")
+"""A kernel can end with these, and makes nothing of their result."""
+
+KEEPS_TILES: Final = ELEMENTWISE - {"map"} | _named("bitcast reduce reduce-window")
+"""Take a tile of a product as it comes; a window may reach over whole rows."""
+
+LAID_OUT_FREELY: Final = _named("broadcast constant iota rng-bit-generator")
+"""Made from little or nothing, in whatever order of dimensions is wanted."""

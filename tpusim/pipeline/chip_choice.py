@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tpusim.errors import ConfigError
+from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology
@@ -21,6 +21,8 @@ from tpusim.program.provenance import MEGACORE, Provenance
 from tpusim.semantics.provenance import read_provenance
 
 _NAME_PART = re.compile(r"[._]")
+_ENDING = re.compile(r"\.(hlo(\.txt|\.pb)?|pb|(stablehlo\.)?mlir(bc)?)(\.gz)?$")
+_PROCESSORS = {"cpu": "CPUs", "gpu": "GPUs"}
 _VERSION = re.compile(r"libtpu \d[\w.]*\w")
 
 
@@ -63,7 +65,7 @@ def find_chip_name(module: Module, made_by: Provenance) -> str:
 def provenance_of(module: Module) -> Provenance:
     """Return what made a module, by its text, by the name of its file, and by the ``.json`` beside it."""
     place = Path(module.source.name if module.source else module.name)
-    beside = place.with_name(re.sub(r"\.hlo(\.txt)?(\.gz)?$", "", place.name) + ".json")
+    beside = place.with_name(_ENDING.sub("", place.name) + ".json")
     facts: Any = {}
     # No file there, or some other tool has one of that name: the name of the program has to tell.
     with suppress(OSError, ValueError):
@@ -79,6 +81,19 @@ def _as_programmed(name: str, possible: Sequence[str]) -> str:
     """Return a chip by the way to program it: v4 is one core or both, and only a program's kernels tell which."""
     both = f"{name}{MEGACORE}"
     return both if both in possible and name not in possible else name
+
+
+def check_compiler(program: Module | Program, made_by: Provenance | None) -> None:
+    """Refuse what XLA's backend for another processor has scheduled: no TPU would run its fusions."""
+    if made_by is None or made_by.compiler not in _PROCESSORS:
+        return
+    place = program.source.name if isinstance(program, Module) and program.source else program.name
+    raise UnsupportedError(
+        f"{place}: expected a program for a TPU or one that nobody has compiled yet, found one that XLA compiled for "
+        f"{_PROCESSORS[made_by.compiler]}: a TPU would run other fusions. Give what the front end made "
+        "(tpusim.jax.lower_for, StableHLO, the dump before_optimizations), or compile it for a TPU "
+        "(tpusim.jax.compile_for)"
+    )
 
 
 def check_topology(topology: Topology | None, programs: Sequence[Program], chip: Chip) -> None:

@@ -17,13 +17,14 @@ from msgspec import structs
 from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report
 from tpusim.errors import ConfigError
+from tpusim.frontends.read import hlo_text
 from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module, with_devices
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
-from tpusim.pipeline.chip_choice import check_topology, choose_chip, for_chip, provenance_of
+from tpusim.pipeline.chip_choice import check_compiler, check_topology, choose_chip, for_chip, provenance_of
 from tpusim.pipeline.result import Result
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
@@ -31,10 +32,11 @@ from tpusim.program.module import Program
 from tpusim.program.stored import load_program
 from tpusim.program.verify import run_warnings, verify_blocks
 from tpusim.semantics.verify.module import problems, verify_module
+from tpusim.source import SourceText
 from tpusim.systolic.closed_form import run_gemm
 from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
-from tpusim.text.reader import read_source
+from tpusim.text.reader import read_content, source_text
 from tpusim.timeline.folds import ArrayRun
 from tpusim.timeline.records import Record, Timeline
 
@@ -53,11 +55,15 @@ class Prepared(NamedTuple):
 
 
 def load(path: str | Path) -> Module:
-    """Read an HLO module from a file of HLO text, plain or gzip-compressed (``-`` for standard input).
+    """Read an HLO module from a file, plain or gzip-compressed (``-`` for standard input).
 
-    Raises ProgramError with line, column and a caret if the text is wrong.
+    The file has HLO text or, where jaxlib is installed, StableHLO (text, bytecode, portable artifact) or a serialised
+    HloModuleProto or HloProto: its first bytes tell. Raises ProgramError with line, column and a caret if the text is
+    wrong, ConfigError if jaxlib is needed and missing.
     """
-    return parse_module(read_source(path))
+    name, content = read_content(path)
+    converted = hlo_text(content, name)
+    return parse_module(source_text(name, content) if converted is None else SourceText(name, converted, "as HLO text"))
 
 
 def lower(
@@ -281,6 +287,7 @@ def _lowered(
     slice_ = parse_topology(topology) if isinstance(topology, str) else topology
     loaded = load_any(program)
     made_by = provenance_of(loaded) if isinstance(loaded, Module) else loaded.provenance
+    check_compiler(loaded, made_by)
     machine = choose_chip(loaded, made_by, chip=chip, topology=slice_, overrides=overrides)
     if isinstance(loaded, Module):
         lowered = structs.replace(lower_module(verify_module(loaded), machine, default_trip_count), provenance=made_by)
@@ -291,7 +298,7 @@ def _lowered(
 
 
 def load_any(program: Module | Program | str | Path) -> Module | Program:
-    """Return a program, read from its file if need be: a lowered one by its ending, everything else as HLO text."""
+    """Return a program, read from its file if need be: a lowered one by its ending, everything else as a module."""
     if isinstance(program, Module | Program):
         return program
     return load_program(program) if str(program).endswith(".json") else load(program)

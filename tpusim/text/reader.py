@@ -20,10 +20,9 @@ MOST_BYTES: Final = 1 << 30
 """Bytes of text that a program may have, unpacked: 1 GiB, some hundred times the largest known."""
 
 _GZIP = b"\x1f\x8b"
-_STABLEHLO = b"ML\xefR"
 _ZIP = b"PK\x03\x04"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_ADVICE: Final = "write the program out as HLO text, e.g. with compiled.as_text() of JAX"
+_ADVICE: Final = "write the program out as HLO text (compiled.as_text() of JAX), StableHLO or HloProto"
 _CHUNK = 1 << 20
 
 
@@ -35,8 +34,18 @@ def read_source(path: str | Path) -> SourceText:
     Raises:
         ProgramError: The file cannot be read, is empty, is not UTF-8 text or is larger than ``MOST_BYTES``.
     """
+    return source_text(*read_content(path))
+
+
+def read_content(path: str | Path) -> tuple[str, bytes]:
+    """Return the name that messages give a file or standard input, and its bytes, unpacked; errors as above."""
     name = "<stdin>" if str(path) == "-" else str(path)
-    text = _decoded(_unpacked(_read_bytes(path, name), name), name)
+    return name, _unpacked(_read_bytes(path, name), name)
+
+
+def source_text(name: str, content: bytes) -> SourceText:
+    """Return HLO text from the bytes of a file; errors as above."""
+    text = _decoded(content, name)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return SourceText(name, text)
@@ -82,12 +91,7 @@ def _decoded(content: bytes, name: str) -> str:
 
 def _binary_kind(content: bytes) -> str:
     """Return what a binary file seems to be, or an empty string for text."""
-    for magic, kind in ((_STABLEHLO, "MLIR bytecode (StableHLO)"), (_ZIP, "a zip file"), (_ZSTD, "a zstd file")):
+    for magic, kind in ((_ZIP, "a zip file"), (_ZSTD, "a zstd file")):
         if content.startswith(magic):
             return kind
-    if b"\0" in content[:_CHUNK]:
-        # A serialised message begins with its first field; HloModuleProto's is the name, HloProto's the module.
-        return "a binary file (a serialised HloModuleProto?)" if content[0] == 0x0A else "a binary file"
-    if content.lstrip()[:10].startswith((b"module @", b"module {", b"module att", b"#loc")):
-        return "MLIR text (StableHLO)"
-    return ""
+    return "a binary file" if b"\0" in content[:_CHUNK] else ""

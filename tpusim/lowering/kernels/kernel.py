@@ -192,7 +192,9 @@ def _other_work(
         if share and not item.in_place and item.instruction.opcode not in _ELSEWHERE:
             work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
             # What is made for an operand of the product stays as long as its tile does, and is then made anew.
-            found[at] = work * (share * uses.get(sides.get(at, ""), 1.0))
+            times = share * uses.get(sides.get(at, ""), 1.0)
+            # Of most values all is needed once.
+            found[at] = work if times == 1 else work * times
     return found
 
 

@@ -304,14 +304,19 @@ _CUTS = tuple(2**power for power in range(12))
 
 def streaming_tiles(moved_bytes: float, chip: Chip) -> int:
     """Return into how many tiles a kernel that goes once through ``moved_bytes`` of slow memory is cut."""
-    largest = chip.vmem.capacity_bytes * chip.vmem.tile_share
+    largest = tile_room_bytes(chip)
     wanted = max(chip.dma.smallest_block_bytes, min(largest, moved_bytes / _WANTED_TILES))
     return max(1, ceil(moved_bytes / wanted))
 
 
+def tile_room_bytes(chip: Chip) -> float:
+    """Return what the blocks of one tile may take: their copies have to fit too."""
+    return min(chip.vmem.scoped_bytes, chip.vmem.capacity_bytes) / max(1, chip.dma.buffers)
+
+
 def own_nests(n_bytes: dict[str, float], chip: Chip) -> tuple[Nest, ...]:
     """Return the nests for a product whose ``lhs``, ``rhs``, ``out`` hold these bytes: all cuts that fit into VMEM."""
-    return _own_nests(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], chip.vmem.capacity_bytes * chip.vmem.tile_share)
+    return _own_nests(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], tile_room_bytes(chip))
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,355 @@
+"""Pass 7: instructions are joined to kernels, so that what one makes for another stays in registers.
+
+Consumers come first. A producer joins the kernels of all its users if it may; one that several kernels would make anew
+does so only if that reads no more than its result has. Otherwise it stays an output, of the kernel of a user that goes
+through the same elements where there is one. A kernel has one product at most, which may be followed by element-wise
+work, row windows and reductions; a reduction ends a kernel. Reductions that read the same array are made together.
+
+Source: XLA, InstructionFusion and MultiOutputFusion, by idea; which kernels the TPU compiler makes, from programs
+compiled ahead of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+
+from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.target import Target
+from tpusim.ir.attributes import ComputationName, Symbol
+from tpusim.ir.ops import (
+    CONTROL_FLOW,
+    ENDS_KERNELS,
+    EXPENSIVE,
+    FUSES_INTO_USERS,
+    HAS_EFFECTS,
+    KEEPS_TILES,
+    PRODUCTS,
+    REARRANGES,
+    SLICES,
+)
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import ArrayShape, TupleShape
+
+
+class Group:
+    """Nodes that become one kernel. ``number`` is where the last of them stands in the order of the graph."""
+
+    __slots__ = ("nodes", "number", "outputs", "product", "space")
+
+    def __init__(self, node: Node, number: int) -> None:
+        self.nodes: dict[Node, None] = {}
+        self.outputs: dict[Node, None] = {node: None}
+        self.number = number
+        self.product: Node | None = None
+        # The sizes that its loop goes over: those that a reduction takes in, or those of the result.
+        self.space = elements_of(node.operands[0] if node.opcode == "reduce" else node)
+        self.join(node)
+
+    def join(self, node: Node) -> None:
+        """Make a node in this kernel."""
+        self.nodes[node] = None
+        if node.opcode in PRODUCTS:
+            self.product = node
+
+
+def fuse(draft: Draft, target: Target) -> None:
+    """Join the instructions of every computation that runs as a part of the program."""
+    for graph in running(draft):
+        _Fusion(graph).run()
+
+
+def running(draft: Draft) -> list[Graph]:
+    """Return the graphs whose instructions are kernels: the entry's, and those of loops and branches."""
+    names = {draft.module.entry_name}
+    for graph in draft.reachable():
+        for node in graph.order():
+            if node.opcode in CONTROL_FLOW:
+                names.update(node.called)
+    return [graph for graph in draft.reachable() if graph.name in names]
+
+
+def elements_of(node: Node) -> tuple[int, ...]:
+    """Return the sizes of a node's array, those of 1 left out."""
+    return tuple(size for size in node.array.dimensions if size != 1) if isinstance(node.shape, ArrayShape) else ()
+
+
+def is_small(node: Node) -> bool:
+    """Return whether a node is a scalar, which the scalar core keeps."""
+    return isinstance(node.shape, ArrayShape) and node.shape.element_count <= 1
+
+
+class _Fusion:
+    """The kernels of one graph: which groups each node is made in, and in which of them it is an output."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = graph.order()
+        self.number = {node: number for number, node in enumerate(self.nodes)}
+        self.made_in: dict[Node, list[Group]] = {}
+        self.owner: dict[Node, Group] = {}
+
+    def run(self) -> None:
+        for node in reversed(self.nodes):
+            if _is_kernel(node):
+                self._place(node)
+        self._merge_siblings()
+        self._emit()
+
+    # Where a node is made.
+
+    def _place(self, node: Node) -> None:
+        """Decide in which kernels a node is made, and whether it is an output."""
+        groups = self._groups_using(node)
+        if not self._is_needed(node) and groups and self._joins_all(node, groups):
+            for group in groups:
+                group.join(node)
+            self.made_in[node] = groups
+            return
+        joined = next((group for group in groups if self._can_leave(node, group, groups)), None)
+        group = joined or Group(node, self.number[node])
+        group.join(node)
+        group.outputs[node] = None
+        self.made_in[node] = [group]
+        self.owner[node] = group
+
+    def _groups_using(self, node: Node) -> list[Group]:
+        found: dict[Group, None] = {}
+        for user in node.users:
+            found.update(dict.fromkeys(self.made_in.get(user, ())))
+        return list(found)
+
+    def _is_needed(self, node: Node) -> bool:
+        """Return whether something that is no kernel uses a node, or the result is made of it."""
+        return node is self.graph.root or any(user not in self.made_in for user in node.users)
+
+    def _joins_all(self, node: Node, groups: Sequence[Group]) -> bool:
+        if not all(_may_join(node, group) for group in groups):
+            return False
+        return len(groups) == 1 or _is_cheap(node)
+
+    def _can_leave(self, node: Node, group: Group, groups: Sequence[Group]) -> bool:
+        """Return whether a node may be one more output of a kernel that uses it."""
+        if not _may_join(node, group) or elements_of(node) != group.space or group.product is not None:
+            return False
+        if node.opcode in REARRANGES - {"copy"} or "dynamic-update-slice" in (n.opcode for n in group.nodes):
+            return False
+        return not self._reaches([unit for unit in self._users_of(node) if unit is not group], group)
+
+    def _users_of(self, *nodes: Node) -> Iterator[Node | Group]:
+        """Yield the kernels that use one of some nodes, and the users that are no kernels."""
+        for node in nodes:
+            for user in node.users:
+                yield from self.made_in.get(user, (user,))
+
+    def _reaches(self, starts: Iterable[Node | Group], end: Group) -> bool:
+        """Return whether what one of ``starts`` makes is needed for ``end``."""
+        todo = list(starts)
+        seen = set(todo)
+        while todo:
+            unit = todo.pop()
+            if unit is end:
+                return True
+            made = unit.outputs if isinstance(unit, Group) else (unit,)
+            # What begins after it ends cannot lead to it.
+            if min(self.number[node] for node in made) > end.number:
+                continue
+            later = set(self._users_of(*made)) - seen
+            seen |= later
+            todo.extend(later)
+        return False
+
+    # Kernels that read the same.
+
+    def _merge_siblings(self) -> None:
+        """Make reductions of the same sizes together that read the same large array."""
+        for node in self.nodes:
+            groups = [group for group in self._groups_using(node) if _only_reduces(group)]
+            for group in groups[1:]:
+                first = groups[0]
+                reads = group is not first and group.space == first.space == elements_of(node)
+                if reads and not self._reaches([group], first) and not self._reaches([first], group):
+                    self._merge(first, group)
+
+    def _merge(self, first: Group, other: Group) -> None:
+        first.nodes.update(other.nodes)
+        first.outputs.update(other.outputs)
+        first.number = max(first.number, other.number)
+        for node in other.nodes:
+            self.made_in[node] = list(dict.fromkeys(first if g is other else g for g in self.made_in[node]))
+            if self.owner.get(node) is other:
+                self.owner[node] = first
+        other.nodes, other.outputs = {}, {}
+
+    # From groups to fusions.
+
+    def _emit(self) -> None:
+        """Write every group of more than one node as a fusion."""
+        stands_for: dict[Node, Node] = {}
+        for unit in self._units():
+            if isinstance(unit, Node):
+                unit.take([stands_for.get(operand, operand) for operand in unit.operands])
+                continue
+            members = sorted(unit.nodes, key=self.number.__getitem__)
+            if len(members) == 1:
+                members[0].take([stands_for.get(operand, operand) for operand in members[0].operands])
+                continue
+            stands_for.update(self._fusion(members, unit, stands_for))
+        self.graph.root = stands_for.get(self.graph.root, self.graph.root)
+
+    def _units(self) -> Iterator[Node | Group]:
+        """Yield kernels and single nodes, each after what it needs, otherwise in the order of the graph."""
+        unit_of: dict[Node, Node | Group] = {node: self.owner.get(node, node) for node in self.nodes}
+        units: dict[Node | Group, int] = {}
+        for node in self.nodes:
+            if node in self.owner or node not in self.made_in:
+                unit = unit_of[node]
+                units[unit] = max(units.get(unit, 0), self.number[node])
+        waiting: dict[Node | Group, int] = {}
+        users: dict[Node | Group, list[Node | Group]] = {}
+        for unit in units:
+            needed = {unit_of[operand] for operand in self._read_by(unit)}
+            waiting[unit] = len(needed)
+            for other in needed:
+                users.setdefault(other, []).append(unit)
+        ready = [(units[unit], id(unit), unit) for unit, count in waiting.items() if not count]
+        heapify(ready)
+        while ready:
+            _, _, unit = heappop(ready)
+            yield unit
+            for user in users.get(unit, ()):
+                waiting[user] -= 1
+                if not waiting[user]:
+                    heappush(ready, (units[user], id(user), user))
+        assert not any(waiting.values()), f"kernels of {self.graph.name} need each other"
+
+    def _read_by(self, unit: Node | Group) -> dict[Node, None]:
+        """Return what a unit takes from others, in the order of its members."""
+        if isinstance(unit, Node):
+            return dict.fromkeys(unit.operands)
+        members = sorted(unit.nodes, key=self.number.__getitem__)
+        found = dict.fromkeys(operand for node in members for operand in node.operands if operand not in unit.nodes)
+        return {node: None for node in found if node.opcode != "constant" or not is_small(node)}
+
+    def _fusion(self, members: list[Node], group: Group, stands_for: dict[Node, Node]) -> dict[Node, Node]:
+        """Write a fusion; return what stands for each of its outputs."""
+        inner = Graph(self.graph.draft, self.graph.draft.fresh("fused_computation"))
+        self.graph.draft.graphs[inner.name] = inner
+        made: dict[Node, Node] = {}
+        outside = list(self._read_by(group))
+        for number, node in enumerate(outside):
+            given = stands_for.get(node, node)
+            made[node] = inner.add("parameter", given.shape, immediate=number, name=f"param_{number}")
+            inner.parameters.append(made[node])
+        for node in members:
+            for operand in node.operands:
+                if operand not in made:
+                    made[operand] = inner.clone(operand, [])
+            made[node] = inner.clone(node, [made[operand] for operand in node.operands])
+        outputs = sorted(group.outputs, key=self.number.__getitem__)
+        results = [made[node] for node in outputs]
+        shape = TupleShape(tuple(node.shape for node in results))
+        inner.root = results[0] if len(results) == 1 else inner.add("tuple", shape, results)
+        named = {
+            "kind": Symbol("kOutput" if group.product else "kLoop"),
+            "calls": ComputationName(inner.name),
+        }
+        operands = [stands_for.get(node, node) for node in outside]
+        like = group.product or outputs[-1]
+        fusion = self.graph.add("fusion", inner.root.shape, operands, named, like=like)
+        if len(outputs) == 1:
+            return {outputs[0]: fusion}
+        return {
+            node: self.graph.add("get-tuple-element", node.shape, [fusion], {"index": number})
+            for number, node in enumerate(outputs)
+        }
+
+
+def _is_kernel(node: Node) -> bool:
+    """Return whether a node is work that a kernel can do."""
+    if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
+        return False
+    if is_small(node) and all(is_small(operand) for operand in node.operands):
+        return False
+    return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS
+
+
+def _only_reduces(group: Group) -> bool:
+    return bool(group.outputs) and all(node.opcode == "reduce" for node in group.outputs)
+
+
+def _may_join(node: Node, group: Group) -> bool:
+    """Return whether a kernel may make a node that it uses."""
+    if node.opcode not in FUSES_INTO_USERS:
+        return False
+    users = [user for user in node.users if user in group.nodes]
+    # An update in place leaves its target where it is.
+    if any(user.opcode == "dynamic-update-slice" and user.operands[0] is node for user in users):
+        return False
+    if node.opcode == "reshape" and not is_bitcast(node):
+        return False
+    if node.opcode in PRODUCTS:
+        return group.product is None and _follows_product(node, group)
+    if node.opcode == "reduce-window":
+        return all(user.opcode in KEEPS_TILES for user in users) and _is_row_window(node)
+    return True
+
+
+def _follows_product(product: Node, group: Group) -> bool:
+    """Return whether everything that a kernel makes of a product goes through its elements as they come."""
+    todo, seen = [product], {product}
+    while todo:
+        for user in todo.pop().users:
+            if user not in group.nodes or user in seen:
+                continue
+            if user.opcode not in KEEPS_TILES:
+                return False
+            seen.add(user)
+            # A reduction is an output.
+            if user.opcode != "reduce":
+                todo.append(user)
+    return True
+
+
+def _is_row_window(node: Node) -> bool:
+    """Return whether a window reaches over a whole row from wherever it stands."""
+    window = node.attributes["window"].dimensions
+    sizes = node.operands[0].array.dimensions
+    return all(d.size in (1, 2 * size - 1) for d, size in zip(window, sizes, strict=True))
+
+
+def _is_cheap(node: Node) -> bool:
+    """Return whether making a node again reads no more than its result has, and computes little."""
+    if node.opcode in EXPENSIVE:
+        return False
+    read = sum(physical_bytes(operand.shape) for operand in node.operands if not is_small(operand))
+    if node.opcode in SLICES:
+        read = physical_bytes(node.shape)
+    return read <= physical_bytes(node.shape)
+
+
+def is_bitcast(node: Node) -> bool:
+    """Return whether a reshape, copy or transpose leaves every element where it is."""
+    (operand,) = node.operands
+    before, after = operand.array, node.array
+    if before.layout is None or after.layout is None:
+        return False
+    one, other = _physical(before), _physical(after)
+    if before.layout.tiles != after.layout.tiles:
+        return False
+    if node.opcode == "transpose":
+        order = tuple(node.attributes["dimensions"][d] for d in after.layout.minor_to_major)
+        return order == before.layout.minor_to_major
+    if node.opcode == "copy":
+        return before.layout.minor_to_major == after.layout.minor_to_major
+    return one == other
+
+
+def _physical(array: ArrayShape) -> list[tuple[int, int]]:
+    """Return an array's dimensions and sizes in physical order, where only the two minor ones may have size 1."""
+    assert array.layout is not None
+    order = list(reversed(array.layout.minor_to_major))
+    # Numbers of dimensions without those of size 1, so that putting some in changes nothing.
+    kept = [d for d in range(array.rank) if array.dimensions[d] != 1]
+    sizes = [(kept.index(d) if array.dimensions[d] != 1 else -1, array.dimensions[d]) for d in order]
+    return [pair for pair in sizes[:-2] if pair[1] != 1] + sizes[-2:]

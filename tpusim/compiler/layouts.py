@@ -1,0 +1,368 @@
+"""Pass 6: every array gets a layout: the order of its dimensions in memory, and its tiles.
+
+The order of an argument or a result of the program is the one of least padded bytes; of equal ones the default order,
+then the descending ones. Inside, most operations keep the order of their operands. Where one is free (a product, a
+reshape that moves elements, a gather) it makes what its users want: products want their batch dimensions outermost,
+convolutions their features in lanes and their batch in sublanes. Where two disagree, a copy stands between them.
+
+Source: XLA, LayoutAssignment, by idea; the rules of order and tiles from programs compiled ahead of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import permutations
+
+from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.target import Target
+from tpusim.hardware.chip import Chip
+from tpusim.ir.attributes import ComputationLayout
+from tpusim.ir.ops import (
+    CONTROL_FLOW,
+    FUSES_INTO_USERS,
+    KEEPS_LAYOUT,
+    LAID_OUT_FREELY,
+    LINEAR_ALGEBRA,
+    PLAIN_PRODUCTS,
+    SORTS,
+)
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.layout import Layout
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+
+Order = tuple[int, ...]
+"""Dimension numbers, minor to major."""
+
+
+def assign_layouts(draft: Draft, target: Target) -> None:
+    """Give every array of the module a layout, with copies where users disagree."""
+    for graph in draft.reachable():
+        _Assignment(graph, target).run()
+    entry = draft.entry
+    draft.attributes["entry_computation_layout"] = ComputationLayout(
+        tuple(parameter.shape for parameter in entry.parameters), entry.root.shape
+    )
+
+
+def laid_out(array: ArrayShape, order: Order, chip: Chip) -> ArrayShape:
+    """Return an array in an order of its dimensions, with the tiles that belong to it."""
+    return _laid_out(array.with_layout(None), order, chip.vpu.sublanes, chip.vpu.lanes, chip.least_tile_rows)
+
+
+def least_padded(array: ArrayShape, orders: Iterable[Order], chip: Chip) -> Order:
+    """Return the first of those orders in which an array takes the least memory."""
+    return min(orders, key=lambda order: physical_bytes(laid_out(array, order, chip)))
+
+
+def boundary_order(array: ArrayShape, chip: Chip) -> Order:
+    """Return the order of an argument or a result of a program, a loop or a branch."""
+    rank = array.rank
+    default = tuple(reversed(range(rank)))
+    if rank < 2 or not array.dtype.bits:
+        return default
+    # Of many dimensions only the two minor ones matter for padding.
+    return least_padded(array, [default, *_descending(rank)], chip)
+
+
+@lru_cache(maxsize=16)
+def _descending(rank: int) -> tuple[Order, ...]:
+    """Return all choices of the two minor dimensions, the others in default order, the highest numbers first."""
+    pairs = permutations(reversed(range(rank)), min(2, rank))
+    return tuple((*pair, *(d for d in reversed(range(rank)) if d not in pair)) for pair in pairs)
+
+
+def with_boundary_layouts(shape: Shape, chip: Chip) -> Shape:
+    """Return a shape laid out as an argument or a result of a program."""
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(with_boundary_layouts(element, chip) for element in shape.elements))
+    if not isinstance(shape, ArrayShape) or not shape.dtype.bits:
+        return shape
+    return laid_out(shape, boundary_order(shape, chip), chip)
+
+
+_FOLLOWS = KEEPS_LAYOUT - LINEAR_ALGEBRA - SORTS - CONTROL_FLOW
+
+
+class _Assignment:
+    """The orders of one graph's arrays: what users want, from the results back, then what each node gets."""
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph = graph
+        self.target = target
+        self.chip = target.chip
+        self.wanted: dict[Node, Order] = {}
+        self.order: dict[Node, Order] = {}
+
+    def run(self) -> None:
+        nodes = self.graph.order()
+        for node in reversed(nodes):
+            self._want(node)
+        for node in nodes:
+            self._assign(node)
+        self._close()
+
+    # From the results back.
+
+    def _want(self, node: Node) -> None:
+        """Note what a node wants of its operands, unless a later user has said so already."""
+        for operand, order in self._wants(node):
+            if isinstance(operand.shape, ArrayShape) and operand.shape.rank > 1:
+                self.wanted.setdefault(operand, order)
+
+    def _wants(self, node: Node) -> Iterable[tuple[Node, Order]]:
+        if node.opcode in PLAIN_PRODUCTS:
+            sides = zip(node.operands, _product_dimensions(node), strict=False)
+            return [
+                (operand, self._product_order(operand.array, dimensions, operand))
+                for operand, dimensions in sides
+                if _constrains(dimensions)
+            ]
+        mine = self.wanted.get(node)
+        if mine is None:
+            return ()
+        if node.opcode in _FOLLOWS:
+            return [(operand, mine) for operand in node.operands if _rank(operand) == len(mine)]
+        if node.opcode == "transpose":
+            return [(node.operands[0], tuple(node.attributes["dimensions"][d] for d in mine))]
+        return ()
+
+    # From the arguments on.
+
+    def _assign(self, node: Node) -> None:
+        shape = node.shape
+        if not isinstance(shape, ArrayShape):
+            self._assign_tuple(node)
+            return
+        if node.opcode in LAID_OUT_FREELY and shape.rank > 1:
+            return
+        rule = _ASSIGN.get(node.opcode) or (_follow if node.opcode in _FOLLOWS else _default)
+        self._set(node, rule(self, node))
+
+    def _set(self, node: Node, order: Order) -> None:
+        self.order[node] = order
+        node.shape = laid_out(node.array, order, self.chip) if node.array.dtype.bits else node.shape
+
+    def _assign_tuple(self, node: Node) -> None:
+        """Everything that makes a tuple makes it as programs are handed theirs."""
+        if node.opcode == "tuple":
+            node.take([self.coerced(operand) for operand in node.operands])
+            node.shape = TupleShape(tuple(operand.shape for operand in node.operands))
+            return
+        node.take([self.coerced(operand) for operand in node.operands])
+        node.shape = with_boundary_layouts(node.shape, self.chip)
+
+    def coerced(self, operand: Node) -> Node:
+        """Return an operand in the order in which programs are handed theirs."""
+        if not isinstance(operand.shape, ArrayShape) or not operand.shape.dtype.bits:
+            return operand
+        return self.ordered(operand, boundary_order(operand.shape, self.chip))
+
+    def ordered(self, operand: Node, order: Order) -> Node:
+        """Return an operand in that order: itself, a copy, or where it is made from nothing, another one of it."""
+        if operand not in self.order and operand.opcode in LAID_OUT_FREELY:
+            self._flex(operand, order)
+        if self.order[operand] == order:
+            return operand
+        if operand.opcode in LAID_OUT_FREELY & FUSES_INTO_USERS:
+            made = self.graph.clone(operand)
+            self._flex(made, order)
+            return made
+        twin = next((u for u in operand.users if u.opcode == "copy" and self.order.get(u) == order), None)
+        if twin is None:
+            twin = self.graph.add("copy", operand.shape, [operand], like=operand)
+            self._set(twin, order)
+        return twin
+
+    def _flex(self, node: Node, order: Order) -> None:
+        self._set(node, order)
+
+    def settled(self, operand: Node) -> Order:
+        """Return the order of an operand, which is the default one if nobody has asked for another."""
+        if operand not in self.order:
+            self._set(operand, self.wanted.get(operand) or tuple(reversed(range(operand.array.rank))))
+        return self.order[operand]
+
+    def _product_order(self, array: ArrayShape, dimensions: _Dimensions, operand: Node | None = None) -> Order:
+        """Return the order for a side of a product: its batch outermost, of the rest what pads least."""
+        minor, major = dimensions
+        default = tuple(reversed(range(array.rank)))
+        pairs = list(permutations(minor))
+        pairs.sort(key=lambda order: [default.index(d) for d in order])
+        orders = [(*pair, *(d for d in default if d in major)) for pair in pairs]
+        return least_padded(array, orders, self.chip)
+
+    def _close(self) -> None:
+        """Lay out what is left, and the result as programs, loops and branches are to hand it on."""
+        for node in self.graph.order():
+            if isinstance(node.shape, ArrayShape) and node not in self.order:
+                self.settled(node)
+        root = self.graph.root
+        if isinstance(root.shape, ArrayShape):
+            self.graph.root = self.coerced(root)
+
+
+def _rank(node: Node) -> int:
+    return node.shape.rank if isinstance(node.shape, ArrayShape) else -1
+
+
+_Dimensions = tuple[tuple[int, ...], tuple[int, ...]]
+"""Of a side of a product: the dimensions that belong in registers, and those that go round them."""
+
+
+def _constrains(dimensions: _Dimensions) -> bool:
+    return bool(dimensions[1]) and len(dimensions[0]) > 0
+
+
+def _product_dimensions(node: Node) -> list[_Dimensions]:
+    """Return the dimensions of the two sides and of the result of a product."""
+    if node.opcode == "convolution":
+        labels = node.attributes["dim_labels"]
+        texts = ((labels.lhs, "bf"), (labels.rhs, "io"), (labels.output, "bf"))
+        return [
+            (
+                tuple(d for d, letter in enumerate(text) if letter in minor),
+                tuple(d for d, letter in enumerate(text) if letter not in minor),
+            )
+            for text, minor in texts
+        ]
+    named = node.attributes
+    batches = named.get("lhs_batch_dims", ()), named.get("rhs_batch_dims", ())
+    ranks = [operand.array.rank for operand in node.operands[:2]]
+    sides = [
+        (tuple(d for d in range(rank) if d not in batch), tuple(batch))
+        for rank, batch in zip(ranks, batches, strict=True)
+    ]
+    count = len(batches[0])
+    return [*sides, (tuple(range(count, node.array.rank)), tuple(range(count)))]
+
+
+def _fits(order: Order, dimensions: _Dimensions) -> bool:
+    """Return whether what belongs in registers is innermost."""
+    minor, _ = dimensions
+    return set(order[: len(minor)]) == set(minor)
+
+
+def _product(self: _Assignment, node: Node) -> Order:
+    sides = _product_dimensions(node)
+    operands = list(node.operands)
+    for at, (operand, dimensions) in enumerate(zip(operands[:2], sides, strict=False)):
+        if not self.order.get(operand):
+            self.settled(operand)
+        if _constrains(dimensions) and not _fits(self.order[operand], dimensions):
+            operands[at] = self.ordered(operand, self._product_order(operand.array, dimensions))
+    node.take(operands)
+    wanted = self.wanted.get(node)
+    if wanted and (not _constrains(sides[2]) or _fits(wanted, sides[2])):
+        return wanted
+    if not _constrains(sides[2]):
+        return tuple(reversed(range(node.array.rank)))
+    return self._product_order(node.array, sides[2])
+
+
+def _follow(self: _Assignment, node: Node) -> Order:
+    """The order of the largest operand that has one; the others are brought to it."""
+    alike = [operand for operand in node.operands if _rank(operand) == node.array.rank]
+    known = [operand for operand in alike if operand in self.order]
+    wanted = self.wanted.get(node)
+    if known:
+        order = self.order[max(known, key=lambda operand: operand.array.element_count * operand.array.dtype.bits)]
+        if wanted and any(self.order[operand] == wanted for operand in known):
+            order = wanted
+    else:
+        order = wanted or tuple(reversed(range(node.array.rank)))
+    node.take([self.ordered(operand, order) if _rank(operand) == len(order) else operand for operand in node.operands])
+    return order
+
+
+def _default(self: _Assignment, node: Node) -> Order:
+    """Operands and result as programs are handed theirs."""
+    node.take([self.coerced(operand) for operand in node.operands])
+    return (
+        boundary_order(node.array, self.chip) if node.opcode == "parameter" else tuple(reversed(range(node.array.rank)))
+    )
+
+
+def _transpose(self: _Assignment, node: Node) -> Order:
+    """The order in which the elements stay where they are."""
+    before = self.settled(node.operands[0])
+    places = {d: at for at, d in enumerate(node.attributes["dimensions"])}
+    return tuple(places[d] for d in before)
+
+
+def _reduce(self: _Assignment, node: Node) -> Order:
+    order = self.settled(node.operands[0])
+    gone = set(node.attributes["dimensions"])
+    left = [d for d in range(len(order)) if d not in gone]
+    return tuple(left.index(d) for d in order if d not in gone)
+
+
+def _reshape(self: _Assignment, node: Node) -> Order:
+    """What moves no element keeps its order; what does makes what is wanted, or pads least."""
+    operand = node.operands[0]
+    before = self.settled(operand)
+    kept = [d for d, size in enumerate(operand.array.dimensions) if size != 1]
+    mine = [d for d, size in enumerate(node.array.dimensions) if size != 1]
+    if [operand.array.dimensions[d] for d in kept] == [node.array.dimensions[d] for d in mine]:
+        ones = [d for d, size in enumerate(node.array.dimensions) if size == 1]
+        return (*(mine[kept.index(d)] for d in before if d in kept), *reversed(ones))
+    wanted = self.wanted.get(node)
+    if wanted:
+        return wanted
+    return boundary_order(node.array, self.chip)
+
+
+def _element(self: _Assignment, node: Node) -> Order:
+    shape = node.operands[0].shape
+    assert isinstance(shape, TupleShape)
+    element = shape.elements[node.attributes["index"]]
+    assert isinstance(element, ArrayShape)
+    return element.actual_layout.minor_to_major
+
+
+def _wanted(self: _Assignment, node: Node) -> Order:
+    for operand in node.operands:
+        if isinstance(operand.shape, ArrayShape):
+            self.settled(operand)
+    return self.wanted.get(node) or boundary_order(node.array, self.chip)
+
+
+_ASSIGN: dict[str, Callable[[_Assignment, Node], Order]] = {
+    "convolution": _product,
+    "dot": _product,
+    "gather": _wanted,
+    "get-tuple-element": _element,
+    "reduce": _reduce,
+    "reshape": _reshape,
+    "transpose": _transpose,
+}
+
+
+@lru_cache(maxsize=1 << 14)
+def _laid_out(array: ArrayShape, order: Order, sublanes: int, lanes: int, least_rows: int) -> ArrayShape:
+    sizes = [array.dimensions[d] for d in reversed(order)]
+    return array.with_layout(Layout(order, tiles_of(array.dtype.storage_bits, sizes, (sublanes, lanes), least_rows)))
+
+
+def tiles_of(
+    bits: int, sizes: Sequence[int], register: tuple[int, int], least_rows: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return the tiles of an array whose sizes are given in physical order, major to minor.
+
+    Exact on 35,765 of 35,767 arrays of programs compiled ahead of time for v3 to v6e.
+    """
+    sublanes, lanes = register
+    pack = max(1, 32 // bits)
+    packed = ((pack, 1),) if pack > 1 else ()
+    if not sizes:
+        return ((lanes * pack * least_rows,),)
+    if len(sizes) == 1:
+        return (_covering(sizes[0], lanes * pack * least_rows, lanes * sublanes),), *(
+            ((lanes,), *packed) if packed else ()
+        )
+    return (_covering(sizes[-2], pack * least_rows, sublanes), lanes), *packed
+
+
+def _covering(size: int, least: int, most: int) -> int:
+    """Return the smallest power of two, from ``least`` to ``most``, that covers ``size``."""
+    return min(max(least, 1 << max(0, size - 1).bit_length()), max(least, most))

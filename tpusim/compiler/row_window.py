@@ -1,0 +1,45 @@
+"""Pass 4: a maximum over a row that is broadcast back over it becomes a window as wide as the row reaches both ways.
+
+The window's result has the row's own shape, so that scores, their maximum and the exponentials are one kernel.
+
+Source: programs compiled ahead of time, in which a softmax over rows of n has a ``reduce-window`` of 2n - 1.
+"""
+
+from __future__ import annotations
+
+from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.target import Target
+from tpusim.ir.attributes import Window, WindowDimension
+from tpusim.ir.ops import SELECTS
+from tpusim.shapes.shape import ArrayShape
+
+
+def make_row_windows(draft: Draft, target: Target) -> None:
+    """Replace maxima and minima of rows that are broadcast back over these."""
+    for graph in draft.reachable():
+        for node in graph.order():
+            if node.opcode == "broadcast":
+                _replace(graph, node)
+
+
+def _replace(graph: Graph, node: Node) -> None:
+    (reduce,) = node.operands
+    if reduce.opcode != "reduce" or len(reduce.operands) != 2 or len(reduce.attributes["dimensions"]) != 1:
+        return
+    row, start = reduce.operands
+    (along,) = reduce.attributes["dimensions"]
+    others = tuple(d for d in range(row.array.rank) if d != along)
+    same = isinstance(row.shape, ArrayShape) and row.array.dimensions == node.array.dimensions
+    if not same or tuple(node.attributes["dimensions"]) != others or not _selects(graph, reduce):
+        return
+    size = row.array.dimensions[along]
+    whole = WindowDimension(2 * size - 1, 1, size - 1, size - 1)
+    window = Window(tuple(whole if d == along else WindowDimension(1) for d in range(row.array.rank)))
+    named = {"window": window, "to_apply": reduce.attributes["to_apply"]}
+    graph.replace(node, graph.add("reduce-window", node.shape, [row, start], named, like=reduce))
+
+
+def _selects(graph: Graph, reduce: Node) -> bool:
+    """Return whether a reduction returns one of the row's elements, so that no order or count of them matters."""
+    applied = graph.draft.graphs[reduce.attributes["to_apply"]]
+    return all(node.opcode in SELECTS for node in applied.order())

@@ -1,0 +1,235 @@
+"""Pass 2: what says the same in fewer instructions, by a table of rules by opcode, to a fixed point.
+
+A rule looks at one node and returns what to use instead, or None. All of them keep values bit for bit.
+
+Source: XLA, AlgebraicSimplifier, HloCSE, HloDCE, ReshapeMover and TupleSimplifier, by idea.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.target import Target
+from tpusim.ir.module import Literal
+from tpusim.ir.ops import ELEMENTWISE, HAS_EFFECTS, RESHAPES
+from tpusim.shapes.shape import ArrayShape, TupleShape
+
+Rule = Callable[[Graph, Node], Node | None]
+
+_RULES: dict[str, list[Rule]] = {}
+
+
+def _simplifies(*opcodes: str) -> Callable[[Rule], Rule]:
+    def enter(rule: Rule) -> Rule:
+        for opcode in opcodes:
+            _RULES.setdefault(opcode, []).append(rule)
+        return rule
+
+    return enter
+
+
+def simplify(draft: Draft, target: Target) -> None:
+    """Apply all rules to all nodes, and merge equal nodes, until nothing changes."""
+    for graph in draft.reachable():
+        while _once(graph) | _merge_equal(graph):
+            pass
+
+
+def _once(graph: Graph) -> bool:
+    changed = False
+    for node in graph.order():
+        current = node
+        # A node that took the place of another may be simplified itself.
+        while new := next((made for rule in _RULES.get(current.opcode, ()) if (made := rule(graph, current))), None):
+            graph.replace(current, new)
+            current, changed = new, True
+    return changed
+
+
+def _merge_equal(graph: Graph) -> bool:
+    """Let one node stand for all that compute the same of the same operands."""
+    seen: dict[object, Node] = {}
+    changed = False
+    for node in graph.order():
+        if node.opcode in HAS_EFFECTS or node.opcode == "parameter":
+            continue
+        named = tuple((key, repr(value)) for key, value in node.attributes.items() if key not in _ABOUT)
+        text = node.immediate.text if isinstance(node.immediate, Literal) else node.immediate
+        first = seen.setdefault((node.opcode, node.shape, tuple(map(id, node.operands)), named, text), node)
+        elided = isinstance(node.immediate, Literal) and node.immediate.elided
+        if first is not node and not elided:
+            graph.replace(node, first)
+            changed = True
+    return changed
+
+
+_ABOUT = frozenset({"metadata", "frontend_attributes", "origin"})
+"""Attributes that say where a node comes from, not what it computes."""
+
+
+def same_type(one: Node, other: Node) -> bool:
+    """Return whether two nodes are arrays of the same type and sizes, whatever their layouts."""
+    first, second = one.shape, other.shape
+    if not isinstance(first, ArrayShape) or not isinstance(second, ArrayShape):
+        return False
+    return first.dtype == second.dtype and first.dimensions == second.dimensions and first.dynamic == second.dynamic
+
+
+@_simplifies("reshape", "broadcast", "transpose", "convert", "copy", "slice", "pad", "concatenate", "reverse")
+def _identity(graph: Graph, node: Node) -> Node | None:
+    """What changes neither type nor place of any element is its operand."""
+    if not node.operands or not same_type(node, node.operands[0]):
+        return None
+    rank = tuple(range(node.array.rank))
+    moves = {"broadcast": rank, "transpose": rank, "reverse": ()}
+    if node.opcode in moves and tuple(node.attributes.get("dimensions", ())) != moves[node.opcode]:
+        return None
+    if node.opcode == "slice" and any(part.stride != 1 for part in node.attributes["slice"]):
+        return None
+    # Padding that leaves the sizes as they were may still have moved the elements.
+    if node.opcode == "pad" and any((d.low, d.high) != (0, 0) for d in node.attributes["padding"]):
+        return None
+    return node.operands[0]
+
+
+@_simplifies("reshape")
+def _reshape(graph: Graph, node: Node) -> Node | None:
+    (operand,) = node.operands
+    if operand.opcode == "reshape":
+        return graph.add("reshape", node.shape, operand.operands, like=node)
+    if operand.opcode == "broadcast" and not operand.operands[0].array.rank:
+        return graph.add("broadcast", node.shape, operand.operands, {"dimensions": ()}, like=node)
+    return None
+
+
+@_simplifies("broadcast")
+def _broadcast(graph: Graph, node: Node) -> Node | None:
+    """A broadcast of a broadcast is one, and dimensions of size 1 need no place in it."""
+    (operand,) = node.operands
+    dimensions = tuple(node.attributes.get("dimensions", ()))
+    if operand.opcode == "broadcast":
+        inner = tuple(dimensions[d] for d in operand.attributes.get("dimensions", ()))
+        return graph.add("broadcast", node.shape, operand.operands, {"dimensions": inner}, like=node)
+    if operand.array.rank and 1 in operand.array.dimensions:
+        kept = tuple(at for at, size in zip(dimensions, operand.array.dimensions, strict=True) if size != 1)
+        return graph.add("broadcast", node.shape, [squeezed(graph, operand)], {"dimensions": kept}, like=node)
+    return None
+
+
+def squeezed(graph: Graph, node: Node) -> Node:
+    """Return a node without its dimensions of size 1."""
+    if 1 not in node.array.dimensions:
+        return node
+    sizes = tuple(size for size in node.array.dimensions if size != 1)
+    shape = ArrayShape(node.array.dtype, sizes)
+    if node.opcode == "reshape" and node.operands[0].array.dimensions == sizes:
+        return node.operands[0]
+    return graph.add("reshape", shape, [node], like=node)
+
+
+@_simplifies("transpose")
+def _transpose(graph: Graph, node: Node) -> Node | None:
+    (operand,) = node.operands
+    if operand.opcode != "transpose":
+        return None
+    inner = operand.attributes["dimensions"]
+    order = tuple(inner[d] for d in node.attributes["dimensions"])
+    return graph.add("transpose", node.shape, operand.operands, {"dimensions": order}, like=node)
+
+
+@_simplifies("convert")
+def _convert(graph: Graph, node: Node) -> Node | None:
+    """There and back through a wider type is where it began."""
+    (operand,) = node.operands
+    if operand.opcode != "convert" or not same_type(node, operand.operands[0]):
+        return None
+    return operand.operands[0] if (node.array.dtype.name, operand.array.dtype.name) in _WIDENS else None
+
+
+_WIDENS = frozenset({("bf16", "f32"), ("f16", "f32"), ("s8", "s32"), ("u8", "u32"), ("s16", "s32")})
+"""Types, each with one that holds all its values."""
+
+
+@_simplifies("get-tuple-element")
+def _element(graph: Graph, node: Node) -> Node | None:
+    (operand,) = node.operands
+    return operand.operands[node.attributes["index"]] if operand.opcode == "tuple" else None
+
+
+@_simplifies("tuple")
+def _taken_apart(graph: Graph, node: Node) -> Node | None:
+    """A tuple of all elements of a tuple, in their order, is that tuple."""
+    first = node.operands[0].operands[0] if node.operands and node.operands[0].opcode == "get-tuple-element" else None
+    if first is None or not isinstance(first.shape, TupleShape) or len(first.shape.elements) != len(node.operands):
+        return None
+    in_order = all(
+        item.opcode == "get-tuple-element" and item.operands[0] is first and item.attributes["index"] == number
+        for number, item in enumerate(node.operands)
+    )
+    return first if in_order else None
+
+
+@cache
+def _splats(opcode: str) -> tuple[tuple[int, str], ...]:
+    """Return the operands that change nothing, by position, with the number that each must be everywhere."""
+    return {
+        "multiply": ((0, "1"), (1, "1")),
+        "divide": ((1, "1"),),
+        "maximum": ((0, "-inf"), (1, "-inf")),
+        "minimum": ((0, "inf"), (1, "inf")),
+        "and": ((0, "true"), (1, "true")),
+        "or": ((0, "false"), (1, "false")),
+    }.get(opcode, ())
+
+
+@_simplifies("multiply", "divide", "maximum", "minimum", "and", "or")
+def _neutral(graph: Graph, node: Node) -> Node | None:
+    for at, number in _splats(node.opcode):
+        if splat_text(node.operands[at]) == number and same_type(node, node.operands[1 - at]):
+            return node.operands[1 - at]
+    return None
+
+
+def splat_text(node: Node) -> str:
+    """Return the number that every element of a node is, as text; nothing if it is no broadcast of a constant."""
+    while node.opcode == "broadcast" or node.opcode in RESHAPES:
+        node = node.operands[0]
+    is_scalar = node.opcode == "constant" and isinstance(node.shape, ArrayShape) and not node.shape.rank
+    return node.immediate.text if is_scalar and isinstance(node.immediate, Literal) else ""
+
+
+def _without_ones(graph: Graph, node: Node) -> Node | None:
+    """Element by element, dimensions of size 1 are no part of it: they are put back behind it."""
+    shape = node.shape
+    if not isinstance(shape, ArrayShape) or 1 not in shape.dimensions or any(shape.dynamic):
+        return None
+    sizes = tuple(size for size in shape.dimensions if size != 1)
+    operands = []
+    for operand in node.operands:
+        if operand.opcode == "reshape" and operand.operands[0].array.dimensions == sizes:
+            operands.append(operand.operands[0])
+        elif not operand.array.rank:
+            operands.append(operand)
+        elif operand.opcode == "broadcast":
+            operands.append(_without_ones_of_broadcast(graph, operand, sizes))
+        else:
+            return None
+    plain = graph.clone(node, operands)
+    plain.shape = ArrayShape(shape.dtype, sizes)
+    return graph.add("reshape", shape, [plain], like=node)
+
+
+def _without_ones_of_broadcast(graph: Graph, node: Node, sizes: tuple[int, ...]) -> Node:
+    """Return a broadcast with its dimensions of size 1 left out."""
+    kept = [d for d, size in enumerate(node.array.dimensions) if size != 1]
+    operand = squeezed(graph, node.operands[0]) if node.operands[0].array.rank else node.operands[0]
+    big = [at for at, d in enumerate(node.attributes.get("dimensions", ())) if node.array.dimensions[d] != 1]
+    dimensions = tuple(kept.index(node.attributes["dimensions"][at]) for at in big)
+    shape = ArrayShape(node.array.dtype, sizes)
+    return graph.add("broadcast", shape, [operand], {"dimensions": dimensions}, like=node)
+
+
+for _opcode in ELEMENTWISE - {"map"}:
+    _simplifies(_opcode)(_without_ones)

@@ -1,0 +1,40 @@
+"""What a program is compiled for: a chip, and the policy that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tpusim.hardware.chip import Chip
+
+
+@dataclass(frozen=True)
+class Target:
+    """A chip as the passes see it, and ``notes`` of what they did, for people to read."""
+
+    chip: Chip
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def scoped_bytes(self) -> int:
+        """What the blocks of one kernel may take of VMEM."""
+        return min(self.chip.vmem.scoped_bytes, self.chip.vmem.capacity_bytes)
+
+    @cached_property
+    def fast_space(self) -> int:
+        """The number of the memory space that kernels keep whole arrays in: CMEM where there is one, else VMEM."""
+        return 3 if self.chip.cmem.capacity_bytes else 1
+
+    @cached_property
+    def fast_bytes(self) -> int:
+        """The bytes of that memory for whole arrays: of VMEM what the blocks of kernels leave."""
+        return self.chip.cmem.capacity_bytes or self.chip.vmem.capacity_bytes - self.scoped_bytes
+
+    @property
+    def cores(self) -> int:
+        """Cores that share the tiles of a kernel."""
+        return self.chip.cores_per_device
+
+
+Pass = Callable[..., None]
