@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tpusim.allocation.liveness import Frame, Liveness, Nodes, Value
 from tpusim.compiler.graph import Draft
 from tpusim.ir.module import Instruction, Module
-from tpusim.ir.ops import CONTROL_FLOW, ENDS_KERNELS, FREE, FUSES_INTO_USERS, VIEWS
+from tpusim.ir.ops import CONTROL_FLOW, FREE, USES_FAST_MEMORY, VIEWS
 from tpusim.semantics.contexts import BodyContext, CallContext, Context, EntryContext
 from tpusim.semantics.demand.inlining import inline
 from tpusim.semantics.demand.needs import Access, accesses, demand_of
@@ -23,9 +23,8 @@ from tpusim.shapes.shape import ArrayShape, nodes
 UNKNOWN_TRIPS = 16
 """How often a loop is taken to run of which the program does not say it."""
 
-_KERNELS = FUSES_INTO_USERS | ENDS_KERNELS | {"fusion", "gather", "scatter"}
-_MAKES = (_KERNELS | CONTROL_FLOW) - VIEWS
-_USES = _KERNELS | CONTROL_FLOW | FREE
+_MAKES = (USES_FAST_MEMORY | CONTROL_FLOW) - VIEWS
+_USES = USES_FAST_MEMORY | CONTROL_FLOW | FREE
 
 Stretch = tuple[int, int, int]
 """First and last position of the schedule, inclusive, and bytes."""
@@ -83,7 +82,7 @@ class Lives:
             for instruction in self.module[name].instructions:
                 self.times[instruction.name] = times
                 self._fix_operands(instruction)
-                if instruction.opcode in _KERNELS - FREE:
+                if instruction.opcode in USES_FAST_MEMORY - FREE:
                     body = inline(self.module, self.module[name], instruction)
                     self._count_traffic(instruction, accesses(body, demand_of(body), instruction))
 
