@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tpusim.compiler.decompose.run import decompose
-from tpusim.compiler.emitters import choose_emitters
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
+from tpusim.compiler.kernels.emitters import choose_emitters
+from tpusim.compiler.kernels.widen import widen
 from tpusim.compiler.layouts import assign_layouts
 from tpusim.compiler.manual import localise
 from tpusim.compiler.place import place
@@ -28,6 +29,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("row-window", make_row_windows),
     ("layouts", assign_layouts),
     ("fuse", fuse),
+    ("widen", widen),
     ("emitters", choose_emitters),
     ("tiles", split_over_cores),
     ("order", schedule),

@@ -7,9 +7,9 @@ Source: programs compiled ahead of time for chips of two cores, which split near
 
 from __future__ import annotations
 
-from tpusim.compiler.emitters import state
 from tpusim.compiler.fuse import running
 from tpusim.compiler.graph import Draft
+from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.target import Target
 from tpusim.ir.ops import ENDS_KERNELS, FUSES_INTO_USERS
 

@@ -32,7 +32,7 @@ def cholesky(build: Build, node: Node) -> Node | None:
 def _factor(build: Build, matrix: Node) -> Node:
     *batch, size, _ = matrix.array.dimensions
     rows, columns = len(batch), len(batch) + 1
-    whole, failed = build.splat(0, matrix), []
+    whole, failed = matrix, []
     for start in range(0, size, _block(build)):
         stop = min(start + _block(build), size)
         panel = build.slice(build.slice(matrix, rows, start, size), columns, start, stop)
@@ -43,7 +43,7 @@ def _factor(build: Build, matrix: Node) -> Node:
             panel = build.apply("subtract", panel, product)
         head = build.call("Cholesky", build.slice(panel, rows, 0, stop - start))
         failed.append(_has_nan(build, head))
-        whole = build.update(whole, head, {rows: start, columns: start})
+        whole = build.update(whole, head, {rows: start, columns: start}) if start else _padded(build, head, size)
         if stop < size:
             inverse = _inverses(build, [_triangle(build, head, is_lower=True)], is_lower=True)[0]
             below = build.slice(panel, rows, stop - start, size - start)
@@ -142,9 +142,8 @@ def _inverses(build: Build, blocks: list[Node], *, is_lower: bool) -> list[Node]
 
 def _triangle(build: Build, matrix: Node, *, is_lower: bool, more: int = 0, is_unit: bool = False) -> Node:
     """Return a triangle with zeros beside it, and ``more`` rows and columns of the unit matrix behind."""
-    *batch, size, _ = matrix.array.dimensions
-    for along in (len(batch), len(batch) + 1) if more else ():
-        matrix = build.pad(matrix, build.constant(0, matrix.array.dtype), along, 0, more)
+    size = matrix.array.dimensions[-1]
+    matrix = _padded(build, matrix, size + more)
     row, column = (build.iota("s32", (size + more, size + more), along) for along in (0, 1))
     made = _where(build, build.compare("GE" if is_lower else "LE", row, column), matrix, build.splat(0, matrix))
     if not (more or is_unit):
@@ -153,6 +152,14 @@ def _triangle(build: Build, matrix: Node, *, is_lower: bool, more: int = 0, is_u
     if not is_unit:
         is_one = build.apply("and", is_one, build.compare("GE", row, build.splat(size, row)))
     return _where(build, is_one, build.splat(1, matrix), made)
+
+
+def _padded(build: Build, matrix: Node, size: int) -> Node:
+    """Return a square matrix with rows and columns of zeros behind it, up to a size."""
+    *batch, known, _ = matrix.array.dimensions
+    for along in (len(batch), len(batch) + 1) if size > known else ():
+        matrix = build.pad(matrix, build.constant(0, matrix.array.dtype), along, 0, size - known)
+    return matrix
 
 
 def _where(build: Build, mask: Node, one: Node, other: Node) -> Node:
