@@ -162,6 +162,25 @@ def test_what_kernels_hand_on_is_in_fast_memory_and_what_the_host_sees_is_not():
     assert spaces(compiled(CHAIN)) == {"x": 0, "w": 0, "a": 1, "b": 1, "c": 0}
 
 
+TWO_KINDS = """HloModule kinds
+ENTRY main {
+  x = f32[256,256] parameter(0)
+  a = f32[256,256] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[256,256] transpose(a), dimensions={1,0}
+  s = f32[256,256] sine(t)
+  ROOT b = f32[256,256] dot(s, s), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+def test_products_of_two_cores_go_to_memory_that_both_see():
+    """Each core makes its part of a product; only plain loops leave arrays in the memories of the cores."""
+    module = parse_module(SourceText("test", TWO_KINDS))
+    one, two = (spaces(compile_module(module, target_with(1 << 20, chip))) for chip in ("v5e", "v5p"))
+    assert (one["a"], two["a"]) == (1, 0)
+    assert sum(two.values()) == 1
+
+
 def test_room_for_one_array_is_given_away_again_and_again():
     """``b`` is made while ``a`` is read: room for one is not enough for both, room for two is."""
     assert sum(spaces(compiled(CHAIN, 32 * KIB)).values()) == 1
