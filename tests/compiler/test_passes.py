@@ -62,10 +62,9 @@ def test_values_are_kept(path, precision):
     module = load(path)
     simple, apart, fused, compiled = (compile_module(module, Target(load_chip("v5e")), name) for name in STAGES)
     given, whole, parts, kernels = (values(step, is_scheduled=False) for step in (module, simple, apart, fused))
-    widened = [values(step, is_scheduled=True) for step in (fused, compiled)]
-    for before, after in ((given, whole), (parts, kernels), widened):
-        for expected, found in zip(before, after, strict=True):
-            assert (expected.dtype, expected.tobytes()) == (found.dtype, found.tobytes())
+    assert [array.tobytes() for array in given + parts] == [array.tobytes() for array in whole + kernels]
+    widened, last = (values(step, is_scheduled=True) for step in (fused, compiled))
+    assert [array.tobytes() for array in widened] == [array.tobytes() for array in last]
     opcodes = {instruction.opcode for computation in module.computations for instruction in computation}
     tolerance = sum(TOLERANCES[opcode] for opcode in opcodes & TOLERANCES.keys())
     for expected, found in zip(whole, parts, strict=True):

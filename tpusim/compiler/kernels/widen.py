@@ -15,8 +15,6 @@ from tpusim.ir.ops import ELEMENTWISE, SEES_BITS
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape
 
-_COMPUTES = ELEMENTWISE - SEES_BITS - {"convert", "map"}
-
 
 def widen(draft: Draft, target: Target) -> None:
     """Let the element-wise operations of every fusion compute in 32 bits."""
@@ -36,10 +34,13 @@ class _Widening:
 
     def run(self) -> None:
         for node in self.graph.order():
-            if node.opcode in _COMPUTES and any(_is_narrow(each) for each in (node, *node.operands)):
-                self._replace(node)
-            elif node.opcode == "convert" and _is_narrow(node.operands[0]) and node.array.dtype.name == "f32":
-                self.graph.replace(node, self._wide(node.operands[0]))
+            if node.opcode == "convert":
+                if _is_narrow(node.operands[0]) and node.array.dtype.name == "f32":
+                    self.graph.replace(node, self._wide(node.operands[0]))
+            # What calls a computation on its elements computes as that says.
+            elif node.opcode in ELEMENTWISE - SEES_BITS and not node.called:
+                if any(_is_narrow(each) for each in (node, *node.operands)):
+                    self._replace(node)
 
     def _replace(self, node: Node) -> None:
         made = self.graph.clone(node, [self._wide(operand) for operand in node.operands])
