@@ -6,6 +6,8 @@ others move while tiles compute. A block that does not change from one tile to t
 
 from __future__ import annotations
 
+from functools import cache
+
 import msgspec
 
 from tpusim.hardware.chip import Chip
@@ -39,6 +41,7 @@ def memory_of(space: str, chip: Chip) -> str:
     return HBM if space == CMEM and not chip.cmem.capacity_bytes else space
 
 
+@cache
 def shared_memories() -> tuple[Unit, ...]:
     """Return the memories and links that the kernels of all cores draw on."""
     # VMEM is not one of them: each core has its own, and its loads and stores are slots of the vector unit.

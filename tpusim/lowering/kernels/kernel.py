@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from math import inf, prod
 from operator import itemgetter
 from typing import NamedTuple
@@ -156,7 +157,8 @@ def is_scalar(scope: Scope, instruction: Instruction) -> bool:
     operands = scope.computation.operands_of(instruction)
     # A fusion may make a large array between its scalar operands and its scalar result.
     inside = (item.instruction for item in scope.body_of(instruction).values)
-    shapes = (item.shape for item in (instruction, *operands, *inside))
+    # One after the other: nearly always the first one tells.
+    shapes = (item.shape for item in chain((instruction, *operands), inside))
     return all(leaf.element_count <= 1 for shape in shapes for leaf in leaves(shape))
 
 
