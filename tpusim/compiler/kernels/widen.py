@@ -34,13 +34,12 @@ class _Widening:
 
     def run(self) -> None:
         for node in self.graph.order():
-            if node.opcode == "convert":
-                if _is_narrow(node.operands[0]) and node.array.dtype.name == "f32":
-                    self.graph.replace(node, self._wide(node.operands[0]))
+            narrow = any(_is_narrow(each) for each in (node, *node.operands))
+            if node.opcode == "convert" and node.array.dtype.name == "f32" and narrow:
+                self.graph.replace(node, self._wide(node.operands[0]))
             # What calls a computation on its elements computes as that says.
-            elif node.opcode in ELEMENTWISE - SEES_BITS and not node.called:
-                if any(_is_narrow(each) for each in (node, *node.operands)):
-                    self._replace(node)
+            elif node.opcode in ELEMENTWISE - SEES_BITS and node.opcode != "convert" and narrow and not node.called:
+                self._replace(node)
 
     def _replace(self, node: Node) -> None:
         made = self.graph.clone(node, [self._wide(operand) for operand in node.operands])
