@@ -5,7 +5,19 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import RUN, TRIPS, WARM, command, group, json_option, machine, number, option, positive
+from tpusim.cli.options import (
+    RUN,
+    SCHEDULES,
+    TRIPS,
+    WARM,
+    command,
+    group,
+    json_option,
+    machine,
+    number,
+    option,
+    positive,
+)
 from tpusim.cli.output import answer, console, write, write_json
 from tpusim.cli.show import fmt
 from tpusim.errors import ConfigError
@@ -27,13 +39,14 @@ _VIEWERS = (
 
 _DIFF = """\
 What changes from one run to another: time, memory and traffic, by op and category, the largest change first.
-A and B may each be a program (HLO text or lowered) or a result that `tpusim run --save` wrote. With two --chip, the
-first is A's and the second B's; B may then be left out, and A runs on both."""
+A and B may each be a program (HLO text or lowered) or a result that `tpusim run --save` wrote. With two --chip, or
+two --schedule, the first is A's and the second B's; B may then be left out, and A runs on both."""
 
 _DIFF_EXAMPLES = """\
 examples:
   tpusim diff before.v5e.hlo.txt after.v5e.hlo.txt
   tpusim diff step.v5e.hlo.txt --chip v5e --chip v6e
+  tpusim diff step.v5e.hlo.txt --schedule given --schedule compiled
   tpusim run step.v5e.hlo.txt --save monday.json && tpusim diff monday.json step.v5e.hlo.txt"""
 
 
@@ -193,6 +206,9 @@ def execute(options: Namespace) -> None:
     option(
         "--chip", metavar="C", action="append", default=[], help="a chip's name or TOML file; twice: of A, then of B"
     ),
+    option(
+        "--schedule", choices=SCHEDULES, action="append", default=[], help="as `run` takes it; twice: of A, then of B"
+    ),
     json_option("print one JSON object with every op"),
     description=_DIFF,
     epilog=_DIFF_EXAMPLES,
@@ -203,9 +219,14 @@ def diff(options: Namespace) -> None:
     from tpusim.report.json.run import comparison_page
     from tpusim.report.terminal.compare import render_comparison
 
-    chips = options.chip
-    if len(chips) > 2:
-        raise ConfigError(f"--chip: expected at most two, A's and B's, found {len(chips)}")
-    if options.after is None and len(chips) != 2:
-        raise ConfigError("expected two programs or results, or one program and two --chip; found one and no second")
-    answer(options, comparison_page, render_comparison, diff(options.before, options.after or options.before, *chips))
+    chips, schedules = options.chip, options.schedule
+    for name, given in (("chip", chips), ("schedule", schedules)):
+        if len(given) > 2:
+            raise ConfigError(f"--{name}: expected at most two, A's and B's, found {len(given)}")
+    if options.after is None and 2 not in (len(chips), len(schedules)):
+        raise ConfigError(
+            "expected two programs or results, or one program and two --chip or two --schedule; found one and no second"
+        )
+    wanted = dict(zip(("schedule", "other_schedule"), schedules, strict=False))
+    found = diff(options.before, options.after or options.before, *chips, **wanted)
+    answer(options, comparison_page, render_comparison, found)

@@ -398,6 +398,9 @@ TRANSFER_DONES: Final = _named("recv-done send-done")
 ASYNC_DONES: Final = TRANSFER_DONES | {name for name in OPERATIONS if name.endswith("-done")}
 """Wait for what has been started."""
 
+ASYNC_STARTS: Final = TRANSFERS | {name for name in OPERATIONS if name.endswith(("-start", "-update"))}
+"""Start, or pass on, what runs beside the core."""
+
 HAS_EFFECTS: Final = _of(Category.COLLECTIVE) | _of(Category.HOST) | _of(Category.RANDOM) | {"after-all"}
 """Not dead without a user: XLA keeps them for what they do (HloInstruction::HasSideEffectNoRecurse)."""
 
