@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.lowering.hlo import lower_text
 from tpusim.allocation.liveness import Value
-from tpusim.allocation.placement import Place, overlaps_any, reuse_output_memory, united
+from tpusim.allocation.placement import HBM_ALIGNMENT_BYTES, Place, overlaps_any, reuse_output_memory, united
 from tpusim.ir.module import Instruction
 from tpusim.shapes.notation import parse_shape
 
@@ -104,6 +104,20 @@ def test_an_output_stands_in_the_order_where_it_is_first_written():
     lines = [cut("x", 2), cut("k", 1, "x"), cut("l", 1, "k"), cut("e", 2), cut("f", 2), "%i = s32[] constant(0)"]
     lines.append(f"%u = {rows(2)} dynamic-update-slice(%e, %l, %i, %i)")
     assert homes(lines, f"({rows(1)}, {rows(2)}, {rows(2)}) tuple(%l, %u, %f)")["x"] == "f"
+
+
+def test_a_place_is_as_large_as_the_largest_value_in_it():
+    """A custom call writes a result of 2 MiB over an operand of 4 MiB, which is its owner's to the end."""
+    alias = "output_to_operand_aliasing={{}: (0, {})}"
+    unchecked = 'frontend_attributes={xla_skip_custom_call_alias_shape_check="true"}'
+    program = lower_text(
+        f"""
+        %a = {rows(4)} parameter(0)
+        %b = {rows(4)} negate(%a)
+        %c = {rows(2)} custom-call(%b), custom_call_target="shrink", {alias}, {unchecked}
+        ROOT %r = {rows(2)} negate(%c)"""
+    )
+    assert [(b.name, b.n_bytes) for b in program.buffers if b.kind == "temporary"] == [("b", 4 * MIB)]
 
 
 def test_scalars_of_the_scalar_core_count_as_no_temporaries():
@@ -232,6 +246,13 @@ def test_a_loop_carries_a_joined_array_where_it_lies():
     """What the loop updates in place takes no memory beside the 4 MiB that the slices came to."""
     found = in_vmem(f"{FETCHED}\n{LOOP}", UPDATING)
     assert max(offset + (2 if name in "st" else 4) for name, offset, *_ in found) == 4
+
+
+def test_slices_in_hbm_are_not_laid_side_by_side():
+    """There the schedule fills the heap: between the two halves lies the flag of the first."""
+    joined = FETCHED.replace("S(1)", "") + "\nROOT %r = f32[8,128]{1,0:T(8,128)} slice(%j), slice={[0:8], [0:128]}"
+    found = {b.name: b.offset_bytes for b in lower_text(joined).buffers if b.kind == "temporary" and b.n_bytes >= MIB}
+    assert found == {"s": 0, "t": 2 * MIB + HBM_ALIGNMENT_BYTES, "j": 0}
 
 
 def test_of_two_joins_of_one_slice_the_first_has_it():

@@ -45,7 +45,7 @@ def product_text(rows, depth, columns):
 @pytest.mark.parametrize("mib", SIZES)
 def test_all_cuts_by_powers_of_two_that_fit_are_there(mib):
     """Each array is cut by the loops that go through it, and one block of each fits into the room."""
-    found = {tuple(loop.trips for loop in nest.loops) for nest in nests_of(mib)}
+    found = {tuple(loop.trips for loop in nest.loops[1:]) for nest in nests_of(mib)}
     left, right, out = (size * MIB for size in mib)
     for columns, rows, depth in product([2**n for n in range(12)], repeat=3):
         fits = left / rows / depth + right / columns / depth + out / columns / rows <= ROOM_BYTES
@@ -56,9 +56,59 @@ def test_all_cuts_by_powers_of_two_that_fit_are_there(mib):
 def test_blocks_of_a_product_are_its_arrays_cut(mib):
     """Each array by the loops that go through it."""
     for nest in nests_of(mib):
-        columns, rows, depth = (loop.trips for loop in nest.loops)
+        batch, columns, rows, depth = (loop.trips for loop in nest.loops)
         pieces = [1 / nest.block_share[name] for name in ("lhs", "rhs", "out")]
-        assert pieces == [rows * depth, columns * depth, columns * rows]
+        assert pieces == [batch * rows * depth, batch * columns * depth, batch * columns * rows]
+
+
+def test_a_batch_is_cut_before_anything_else():
+    """Sixteen products of 8 MiB on either side, a room of 8 MiB: one at a time fits only if it is cut itself."""
+    limits = {"batch": 16, "columns": 4, "rows": 2, "depth": 8}
+    nests = own_nests({"lhs": 128.0 * MIB, "rhs": 16.0 * MIB, "out": 16.0 * MIB}, CHIP, limits)
+    cuts = {tuple(loop.trips for loop in nest.loops) for nest in nests}
+    assert cuts
+    for batch, columns, rows, depth in cuts:
+        assert batch == 16
+        assert columns <= 4
+        assert rows <= 2
+        assert depth <= 8
+    # Eight and one and one MiB are too much for eight; half of the rows of one are not.
+    assert (16, 1, 1, 1) not in cuts
+    assert (16, 1, 2, 1) in cuts
+
+
+SOFTMAX = """%max {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %m = f32[] maximum(%a, %b)
+}}
+%f {{
+  %p = bf16[4096,128]{{1,0:T(8,128)(2,1)}} parameter(0)
+  %q = bf16[128,4096]{{1,0:T(8,128)(2,1)}} parameter(1)
+  %c = f32[4096,4096]{{1,0:T(8,128)}} dot(%p, %q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %least = f32[]{{:T(128)}} constant(-inf)
+  %w = f32[4096,4096]{{1,0:T(8,128)}} reduce-window(%c, %least), window={{{window}}}, to_apply=%max
+  ROOT %e = f32[4096,4096]{{1,0:T(8,128)}} subtract(%c, %w)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("window", "whole", "cut"),
+    [
+        ("size=1x8191 pad=0_0x4095_4095", "columns", "rows"),
+        ("size=8191x1 pad=4095_4095x0_0", "rows", "columns"),
+    ],
+)
+def test_rows_that_a_window_reaches_over_are_not_cut(window, whole, cut):
+    """Neither along the result's rows nor along its columns: the 64 MiB are cut the other way."""
+    entry = """%x = bf16[4096,128]{1,0:T(8,128)(2,1)} parameter(0)
+        %w = bf16[128,4096]{1,0:T(8,128)(2,1)} parameter(1)
+        ROOT %y = f32[4096,4096]{1,0:T(8,128)} fusion(%x, %w), kind=kOutput, calls=%f"""
+    kernel = kernel_named(lower_text(entry, SOFTMAX.format(window=window)), "y")
+    loops = {loop.over: loop.trips for loop in kernel.loops}
+    assert whole not in loops
+    assert loops[cut] >= 8
 
 
 @pytest.mark.parametrize("chip_name", ["v3", "v5e", "v7x"])
@@ -87,7 +137,7 @@ def test_a_kernel_alone_takes_what_the_machine_plays(sizes):
 def test_what_fits_no_vmem_is_cut_as_finely_as_may_be():
     """Petabytes: 2,048 pieces of each dimension."""
     (nest,) = own_nests(dict.fromkeys(("lhs", "rhs", "out"), 2.0**60), CHIP)
-    assert [loop.trips for loop in nest.loops] == [2048] * 3
+    assert [loop.trips for loop in nest.loops] == [1, 2048, 2048, 2048]
 
 
 def test_a_stream_is_cut_in_eight_within_bounds():

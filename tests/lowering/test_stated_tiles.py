@@ -150,6 +150,18 @@ def test_loops_of_compiled_attention_cut_what_carries_them(sides, result, bounds
     assert found.block_share[LHS] == pytest.approx(1 / distinct[1])
 
 
+def test_of_a_contracted_position_the_input_is_cut_as_the_kernel_is():
+    """Twelve heads summed over as a window as large as the input: of each block of three both sides have three."""
+    sides = {LHS: "f32[12,64,128]{2,1,0}", RHS: "f32[12,128,256]{2,1,0}", OUT: "f32[1,64,256]{2,1,0}"}
+    shapes = {array: parse_shape(text) for array, text in sides.items()}
+    attributes = {"dim_labels": ConvolutionLabels("0bf", "0io", "0bf"), "window": Window((WindowDimension(12),))}
+    instruction = Instruction("c", shapes[OUT], "convolution", ("x", "w"), attributes)
+    config = WindowConfig(kernel_window_bounds=(3, 16, 2), output_window_bounds=(1, 8, 2))
+    found = StatedTiling(config, shapes, instruction, ("depth",), BLOCK).nest()
+    assert found.bounds[LHS] == (3, 8, 1)
+    assert (found.trips(TAPS), found.tiles) == (4, 4)
+
+
 def naive_fetches_of_cores(found, array):
     """Walk each core's share of the split loop and count how often the block of an array changes there."""
     ranges = [range(loop.trips) for loop in found.loops]

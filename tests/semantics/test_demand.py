@@ -450,3 +450,23 @@ def test_a_result_is_written_in_one_piece_and_a_row_of_a_table_is_not():
     )
     chunks = {(a.name, a.is_output): a.chunk_bytes for a in accesses(body, demand_of(body), fusion)}
     assert chunks == {("x", False): 1024 * 4, ("k", False): 0, ("y", True): 0}
+
+
+@pytest.mark.parametrize(("update", "taken"), [(16, 8), (4, 4)])
+def test_rows_of_an_update_at_an_unknown_place_are_at_most_those_that_fit(update, taken):
+    """Eight rows of the result may all be the update's, each one value broadcast, but no more of them than it has."""
+    read = bytes_read(
+        f"""%x = f32[64,256]{{1,0}} parameter(0)
+        %u = f32[{update}]{{0}} parameter(1)
+        %i = s32[] parameter(2)
+        ROOT %y = f32[8,256]{{1,0}} fusion(%x, %u, %i), kind=kLoop, calls=%f""",
+        f"""%p = f32[64,256]{{1,0}} parameter(0)
+        %v = f32[{update}]{{0}} parameter(1)
+        %k = s32[] parameter(2)
+        %o = s32[] constant(0)
+        %n = f32[64,256]{{1,0}} negate(%p)
+        %b = f32[{update},256]{{1,0}} broadcast(%v), dimensions={{0}}
+        %w = f32[64,256]{{1,0}} dynamic-update-slice(%n, %b, %k, %o)
+        ROOT %d = f32[8,256]{{1,0}} slice(%w), slice={{[0:8], [0:256]}}""",
+    )
+    assert (read["x"], read["u"]) == (8 * 256 * 4, taken * 4)

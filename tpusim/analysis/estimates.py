@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf, log
 from statistics import median
@@ -93,7 +93,7 @@ def kernel_estimates(program: str, timeline: Timeline, clock_hz: float) -> Itera
             found[record.name, record.line].append(record)
     for records in found.values():
         first, count = records[0], executions(records)
-        bounds = Counter(totals(records, lambda record: record.bounds_ps))
+        bounds = totals(records, lambda record: record.bounds_ps)
         predicted_us = ps_to_us(sum(record.total_ps for record in records)) / count
         compiler_us = known_cycles(first) / clock_hz * 1e6
         if max(predicted_us, compiler_us) > LEAST_US:

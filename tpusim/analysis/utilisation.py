@@ -69,7 +69,7 @@ def utilisation(timeline: Timeline) -> Utilisation:
         total_ps=timeline.total_ps,
         kernels=sum(r.count for r in timeline.records if r.is_kernel),
         busy={unit: unit_ps / total_ps for unit, unit_ps in sorted(busy_ps(timeline.records).items())},
-        bound_ps=dict(bound.most_common()),
+        bound_ps=dict(Counter(bound).most_common()),
         bound_by=max(bound, key=lambda name: bound[name], default=""),
         flops=sum(r.flops * r.count for r in timeline.records),
         hbm_bytes=sum(r.hbm_bytes * r.count for r in timeline.records),
@@ -139,4 +139,4 @@ def _layer(name: str, records: list[Record]) -> LayerUse:
     parts = totals(records, lambda record: record.parts or {record.bound_by: record.duration_ps})
     time_ps = sum(record.total_ps for record in records)
     shares = {unit: min(1.0, unit_ps / time_ps) for unit, unit_ps in busy_ps(records).items()}
-    return LayerUse(name=name, time_ps=time_ps, parts_ps=dict(parts), busy=shares)
+    return LayerUse(name=name, time_ps=time_ps, parts_ps=parts, busy=shares)

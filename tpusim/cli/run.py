@@ -163,6 +163,7 @@ def _report(result: Result, options: Namespace) -> None:
     option("--outputs", metavar="OUT.npz", help="write arrays out0, out1, ... (default: describe them)"),
     option("--precision", choices=("tpu", "exact"), default="tpu", help="bf16 passes, or IEEE"),
     option("--chip", metavar="C", help="whose arrays sum the products (default: the chip it was compiled for)"),
+    option("--schedule", choices=SCHEDULES, default="given", help="compute what runs on the chip under this schedule"),
     option("--replicas", metavar="N", type=number, default=1, help="devices that run it together"),
     option("--infeed", metavar="F.npz", help="arrays in0, in1, ... that infeeds read"),
     option("--outfeed", metavar="F.npz", help="write what outfeeds send, as out0, out1, ..."),
@@ -188,6 +189,7 @@ def execute(options: Namespace) -> None:
         infeed=numbered(read_arrays(options.infeed)) if options.infeed else None,
         outfeed=fed_out,
         chip=options.chip,
+        schedule=options.schedule,
     )
     if options.outfeed:
         write_arrays(options.outfeed, name_outputs(tuple(fed_out)))

@@ -7,13 +7,12 @@ from time import process_time
 from tpusim.compiler.graph import Draft
 from tpusim.hardware.units import CMEM, VMEM
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import ASYNC_DONES, ASYNC_STARTS, CONTROL_FLOW, ELEMENTWISE, FREE, PRODUCTS
+from tpusim.ir.ops import ASYNC_DONES, ASYNC_STARTS, CONTROL_FLOW, ELEMENTWISE, FREE, PRODUCTS, async_phase
 from tpusim.program.compilation import Contents, PassFigures
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.shape import TupleShape, leaves
 
 _NO_KERNELS = FREE | CONTROL_FLOW | ASYNC_DONES | ASYNC_STARTS
-_PREFETCHES = frozenset({"copy-start", "async-start"})
 
 
 class PassRecord:
@@ -36,7 +35,7 @@ class PassRecord:
 def contents(module: Module) -> Contents:
     """Return what a program consists of, scheduled or not."""
     running = [i for computation in running_computations(module) for i in computation]
-    kernels = [i for i in running if i.opcode not in _NO_KERNELS and not _is_scalar(i)]
+    kernels = [i for i in running if i.opcode not in _NO_KERNELS and not async_phase(i.opcode) and not _is_scalar(i)]
     fusions = [i for i in kernels if i.opcode == "fusion"]
     return Contents(
         instructions=module.instruction_count,
@@ -45,7 +44,7 @@ def contents(module: Module) -> Contents:
         multi_output=sum(isinstance(i.shape, TupleShape) for i in fusions),
         product_fusions=sum(_has_product(module, i) for i in fusions),
         fast_results=sum(space_of(leaf) in (VMEM, CMEM) for i in kernels for leaf in leaves(i.shape)),
-        prefetches=sum(i.opcode in _PREFETCHES for i in running),
+        prefetches=sum(i.opcode == "copy-start" or async_phase(i.opcode) == "start" for i in running),
         tiled=sum(i.backend_config.window_config is not None for i in kernels),
     )
 

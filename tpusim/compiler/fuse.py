@@ -134,20 +134,29 @@ class _Fusion:
             return False
         if node.opcode in REARRANGES - {"copy"} or "dynamic-update-slice" in (n.opcode for n in group.nodes):
             return False
-        return not self._reaches([other for other in groups if other is not group], group)
+        return not self._reaches([unit for unit in self._users_of(node) if unit is not group], group)
 
-    def _reaches(self, starts: Iterable[Group], end: Group) -> bool:
+    def _users_of(self, *nodes: Node) -> Iterator[Node | Group]:
+        """Yield the kernels that use one of some nodes, and the users that are no kernels."""
+        for node in nodes:
+            for user in node.users:
+                yield from self.made_in.get(user, (user,))
+
+    def _reaches(self, starts: Iterable[Node | Group], end: Group) -> bool:
         """Return whether what one of ``starts`` makes is needed for ``end``."""
-        todo, seen = list(starts), set(starts)
+        todo = list(starts)
+        seen = set(todo)
         while todo:
-            for node in todo.pop().outputs:
-                for group in self._groups_using(node):
-                    if group is end:
-                        return True
-                    # What ends before it begins cannot lead to it.
-                    if group not in seen:
-                        seen.add(group)
-                        todo.append(group)
+            unit = todo.pop()
+            if unit is end:
+                return True
+            made = unit.outputs if isinstance(unit, Group) else (unit,)
+            # What begins after it ends cannot lead to it.
+            if min(self.number[node] for node in made) > end.number:
+                continue
+            later = set(self._users_of(*made)) - seen
+            seen |= later
+            todo.extend(later)
         return False
 
     # Kernels that read the same.
@@ -212,6 +221,7 @@ class _Fusion:
                 waiting[user] -= 1
                 if not waiting[user]:
                     heappush(ready, (units[user], id(user), user))
+        assert not any(waiting.values()), f"kernels of {self.graph.name} need each other"
 
     def _read_by(self, unit: Node | Group) -> dict[Node, None]:
         """Return what a unit takes from others, in the order of its members."""

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
 from tpusim.compiler.layouts import assign_layouts
-from tpusim.compiler.partition import check_partitioned
+from tpusim.compiler.manual import localise
 from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import schedule
 from tpusim.compiler.simplify import simplify
 from tpusim.compiler.target import Target
+from tpusim.compiler.tiles import split_over_cores
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.ir.module import Module
 from tpusim.semantics.marks import COMPILED_FOR, with_mark
 
 PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
+    ("manual", localise),
     ("inline", inline),
     ("simplify", simplify),
+    ("decompose", decompose),
+    ("clean-up", simplify),
     ("row-window", make_row_windows),
     ("layouts", assign_layouts),
     ("fuse", fuse),
+    ("tiles", split_over_cores),
     ("order", schedule),
 )
 """Every pass by its name, in the order in which they run."""
@@ -34,13 +40,12 @@ def compile_module(
     """Return the scheduled module of an unscheduled one, or what it is after one of the passes.
 
     ``after`` is called with the name of each pass that has run, and the draft as it left it. Raises ConfigError if no
-    pass is called ``stop_after``, UnsupportedError for a program that nobody has partitioned.
+    pass is called ``stop_after``, UnsupportedError if a pass refuses the program.
     """
     names = [name for name, _ in PASSES]
     if stop_after and stop_after not in names:
         hint = did_you_mean(stop_after, names)
         raise ConfigError(f"expected a pass, one of {', '.join(names)}, found {stop_after!r}{hint}")
-    check_partitioned(module)
     draft = Draft(module)
     for name, run in PASSES:
         run(draft, target)

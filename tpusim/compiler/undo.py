@@ -9,14 +9,17 @@ from typing import Any
 
 import msgspec
 
+from tpusim.compiler.figures import running_computations
 from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.inline import copy_of
+from tpusim.compiler.target import Target
+from tpusim.compiler.tiles import HAS_TILES, SPLIT
 from tpusim.compiler.unmix import unmix
 from tpusim.compiler.views import joined, plain_view
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Raw
 from tpusim.ir.module import Instruction, Literal, Module
-from tpusim.ir.ops import OWN_ASYNC_OPCODES, async_parts
+from tpusim.ir.ops import COPIES, OWN_ASYNC_OPCODES, TRANSFERS, async_parts
 from tpusim.semantics.marks import RETILED_FOR, with_mark
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
@@ -30,21 +33,30 @@ _OF_SCHEDULE = frozenset({"is_scheduled", "entry_computation_layout", "buffer_do
 _OF_PLACEMENT = frozenset({"control-predecessors", "output_to_operand_aliasing", "async_execution_thread"})
 
 
-def retile(module: Module, chip_name: str) -> Module:
-    """Return a scheduled module whose kernels do not state their tiles, so that lowering chooses them for a chip."""
+def retile(module: Module, target: Target) -> Module:
+    """Return a scheduled module whose kernels do not state their tiles, so that lowering chooses them for the chip.
+
+    Where the chip has several cores, they share the tiles of every kernel.
+    """
+    split = SPLIT if target.cores > 1 else {}
+    running = {computation.name for computation in running_computations(module)}
     computations = tuple(
-        replace(computation, instructions=tuple(_without_tiles(instruction) for instruction in computation))
+        replace(computation, instructions=tuple(_without_tiles(instruction, split) for instruction in computation))
+        if computation.name in running
+        else computation
         for computation in module.computations
     )
-    return replace(module, computations=computations, attributes=with_mark(module.attributes, RETILED_FOR, chip_name))
+    named = with_mark(module.attributes, RETILED_FOR, target.chip.name)
+    return replace(module, computations=computations, attributes=named)
 
 
-def _without_tiles(instruction: Instruction) -> Instruction:
+def _without_tiles(instruction: Instruction, split: dict[str, Any]) -> Instruction:
+    """Return an instruction that states no tiles, but, if it is a kernel with tiles, whether cores share them."""
     stated = instruction.backend_config.fields
-    if _TILES.isdisjoint(stated):
+    if instruction.opcode not in HAS_TILES or (_TILES.isdisjoint(stated) and not split):
         return instruction
-    kept = {key: value for key, value in stated.items() if key not in _TILES}
-    named: dict[str, Any] = dict(instruction.attributes) | {"backend_config": Raw(json.dumps(kept))}
+    kept = {key: value for key, value in stated.items() if key not in _TILES} | split
+    named = dict(instruction.attributes) | {"backend_config": Raw(json.dumps(kept))}
     return msgspec.structs.replace(instruction, attributes=named)
 
 
@@ -134,6 +146,11 @@ def _started(graph: Graph, node: Node) -> Node | None:
     return graph.add(parts[0], node.shape, start.operands, named)
 
 
+def _without_arrays(graph: Graph, node: Node) -> None:
+    """Let a token come after tokens only: in a schedule it may come after whatever stands before it."""
+    node.take(operand for operand in node.operands if operand.array.dtype.name == "token")
+
+
 def _custom_call(graph: Graph, node: Node) -> Node | None:
     rule = _CUSTOM_CALLS.get(str(node.attributes["custom_call_target"]))
     return rule(graph, node) if rule else None
@@ -155,8 +172,10 @@ _CUSTOM_CALLS: dict[str, Callable[[Graph, Node], Node | None]] = {
 _UNDO: dict[str, Callable[[Graph, Node], Node | None]] = {
     "bitcast": plain_view,
     "fusion": _inlined,
+    "add-dependency": lambda graph, node: node.operands[0],
+    "after-all": _without_arrays,
     "copy-done": _copied,
     "custom-call": _custom_call,
     "async-done": _ended,
-    **{f"{opcode}-done": _done for opcode in OWN_ASYNC_OPCODES - {"copy", "recv", "send"}},
+    **{f"{opcode}-done": _done for opcode in OWN_ASYNC_OPCODES - COPIES - TRANSFERS},
 }

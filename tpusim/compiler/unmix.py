@@ -7,12 +7,9 @@ that an operand is. Here the instruction computes in the widest of its types, an
 from __future__ import annotations
 
 from tpusim.compiler.graph import Draft, Graph, Node
-from tpusim.ir.ops import APPLIES_TO_ELEMENTS, HAS_EFFECTS, PASSES_ON, PRODUCTS
+from tpusim.ir.ops import APPLIES_TO_ELEMENTS, KEEPS_FLOATS
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
-
-_FREE = PASSES_ON | PRODUCTS | HAS_EFFECTS | {"bitcast-convert", "constant", "convert", "iota", "parameter"}
-"""Opcodes whose types are their own affair, or follow from those of what they are given."""
 
 
 def unmix(draft: Draft) -> None:
@@ -21,7 +18,7 @@ def unmix(draft: Draft) -> None:
         for node in graph.order():
             if node.opcode in APPLIES_TO_ELEMENTS:
                 _unmix_applied(graph, node)
-            elif node.opcode not in _FREE and isinstance(node.shape, ArrayShape):
+            elif node.opcode not in KEEPS_FLOATS and isinstance(node.shape, ArrayShape):
                 _unmix(graph, node)
 
 

@@ -99,7 +99,9 @@ def _unwrapped(content: bytes) -> bytes:
         if byte < 0x80:
             break
     end = begin + length
-    return content if content[end : end + 1] == _ENTRY_NAME else content[begin:end]
+    # What is cut off inside its first field is no message at all, which the reader has to notice.
+    is_module = end > len(content) or content[end : end + 1] == _ENTRY_NAME
+    return content if is_module else content[begin:end]
 
 
 _FORMS: Final[tuple[tuple[Callable[[bytes], bool], Callable[[bytes, str], str]], ...]] = (

@@ -25,12 +25,16 @@ class Jaxlib(NamedTuple):
 def jaxlib(what: str) -> Jaxlib:
     """Return jaxlib's readers; raise ConfigError with what to install if they are not there to read ``what``."""
     try:
-        import jaxlib._hlo as hlo
-        from jaxlib._jax import mlir
+        import jaxlib._jax as everything
     except ImportError as error:
         advice = "pip install 'tpusim[jax]', or write the program out as HLO text, e.g. with compiled.as_text() of JAX"
-        raise ConfigError(f"{what} is read by jaxlib, from 0.10 on, which is not installed: {advice}") from error
-    return Jaxlib(hlo, mlir, version("jaxlib"))
+        raise ConfigError(f"{what} is read by jaxlib, from 0.7 on, which is not installed: {advice}") from error
+    try:
+        import jaxlib._hlo as hlo
+    # Until 0.10.1 it stood with everything else.
+    except ImportError:
+        hlo = everything
+    return Jaxlib(hlo, everything.mlir, version("jaxlib"))
 
 
 def module_text(module: Any, what: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -147,8 +147,11 @@ class CostEstimate(msgspec.Struct, frozen=True, gc=False):
     bytes_accessed: int = 0
 
 
-class BackendConfig(msgspec.Struct, frozen=True):
-    """What tpusim reads of a TPU ``backend_config``; ``fields`` is the whole JSON object."""
+class BackendConfig(msgspec.Struct, frozen=True, dict=True):
+    """What tpusim reads of a TPU ``backend_config``; ``fields`` is the whole JSON object.
+
+    What is asked of every kernel is read out of it once: many instructions share one configuration.
+    """
 
     # msgspec copies an empty default, so that instances do not share it.
     fields: dict[str, Any] = {}
@@ -169,7 +172,7 @@ class BackendConfig(msgspec.Struct, frozen=True):
             return cls()
         return cls(value) if isinstance(value, dict) else cls()
 
-    @property
+    @cached_property
     def window_config(self) -> WindowConfig | None:
         """The kernel's tiling, if the compiler stated one."""
         config = self._object("window_config")
@@ -186,14 +189,14 @@ class BackendConfig(msgspec.Struct, frozen=True):
         """How often a ``while`` runs its body, if the compiler knows."""
         return _integer(self._object("known_trip_count").get("n"))
 
-    @property
+    @cached_property
     def scoped_vmem_bytes(self) -> int:
         """VMEM that the kernel uses beyond its operands and results, in bytes."""
         # What is stated as used ends there, counted from the bottom of the memory: of programs for v7x whose scoped
         # memory begins at 32 MiB, kernels that need none state 32 MiB, and none states less.
         return max(0, self.scoped_vmem_end_bytes - self._in_vmem("scoped_memory_configs", "offset"))
 
-    @property
+    @cached_property
     def scoped_vmem_end_bytes(self) -> int:
         """Where the VMEM ends that the kernel uses beyond its operands and results; they may lie below."""
         return self._in_vmem("used_scoped_memory_configs", "size")
@@ -279,6 +282,7 @@ class Metadata(msgspec.Struct, frozen=True):
     stack_frame_id: int = 0
 
     @classmethod
+    @lru_cache(maxsize=4096)
     def decode(cls, text: str) -> Metadata:
         """Decode the text between the braces of ``metadata={...}``; unknown fields are passed over."""
         known: dict[str, Any] = {

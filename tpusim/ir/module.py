@@ -64,14 +64,12 @@ class Instruction(msgspec.Struct, frozen=True):
     @property
     def backend_config(self) -> BackendConfig:
         """The decoded ``backend_config`` (empty if there is none)."""
-        raw = self.attributes.get("backend_config")
-        return BackendConfig.decode(raw) if raw else BackendConfig()
+        return BackendConfig.decode(self.attributes.get("backend_config", ""))
 
     @property
     def metadata(self) -> Metadata:
         """The decoded ``metadata`` (empty if there is none)."""
-        raw = self.attributes.get("metadata")
-        return Metadata.decode(raw) if raw else Metadata()
+        return Metadata.decode(self.attributes.get("metadata", ""))
 
     @property
     def called_computations(self) -> tuple[str, ...]:

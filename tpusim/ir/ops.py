@@ -452,6 +452,9 @@ SHAPE_IMPLIED: Final = (
 )
 """Opcodes whose shape the text may leave out, because the operands imply it."""
 
+KEEPS_FLOATS: Final = PASSES_ON | PRODUCTS | HAS_EFFECTS | WRITTEN_OUT | _named("bitcast-convert convert iota")
+"""Opcodes whose types of float are their own affair, or follow from those of what they are given."""
+
 EXPENSIVE: Final = _named(
     "atan2 cbrt convolution cosine divide dot erf exponential exponential-minus-one log log-plus-one logistic power"
     " reduce-window remainder rsqrt sine sqrt tan tanh"

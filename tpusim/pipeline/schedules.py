@@ -50,7 +50,7 @@ def with_schedule(module: Module, made_by: Provenance, chip: Chip, schedule: str
             "leave the option out and tpusim compiles it, or give what the TPU compiler makes (tpusim.jax.compile_for)"
         )
     if schedule == "retiled":
-        return retile(module, chip.name), structs.replace(made_by, retiled_for=chip.name)
+        return retile(module, Target(chip)), structs.replace(made_by, retiled_for=chip.name)
     return module, made_by
 
 

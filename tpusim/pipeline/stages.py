@@ -26,7 +26,7 @@ from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.chip_choice import check_compiler, check_topology, choose_chip, for_chip, provenance_of
 from tpusim.pipeline.result import Result
-from tpusim.pipeline.schedules import check_lowered, with_schedule
+from tpusim.pipeline.schedules import check_lowered, check_schedule, with_schedule
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program
@@ -195,6 +195,7 @@ def execute(
     infeed: Iterable[Any] | None = None,
     outfeed: list[Any] | None = None,
     chip: Chip | str | None = None,
+    schedule: str = "given",
 ) -> Any:
     """Compute a module's result, as a TPU would (``precision="tpu"``) or in IEEE arithmetic (``"exact"``).
 
@@ -203,7 +204,8 @@ def execute(
     device's. Arrays have the parameters' types, or float32 for types that NumPy's files know not; plain numbers and
     lists must fit them. ``seed`` starts ``rng``; ``max_iterations`` stops a runaway ``while``; ``infeed`` is what
     infeeds read, and what outfeeds write is appended to ``outfeed``. Products are summed in blocks as deep as the
-    arrays of ``chip``, by default of the chip that the module was compiled for, if it was compiled for one.
+    arrays of ``chip``, by default of the chip that the module was compiled for, if it was compiled for one. What is
+    computed is the module as it stands; with another ``schedule``, as for ``simulate``, what then runs on the chip.
     Arrays come back as NumPy arrays of their own (bf16 and other narrow types from ml_dtypes), tuples as tuples.
 
     Raises ProgramError for a module that the verifier refuses and for inputs that are not the parameters'.
@@ -218,6 +220,10 @@ def execute(
     if replicas < 1:
         raise ConfigError(f"replicas: expected at least 1, found {replicas}")
     module = program if isinstance(program, Module) else load(program)
+    check_schedule(schedule)
+    if schedule != "given":
+        made_by = provenance_of(module)
+        module, _ = with_schedule(module, made_by, choose_chip(module, made_by, chip=chip), schedule)
     if replicas > 1:
         # With the counts of devices: groups may name some that the run has not.
         module = with_devices(module, replicas, module.partition_count)

@@ -97,6 +97,22 @@ def dimension_kind(window: WindowDimension, input_size: int, size: int) -> str:
     return DEPTH if size == 1 else WINDOW
 
 
+def result_kinds(instruction: Instruction, lhs: ArrayShape) -> tuple[str, ...]:
+    """Return of what kind each dimension of a product's result is."""
+    result: ArrayShape = instruction.shape  # type: ignore[assignment]
+    if instruction.opcode != "convolution":
+        batch = len(instruction.attributes.get("lhs_batch_dims", ()))
+        rows = len(lhs.dimensions) - batch - len(instruction.attributes.get("lhs_contracting_dims", ()))
+        return ((BATCH,) * batch + (ROWS,) * rows + (COLUMNS,) * result.rank)[: result.rank]
+    labels: ConvolutionLabels = instruction.attributes["dim_labels"]
+    windows: tuple[WindowDimension, ...] = instruction.attributes.get("window", Window()).dimensions
+    kinds = {"b": ROWS, "f": COLUMNS}
+    for number, window in enumerate(windows):
+        sizes = lhs.dimensions[labels.lhs.index(str(number))], result.dimensions[labels.output.index(str(number))]
+        kinds[str(number)] = dimension_kind(window, *sizes)
+    return tuple(kinds[letter] for letter in labels.output)
+
+
 class _Spatial(NamedTuple):
     """One spatial dimension: its window, and its sizes in the left side and the result."""
 

@@ -12,6 +12,7 @@ from functools import cache
 import msgspec
 
 from tpusim.hardware.load import chip_names, load_chip, read_config
+from tpusim.ir.attributes import BackendConfig
 from tpusim.ir.module import Module
 from tpusim.program.provenance import BOOSTED, MEGACORE, Compiler, Provenance
 from tpusim.semantics.marks import COMPILED_FOR, RETILED_FOR, mark_of
@@ -60,7 +61,8 @@ def _by_signs(module: Module, stated: str, version: str) -> Provenance:
         marked = (name for name, marks in _MARKS.items() if any(mark in note for note in notes for mark in marks))
         return Provenance(compiler=next(marked, "another"), stated=stated, version=version)
     shown = [sign for sign in _signs().values() if _shows(sign, layouts, "\n".join(configs))]
-    scoped_bytes = max((i.backend_config.scoped_vmem_end_bytes for i in instructions), default=0)
+    # Few configurations stand on many instructions: each is asked once.
+    scoped_bytes = max((BackendConfig.decode(config).scoped_vmem_end_bytes for config in configs), default=0)
     names = [name for name in chip_names() if not name.endswith(BOOSTED)]
     possible = [name for name in names if all(name in sign.chips for sign in shown)]
     possible = [name for name in possible if scoped_bytes <= load_chip(name).vmem.capacity_bytes]

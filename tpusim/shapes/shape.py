@@ -131,6 +131,8 @@ def shape_text(shape: Shape, *, layout: bool = True) -> str:
     return f"b({shape_text(shape.element, layout=layout)})"
 
 
+# A program writes a few hundred arrays thousands of times: in signatures, in messages, beside buffers.
+@lru_cache(maxsize=1 << 12)
 def _array_text(shape: ArrayShape, layout: bool) -> str:
     # The common case of no dynamic dimension is kept as an empty tuple.
     bounds = ("<=" if dynamic else "" for dynamic in shape.dynamic or (False,) * len(shape.dimensions))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -89,23 +88,24 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
         return self.parts if LATE in self.parts else {self.bound_by: self.duration_ps}
 
 
-def totals(records: Iterable[Record], amounts: Callable[[Record], Mapping[str, Any]]) -> Counter[str]:
+def totals(records: Iterable[Record], amounts: Callable[[Record], Mapping[str, Any]]) -> dict[str, Any]:
     """Return the sums of some amounts of records, by what they are of, over all executions."""
-    total = Counter[str]()
+    # No Counter, which takes four times as long to make: there is one for each of thousands of groups.
+    total: dict[str, Any] = {}
     for record in records:
         for name, amount in amounts(record).items():
-            total[name] += amount * record.count
+            total[name] = total.get(name, 0) + amount * record.count
     return total
 
 
-def busy_ps(records: Iterable[Record]) -> Counter[str]:
+def busy_ps(records: Iterable[Record]) -> dict[str, int]:
     """Return how long all executions of some records kept each unit busy, in picoseconds."""
     return totals(records, lambda record: record.units)
 
 
 def activity_of(records: Iterable[Record]) -> dict[str, float]:
     """Return what all executions of some records did, by unit."""
-    return dict(totals(records, lambda record: record.activity))
+    return totals(records, lambda record: record.activity)
 
 
 def executions(records: Iterable[Record]) -> int:

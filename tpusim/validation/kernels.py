@@ -8,6 +8,7 @@ many tilings, ``program``, ``measured_us`` and the four bounds of a tile.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -138,7 +139,7 @@ def predict(case: Case, chip: Chip, program: Program | None = None) -> Outcome:
         roofline_us=_plain_roofline_us(records, chip),
         bound_by=hero.bound_by if hero else "",
         # The three that are busiest.
-        units={unit: unit_ps / max(1, total_ps) for unit, unit_ps in busy_ps(records).most_common(3)},
+        units={unit: unit_ps / max(1, total_ps) for unit, unit_ps in Counter(busy_ps(records)).most_common(3)},
     )
 
 

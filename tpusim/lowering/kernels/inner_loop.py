@@ -11,24 +11,26 @@ from collections.abc import Mapping, Sequence
 
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, STORE, VECTOR
-from tpusim.lowering.kernels.vector import is_waiting, registers, widest
+from tpusim.lowering.kernels.vector import is_waiting, registers
 from tpusim.program.work import VectorLoop, Work
-from tpusim.semantics.demand.inlining import Body, behind_views
+from tpusim.semantics.demand.inlining import Body, sources_of
 
 
 def inner_loop(body: Body, works: Mapping[int, Work], shares: Sequence[float], chip: Chip) -> VectorLoop:
     """Return the loop of a whole kernel; ``works`` are its values' work by position, ``shares`` how much is needed."""
-    latency = chip.vector_ops.latency
-    begin: dict[int, float] = {}
+    latency, sources, sizes = chip.vector_ops.latency, sources_of(body), _sizes(body, chip)
     ready: dict[int, float] = {}
     last_use: dict[int, float] = {}
     for at, work in works.items():
-        made_of = [behind_views(body.values, operand) for operand in body.values[at].operands]
+        item = body.values[at]
+        made_of = [sources[operand] for operand in item.operands]
         # What comes from VMEM is loaded where it is used.
-        begin[at] = max((ready.get(source, latency[LOAD]) for source in made_of), default=0.0)
-        ready[at] = begin[at] + _chain_cycles(body, at, work, chip)
-        last_use |= {source: max(begin[at], last_use.get(source, 0.0)) for source in made_of}
-    counts = {at: registers(body.values[at].instruction.shape, chip) * shares[at] for at in works}
+        begin = max((ready.get(source, latency[LOAD]) for source in made_of), default=0.0)
+        widest = max(1.0, sizes[at], *(sizes[operand] for operand in item.operands))
+        ready[at] = begin + _chain_cycles(item.instruction.opcode, work, chip) / widest
+        for source in made_of:
+            last_use[source] = max(begin, last_use.get(source, 0.0))
+    counts = {at: sizes[at] * shares[at] for at in works}
     turns = max(counts.values(), default=0.0)
     if not turns:
         return VectorLoop()
@@ -37,12 +39,16 @@ def inner_loop(body: Body, works: Mapping[int, Work], shares: Sequence[float], c
     return VectorLoop(turns, max(ready.values()) + latency[STORE], held / turns)
 
 
-def _chain_cycles(body: Body, at: int, work: Work, chip: Chip) -> float:
-    """Return how long one register of a value takes: the operations of an expansion wait for each other."""
-    item = body.values[at]
-    count = max(1.0, widest(item.computation, item.instruction, chip))
+def _sizes(body: Body, chip: Chip) -> list[float]:
+    """Return the registers of each value of a kernel, and at negative positions of its operands."""
+    made = [*(item.instruction for item in body.values), *reversed(body.operands)]
+    return [registers(instruction.shape, chip) for instruction in made]
+
+
+def _chain_cycles(opcode: str, work: Work, chip: Chip) -> float:
+    """Return how long a value takes if all operations of its expansion wait for each other."""
     latency = chip.vector_ops.latency
-    if is_waiting(item.instruction.opcode):
+    if is_waiting(opcode):
         # Its slots are mostly empty ones, and what they wait for is in it: of all of them one is a cycle.
         latency = latency | {VECTOR: 1 / chip.vpu.alu_slots}
-    return sum(ops * latency.get(unit, 1.0) for unit, ops in work.ops.items()) / count
+    return sum(ops * latency.get(unit, 1.0) for unit, ops in work.ops.items())

@@ -37,7 +37,17 @@ from tpusim.program.steps import AnyStep, Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
 from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
-from tpusim.semantics.products import BATCH, WINDOW, Product, canonical_product, product_sides
+from tpusim.semantics.products import (
+    BATCH,
+    COLUMNS,
+    DEPTH,
+    ROWS,
+    WINDOW,
+    Product,
+    canonical_product,
+    product_sides,
+    result_kinds,
+)
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, leaves
 from tpusim.units import seconds_to_ps
@@ -87,7 +97,7 @@ def _tiled(plan: _Plan, nest: Nest | None, extra: Work | None) -> Kernel:
     """Return what takes time of a kernel around a product that ``nest`` cuts, or around none."""
     scope, body, touched, products = plan.scope, plan.body, plan.touched, plan.products
     window = plan.instruction.backend_config.window_config
-    tiles = nest.tiles if nest else _vector_tiles(scope, body, touched, window)
+    tiles = nest.tiles if nest else _vector_tiles(scope, plan.instruction, body, touched)
     computes = any(item.instruction.opcode not in MOVES_ONLY for item in body.values)
     other = _other_work(scope, body, plan.shares, plan.sides, nest)
     loop = inner_loop(body, other, plan.shares, scope.chip)
@@ -108,9 +118,13 @@ def _tiled(plan: _Plan, nest: Nest | None, extra: Work | None) -> Kernel:
 
 def _cores(plan: _Plan, tiles: int) -> int:
     """Return on how many cores a kernel runs."""
-    # The second core helps only where the compiler has split the loops, and one tile cannot be split.
-    is_split = plan.instruction.backend_config.megacore_split_dim is not None
-    return plan.scope.chip.cores_per_device if tiles > 1 and is_split else 1
+    # One tile cannot be split.
+    return _sharing_cores(plan.scope, plan.instruction) if tiles > 1 else 1
+
+
+def _sharing_cores(scope: Scope, instruction: Instruction) -> int:
+    """Return how many cores share the tiles of a kernel, if it has several: one more only where its loops are split."""
+    return scope.chip.cores_per_device if instruction.backend_config.megacore_split_dim is not None else 1
 
 
 def _other_type(body: Body, chip: Chip) -> str:
@@ -168,7 +182,9 @@ def _other_work(
         if share and not item.in_place and item.instruction.opcode not in _ELSEWHERE:
             work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
             # What is made for an operand of the product stays as long as its tile does, and is then made anew.
-            found[at] = work * (share * uses.get(sides.get(at, ""), 1.0))
+            times = share * uses.get(sides.get(at, ""), 1.0)
+            # Of most values all is needed once.
+            found[at] = work if times == 1 else work * times
     return found
 
 
@@ -197,14 +213,17 @@ def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Wor
     return Work(ops={LOAD: loads, STORE: stores})
 
 
-def _vector_tiles(scope: Scope, body: Body, touched: list[Access], window: WindowConfig | None) -> int:
+def _vector_tiles(scope: Scope, instruction: Instruction, body: Body, touched: list[Access]) -> int:
     """Return the tiles of a kernel without a product: the compiler's if it says, else our own."""
+    window = instruction.backend_config.window_config
     if window and window.iteration_bounds:
         return prod(max(1, bound) for bound in window.iteration_bounds)
     if window and window.output_window_bounds:
         return block_tiles(_gone_through(body), window.output_window_bounds, scope.chip.vpu.register_shape)
     # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
-    return streaming_tiles(sum(a.n_bytes for a in touched if a.space not in (VMEM, SMEM)), scope.chip)
+    tiles = streaming_tiles(sum(a.n_bytes for a in touched if a.space not in (VMEM, SMEM)), scope.chip)
+    # Cores that share a kernel have a tile each at least.
+    return max(tiles, _sharing_cores(scope, instruction))
 
 
 def _gone_through(body: Body) -> ArrayShape:
@@ -263,7 +282,7 @@ def _own_nest(plan: _Plan, extra: Work | None) -> Nest:
         n_bytes[OUT if access.is_output else plan.feeds.get(access.name, OUT)] += access.n_bytes
     best, least_ps = None, 0
     for bound, nest in sorted(
-        ((_bound_seconds(plan, nest), nest) for nest in own_nests(n_bytes, chip)), key=itemgetter(0)
+        ((_bound_seconds(plan, nest), nest) for nest in own_nests(n_bytes, chip, _cut_limits(plan))), key=itemgetter(0)
     ):
         if best and seconds_to_ps(bound) >= least_ps:
             break
@@ -272,6 +291,28 @@ def _own_nest(plan: _Plan, extra: Work | None) -> Nest:
             best, least_ps = (nest, taken_ps) if not best or taken_ps < least_ps else (best, least_ps)
     assert best is not None
     return best
+
+
+def _cut_limits(plan: _Plan) -> dict[str, int]:
+    """Return into how many pieces, of a register or an array at least, each kind of dimension can be cut."""
+    size, vpu = plan.products[0][1], plan.scope.chip.vpu
+    rows, columns = -(-size.rows // vpu.sublanes), -(-size.columns // vpu.lanes)
+    limits = {BATCH: size.batch * size.groups, ROWS: rows, COLUMNS: columns, DEPTH: -(-size.depth // vpu.lanes)}
+    return limits | dict.fromkeys(_whole_rows(plan), 1)
+
+
+def _whole_rows(plan: _Plan) -> set[str]:
+    """Return the kinds of dimension that windows behind a product reach over, so that a tile has all of it."""
+    item = plan.body.values[plan.products[0][0]]
+    kinds = result_kinds(item.instruction, leaves(item.computation[product_sides(item.instruction)[0]].shape)[0])
+    found = set()
+    for inner in plan.body.values:
+        if inner.instruction.opcode == "reduce-window" and len(leaves(inner.instruction.shape)[0].dimensions) == len(
+            kinds
+        ):
+            window = inner.instruction.attributes["window"].dimensions
+            found |= {kind for kind, dimension in zip(kinds, window, strict=True) if dimension.size > 1}
+    return found - {BATCH}
 
 
 def _bound_seconds(plan: _Plan, nest: Nest) -> float:

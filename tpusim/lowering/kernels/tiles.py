@@ -11,6 +11,7 @@ the bandwidth and not the loop decides, and as little fetched twice as possible.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import product
 from math import ceil, gcd, inf, prod
@@ -300,6 +301,7 @@ def _role_orders(kinds: tuple[str, ...]) -> list[tuple[str, ...]]:
 _WANTED_TILES = 8
 # Powers of two divide the sizes that programs have; twelve for each of three loops are few enough to try all.
 _CUTS = tuple(2**power for power in range(12))
+_UNLIMITED: Mapping[str, int] = {}
 
 
 def streaming_tiles(moved_bytes: float, chip: Chip) -> int:
@@ -314,24 +316,36 @@ def tile_room_bytes(chip: Chip) -> float:
     return min(chip.vmem.scoped_bytes, chip.vmem.capacity_bytes) / max(1, chip.dma.buffers)
 
 
-def own_nests(n_bytes: dict[str, float], chip: Chip) -> tuple[Nest, ...]:
-    """Return the nests for a product whose ``lhs``, ``rhs``, ``out`` hold these bytes: all cuts that fit into VMEM."""
-    return _own_nests(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], tile_room_bytes(chip))
+def own_nests(n_bytes: dict[str, float], chip: Chip, limits: Mapping[str, int] = _UNLIMITED) -> tuple[Nest, ...]:
+    """Return the nests for a product whose ``lhs``, ``rhs``, ``out`` hold these bytes: all cuts that fit into VMEM.
+
+    ``limits`` are the pieces that a kind of dimension can be cut into at most.
+    """
+    most = tuple(limits.get(role, _CUTS[-1]) for role in (COLUMNS, ROWS, DEPTH))
+    return _own_nests(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], tile_room_bytes(chip), limits.get(BATCH, 1), most)
 
 
 @lru_cache(maxsize=256)
-def _own_nests(lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_bytes: float) -> tuple[Nest, ...]:
-    """Return all cuts by powers of two whose blocks fit into a room."""
+def _own_nests(
+    lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_bytes: float, batch: int, most: tuple[int, ...]
+) -> tuple[Nest, ...]:
+    """Return all cuts by powers of two whose blocks fit into a room; a batch is cut before anything else is."""
+    cuts = [[cut for cut in _CUTS if cut < 2 * limit] for limit in (batch, *most)]
+    choices = [(parts, 1, 1, 1) for parts in cuts[0][:-1]]
+    choices += product((batch,), *cuts[1:])
     fitting = (
-        _nest(columns, rows, depth)
-        for columns, rows, depth in product(_CUTS, repeat=3)
-        if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows) <= room_bytes
+        _nest(*choice)
+        for choice in choices
+        for parts, columns, rows, depth in (choice,)
+        if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows)
+        <= room_bytes * parts
     )
     # None fits only if arrays are millions of times as large as VMEM: the finest cut must do.
-    return tuple(fitting) or (_nest(_CUTS[-1], _CUTS[-1], _CUTS[-1]),)
+    return tuple(fitting) or (_nest(*(choice[-1] for choice in cuts)),)
 
 
-def _nest(columns: int, rows: int, depth: int) -> Nest:
+def _nest(batch: int, columns: int, rows: int, depth: int) -> Nest:
     # Depth is innermost, so that partial sums stay in one place until they are complete.
-    loops = (Loop(columns, COLUMNS), Loop(rows, ROWS), Loop(depth, DEPTH))
-    return Nest(loops, {LHS: 1 / (rows * depth), RHS: 1 / (columns * depth), OUT: 1 / (columns * rows)})
+    loops = (Loop(batch, BATCH), Loop(columns, COLUMNS), Loop(rows, ROWS), Loop(depth, DEPTH))
+    shares = {LHS: rows * depth, RHS: columns * depth, OUT: columns * rows}
+    return Nest(loops, {side: 1 / (batch * pieces) for side, pieces in shares.items()})

@@ -7,9 +7,10 @@ costs per register come from the chip's table of operations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log2, prod
+
+import msgspec
 
 from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, WORD_BITS, XLU
@@ -24,8 +25,7 @@ from tpusim.shapes.shape import ArrayShape, Shape, leaves
 WorkRule = Callable[["Site", Instruction], Work]
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(msgspec.Struct, frozen=True, gc=False):
     """Where an instruction stands: its module, its computation, the chip it will run on, and where estimates go."""
 
     module: Module
@@ -72,12 +72,12 @@ def widest(computation: Computation, instruction: Instruction, chip: Chip) -> fl
 
 def registers(shape: Shape, chip: Chip) -> float:
     """Return how many vector registers the physical array fills in the width that it is computed in."""
-    return _words_of(shape, native_bf16=chip.vpu.native_bf16) / chip.vpu.register_elements
+    return _words_of(shape, chip.vpu.native_bf16) / chip.vpu.register_elements
 
 
 # Shapes repeat thousands of times, and know their hash.
 @lru_cache(maxsize=1 << 14)
-def _words_of(shape: Shape, *, native_bf16: bool) -> float:
+def _words_of(shape: Shape, native_bf16: bool) -> float:
     return sum(padded_element_count(leaf) * _words(leaf, native_bf16=native_bf16) for leaf in leaves(shape))
 
 

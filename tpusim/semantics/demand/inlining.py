@@ -78,6 +78,15 @@ def behind_views(values: Sequence[Inner], at: int) -> int:
     return at
 
 
+def sources_of(body: Body) -> list[int]:
+    """Return ``behind_views`` of every position; at negative ones, as lists count them, stand the kernel's operands."""
+    found = [*range(len(body.values)), *range(-len(body.operands), 0)]
+    for at, item in enumerate(body.values):
+        if item.is_view:
+            found[at] = found[item.operands[0]]
+    return found
+
+
 def made_from(values: Sequence[Inner], starts: Iterable[int]) -> set[int]:
     """Return the positions of ``starts`` and of all that they are made of, operands of the kernel included."""
     found: set[int] = set()

@@ -161,8 +161,7 @@ def _reduce(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) 
 @_rule("sort")
 def _sort(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
     sizes = operands[0].dimensions
-    # The last dimension is the default (XLA, Sort).
-    (dimension,) = instruction.attributes.get("dimensions", (len(sizes) - 1,))
+    (dimension,) = instruction.attributes["dimensions"]
     spans = (*box.spans[:dimension], Span(sizes[dimension]), *box.spans[dimension + 1 :])
     return [box.moved(spans, sizes[dimension])] * len(operands)
 

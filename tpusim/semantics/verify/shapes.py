@@ -3,40 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from tpusim.errors import ProgramError
-from tpusim.ir.ops import APPLIES_TO_ELEMENTS, KEEPS_LAYOUT, MIXES_FLOATS, OPERATIONS, PASSES_ON
+from tpusim.ir.ops import APPLIES_TO_ELEMENTS, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON, find_operation
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.semantics.infer.types import alike, is_unbounded, plain
 from tpusim.semantics.verify.layouts import check_order, laid_out_alike
-from tpusim.semantics.verify.view import Call, Finding, View, at, checks, named
+from tpusim.semantics.verify.view import CALLERS, Call, Finding, View, at, checks, named
 from tpusim.shapes.layout import validate_layout
 from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
-
-# Nothing but shapes and dimensions decides whether one of these is right; of an update in place it is where it stands.
-_BY_SHAPES = frozenset(name for name, row in OPERATIONS.items() if row.required | row.optional <= {"dimensions"}) - {
-    "dynamic-update-slice"
-}
 
 
 @checks
 def _check_shapes(view: View) -> Iterator[Finding]:
     """Compare stated with inferred shapes, the dynamic kind of dimensions left out, and layouts in a schedule."""
-    # Compiled programs say the same a hundred times, and the parser keeps one object per shape.
+    # Compiled programs say the same a hundred times, and the parser keeps one object per shape and per attribute.
     known: set[tuple[object, ...]] = set()
     for computation in view.module.computations:
-        shapes = {instruction.name: instruction.shape for instruction in computation.instructions}
+        shapes = {instruction.name: id(instruction.shape) for instruction in computation.instructions}
+        shape_of = shapes.__getitem__
         for instruction in computation.instructions:
-            operands = [shapes[name] for name in instruction.operands]
-            dimensions = instruction.attributes.get("dimensions")
-            form = (instruction.opcode, dimensions, id(instruction.shape), *map(id, operands))
+            form = (instruction.opcode, shapes[instruction.name], *map(shape_of, instruction.operands))
+            deciding = _deciding(instruction.opcode)
+            if deciding:
+                form += tuple(map(id, map(instruction.attributes.get, deciding)))
             if form in known:
                 continue
+            operands = [computation[name].shape for name in instruction.operands]
             found = list(_check_instruction(view, Call(computation, instruction), operands))
-            if not found and instruction.opcode in _BY_SHAPES:
+            if not found and instruction.opcode not in _DECIDED_ELSEWHERE:
                 known.add(form)
             yield from found
+
+
+# What else decides: what is called, and of an update in place where it stands.
+_DECIDED_ELSEWHERE = CALLERS | {"dynamic-update-slice"}
+
+
+@cache
+def _deciding(opcode: str) -> tuple[str, ...]:
+    """Return the attributes that decide, beside shapes, whether an instruction is right: the opcode's own."""
+    operation = find_operation(opcode)
+    return tuple(sorted(operation.required | operation.optional)) if operation else ()
 
 
 def _check_instruction(view: View, call: Call, operands: Sequence[Shape]) -> Iterator[Finding]:

@@ -1,0 +1,14 @@
+"""Programs from texts, compiled."""
+
+from __future__ import annotations
+
+from tpusim.compiler.passes import compile_module
+from tpusim.compiler.target import Target
+from tpusim.hardware.load import load_chip
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+
+def compiled(text, chip="v5e", stop_after=""):
+    """Return the module of a text as our compiler leaves it for a chip."""
+    return compile_module(parse_module(SourceText("text", text)), Target(load_chip(chip)), stop_after)

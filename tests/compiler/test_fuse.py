@@ -1,0 +1,36 @@
+"""Pass 7: which kernels there are."""
+
+from __future__ import annotations
+
+from tpusim.compiler.passes import compile_module
+from tpusim.compiler.target import Target
+from tpusim.hardware.load import load_chip
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+
+def compiled(text):
+    """Return the module that our compiler makes of a text for v5e."""
+    return compile_module(parse_module(SourceText("test", text)), Target(load_chip("v5e")))
+
+
+AROUND_A_SORT = """HloModule around_a_sort
+
+less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }
+
+ENTRY main {
+  p = f32[8,1024] parameter(0)
+  twice = f32[8,1024] add(p, p)
+  bent = f32[8,1024] tanh(twice)
+  sorted = f32[8,1024] sort(bent), dimensions={1}, to_apply=less
+  up = f32[8,1024] exponential(sorted)
+  both = f32[8,1024] multiply(bent, up)
+  ROOT out = f32[8,1024] negate(both)
+}
+"""
+
+
+def test_no_kernel_waits_for_itself_through_what_is_no_kernel():
+    """``bent`` may not be made in the kernel that reads what is sorted of it."""
+    entry = compiled(AROUND_A_SORT).entry
+    assert [i.opcode for i in entry.instructions] == ["parameter", "fusion", "sort", "fusion"]

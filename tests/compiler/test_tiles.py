@@ -1,0 +1,25 @@
+"""Sharing kernels out among cores."""
+
+from __future__ import annotations
+
+from tests.compiler.programs import compiled
+from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import lower
+
+TEXT = """HloModule m
+
+ENTRY e {
+  x = f32[4096,4096]{1,0} parameter(0)
+  y = f32[4096,4096]{1,0} parameter(1)
+  product = f32[4096,4096]{1,0} dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT sum = f32[4096,4096]{1,0} add(product, y)
+}
+"""
+
+
+def test_two_cores_share_the_tiles_of_every_kernel():
+    """A v5p has two, which a program compiled for it uses; of a v5e's the text says nothing."""
+    (two,) = lower(compiled(TEXT, "v5p"), load_chip("v5p")).steps
+    (one,) = lower(compiled(TEXT, "v5e"), load_chip("v5e")).steps
+    assert (two.cores, one.cores) == (2, 1)
+    assert "megacore" not in compiled(TEXT, "v5e").text
