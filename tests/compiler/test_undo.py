@@ -9,7 +9,8 @@ import pytest
 
 from tests.compiler.test_passes import flat, name_of
 from tpusim.compiler.target import Target
-from tpusim.compiler.undo import defuse, retile
+from tpusim.compiler.undo.defuse import defuse
+from tpusim.compiler.undo.retile import retile
 from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import check, execute, load

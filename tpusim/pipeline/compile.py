@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from time import process_time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tpusim.analysis.summary import Summary
-from tpusim.compiler.figures import PassRecord, contents
-from tpusim.compiler.passes import compile_module
-from tpusim.compiler.target import Target
 from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.pipeline.chip_choice import check_compiler, choose_chip, provenance_of
 from tpusim.pipeline.schedules import front_end_form
 from tpusim.pipeline.stages import load_any, simulate
-from tpusim.program.compilation import Compilation
+from tpusim.program.compilation import Compilation, PassFigures
+from tpusim.semantics.contents import contents
 from tpusim.semantics.verify.module import verify_module
+
+if TYPE_CHECKING:
+    from tpusim.compiler.graph import Draft
 
 
 class Compiled(NamedTuple):
@@ -52,13 +54,17 @@ def compile_program(
     overrides: Mapping[str, Any] | None = None,
 ) -> Compiled:
     """Return what ``compile`` does, with the chip and what the passes took and did."""
+    # As in pipeline/schedules.py.
+    from tpusim.compiler.passes import compile_module
+    from tpusim.compiler.target import Target
+
     loaded = load_any(program)
     if not isinstance(loaded, Module):
         raise ConfigError(f"{program}: expected HLO text, found a lowered program, which is compiled already")
     made_by = provenance_of(loaded)
     check_compiler(loaded, made_by)
     target = Target(choose_chip(loaded, made_by, chip=chip, overrides=overrides))
-    record = PassRecord()
+    record = _PassRecord()
     module = compile_module(front_end_form(loaded), target, stop_after, record)
     # What it says would be a fault of ours; better here than as a wrong time.
     verify_module(module)
@@ -76,3 +82,20 @@ def compile_program(
 def compiled_run(found: Compiled) -> Summary | None:
     """Return the numbers of a run of what was compiled, None if the passes stopped before it had a schedule."""
     return simulate(found.module, found.chip).summary if found.module.is_scheduled else None
+
+
+class _PassRecord:
+    """Takes the figures of each pass after it, called with its name and the draft as it left it."""
+
+    def __init__(self) -> None:
+        self.passes: list[PassFigures] = []
+        self._since = process_time()
+
+    def __call__(self, name: str, draft: Draft) -> None:
+        """Add the pass that has just ended."""
+        took = process_time() - self._since
+        now = contents(draft.write())
+        figures = PassFigures(name=name, cpu_seconds=took, instructions=now.instructions, kernels=now.kernels)
+        self.passes.append(figures)
+        # What it takes to count is no part of a pass.
+        self._since = process_time()

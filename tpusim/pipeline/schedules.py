@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from tpusim.compiler.passes import compile_module
-from tpusim.compiler.target import Target
-from tpusim.compiler.undo import defuse, is_plain, retile
 from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
@@ -40,6 +37,13 @@ def with_schedule(module: Module, made_by: Provenance, chip: Chip, schedule: str
     """
     check_schedule(schedule)
     schedule = schedule or ("given" if module.is_scheduled else "compiled")
+    if schedule == "given" and module.is_scheduled:
+        return module, made_by
+    # The compiler loads where something is compiled.
+    from tpusim.compiler.passes import compile_module
+    from tpusim.compiler.target import Target
+    from tpusim.compiler.undo.retile import retile
+
     if schedule == "compiled":
         compiled = compile_module(front_end_form(module), Target(chip))
         return compiled, structs.replace(made_by, compiler="tpusim", chip=chip.name, possible=(chip.name,), signs=())
@@ -49,12 +53,12 @@ def with_schedule(module: Module, made_by: Provenance, chip: Chip, schedule: str
             f"{place}: expected a scheduled program for --schedule {schedule}, found one that nobody has compiled: "
             "leave the option out and tpusim compiles it, or give what the TPU compiler makes (tpusim.jax.compile_for)"
         )
-    if schedule == "retiled":
-        return retile(module, Target(chip)), structs.replace(made_by, retiled_for=chip.name)
-    return module, made_by
+    return retile(module, Target(chip)), structs.replace(made_by, retiled_for=chip.name)
 
 
 def front_end_form(module: Module) -> Module:
     """Return a module as a front end would have made it: itself, or with what a compiler did undone."""
+    from tpusim.compiler.undo.defuse import defuse, is_plain
+
     verify_module(module)
     return module if is_plain(module) else defuse(module)

@@ -1,63 +1,26 @@
-"""What another compiler decided, undone: its tiles (``retile``), or its fusions, layouts and placement (``defuse``)."""
+"""Another compiler's fusions, layouts, placement and asynchronous copies, undone."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-import msgspec
-
-from tpusim.compiler.figures import running_computations
 from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.inline import copy_of
-from tpusim.compiler.target import Target
-from tpusim.compiler.tiles import HAS_TILES, SPLIT
-from tpusim.compiler.unmix import unmix
-from tpusim.compiler.views import joined, plain_view
+from tpusim.compiler.undo.unmix import unmix
+from tpusim.compiler.undo.views import joined, plain_view
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Raw
 from tpusim.ir.module import Instruction, Literal, Module
 from tpusim.ir.ops import COPIES, OWN_ASYNC_OPCODES, TRANSFERS, async_parts
-from tpusim.semantics.marks import RETILED_FOR, with_mark
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
-
-_TILES = frozenset({"window_config", "megacore_config"})
-"""What ``backend_config`` says of a kernel's tiles and of the cores that share them."""
 
 _KEPT_CONFIG = frozenset({"known_trip_count"})
 """What ``backend_config`` says of the program, not of how it was compiled."""
 
 _OF_SCHEDULE = frozenset({"is_scheduled", "entry_computation_layout", "buffer_donor"})
 _OF_PLACEMENT = frozenset({"control-predecessors", "output_to_operand_aliasing", "async_execution_thread"})
-
-
-def retile(module: Module, target: Target) -> Module:
-    """Return a scheduled module whose kernels do not state their tiles, so that lowering chooses them for the chip.
-
-    Where the chip has several cores, they share the tiles of every kernel.
-    """
-    split = SPLIT if target.cores > 1 else {}
-    running = {computation.name for computation in running_computations(module)}
-    computations = tuple(
-        replace(computation, instructions=tuple(_without_tiles(instruction, split) for instruction in computation))
-        if computation.name in running
-        else computation
-        for computation in module.computations
-    )
-    named = with_mark(module.attributes, RETILED_FOR, target.chip.name)
-    return replace(module, computations=computations, attributes=named)
-
-
-def _without_tiles(instruction: Instruction, split: dict[str, Any]) -> Instruction:
-    """Return an instruction that states no tiles, but, if it is a kernel with tiles, whether cores share them."""
-    stated = instruction.backend_config.fields
-    if instruction.opcode not in HAS_TILES or (_TILES.isdisjoint(stated) and not split):
-        return instruction
-    kept = {key: value for key, value in stated.items() if key not in _TILES} | split
-    named = dict(instruction.attributes) | {"backend_config": Raw(json.dumps(kept))}
-    return msgspec.structs.replace(instruction, attributes=named)
 
 
 def is_plain(module: Module) -> bool:

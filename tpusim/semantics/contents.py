@@ -1,35 +1,15 @@
-"""What a program consists of, and what each pass took: the figures of ``tpusim compile``."""
+"""What a program consists of: kernels, fusions, results in fast memories, asynchronous copies."""
 
 from __future__ import annotations
 
-from time import process_time
-
-from tpusim.compiler.graph import Draft
 from tpusim.hardware.units import CMEM, VMEM
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import ASYNC_DONES, ASYNC_STARTS, CONTROL_FLOW, ELEMENTWISE, FREE, PRODUCTS, async_phase
-from tpusim.program.compilation import Contents, PassFigures
+from tpusim.program.compilation import Contents
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.shape import TupleShape, leaves
 
 _NO_KERNELS = FREE | CONTROL_FLOW | ASYNC_DONES | ASYNC_STARTS
-
-
-class PassRecord:
-    """Takes the figures of each pass after it, called with its name and the draft as it left it."""
-
-    def __init__(self) -> None:
-        self.passes: list[PassFigures] = []
-        self._since = process_time()
-
-    def __call__(self, name: str, draft: Draft) -> None:
-        """Add the pass that has just ended."""
-        took = process_time() - self._since
-        now = contents(draft.write())
-        figures = PassFigures(name=name, cpu_seconds=took, instructions=now.instructions, kernels=now.kernels)
-        self.passes.append(figures)
-        # What it takes to count is no part of a pass.
-        self._since = process_time()
 
 
 def contents(module: Module) -> Contents:
