@@ -13,7 +13,11 @@ from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.target import Target
 from tpusim.ir.ops import ENDS_KERNELS, FUSES_INTO_USERS
 
-_SPLIT = {"megacore_config": {"megacore_split_dim": "0"}}
+SPLIT = {"megacore_config": {"megacore_split_dim": "0"}}
+"""What a ``backend_config`` says of a kernel whose outermost loop is split."""
+
+HAS_TILES = FUSES_INTO_USERS | ENDS_KERNELS | {"fusion"}
+"""Opcodes of kernels that have tiles."""
 
 
 def split_over_cores(draft: Draft, target: Target) -> None:
@@ -22,5 +26,5 @@ def split_over_cores(draft: Draft, target: Target) -> None:
         return
     for graph in running(draft):
         for node in graph.order():
-            if node.opcode == "fusion" or node.opcode in FUSES_INTO_USERS | ENDS_KERNELS:
-                state(node, _SPLIT)
+            if node.opcode in HAS_TILES:
+                state(node, SPLIT)
