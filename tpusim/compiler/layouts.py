@@ -25,9 +25,10 @@ from tpusim.ir.ops import (
     LAID_OUT_FREELY,
     LINEAR_ALGEBRA,
     PLAIN_PRODUCTS,
+    RESHAPES,
     SORTS,
 )
-from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.address import physical_bytes, physical_order_sizes
 from tpusim.shapes.layout import Layout
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
@@ -200,6 +201,9 @@ class _Assignment:
         root = self.graph.root
         if isinstance(root.shape, ArrayShape):
             self.graph.root = self.coerced(root)
+        for node in self.graph.order():
+            if node.opcode in RESHAPES | {"copy", "transpose"} and is_bitcast(node):
+                self.graph.replace(node, self.graph.add("bitcast", node.shape, node.operands, like=node))
 
 
 def _rank(node: Node) -> int:
@@ -298,18 +302,13 @@ def _reduce(self: _Assignment, node: Node) -> Order:
 
 
 def _reshape(self: _Assignment, node: Node) -> Order:
-    """What moves no element keeps its order; what does makes what is wanted, or pads least."""
+    """What moves no element keeps them where they are; what does makes what is wanted, or pads least."""
     operand = node.operands[0]
-    before = self.settled(operand)
-    kept = [d for d, size in enumerate(operand.array.dimensions) if size != 1]
-    mine = [d for d, size in enumerate(node.array.dimensions) if size != 1]
-    if [operand.array.dimensions[d] for d in kept] == [node.array.dimensions[d] for d in mine]:
-        ones = [d for d, size in enumerate(node.array.dimensions) if size == 1]
-        return (*(mine[kept.index(d)] for d in before if d in kept), *reversed(ones))
-    wanted = self.wanted.get(node)
-    if wanted:
-        return wanted
-    return boundary_order(node.array, self.chip)
+    self.settled(operand)
+    kept = carried_order(operand.array, node.array.dimensions)
+    if kept is not None and stays(operand.array, laid_out(node.array, kept, self.chip)):
+        return kept
+    return self.wanted.get(node) or boundary_order(node.array, self.chip)
 
 
 def _element(self: _Assignment, node: Node) -> Order:
@@ -366,3 +365,65 @@ def tiles_of(
 def _covering(size: int, least: int, most: int) -> int:
     """Return the smallest power of two, from ``least`` to ``most``, that covers ``size``."""
     return min(max(least, 1 << max(0, size - 1).bit_length()), max(least, most))
+
+
+def is_bitcast(node: Node) -> bool:
+    """Return whether a reshape, copy or transpose leaves every element where it is."""
+    (operand,) = node.operands
+    before, after = operand.array, node.array
+    if before.layout is None or after.layout is None:
+        return False
+    if node.opcode == "transpose":
+        order = tuple(node.attributes["dimensions"][d] for d in after.layout.minor_to_major)
+        return order == before.layout.minor_to_major and before.layout.tiles == after.layout.tiles
+    return carried_order(before, after.dimensions) == after.layout.minor_to_major and stays(before, after)
+
+
+def stays(before: ArrayShape, after: ArrayShape) -> bool:
+    """Return whether tiles leave the elements of an array where they are that its dimensions leave in their order."""
+    assert before.layout is not None
+    assert after.layout is not None
+    if before.layout.tiles != after.layout.tiles or before.rank < 2 or after.rank < 2:
+        return before.layout.tiles == after.layout.tiles and before.rank == after.rank
+    (*_, one_rows, one_lanes), (*_, other_rows, other_lanes) = physical_order_sizes(before), physical_order_sizes(after)
+    rows = before.layout.tiles[0][0]
+    # Whole tiles of rows may be counted as one dimension or as several.
+    return one_lanes == other_lanes and (one_rows == other_rows or one_rows % rows == other_rows % rows == 0)
+
+
+def carried_order(array: ArrayShape, sizes: Sequence[int]) -> Order | None:
+    """Return the order in which an array of other sizes has the elements where this one has them, if there is one.
+
+    Tiles left aside: dimensions that are joined must lie one round the other.
+    """
+    assert array.layout is not None
+    big = [d for d in reversed(array.layout.minor_to_major) if array.dimensions[d] != 1]
+    place = {d: at for at, d in enumerate(big)}
+    groups = []
+    for before, after in _common_factors(array.dimensions, sizes):
+        places = [place[d] for d in before if d in place]
+        if places != list(range(places[0], places[0] + len(places)) if places else []):
+            return None
+        groups.append((places[0] if places else -1, after))
+    # What has size 1 goes outside, where it changes nothing.
+    major_to_minor = [d for _, after in sorted(groups, key=lambda group: group[0]) for d in after]
+    return tuple(reversed(major_to_minor))
+
+
+def _common_factors(one: Sequence[int], other: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Return the dimensions of two shapes of as many elements in the least groups of equal products."""
+    groups, at, to = [], 0, 0
+    while at < len(one) or to < len(other):
+        before, after = [], []
+        left = right = 1
+        while (not before and not after) or left != right:
+            if to >= len(other) or (at < len(one) and left <= right):
+                before.append(at)
+                left *= one[at]
+                at += 1
+            else:
+                after.append(to)
+                right *= other[to]
+                to += 1
+        groups.append((before, after))
+    return groups
