@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
@@ -20,6 +21,8 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("manual", localise),
     ("inline", inline),
     ("simplify", simplify),
+    ("decompose", decompose),
+    ("clean-up", simplify),
     ("row-window", make_row_windows),
     ("layouts", assign_layouts),
     ("fuse", fuse),

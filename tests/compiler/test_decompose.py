@@ -1,0 +1,197 @@
+"""Pass 3: what is taken apart has the values of the whole, by NumPy, and the instructions of the real compiler."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tpusim.compiler.decompose.rules import TOLERANCES
+from tpusim.compiler.passes import compile_module
+from tpusim.compiler.target import Target
+from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import check, execute
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+ADD = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }\n"
+MULTIPLY = "multiply { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] multiply(a, b) }\n"
+LESS = "less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT TYPE }\n"
+
+
+def decomposed(entry, regions=""):
+    """Return the program of an entry's lines, and what the pass and the simplifier after it make of it."""
+    lines = "\n".join(entry.strip().splitlines())
+    module = parse_module(SourceText("test", f"HloModule test\n{regions}\nENTRY main {{\n{lines}\n}}\n"))
+    made = compile_module(module, Target(load_chip("v5e")), "clean-up")
+    assert check(module) == check(made) == []
+    return module, made
+
+
+def opcodes(module):
+    """Return how often each opcode stands in the entry."""
+    return Counter(i.opcode for i in module.entry.instructions)
+
+
+def values(module, *inputs):
+    """Return what a program computes, in the precision that it states."""
+    named = {f"in{number}": array for number, array in enumerate(inputs)}
+    return execute(module, named, precision="exact", chip="v5e")
+
+
+def close(found, expected, opcode):
+    """Return whether values are as near to the expected ones as the table of tolerances says."""
+    return np.abs(found - expected).max() <= TOLERANCES[opcode] * np.abs(expected).max()
+
+
+def normal(*sizes):
+    """Return an array of random numbers, the same each time."""
+    return np.random.default_rng(7).standard_normal(sizes).astype(np.float32)
+
+
+@pytest.mark.parametrize("length", [1000, 128 * 130 + 5])
+@pytest.mark.parametrize(("pad", "turn"), [("{}_0", slice(None)), ("0_{}", slice(None, None, -1))])
+def test_running_sums_go_by_blocks_of_128(length, pad, turn):
+    """As XLA's ReduceWindowRewriter makes them: inner sums, sums of their totals, both added."""
+    entry = f"""
+    x = f32[2,{length}] parameter(0)
+    zero = f32[] constant(0)
+    ROOT out = f32[2,{length}] reduce-window(x, zero),
+      window={{size=1x{length} pad=0_0x{pad.format(length - 1)}}}, to_apply=add
+    """
+    _, made = decomposed(entry, ADD)
+    x = normal(2, length)
+    expected = np.cumsum(x.astype(np.float64)[:, turn], axis=1)[:, turn]
+    assert close(values(made, x), expected, "reduce-window")
+    wide = [i.attributes["window"].dimensions[-1].size for i in made.entry.instructions if i.opcode == "reduce-window"]
+    assert max(wide) == 128
+    assert len(wide) == (2 if length == 1000 else 3)
+
+
+def test_running_products_down_the_columns():
+    """The dimension of the window is turned to the end and back."""
+    entry = """
+    x = f32[300,3] parameter(0)
+    one = f32[] constant(1)
+    ROOT out = f32[300,3] reduce-window(x, one), window={size=300x1 pad=299_0x0_0}, to_apply=multiply
+    """
+    _, made = decomposed(entry, MULTIPLY)
+    x = 1 + 0.1 * normal(300, 3)
+    assert close(values(made, x), np.cumprod(x.astype(np.float64), axis=0), "reduce-window")
+
+
+@pytest.mark.parametrize("window", ["size=1x256 pad=0_0x255_0 stride=1x1", "size=1x100 pad=0_0x99_0"])
+def test_a_window_is_cumulative_only_if_it_takes_in_all(window):
+    """A moving sum stays one window."""
+    size = 256 if "256" in window else 300
+    entry = f"""
+    x = f32[2,{size}] parameter(0)
+    zero = f32[] constant(0)
+    ROOT out = f32[2,{size}] reduce-window(x, zero), window={{{window}}}, to_apply=add
+    """
+    _, made = decomposed(entry, ADD)
+    assert opcodes(made)["reduce-window"] == (2 if size == 256 else 1)
+
+
+@pytest.mark.parametrize("order", ["", ", type=TOTALORDER"])
+def test_a_stable_sort_sorts_the_places_too(order):
+    """StableSortExpander: they decide between equals, of which there are many here; NaNs and zeros of both signs."""
+    entry = """
+    k = f32[3,50] parameter(0)
+    v = s32[3,50] parameter(1)
+    both = (f32[3,50], s32[3,50]) sort(k, v), dimensions={1}, is_stable=true, to_apply=less
+    ROOT out = s32[3,50] get-tuple-element(both), index=1
+    """
+    less = LESS.replace("f32[] parameter(1)", "f32[] parameter(1)  p = s32[] parameter(2)  q = s32[] parameter(3)")
+    module, made = decomposed(entry, less.replace(" TYPE", order))
+    k = np.random.default_rng(7).choice(np.float32([1, -1, 2, 0.0, -0.0]), (3, 50))
+    v = np.arange(150, dtype=np.int32).reshape(3, 50)
+    assert (values(made, k, v) == values(module, k, v)).all()
+    assert len(next(i for i in made.entry.instructions if i.opcode == "sort").operands) == 3
+    if not order:
+        rows = np.argsort(k, axis=1, kind="stable")
+        assert (values(made, k, v) == np.take_along_axis(v, rows, axis=1)).all()
+
+
+def test_an_argument_sort_has_its_places_already():
+    """They are not sorted twice."""
+    entry = """
+    k = f32[3,50] parameter(0)
+    v = s32[3,50] iota(), iota_dimension=1
+    both = (f32[3,50], s32[3,50]) sort(k, v), dimensions={1}, is_stable=true, to_apply=less
+    ROOT out = s32[3,50] get-tuple-element(both), index=1
+    """
+    less = LESS.replace("f32[] parameter(1)", "f32[] parameter(1)  p = s32[] parameter(2)  q = s32[] parameter(3)")
+    _, made = decomposed(entry, less.replace(" TYPE", ""))
+    k = np.round(normal(3, 50))
+    assert (values(made, k) == np.argsort(k, axis=1, kind="stable")).all()
+    assert len(next(i for i in made.entry.instructions if i.opcode == "sort").operands) == 2
+
+
+def test_total_order_is_an_order_of_integers():
+    """Of zeros, infinities and NaNs of both signs too (IEEE 754, 5.10)."""
+    order = np.float32([-np.nan, -np.inf, -1, -0.0, 0.0, 1e-40, 2, np.inf, np.nan])
+    order[0] = np.copysign(np.nan, -1)
+    entry = """
+    x = f32[9,9] parameter(0)
+    y = f32[9,9] parameter(1)
+    ROOT out = pred[9,9] compare(x, y), direction=LT, type=TOTALORDER
+    """
+    _, made = decomposed(entry)
+    x, y = np.broadcast_arrays(order[:, None], order[None, :])
+    found = values(made, np.ascontiguousarray(x), np.ascontiguousarray(y))
+    assert (found == (np.arange(9)[:, None] < np.arange(9)[None, :])).all()
+
+
+def test_indices_lose_the_dimension_of_one_number_and_stay_inside():
+    """A row of them has no padding, and what lies outside is brought to the nearest row."""
+    entry = """
+    x = f32[40,5] parameter(0)
+    i = s32[6,1] parameter(1)
+    ROOT out = f32[6,5] gather(x, i), offset_dims={1},
+      collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,5}
+    """
+    _, made = decomposed(entry)
+    x, i = normal(40, 5), np.int32([[3], [-1], [39], [40], [0], [1000]])
+    assert (values(made, x, i) == x[np.clip(i[:, 0], 0, 39)]).all()
+    gather = made.entry.root
+    assert made.entry[gather.operands[1]].opcode == "clamp"
+    assert made.entry[gather.operands[1]].shape.dimensions == (6,)
+
+
+def test_what_is_scattered_onto_zeros_and_added_is_scattered_onto_the_sum():
+    """As in a graph network's step; what lies outside is left out."""
+    entry = """
+    h = f32[40,5] parameter(0)
+    i = s32[6,1] parameter(1)
+    u = f32[6,5] parameter(2)
+    zero = f32[] constant(0)
+    zeros = f32[40,5] broadcast(zero), dimensions={}
+    s = f32[40,5] scatter(zeros, i, u), update_window_dims={1},
+      inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+    ROOT out = f32[40,5] add(h, s)
+    """
+    _, made = decomposed(entry, ADD)
+    h, i, u = normal(40, 5), np.int32([[3], [3], [39], [40], [0], [3]]), normal(6, 5)
+    expected = h.astype(np.float64)
+    np.add.at(expected, i[[0, 1, 2, 4, 5], 0], u[[0, 1, 2, 4, 5]])
+    assert close(values(made, h, i, u), expected, "add")
+    assert made.entry.root.opcode == "scatter"
+    assert made.entry[made.entry.root.operands[0]].opcode == "parameter"
+
+
+@pytest.mark.parametrize(("number", "stays"), [("3", False), ("-0.1", False), ("0", True), ("inf", True)])
+def test_a_division_by_a_number_is_a_product_with_its_reciprocal(number, stays):
+    """But for zero and infinity."""
+    entry = f"""
+    x = f32[8,128] parameter(0)
+    c = f32[] constant({number})
+    d = f32[8,128] broadcast(c), dimensions={{}}
+    ROOT out = f32[8,128] divide(x, d)
+    """
+    _, made = decomposed(entry)
+    assert made.entry.root.opcode == ("divide" if stays else "multiply")
+    x = normal(8, 128)
+    if not stays:
+        assert close(values(made, x), x / np.float64(number), "divide")

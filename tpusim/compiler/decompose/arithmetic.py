@@ -1,0 +1,46 @@
+"""Divisions and comparisons."""
+
+from __future__ import annotations
+
+from tpusim.compiler.decompose.build import Build
+from tpusim.compiler.decompose.rules import decomposes
+from tpusim.compiler.graph import Node
+from tpusim.compiler.simplify import splat_text
+
+
+@decomposes("divide", tolerance=1e-6)
+def by_a_constant(build: Build, node: Node) -> Node | None:
+    """A division by one and the same number is a multiplication by its reciprocal.
+
+    Source: XLA, AlgebraicSimplifier (HandleDivide); programs compiled ahead of time.
+    """
+    numerator, denominator = node.operands
+    text = splat_text(denominator)
+    if not node.array.rank or not text or not node.array.dtype.is_float or float(text) in (0.0, _INFINITE, -_INFINITE):
+        return None
+    return build.apply("multiply", numerator, build.splat(1 / float(text), node))
+
+
+_INFINITE = float("inf")
+
+
+@decomposes("compare")
+def in_total_order(build: Build, node: Node) -> Node | None:
+    """Floats in their total order are compared as integers, those of negative numbers turned round.
+
+    Source: XLA, ComparisonExpander.
+    """
+    if node.attributes.get("type") != "TOTALORDER" or node.operands[0].array.dtype.name != "f32":
+        return None
+    one, other = (_ordered(build, operand) for operand in node.operands)
+    return build.compare(node.attributes["direction"], one, other)
+
+
+def _ordered(build: Build, node: Node) -> Node:
+    """Return integers in the order of floats."""
+    bits = build.convert(node, "s32", opcode="bitcast-convert")
+    below_zero = build.compare("LT", bits, build.splat(0, bits))
+    return build.apply("select", below_zero, build.apply("xor", build.splat(_ALL_BUT_SIGN, bits), bits), bits)
+
+
+_ALL_BUT_SIGN = (1 << 31) - 1

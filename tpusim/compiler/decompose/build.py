@@ -1,0 +1,124 @@
+"""Short ways to write the instructions that rules are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.target import Target
+from tpusim.ir.attributes import (
+    ComputationName,
+    PaddingDimension,
+    SliceDimension,
+    Symbol,
+    Window,
+    WindowDimension,
+)
+from tpusim.ir.module import Literal
+from tpusim.shapes.dtype import DTYPES, DType
+from tpusim.shapes.shape import ArrayShape, TupleShape
+
+
+class Build:
+    """New instructions of a graph, in place of the one that they are ``like``."""
+
+    def __init__(self, graph: Graph, like: Node, target: Target) -> None:
+        self.graph = graph
+        self.like = like
+        self.target = target
+
+    def _add(self, opcode: str, shape: ArrayShape, operands: Iterable[Node], **attributes: object) -> Node:
+        return self.graph.add(opcode, shape, operands, attributes, like=self.like)
+
+    def constant(self, number: float | str, dtype: DType) -> Node:
+        """Return a scalar; a text is taken as it is."""
+        return self.graph.add("constant", ArrayShape(dtype), immediate=Literal(_text(number, dtype)))
+
+    def splat(self, number: float | str, like: Node) -> Node:
+        """Return an array like another one that has this number everywhere."""
+        scalar = self.constant(number, like.array.dtype)
+        return self.broadcast(scalar, like.array.dimensions, ()) if like.array.rank else scalar
+
+    def iota(self, dtype: str, sizes: Sequence[int], along: int) -> Node:
+        """Return an array of the numbers of its own elements along a dimension."""
+        return self._add("iota", ArrayShape(DTYPES[dtype], tuple(sizes)), (), iota_dimension=along)
+
+    def broadcast(self, node: Node, sizes: Sequence[int], dimensions: Sequence[int]) -> Node:
+        """Return an array of these sizes whose ``dimensions`` are those of ``node``."""
+        return self._add("broadcast", ArrayShape(node.array.dtype, tuple(sizes)), [node], dimensions=tuple(dimensions))
+
+    def apply(self, opcode: str, *operands: Node) -> Node:
+        """Return an operation on the elements of arrays of one type and size."""
+        return self._add(opcode, _plain(operands[-1]), operands)
+
+    def compare(self, direction: str, one: Node, other: Node) -> Node:
+        """Return where a comparison of two arrays holds."""
+        shape = ArrayShape(DTYPES["pred"], one.array.dimensions)
+        return self._add("compare", shape, [one, other], direction=Symbol(direction))
+
+    def convert(self, node: Node, dtype: str, opcode: str = "convert") -> Node:
+        """Return the same numbers (or with ``bitcast-convert`` the same bits) as another type."""
+        return self._add(opcode, ArrayShape(DTYPES[dtype], node.array.dimensions), [node])
+
+    def reshape(self, node: Node, *sizes: int) -> Node:
+        """Return the same elements in another shape."""
+        assert prod(sizes) == node.array.element_count
+        return self._add("reshape", ArrayShape(node.array.dtype, sizes), [node])
+
+    def transpose(self, node: Node, *order: int) -> Node:
+        """Return an array whose dimension ``i`` is ``order[i]`` of ``node``."""
+        shape = ArrayShape(node.array.dtype, tuple(node.array.dimensions[d] for d in order))
+        return self._add("transpose", shape, [node], dimensions=order)
+
+    def swapped(self, node: Node, one: int, other: int) -> Node:
+        """Return an array with two of its dimensions exchanged."""
+        order = list(range(node.array.rank))
+        order[one], order[other] = order[other], order[one]
+        return node if one == other else self.transpose(node, *order)
+
+    def slice(self, node: Node, along: int, start: int, limit: int) -> Node:
+        """Return a part of an array along one dimension."""
+        parts = [SliceDimension(0, size) for size in node.array.dimensions]
+        parts[along] = SliceDimension(start, limit)
+        sizes = tuple(part.limit - part.start for part in parts)
+        return self._add("slice", ArrayShape(node.array.dtype, sizes), [node], slice=tuple(parts))
+
+    def pad(self, node: Node, value: Node, along: int, low: int, high: int) -> Node:
+        """Return an array with ``value`` put before and behind it along one dimension."""
+        padding = [PaddingDimension(0, 0)] * node.array.rank
+        padding[along] = PaddingDimension(low, high)
+        sizes = list(node.array.dimensions)
+        sizes[along] += low + high
+        return self._add("pad", ArrayShape(node.array.dtype, tuple(sizes)), [node, value], padding=tuple(padding))
+
+    def window(self, node: Node, start: Node, along: WindowDimension, region: str) -> Node:
+        """Return a ``reduce-window`` over the last dimension with the computation ``region``."""
+        *outer, last = node.array.dimensions
+        last += along.pad_low + along.pad_high - along.size + 1
+        window = Window((*(WindowDimension(1) for _ in outer), along))
+        shape = ArrayShape(node.array.dtype, (*outer, last))
+        return self._add("reduce-window", shape, [node, start], window=window, to_apply=ComputationName(region))
+
+    def element(self, node: Node, index: int) -> Node:
+        """Return an element of a tuple."""
+        assert isinstance(node.shape, TupleShape)
+        return self.graph.add("get-tuple-element", node.shape.elements[index], [node], {"index": index})
+
+
+def _plain(node: Node) -> ArrayShape:
+    return ArrayShape(node.array.dtype, node.array.dimensions)
+
+
+def _text(number: float | str, dtype: DType) -> str:
+    """Return a number as text from which its type reads it back."""
+    if isinstance(number, str):
+        return number
+    return str(int(number)) if dtype.is_integer else f"{number:.9g}"
+
+
+def only_opcode(draft: Draft, region: str) -> str:
+    """Return the opcode of a computation that does one thing to its two parameters; nothing for any other."""
+    root = draft.graphs[region].root
+    parameters = [operand for operand in root.operands if operand.opcode == "parameter"]
+    return root.opcode if len(root.operands) == len(set(parameters)) == 2 else ""

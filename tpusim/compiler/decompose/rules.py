@@ -1,0 +1,34 @@
+"""The table of rules, and what fills it.
+
+A rule looks at one node and returns what to use instead, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tpusim.compiler.decompose.build import Build
+from tpusim.compiler.graph import Node
+
+Rule = Callable[[Build, Node], Node | None]
+
+RULES: dict[str, list[Rule]] = {}
+"""By opcode."""
+
+TOLERANCES: dict[str, float] = {}
+"""By opcode of what is taken apart: how far values may be from those of the whole, as a share of the largest of them.
+
+What is not here keeps its values bit for bit.
+"""
+
+
+def decomposes(opcode: str, tolerance: float = 0.0) -> Callable[[Rule], Rule]:
+    """Enter a rule for instructions of this opcode, whose values may then differ by so much."""
+
+    def enter(rule: Rule) -> Rule:
+        RULES.setdefault(opcode, []).append(rule)
+        if tolerance:
+            TOLERANCES[opcode] = max(tolerance, TOLERANCES.get(opcode, 0.0))
+        return rule
+
+    return enter

@@ -1,0 +1,23 @@
+"""The pass: all rules on all instructions."""
+
+from __future__ import annotations
+
+# The modules enter their rules where they are imported.
+from tpusim.compiler.decompose import arithmetic, cumulative, indexed, sorting
+from tpusim.compiler.decompose.build import Build
+from tpusim.compiler.decompose.rules import RULES
+from tpusim.compiler.graph import Draft
+from tpusim.compiler.target import Target
+
+FAMILIES = (arithmetic, cumulative, indexed, sorting)
+"""The modules that hold the rules."""
+
+
+def decompose(draft: Draft, target: Target) -> None:
+    """Take instructions apart; what comes of one is not taken apart again."""
+    for graph in draft.reachable():
+        for node in graph.order():
+            for rule in RULES.get(node.opcode, ()):
+                if (made := rule(Build(graph, node, target), node)) is not None:
+                    graph.replace(node, made)
+                    break
