@@ -165,8 +165,8 @@ class _Fusion:
 
     def _merge_siblings(self) -> None:
         """Make reductions of a large array together, and slices of it of the same sizes."""
-        for node in self.nodes:
-            for opcode in ("reduce", "slice"):
+        for node in (node for node in self.nodes if not is_small(node)):
+            for opcode in ("reduce", "slice", "reshape"):
                 groups = [group for group in self._groups_using(node) if _only(opcode, group)]
                 for group in groups[1:]:
                     if self._are_alike(groups[0], group, node):
@@ -174,7 +174,7 @@ class _Fusion:
 
     def _are_alike(self, first: Group, group: Group, read: Node) -> bool:
         """Return whether two kernels that read the same go through the same elements, and neither needs the other."""
-        if group.space != first.space or (first.space != elements_of(read) and not _only("slice", first)):
+        if group.space != first.space or (_only("reduce", first) and first.space != elements_of(read)):
             return False
         return not self._reaches([group], first) and not self._reaches([first], group)
 
@@ -290,7 +290,7 @@ def _may_join(node: Node, group: Group) -> bool:
     """Return whether a kernel may make a node that it uses."""
     if node.opcode not in FUSES_INTO_USERS:
         return False
-    users = [user for user in node.users if user in group.nodes]
+    users = _users_behind_bitcasts(node, group)
     # An update in place leaves its target where it is.
     if any(user.opcode == "dynamic-update-slice" and user.operands[0] is node for user in users):
         return False
@@ -302,6 +302,15 @@ def _may_join(node: Node, group: Group) -> bool:
     if node.opcode == "reduce-window":
         return all(user.opcode in KEEPS_TILES for user in users) and _is_row_window(node)
     return True
+
+
+def _users_behind_bitcasts(node: Node, group: Group) -> list[Node]:
+    """Return what uses a node in a kernel, under whatever name."""
+    found = []
+    for user in node.users:
+        if user in group.nodes:
+            found += [user, *(_users_behind_bitcasts(user, group) if user.opcode == "bitcast" else ())]
+    return found
 
 
 def _moves_with(node: Node, user: Node) -> bool:

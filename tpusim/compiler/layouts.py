@@ -260,7 +260,7 @@ def _product(self: _Assignment, node: Node) -> Order:
     if wanted and (not _constrains(sides[2]) or _fits(wanted, sides[2])):
         return wanted
     if not _constrains(sides[2]):
-        return tuple(reversed(range(node.array.rank)))
+        return boundary_order(node.array, self.chip)
     return self._product_order(node.array, sides[2])
 
 
@@ -383,12 +383,21 @@ def stays(before: ArrayShape, after: ArrayShape) -> bool:
     """Return whether tiles leave the elements of an array where they are that its dimensions leave in their order."""
     assert before.layout is not None
     assert after.layout is not None
+    if is_linear(before) and is_linear(after):
+        return physical_bytes(before) == physical_bytes(after)
     if before.layout.tiles != after.layout.tiles or before.rank < 2 or after.rank < 2:
         return before.layout.tiles == after.layout.tiles and before.rank == after.rank
     (*_, one_rows, one_lanes), (*_, other_rows, other_lanes) = physical_order_sizes(before), physical_order_sizes(after)
     rows = before.layout.tiles[0][0]
     # Whole tiles of rows may be counted as one dimension or as several.
     return one_lanes == other_lanes and (one_rows == other_rows or one_rows % rows == other_rows % rows == 0)
+
+
+def is_linear(array: ArrayShape) -> bool:
+    """Return whether an array's elements lie one after the other, as one row of tiles or as a vector."""
+    assert array.layout is not None
+    rows = physical_order_sizes(array)[:-1]
+    return len(array.layout.tiles) == 1 and all(size == 1 for size in (*rows, *array.layout.tiles[0][:-1]))
 
 
 def carried_order(array: ArrayShape, sizes: Sequence[int]) -> Order | None:
@@ -414,7 +423,8 @@ def _common_factors(one: Sequence[int], other: Sequence[int]) -> list[tuple[list
     """Return the dimensions of two shapes of as many elements in the least groups of equal products."""
     groups, at, to = [], 0, 0
     while at < len(one) or to < len(other):
-        before, after = [], []
+        before: list[int] = []
+        after: list[int] = []
         left = right = 1
         while (not before and not after) or left != right:
             if to >= len(other) or (at < len(one) and left <= right):
