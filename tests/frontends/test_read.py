@@ -230,6 +230,14 @@ def test_cut_off_programs_are_refused():
                 hlo_text(content[:end], "m")
 
 
+def test_damaged_words_are_refused():
+    """XLA prints what should be JSON as it stands, whatever bytes it has."""
+    text = 'HloModule m\n\nENTRY e {\n a = f32[] parameter(0)\n ROOT b = f32[] add(a, a), backend_config={"a":"bcd"}\n}'
+    content = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    with pytest.raises(ProgramError, match=r"m: expected text in UTF-8, .* found the byte 0xb7"):
+        hlo_text(content.replace(b':"bcd"', b'\xb7"bcd"'), "m")
+
+
 def test_messages_about_the_converted_text_say_so(tmp_path):
     """Its lines are not those of the file."""
     path = tmp_path / "m.v5e.mlir"

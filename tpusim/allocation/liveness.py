@@ -65,6 +65,8 @@ class Liveness:
         self.granule_bytes = granule_bytes
         self.schedule: list[str] = []
         self.values: list[Value] = []
+        # Every visit to a computation, in the order in which they begin.
+        self.frames: list[Frame] = []
         # Memory that an instruction needs while it runs, per instruction: no operand or result shows it.
         self.scratch: list[Value] = []
         self._joined: list[int] = []
@@ -104,6 +106,7 @@ class Liveness:
     def run(self, computation: Computation, arguments: Sequence[Nodes] | None) -> Nodes:
         """Walk a computation that gets ``arguments`` and return where its result lies."""
         frame = Frame(self, computation, arguments)
+        self.frames.append(frame)
         for instruction in computation.instructions:
             frame.visit(instruction)
         if arguments is None:

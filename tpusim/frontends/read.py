@@ -35,12 +35,23 @@ def hlo_text(content: bytes, name: str) -> str | None:
     """
     for is_of_form, read in _FORMS:
         if is_of_form(content):
-            return read(content, name)
+            return _in_utf8(read, content, name)
     return None
 
 
+def _in_utf8(read: Callable[[bytes, str], str], content: bytes, name: str) -> str:
+    """Return what ``read`` makes of a program; damaged names and configurations end up in XLA's text and messages."""
+    try:
+        return read(content, name)
+    except UnicodeDecodeError as error:
+        found = error.object[error.start]
+        raise ProgramError(
+            f"{name}: expected text in UTF-8, in a program that is whole, found the byte {found:#04x}"
+        ) from error
+
+
 def _is_stablehlo(content: bytes) -> bool:
-    return content.startswith(_BYTECODE) or _MLIR_TEXT.match(content) is not None
+    return content.startswith(_BYTECODE) or _MLIR_TEXT.match(content[:_LOOKED_AT]) is not None
 
 
 def _is_serialised(content: bytes) -> bool:

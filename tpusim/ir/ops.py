@@ -469,6 +469,9 @@ FUSES_INTO_USERS: Final = (ELEMENTWISE | REARRANGES | PLAIN_PRODUCTS | _named("b
 ENDS_KERNELS: Final = _named("dynamic-update-slice reduce")
 """A kernel can end with these, and makes nothing of their result."""
 
+USES_FAST_MEMORY: Final = FUSES_INTO_USERS | ENDS_KERNELS | _named("fusion gather scatter")
+"""Kernels that take whole arrays from any memory of the device, and leave them in any."""
+
 KEEPS_TILES: Final = ELEMENTWISE - {"map"} | _named("bitcast reduce reduce-window")
 """Take a tile of a product as it comes; a window may reach over whole rows."""
 

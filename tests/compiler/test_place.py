@@ -1,0 +1,261 @@
+"""Placement in fast memory: never more than there is, the same everywhere, and what saves most comes first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tpusim.compiler.passes import compile_module
+from tpusim.compiler.target import Target
+from tpusim.hardware.load import load_chip
+from tpusim.ir.ops import VIEWS
+from tpusim.pipeline.stages import check, load
+from tpusim.semantics.aliasing import in_place_operands
+from tpusim.semantics.infer.control import branches
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import TupleShape, leaves
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+FOLDER = Path(__file__).parents[1] / "data" / "numeric"
+FILES = sorted(path for path in FOLDER.glob("*.hlo.txt.gz") if ".v5e." not in path.name)
+KIB = 1024
+
+
+def target_with(fast_bytes, chip="v5e"):
+    """Return a chip that leaves so many bytes of VMEM to whole arrays."""
+    scoped = load_chip(chip).vmem.scoped_bytes
+    return Target(load_chip(chip, {"vmem.capacity_bytes": scoped + fast_bytes}))
+
+
+def compiled(text, fast_bytes=1 << 20):
+    """Return what a program's text becomes."""
+    module = compile_module(parse_module(SourceText("test", text)), target_with(fast_bytes))
+    assert check(module) == []
+    return module
+
+
+class Played:
+    """The naive twin of lives: a module run by hand, each loop twice, with a number for every array in fast memory."""
+
+    def __init__(self, module):
+        self.module, self.now = module, 0
+        self.born, self.died, self.sizes = {}, {}, {}
+        # Arguments lie in HBM: nothing is noted of them.
+        self.run(module.entry, [self.none(p.shape) for p in module.entry.parameters])
+
+    def none(self, shape):
+        """Return a value of whose arrays nothing is noted."""
+        return [self.none(element) for element in shape.elements] if isinstance(shape, TupleShape) else None
+
+    def new(self, shape):
+        """Return numbers for the arrays of a new value."""
+        if isinstance(shape, TupleShape):
+            return [self.new(element) for element in shape.elements]
+        if not shape.memory_space:
+            return None
+        number = len(self.born)
+        self.born[number] = self.died[number] = self.now
+        self.sizes[number] = physical_bytes(shape)
+        return number
+
+    def use(self, value):
+        """Note that a value is read now."""
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, list):
+                self.use(part)
+            elif part is not None:
+                self.died[part] = self.now
+
+    def run(self, computation, arguments):
+        """Return the result of a computation."""
+        values = {}
+        for instruction in computation.instructions:
+            self.now += 1
+            operands = [values[name] for name in instruction.operands]
+            if instruction.opcode == "parameter":
+                values[instruction.name] = arguments[instruction.immediate]
+            else:
+                values[instruction.name] = self.made(instruction, operands)
+        self.use(values[computation.root_name])
+        return values[computation.root_name]
+
+    def made(self, instruction, operands):
+        """Return the value of an instruction."""
+        if instruction.opcode in VIEWS:
+            return operands[0]
+        if instruction.opcode in ("tuple", "get-tuple-element"):
+            return operands[0][instruction.attributes["index"]] if instruction.opcode != "tuple" else operands
+        if instruction.opcode == "while":
+            return self.looped(instruction, operands[0])
+        self.use(operands)
+        if instruction.opcode == "conditional":
+            names = branches(instruction.attributes)
+            results = [self.run(self.module[n], [o]) for n, o in zip(names, operands[1:], strict=True)]
+            return results[0]
+        result = self.new(instruction.shape)
+        for number, operand in in_place_operands(self.module, instruction).items():
+            if isinstance(result, list):
+                result[number] = operands[operand]
+            else:
+                result = operands[operand]
+        return result
+
+    def looped(self, instruction, state):
+        """Return the state after two trips."""
+        for _ in range(2):
+            self.run(self.module[instruction.attributes["condition"]], [state])
+            # All that a loop carries is there as each trip begins.
+            self.use(state)
+            state = self.run(self.module[instruction.attributes["body"]], [state])
+        return state
+
+    def peak_bytes(self):
+        """Return the most bytes alive at once; what ends as another begins may hand its place over."""
+        changes = defaultdict(int)
+        for number, size in self.sizes.items():
+            changes[self.born[number]] += size
+            changes[self.died[number] + 1] -= size
+        alive = peak = 0
+        for position in sorted(changes):
+            alive += changes[position]
+            peak = max(peak, alive)
+        return peak
+
+
+@pytest.mark.parametrize("fast_kib", [16, 256, 1 << 14])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(".hlo.txt.gz"))
+def test_never_more_than_there_is(path, fast_kib):
+    """Counted by hand, over programs of all kinds; and what they update in place lies where it did."""
+    module = compile_module(load(path), target_with(fast_kib * KIB))
+    assert check(module) == []
+    assert Played(module).peak_bytes() <= fast_kib * KIB
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            results = leaves(instruction.shape)
+            for number, operand in in_place_operands(module, instruction).items():
+                shape = computation[instruction.operands[operand]].shape
+                assert results[number].memory_space == shape.memory_space
+
+
+CHAIN = """HloModule chain
+ENTRY main {
+  x = f32[64,128] parameter(0)
+  w = f32[128,128] parameter(1)
+  a = f32[64,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[64,128] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT c = f32[64,128] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+def spaces(module, opcode=""):
+    """Return the memory space of each array that an instruction of the entry makes, by its name."""
+    found = [i for i in module.entry.instructions if not opcode or i.opcode == opcode]
+    return {i.name: i.shape.memory_space for i in found}
+
+
+def test_what_kernels_hand_on_is_in_fast_memory_and_what_the_host_sees_is_not():
+    """Arguments come and results go by way of HBM."""
+    assert spaces(compiled(CHAIN)) == {"x": 0, "w": 0, "a": 1, "b": 1, "c": 0}
+
+
+def test_room_for_one_array_is_given_away_again_and_again():
+    """``b`` is made while ``a`` is read: room for one is not enough for both, room for two is."""
+    assert sum(spaces(compiled(CHAIN, 32 * KIB)).values()) == 1
+    assert sum(spaces(compiled(CHAIN, 64 * KIB)).values()) == 2
+
+
+def test_no_fast_memory_changes_nothing():
+    """VMEM that kernels take whole for their blocks holds no arrays."""
+    module = parse_module(SourceText("test", CHAIN))
+    assert compile_module(module, target_with(0)).text == compile_module(module, target_with(1 << 20), "order").text
+
+
+def test_what_is_read_more_often_comes_first():
+    """Of two arrays of one size, with room for one."""
+    text = """HloModule two
+ENTRY main {
+  x = f32[64,128] parameter(0)
+  w = f32[128,128] parameter(1)
+  rare = f32[64,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  often = f32[64,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest}
+  p = f32[128,128] dot(often, often), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  q = f32[64,64] dot(often, rare), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT both = (f32[128,128], f32[64,64]) tuple(p, q)
+}
+"""
+    found = spaces(compiled(text, 32 * KIB), "dot")
+    assert (found["rare"], found["often"]) == (0, 1)
+
+
+def test_sorted_keys_stay_in_hbm():
+    """A sort takes its operands from there."""
+    text = """HloModule s
+less {
+  l = f32[] parameter(0)
+  r = f32[] parameter(1)
+  ROOT c = pred[] compare(l, r), direction=LT
+}
+ENTRY main {
+  x = f32[64,128] parameter(0)
+  w = f32[128,128] parameter(1)
+  a = f32[64,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[64,128] sort(a), dimensions={0}, to_apply=less
+  ROOT b = f32[64,128] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    assert set(spaces(compiled(text)).values()) == {0}
+
+
+RECURRENT = """HloModule recurrent
+condition {
+  s = (s32[], f32[8,512], f32[512,512]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(100)
+  ROOT go = pred[] compare(i, n), direction=LT
+}
+body {
+  s = (s32[], f32[8,512], f32[512,512]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[8,512] get-tuple-element(s), index=1
+  w = f32[512,512] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  new = f32[8,512] dot(h, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = (s32[], f32[8,512], f32[512,512]) tuple(next, new, w)
+}
+ENTRY main {
+  x = f32[8,512] parameter(0)
+  w = f32[512,512] parameter(1)
+  zero = s32[] constant(0)
+  t = (s32[], f32[8,512], f32[512,512]) tuple(zero, x, w)
+  loop = (s32[], f32[8,512], f32[512,512]) while(t), condition=condition, body=body
+  ROOT y = f32[8,512] get-tuple-element(loop), index=1
+}
+"""
+
+
+def test_what_a_loop_reads_in_every_trip_is_brought_in_before_it():
+    """State and weights: in what goes in, in body and condition, in what comes out; argument and result stay in HBM."""
+    module = compiled(RECURRENT, 2 << 20)
+    loop = next(i for i in module.entry.instructions if i.opcode == "while")
+    carried = [loop.shape, module.entry[loop.operands[0]].shape]
+    carried += [module[loop.attributes[name]].parameters[0].shape for name in ("body", "condition")]
+    carried.append(module[loop.attributes["body"]].root.shape)
+    assert [[leaf.memory_space for leaf in leaves(shape)] for shape in carried] == [[0, 1, 1]] * 5
+    assert all(parameter.shape.memory_space == 0 for parameter in module.entry.parameters)
+    assert module.entry.root.shape.memory_space == 0
+
+
+def test_without_room_for_it_a_loop_reads_where_it_did():
+    """And no copy is left."""
+    assert "copy" not in compiled(RECURRENT, 4 * KIB).text
+
+
+def test_a_loop_of_one_trip_gains_nothing_by_a_copy():
+    """Its weights are read once either way."""
+    module = compiled(RECURRENT.replace("constant(100)", "constant(1)"), 2 << 20)
+    assert "copy" not in module.text

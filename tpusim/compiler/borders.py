@@ -1,0 +1,84 @@
+"""Copies where loops meet what has to lie in HBM: arguments that they take, and what they make for the result.
+
+They are there to be chosen: with one, what the loop carries may lie elsewhere. What stays in HBM needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tpusim.compiler.fuse import is_small, running
+from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.lives import Home, Lives
+from tpusim.ir.ops import VIEWS
+from tpusim.shapes.shape import ArrayShape
+
+
+class Border:
+    """A copy into what a loop carries or, ``is_after`` it, out of that."""
+
+    __slots__ = ("copy", "graph", "is_after")
+
+    def __init__(self, graph: Graph, operand: Node, *, is_after: bool) -> None:
+        self.graph = graph
+        self.is_after = is_after
+        self.copy = graph.add("copy", operand.shape, [operand], like=operand)
+
+    def home(self, lives: Lives) -> Home:
+        """Return where the loop's side lies."""
+        carried = self.copy.operands[0] if self.is_after else self.copy
+        home = lives.home(lives.parts[carried.name][0])
+        assert home is not None
+        return home
+
+    def drop(self) -> None:
+        """Let users of the copy use what it copies."""
+        self.graph.replace(self.copy, self.copy.operands[0])
+
+
+def copies_at_borders(draft: Draft) -> list[Border]:
+    """Insert the copies that loops may need."""
+    found: list[Border] = []
+    for graph in running(draft):
+        for node in graph.order():
+            if node.opcode == "while" and node.operands[0].opcode == "tuple":
+                found += _before(draft, graph, node.operands[0])
+    return [*found, *_after(draft.entry)]
+
+
+def _before(draft: Draft, graph: Graph, state: Node) -> Iterator[Border]:
+    """Yield copies, in a loop's first state, of the arguments and constants among it."""
+    for operand in dict.fromkeys(state.operands):
+        source = behind_views(operand)
+        is_given = source.opcode == "constant" or (source.opcode == "parameter" and graph is draft.entry)
+        if is_given and _is_large(operand):
+            border = Border(graph, operand, is_after=False)
+            state.replace_operand(operand, border.copy)
+            yield border
+
+
+def _after(graph: Graph) -> Iterator[Border]:
+    """Yield copies of what comes from loops to the program's result."""
+    root = graph.root
+    for result in dict.fromkeys(root.operands if root.opcode == "tuple" else [root]):
+        source = behind_views(result)
+        is_carried = source.opcode == "get-tuple-element" and source.operands[0].opcode == "while"
+        if not is_carried or not _is_large(result):
+            continue
+        border = Border(graph, result, is_after=True)
+        if result is root:
+            graph.root = border.copy
+        else:
+            root.replace_operand(result, border.copy)
+        yield border
+
+
+def _is_large(node: Node) -> bool:
+    return isinstance(node.shape, ArrayShape) and node.shape.layout is not None and not is_small(node)
+
+
+def behind_views(node: Node) -> Node:
+    """Return the node whose bytes a node is."""
+    while node.opcode in VIEWS:
+        node = node.operands[0]
+    return node

@@ -1,0 +1,150 @@
+"""Which values of a draft must lie in one place, when they live, and what kernels move of them.
+
+Joined are the values that a loop carries from trip to trip, an update in place and its target, the results of branches.
+The schedule is flat, as for ``tpusim.allocation``: what a loop runs stands before it, and what lives across it lives
+during all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tpusim.allocation.liveness import Frame, Liveness, Nodes, Value
+from tpusim.compiler.graph import Draft
+from tpusim.ir.module import Instruction, Module
+from tpusim.ir.ops import CONTROL_FLOW, FREE, USES_FAST_MEMORY, VIEWS
+from tpusim.semantics.contexts import BodyContext, CallContext, Context, EntryContext
+from tpusim.semantics.demand.inlining import inline
+from tpusim.semantics.demand.needs import Access, accesses, demand_of
+from tpusim.semantics.infer.control import branches
+from tpusim.semantics.trip_counts import count_trips
+from tpusim.shapes.shape import ArrayShape, nodes
+
+UNKNOWN_TRIPS = 16
+"""How often a loop is taken to run of which the program does not say it."""
+
+_MAKES = (USES_FAST_MEMORY | CONTROL_FLOW) - VIEWS
+_USES = USES_FAST_MEMORY | CONTROL_FLOW | FREE
+
+Stretch = tuple[int, int, int]
+"""First and last position of the schedule, inclusive, and bytes."""
+
+
+class Home:
+    """One place in memory: the values that lie there, when it takes room, and what kernels move to and from it."""
+
+    __slots__ = ("is_fixed", "moved_bytes", "n_bytes", "number", "stretches")
+
+    def __init__(self, number: int, values: list[Value]) -> None:
+        self.number = number
+        self.n_bytes = max(value.n_bytes for value in values)
+        self.stretches = list(_stretches(values))
+        # The host hands arguments over in HBM and takes results from there; constants lie there too.
+        self.is_fixed = any(value.is_result or not _may_move(value) for value in values)
+        # In one run of the program.
+        self.moved_bytes = 0.0
+
+
+def _may_move(value: Value) -> bool:
+    shape = value.shape
+    if not isinstance(shape, ArrayShape) or shape.layout is None or not value.n_bytes:
+        return False
+    # Single numbers belong to the scalar core.
+    return shape.element_count > 1 and not shape.memory_space and value.instruction.opcode in _MAKES
+
+
+def _stretches(values: list[Value]) -> Iterator[Stretch]:
+    """Yield when values take room: where one hands over to the next, once for both."""
+    ends: set[int] = set()
+    for value in sorted(values, key=lambda value: (value.first, value.last)):
+        first = value.first + (value.first in ends)
+        ends.add(value.last)
+        if first <= value.last:
+            yield first, value.last, value.n_bytes
+
+
+class Lives:
+    """The homes of all arrays in the computations of a draft that run as parts of the program.
+
+    ``parts`` has the values of each instruction in these, ``times`` how often it runs, both by its name.
+    """
+
+    def __init__(self, draft: Draft) -> None:
+        self.module = draft.write()
+        self._liveness = Liveness(self.module, 1)
+        self.parts: dict[str, Nodes] = {}
+        for frame in self._liveness.frames:
+            self._enter(frame)
+        self.length = len(self._liveness.schedule) + 1
+        self._homes = self._find_homes()
+        self.times: dict[str, int] = {}
+        for name, times in _runs(self.module).items():
+            for instruction in self.module[name].instructions:
+                self.times[instruction.name] = times
+                self._fix_operands(instruction)
+                if instruction.opcode in USES_FAST_MEMORY - FREE:
+                    body = inline(self.module, self.module[name], instruction)
+                    self._count_traffic(instruction, accesses(body, demand_of(body), instruction))
+
+    @property
+    def homes(self) -> list[Home]:
+        """All homes, in the order of the schedule."""
+        return list(self._homes.values())
+
+    def home(self, part: tuple[int, ...]) -> Home | None:
+        """Return where a part of a value lies; flags lie nowhere."""
+        return self._homes[self._liveness.buffer(part[0])] if part else None
+
+    def _enter(self, frame: Frame) -> None:
+        """Note the values of a visit; of a computation that is visited again they lie where they did before."""
+        for name, parts in frame.values.items():
+            for one, other in zip(self.parts.setdefault(name, parts), parts, strict=True):
+                if one != other:
+                    self._liveness.join(one, other)
+
+    def _find_homes(self) -> dict[int, Home]:
+        members: dict[int, list[Value]] = {}
+        for number, value in enumerate(self._liveness.values):
+            members.setdefault(self._liveness.buffer(number), []).append(value)
+        return {number: Home(number, values) for number, values in members.items()}
+
+    def _fix_operands(self, instruction: Instruction) -> None:
+        """Leave in HBM what is used by an operation that takes its operands from there."""
+        if instruction.opcode not in _USES:
+            for part in (part for name in instruction.operands for part in self.parts[name]):
+                home = self.home(part)
+                if home is not None:
+                    home.is_fixed = True
+
+    def _count_traffic(self, instruction: Instruction, moved: list[Access]) -> None:
+        shapes = nodes(instruction.shape)
+        pairs = zip(shapes, self.parts[instruction.name], strict=True)
+        results = (part for shape, part in pairs if isinstance(shape, ArrayShape))
+        for access in moved:
+            home = self.home(next(results) if access.is_output else self.parts[access.name][0])
+            if home is not None:
+                home.moved_bytes += access.n_bytes * self.times[instruction.name]
+
+
+def _runs(module: Module) -> dict[str, int]:
+    """Return how often one run of the module runs each computation that it runs instruction by instruction."""
+    found: dict[str, int] = {}
+    todo: list[tuple[Context, int]] = [(EntryContext(module), 1)]
+    while todo:
+        context, times = todo.pop()
+        found[context.computation.name] = found.get(context.computation.name, 0) + times
+        for instruction in context.computation.instructions:
+            todo.extend(_entered(module, context, instruction, times))
+    return found
+
+
+def _entered(module: Module, context: Context, instruction: Instruction, times: int) -> Iterator[tuple[Context, int]]:
+    """Yield the computations that an instruction runs, and how often."""
+    if instruction.opcode == "while":
+        counted = count_trips(module, instruction, context.known_of(instruction.operands))
+        trips = counted.trips if counted else UNKNOWN_TRIPS
+        yield BodyContext(context, instruction, trips), times * trips
+        yield Context(module, module[instruction.attributes["condition"]], {}), times * trips
+    elif instruction.opcode == "conditional":
+        for name, operand in zip(branches(instruction.attributes), instruction.operands[1:], strict=True):
+            yield CallContext(context, name, (operand,)), times

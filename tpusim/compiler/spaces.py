@@ -1,0 +1,49 @@
+"""In which memory arrays lie, said everywhere: of instructions, of what loops carry, of what fusions take and give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from tpusim.compiler.fuse import running
+from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.lives import Home, Lives
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+
+
+def set_spaces(draft: Draft, lives: Lives, moved: set[Home], space: int) -> None:
+    """Let all that lies in the homes ``moved`` be in that memory space."""
+    graphs = running(draft)
+    orders = [graph.order() for graph in graphs]
+    for node in (node for nodes in orders for node in nodes):
+        homes = [lives.home(part) for part in lives.parts.get(node.name, ())]
+        if any(home in moved for home in homes):
+            node.shape = _moved(node.shape, iter(homes), moved, space)
+    for node in (node for nodes in orders for node in nodes):
+        if node.opcode == "fusion":
+            _match(draft.graphs[node.attributes["calls"]], node)
+
+
+def _moved(shape: Shape, homes: Iterator[Home | None], moved: set[Home], space: int) -> Shape:
+    home = next(homes)
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(_moved(element, homes, moved, space) for element in shape.elements))
+    return in_space(shape, space) if home in moved and isinstance(shape, ArrayShape) else shape
+
+
+@lru_cache(maxsize=1 << 12)
+def in_space(shape: ArrayShape, space: int) -> ArrayShape:
+    """Return an array in a memory space."""
+    return shape.with_layout(replace(shape.actual_layout, memory_space=space))
+
+
+def _match(inner: Graph, fusion: Node) -> None:
+    """Let what a fusion runs take and give arrays where the fusion does."""
+    for parameter, operand in zip(inner.parameters, fusion.operands, strict=True):
+        parameter.shape = operand.shape
+    if isinstance(fusion.shape, TupleShape) and inner.root.opcode == "tuple":
+        for result, shape in zip(inner.root.operands, fusion.shape.elements, strict=True):
+            result.shape = shape
+    inner.root.shape = fusion.shape
