@@ -97,6 +97,8 @@ class _Assignment:
 
     def run(self) -> None:
         nodes = self.graph.order()
+        if isinstance(self.graph.root.shape, ArrayShape):
+            self.wanted[self.graph.root] = boundary_order(self.graph.root.shape, self.chip)
         for node in reversed(nodes):
             self._want(node)
         for node in nodes:
@@ -119,6 +121,9 @@ class _Assignment:
                 for operand, dimensions in sides
                 if _constrains(dimensions)
             ]
+        if node.opcode == "tuple":
+            arrays = [operand for operand in node.operands if isinstance(operand.shape, ArrayShape)]
+            return [(operand, boundary_order(operand.array, self.chip)) for operand in arrays]
         mine = self.wanted.get(node)
         if mine is None:
             return ()
