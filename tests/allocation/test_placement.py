@@ -216,6 +216,13 @@ def test_slices_lie_where_the_joined_array_does():
     assert sorted(found) == [("j", 0, "j", "r"), ("s", 0, "s", "q"), ("t", 2, "t", "q")]
 
 
+def test_slices_lie_in_the_order_of_the_join_not_of_their_fetches():
+    """What is fetched second comes first in the joined array."""
+    turned = FETCHED.replace("(%p, %q)", "(%q, %p)")
+    found = in_vmem(f"{turned}\nROOT %r = f32[8,128]{{1,0:T(8,128)}} slice(%j), slice={{[0:8], [0:128]}}")
+    assert {name: offset for name, offset, *_ in found} == {"j": 0, "s": 2, "t": 0}
+
+
 STATE = f"(s32[], {WHOLE})"
 UPDATING = f"""%cond {{
   %s = {STATE} parameter(0)

@@ -191,7 +191,7 @@ def test_a_tile_in_vmem_costs_little_beside_its_work_and_depth(body, rows):
     call = f"fusion(%x), kind=kLoop, calls=%f, backend_config={config(output_window=(rows, 4))}"
     kernel = kernel_named(lower_text(f"%x = {NEAR} parameter(0)\nROOT %y = {NEAR} {call}", fused, chip), "y")
     time = kernel_time(kernel, chip)
-    work = max(*unit_cycles(kernel, chip).values(), registers_cycles(kernel, chip))
+    work = max(*unit_cycles(kernel.work, chip).values(), registers_cycles(kernel, chip))
     taken = (time.between_ps + time.compute_ps) * chip.clock_hz / 1e12 / kernel.tiles
     assert (kernel.tiles, time.traffic, time.rounds_ps <= time.compute_ps) == (128 // rows, (), True)
     assert 0 <= taken - work - kernel.vector_loop.depth_cycles < 10

@@ -12,6 +12,7 @@ import tpusim
 from tests.machine.collectives import collective, program_of
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
+from tpusim.hardware.pod import parse_topology
 from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.steps import Branch, ChannelTransfer, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
@@ -135,6 +136,14 @@ def test_a_timeout_says_where_everybody_is():
     kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e9}))
     with pytest.raises(SimulationError, match=r"device 0 is at fusion 'k'; allow more time"):
         simulate_pod([program_of(kernel)], CHIP, None, None, RunOptions(timeout_seconds=1e-6))
+
+
+def test_a_timeout_names_four_devices_and_counts_the_others():
+    """Of sixteen devices twelve are more."""
+    kernel = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e9}))
+    options = RunOptions(per_device=True, timeout_seconds=1e-6)
+    with pytest.raises(SimulationError, match=r"device 3 is at fusion 'k'; and 12 more; allow more time"):
+        simulate_pod([program_of(kernel, devices=16)], CHIP, parse_topology("v5e:4x4"), None, options)
 
 
 def test_a_run_that_ends_in_time_is_not_disturbed():

@@ -8,6 +8,8 @@ from tests.lowering.hlo import lower_module_text
 from tpusim.program.module import every_step
 from tpusim.program.steps import Branch, Choice, Loop
 from tpusim.semantics import contexts
+from tpusim.source import SourceText
+from tpusim.text import parse_module
 
 SHAPE = "f32[8,128]{1,0:T(8,128)}"
 BRANCHES = f"""\
@@ -195,3 +197,9 @@ def test_too_many_visits_are_not_looked_at(monkeypatch):
     monkeypatch.setattr(contexts, "_MOST_STATES", 3)
     branch, warnings = step_of(Branch, module_of(f"%i = s32[] convert(%id)\n{CONDITIONAL}"))
     assert (branch.choices, len(warnings)) == ((), 1)
+
+
+def test_a_program_that_asks_for_no_device_number_is_visited_once():
+    """All devices do the same, however many there are."""
+    text = module_of(f"ROOT %r = {SHAPE} negate(%x)").replace("%id = u32[] partition-id()", "")
+    assert list(contexts.EntryContext(parse_module(SourceText("m", text))).visits) == [0]

@@ -128,3 +128,17 @@ def test_a_ragged_dot_over_no_groups_stacks_none() -> None:
 def test_messages_show_shapes_without_their_layouts() -> None:
     """Where elements lie is nothing that inference asks about."""
     assert plain(parse_shape("(f32[2,3]{0,1:T(8,128)}, s32[])")) == "(f32[2,3], s32[])"
+
+
+_SLICE = "(s32[], s32[])"
+_IN_PLACE = (
+    f"(f32[4,4], f32[4,4]) collective-permute((f32[4,4], f32[4,4]), (f32[4,4], f32[4,4]), (({_SLICE}, {_SLICE}),"
+    f" ({_SLICE})), (({_SLICE}, {_SLICE}), ({_SLICE}))), source_target_pairs={{PAIRS}}, slice_sizes={{{{1,4}}}}"
+)
+
+
+def test_a_device_sends_as_often_as_the_first_buffer_has_slices() -> None:
+    """XLA's verifier (HandleCollectivePermute) lets a source come up once for each slice of the first buffer."""
+    inferred(_IN_PLACE.replace("PAIRS", "{0,1},{0,2}"))
+    with pytest.raises(ProgramError, match="collective_permute_c3"):
+        inferred(_IN_PLACE.replace("PAIRS", "{0,1},{0,2},{0,3}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +74,22 @@ def test_unplaced_boxes_add_up_to_no_more_than_the_array():
     region = region_of([Box((Span(4, None), Span(10)), 40)] * 2, SHAPE)
     assert element_count(region, SHAPE) == 80
     assert element_count(union(region, region, SHAPE), SHAPE) == 120
+
+
+PIECES = [Box((Span(2, None), Span(1, column)), 2, pieces=column + 1) for column in range(0, 10, 2)]
+
+
+def test_a_box_around_many_has_no_more_than_they_have_together():
+    """Five pairs of rows at unknown places, in columns 0 to 8: of ten rows of nine columns ten elements count."""
+    (box,) = region_of(PIECES, SHAPE).boxes
+    assert box == Box((Span(10, None), Span(9, 0)), 10, pieces=9)
+
+
+def test_a_box_around_many_has_no_more_than_room():
+    """Five halves of rows 2 to 9 overlap: the box around them has 8 rows of 9 columns."""
+    found = [Box((Span(8 - row % 2, 2 + row % 2), Span(5, row % 5)), 40 - 5 * (row % 2), pieces=2) for row in range(5)]
+    (box,) = region_of([msgspec.structs.replace(one, most=39) for one in found], SHAPE).boxes
+    assert box == Box((Span(8, 2), Span(9, 0)), 72, pieces=2)
 
 
 def test_nothing_and_whole():

@@ -84,10 +84,12 @@ def _barred(
 ) -> Iterator[Interval]:
     """Yield between which offsets (exclusive) a part would lie over something that is there in its time."""
     for within, part in parts:
+        # What is placed ends at a multiple: rounding up what is left of it is rounding down what goes off.
+        before = within // alignment_bytes * alignment_bytes
         near = {laid for stretch in _stretches(part) for laid in placed.get(stretch, ())}
         for begin, end, first, last in near:
             if first <= part.last and last >= part.first:
-                yield begin - within - part.n_bytes, aligned(end - within, alignment_bytes)
+                yield begin - within - part.n_bytes, end - before
 
 
 def _best_offset(barred: Iterable[Interval]) -> int:
@@ -98,5 +100,6 @@ def _best_offset(barred: Iterable[Interval]) -> int:
         if room >= 0 and (best is None or room < best_room):
             best, best_room = free_from, room
         # Blocks that are never alive together may overlap.
-        free_from = max(free_from, end)
+        if end > free_from:
+            free_from = end
     return free_from if best is None else best

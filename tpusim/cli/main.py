@@ -52,7 +52,8 @@ def run_process() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 refused with a message, 2 wrong usage."""
-    options = _parser().parse_args(_joined(sys.argv[1:] if arguments is None else arguments))
+    given = _joined(sys.argv[1:] if arguments is None else arguments)
+    options = _parser(given).parse_args(given)
     try:
         options.run(options)
         # Here and not at exit, so that a full disk or a closed pipe meets the clauses below.
@@ -83,11 +84,12 @@ def _joined(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (*COMMANDS, plot, schema):
-        command.add_to(commands)
+        # All options of all commands take as long to make as a small program to run.
+        command.add_to(commands, is_named=command.name in arguments)
     return parser

@@ -6,6 +6,8 @@ others move while tiles compute. A block that does not change from one tile to t
 
 from __future__ import annotations
 
+from functools import cache
+
 import msgspec
 
 from tpusim.hardware.chip import Chip
@@ -39,6 +41,7 @@ def memory_of(space: str, chip: Chip) -> str:
     return HBM if space == CMEM and not chip.cmem.capacity_bytes else space
 
 
+@cache
 def shared_memories() -> tuple[Unit, ...]:
     """Return the memories and links that the kernels of all cores draw on."""
     # VMEM is not one of them: each core has its own, and its loads and stores are slots of the vector unit.
@@ -75,6 +78,22 @@ def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
         # The bus turns round between what comes and what goes, which the first and the last blocks have to themselves.
         steady += chip.hbm.turn_cost * max(0.0, min(read - first, written - last))
     return Traffic(space, first, steady, last)
+
+
+def later_blocks(kernel: Kernel, space: str, chip: Chip) -> list[tuple[float, float]]:
+    """Return how often each stream of one memory moves a block beside the first, and its bytes on all cores together.
+
+    The next block of an operand is asked for one tile before it is needed, however long this one has stayed; a result
+    has until the next one is complete, and goes out little by little (JAX documentation, Pallas: Software Pipelining).
+    """
+    tiles, found = -(-kernel.tiles // kernel.cores), []
+    for stream in kernel.streams:
+        count = stream.fetches / kernel.cores - 1
+        if count > 0 and link_of(stream, chip) == space:
+            n_bytes = loaded_bytes(stream, chip) / stream.fetches * kernel.cores
+            turns = max(1.0, tiles - 1.0)
+            found.append((turns, n_bytes * count / turns) if stream.is_output else (count, n_bytes))
+    return sorted(found)
 
 
 def loaded_bytes(stream: Stream, chip: Chip) -> float:

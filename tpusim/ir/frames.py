@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,8 +47,11 @@ class SourceFrames:
     @cached_property
     def _line_starts(self) -> list[int]:
         source = self._module.source
+        if source is None:
+            return []
         # Found once: counting line breaks again for every instruction would be quadratic.
-        return [0, *(match.end() for match in re.finditer("\n", source.text))] if source else []
+        ends = accumulate(map(len, source.text.split("\n")), initial=0)
+        return [end + breaks for breaks, end in enumerate(ends)]
 
     @cached_property
     def _files(self) -> dict[int, str]:

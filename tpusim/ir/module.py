@@ -110,12 +110,12 @@ class Computation:
     @cached_property
     def opcodes(self) -> frozenset[str]:
         """The opcodes of its instructions."""
-        return frozenset(instruction.opcode for instruction in self.instructions)
+        return frozenset([instruction.opcode for instruction in self.instructions])
 
     @cached_property
     def used(self) -> frozenset[str]:
         """The names of the instructions that others of it use."""
-        return frozenset(name for instruction in self.instructions for name in instruction.operands)
+        return frozenset().union(*[instruction.operands for instruction in self.instructions])
 
     @cached_property
     def users(self) -> dict[str, list[tuple[Instruction, int]]]:

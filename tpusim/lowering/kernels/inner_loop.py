@@ -11,38 +11,40 @@ from collections.abc import Mapping, Sequence
 
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, STORE, VECTOR
-from tpusim.lowering.kernels.vector import is_waiting, registers
+from tpusim.lowering.kernels.vector import is_waiting, registers_of
 from tpusim.program.work import VectorLoop, Work
 from tpusim.semantics.demand.inlining import Body, sources_of
 
 
 def inner_loop(body: Body, works: Mapping[int, Work], shares: Sequence[float], chip: Chip) -> VectorLoop:
     """Return the loop of a whole kernel; ``works`` are its values' work by position, ``shares`` how much is needed."""
-    latency, sources, sizes = chip.vector_ops.latency, sources_of(body), _sizes(body, chip)
+    sources, sizes = sources_of(body), _sizes(body, chip)
+    loaded, stored = chip.vector_ops.latency[LOAD], chip.vector_ops.latency[STORE]
     ready: dict[int, float] = {}
     last_use: dict[int, float] = {}
     for at, work in works.items():
         item = body.values[at]
         made_of = [sources[operand] for operand in item.operands]
         # What comes from VMEM is loaded where it is used.
-        begin = max((ready.get(source, latency[LOAD]) for source in made_of), default=0.0)
-        widest = max(1.0, sizes[at], *(sizes[operand] for operand in item.operands))
+        begin = max([ready.get(source, loaded) for source in made_of], default=0.0)
+        widest = max([1.0, sizes[at], *[sizes[operand] for operand in item.operands]])
         ready[at] = begin + _chain_cycles(item.instruction.opcode, work, chip) / widest
         for source in made_of:
-            last_use[source] = max(begin, last_use.get(source, 0.0))
+            if begin > last_use.get(source, 0.0):
+                last_use[source] = begin
     counts = {at: sizes[at] * shares[at] for at in works}
     turns = max(counts.values(), default=0.0)
     if not turns:
         return VectorLoop()
     # A register is taken from the cycle in which it is written to that of its last reader.
     held = sum((max(0.0, last_use.get(at, 0.0) - ready[at]) + 1) * count for at, count in counts.items())
-    return VectorLoop(turns, max(ready.values()) + latency[STORE], held / turns)
+    return VectorLoop(turns, max(ready.values()) + stored, held / turns)
 
 
 def _sizes(body: Body, chip: Chip) -> list[float]:
     """Return the registers of each value of a kernel, and at negative positions of its operands."""
-    made = [*(item.instruction for item in body.values), *reversed(body.operands)]
-    return [registers(instruction.shape, chip) for instruction in made]
+    made = [*[item.instruction for item in body.values], *reversed(body.operands)]
+    return registers_of([instruction.shape for instruction in made], chip)
 
 
 def _chain_cycles(opcode: str, work: Work, chip: Chip) -> float:
@@ -51,4 +53,4 @@ def _chain_cycles(opcode: str, work: Work, chip: Chip) -> float:
     if is_waiting(opcode):
         # Its slots are mostly empty ones, and what they wait for is in it: of all of them one is a cycle.
         latency = latency | {VECTOR: 1 / chip.vpu.alu_slots}
-    return sum(ops * latency.get(unit, 1.0) for unit, ops in work.ops.items())
+    return sum([ops * latency.get(unit, 1.0) for unit, ops in work.ops.items()])

@@ -6,7 +6,7 @@ costs per register come from the chip's table of operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from math import ceil, log2, prod
 
@@ -67,12 +67,18 @@ def is_waiting(opcode: str) -> bool:
 def widest(computation: Computation, instruction: Instruction, chip: Chip) -> float:
     """Return the registers of the largest value that an instruction takes or makes."""
     values = (instruction, *computation.operands_of(instruction))
-    return max(registers(value.shape, chip) for value in values)
+    return max(registers_of([value.shape for value in values], chip))
 
 
 def registers(shape: Shape, chip: Chip) -> float:
     """Return how many vector registers the physical array fills in the width that it is computed in."""
-    return _words_of(shape, chip.vpu.native_bf16) / chip.vpu.register_elements
+    return registers_of((shape,), chip)[0]
+
+
+def registers_of(shapes: Iterable[Shape], chip: Chip) -> list[float]:
+    """Return ``registers`` of many shapes."""
+    native_bf16, elements = chip.vpu.native_bf16, chip.vpu.register_elements
+    return [_words_of(shape, native_bf16) / elements for shape in shapes]
 
 
 # Shapes repeat thousands of times, and know their hash.

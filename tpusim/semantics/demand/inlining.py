@@ -45,28 +45,33 @@ class Body(msgspec.Struct, frozen=True, gc=False):
 
 def inline(module: Module, computation: Computation, instruction: Instruction) -> Body:
     """Return what a kernel runs: the instructions of a fusion, fusions in it opened, else the one itself."""
+    item = Inner(computation, instruction, tuple(range(-1, -1 - len(instruction.operands), -1)))
+    operands = computation.operands_of(instruction)
+    if instruction.opcode != "fusion":
+        return Body((item,), 0, operands)
     found: list[Inner] = []
-    outside = tuple(range(-1, -1 - len(instruction.operands), -1))
-    root = _append(module, Inner(computation, instruction, outside), found)
-    return Body(tuple(found), root, computation.operands_of(instruction))
+    root = _open(module, item, found)
+    return Body(tuple(found), root, operands)
 
 
-def _append(module: Module, item: Inner, found: list[Inner]) -> int:
-    """Append what an instruction runs to ``found``; return where its value is."""
-    if item.instruction.opcode != "fusion":
-        found.append(item)
-        return len(found) - 1
-    called = module[item.instruction.attributes["calls"]]
+def _open(module: Module, fusion: Inner, found: list[Inner]) -> int:
+    """Append what a fusion runs to ``found``; return where its value is."""
+    called = module[fusion.instruction.attributes["calls"]]
     at: dict[str, int] = {}
     for inner in called.instructions:
         if inner.opcode == "parameter":
             # What is passed for a parameter is known by its number, all else by its name.
-            taken: tuple[int, ...] = (item.operands[inner.immediate],)  # type: ignore[index]
+            taken: tuple[int, ...] = (fusion.operands[inner.immediate],)  # type: ignore[index]
         else:
             taken = tuple([at[name] for name in inner.operands])
-        at[inner.name] = _append(module, Inner(called, inner, taken), found)
+        item = Inner(called, inner, taken)
+        if inner.opcode == "fusion":
+            at[inner.name] = _open(module, item, found)
+        else:
+            at[inner.name] = len(found)
+            found.append(item)
     root = at[called.root_name]
-    if called.root.opcode == "copy" and item.instruction.attributes.get("output_to_operand_aliasing"):
+    if called.root.opcode == "copy" and fusion.instruction.attributes.get("output_to_operand_aliasing"):
         found[root] = structs.replace(found[root], in_place=True)
     return root
 
@@ -82,18 +87,17 @@ def sources_of(body: Body) -> list[int]:
     """Return ``behind_views`` of every position; at negative ones, as lists count them, stand the kernel's operands."""
     found = [*range(len(body.values)), *range(-len(body.operands), 0)]
     for at, item in enumerate(body.values):
-        if item.is_view:
+        # As ``is_view`` says, without a call for each of thousands of values.
+        if item.in_place or item.instruction.opcode in _NAMES:
             found[at] = found[item.operands[0]]
     return found
 
 
 def made_from(values: Sequence[Inner], starts: Iterable[int]) -> set[int]:
     """Return the positions of ``starts`` and of all that they are made of, operands of the kernel included."""
-    found: set[int] = set()
-    todo = list(starts)
-    while todo:
-        at = todo.pop()
-        if at not in found:
-            found.add(at)
-            todo.extend(values[at].operands if at >= 0 else ())
+    found = set(starts)
+    # One pass backwards, since every value stands after those it is made of.
+    for at in range(max(found, default=-1), -1, -1):
+        if at in found:
+            found.update(values[at].operands)
     return found

@@ -63,8 +63,7 @@ class View:
     @cached_property
     def attributes(self) -> frozenset[str]:
         """The names of all attributes of all instructions."""
-        instructions = chain.from_iterable(computation.instructions for computation in self.module.computations)
-        return frozenset(chain.from_iterable(instruction.attributes for instruction in instructions))
+        return frozenset().union(*[i.attributes for c in self.module.computations for i in c.instructions])
 
     @cached_property
     def callers(self) -> dict[str, list[Call]]:
