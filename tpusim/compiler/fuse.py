@@ -27,6 +27,7 @@ from tpusim.ir.ops import (
     PRODUCTS,
     REARRANGES,
     RESHAPES,
+    SIBLINGS,
     SLICES,
 )
 from tpusim.shapes.address import physical_bytes
@@ -166,7 +167,7 @@ class _Fusion:
     def _merge_siblings(self) -> None:
         """Make reductions of a large array together, and slices of it of the same sizes."""
         for node in (node for node in self.nodes if not is_small(node)):
-            for opcode in ("reduce", "slice", "reshape"):
+            for opcode in sorted(SIBLINGS):
                 groups = [group for group in self._groups_using(node) if _only(opcode, group)]
                 for group in groups[1:]:
                     if self._are_alike(groups[0], group, node):

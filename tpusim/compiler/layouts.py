@@ -25,7 +25,7 @@ from tpusim.ir.ops import (
     LAID_OUT_FREELY,
     LINEAR_ALGEBRA,
     PLAIN_PRODUCTS,
-    RESHAPES,
+    RELAYOUTS,
     SORTS,
 )
 from tpusim.shapes.address import physical_bytes, physical_order_sizes
@@ -207,7 +207,7 @@ class _Assignment:
         if isinstance(root.shape, ArrayShape):
             self.graph.root = self.coerced(root)
         for node in self.graph.order():
-            if node.opcode in RESHAPES | {"copy", "transpose"} and is_bitcast(node):
+            if node.opcode in RELAYOUTS and is_bitcast(node):
                 self.graph.replace(node, self.graph.add("bitcast", node.shape, node.operands, like=node))
 
 
