@@ -154,12 +154,33 @@ ENTRY main {
 def spaces(module, opcode=""):
     """Return the memory space of each array that an instruction of the entry makes, by its name."""
     found = [i for i in module.entry.instructions if not opcode or i.opcode == opcode]
-    return {i.name: i.shape.memory_space for i in found}
+    return {i.name: i.shape.memory_space for i in found if i.opcode != "tuple"}
 
 
 def test_what_kernels_hand_on_is_in_fast_memory_and_what_the_host_sees_is_not():
     """Arguments come and results go by way of HBM."""
     assert spaces(compiled(CHAIN)) == {"x": 0, "w": 0, "a": 1, "b": 1, "c": 0}
+
+
+TWO_KINDS = """HloModule kinds
+ENTRY main {
+  x = f32[256,256] parameter(0)
+  a = f32[256,256] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[256,256] transpose(a), dimensions={1,0}
+  s = f32[256,256] sine(t)
+  b = f32[256,256] dot(s, s), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[256,256] dot(s, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT both = (f32[256,256], f32[256,256]) tuple(b, c)
+}
+"""
+
+
+def test_products_of_two_cores_go_to_memory_that_both_see():
+    """Each core makes its part of a product; only plain loops leave arrays in the memories of the cores."""
+    module = parse_module(SourceText("test", TWO_KINDS))
+    one, two = (compile_module(module, target_with(1 << 20, chip)) for chip in ("v5e", "v5p"))
+    assert (spaces(one)["a"], spaces(two)["a"]) == (1, 0)
+    assert sum(spaces(two).values()) == 1
 
 
 def test_room_for_one_array_is_given_away_again_and_again():

@@ -64,6 +64,13 @@ def test_bounds_are_those_of_the_product_that_they_fit():
     assert streams["c"] == 4
 
 
+def test_bounds_may_be_those_of_the_first_product():
+    """Four tiles along its columns: its rows come once, and its weights in four blocks."""
+    bounds = config(kernel_window=(32, 4), output_window=(128, 4), input_window=(128, 2), iteration=(4, 1, 1))
+    streams = {stream.operand: stream.fetches for stream in fused(bounds).streams if not stream.is_output}
+    assert (streams["a"], streams["b"]) == (1, 4)
+
+
 @pytest.mark.parametrize(
     "bounds",
     [

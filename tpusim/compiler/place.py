@@ -27,7 +27,7 @@ def place(draft: Draft, target: Target) -> None:
     if target.fast_bytes <= 0:
         return
     borders = copies_at_borders(draft)
-    lives = Lives(draft)
+    lives = Lives(draft, target)
     room = Room(lives.length, target.fast_bytes)
     moved = {home for home in _by_benefit(lives, borders) if room.take(home)}
     set_spaces(draft, lives, moved, target.fast_space)
