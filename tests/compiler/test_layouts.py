@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.compiler.programs import compiled
-from tpusim.compiler.layouts import boundary_order, carried_order, laid_out, stays
+from tpusim.compiler.layouts.bitcasts import carried_order, stays
+from tpusim.compiler.layouts.orders import boundary_order, laid_out
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import load
 from tpusim.shapes.address import positions, split

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from tpusim.compiler.fold import fold_scalars
 from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.simplify.fold import fold_scalars
 from tpusim.compiler.target import Target
 from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Literal

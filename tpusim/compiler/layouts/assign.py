@@ -10,13 +10,19 @@ Source: XLA, LayoutAssignment, by idea; the rules of order and tiles from progra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable
 from itertools import permutations
 
 from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.layouts.bitcasts import carried_order, is_bitcast, stays
+from tpusim.compiler.layouts.orders import (
+    Order,
+    boundary_order,
+    laid_out,
+    least_padded,
+    with_boundary_layouts,
+)
 from tpusim.compiler.target import Target
-from tpusim.hardware.chip import Chip
 from tpusim.ir.attributes import ComputationLayout
 from tpusim.ir.ops import (
     CONTROL_FLOW,
@@ -28,12 +34,7 @@ from tpusim.ir.ops import (
     RELAYOUTS,
     SORTS,
 )
-from tpusim.shapes.address import physical_bytes, physical_order_sizes
-from tpusim.shapes.layout import Layout
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
-
-Order = tuple[int, ...]
-"""Dimension numbers, minor to major."""
+from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
 def assign_layouts(draft: Draft, target: Target) -> None:
@@ -46,43 +47,8 @@ def assign_layouts(draft: Draft, target: Target) -> None:
     )
 
 
-def laid_out(array: ArrayShape, order: Order, chip: Chip) -> ArrayShape:
-    """Return an array in an order of its dimensions, with the tiles that belong to it."""
-    return _laid_out(array.with_layout(None), order, chip.vpu.sublanes, chip.vpu.lanes, chip.least_tile_rows)
-
-
-def least_padded(array: ArrayShape, orders: Iterable[Order], chip: Chip) -> Order:
-    """Return the first of those orders in which an array takes the least memory."""
-    return min(orders, key=lambda order: physical_bytes(laid_out(array, order, chip)))
-
-
-def boundary_order(array: ArrayShape, chip: Chip) -> Order:
-    """Return the order of an argument or a result of a program, a loop or a branch."""
-    rank = array.rank
-    default = tuple(reversed(range(rank)))
-    if rank < 2 or not array.dtype.bits:
-        return default
-    # Of many dimensions only the two minor ones matter for padding.
-    return least_padded(array, [default, *_descending(rank)], chip)
-
-
-@lru_cache(maxsize=16)
-def _descending(rank: int) -> tuple[Order, ...]:
-    """Return all choices of the two minor dimensions, the others in default order, the highest numbers first."""
-    pairs = permutations(reversed(range(rank)), min(2, rank))
-    return tuple((*pair, *(d for d in reversed(range(rank)) if d not in pair)) for pair in pairs)
-
-
-def with_boundary_layouts(shape: Shape, chip: Chip) -> Shape:
-    """Return a shape laid out as an argument or a result of a program."""
-    if isinstance(shape, TupleShape):
-        return TupleShape(tuple(with_boundary_layouts(element, chip) for element in shape.elements))
-    if not isinstance(shape, ArrayShape) or not shape.dtype.bits:
-        return shape
-    return laid_out(shape, boundary_order(shape, chip), chip)
-
-
 _FOLLOWS = KEEPS_LAYOUT - LINEAR_ALGEBRA - SORTS - CONTROL_FLOW
+"""Opcodes whose operands of the same rank lie in the order of the result."""
 
 
 class _Assignment:
@@ -340,105 +306,3 @@ _ASSIGN: dict[str, Callable[[_Assignment, Node], Order]] = {
     "reshape": _reshape,
     "transpose": _transpose,
 }
-
-
-@lru_cache(maxsize=1 << 14)
-def _laid_out(array: ArrayShape, order: Order, sublanes: int, lanes: int, least_rows: int) -> ArrayShape:
-    sizes = [array.dimensions[d] for d in reversed(order)]
-    return array.with_layout(Layout(order, tiles_of(array.dtype.storage_bits, sizes, (sublanes, lanes), least_rows)))
-
-
-def tiles_of(
-    bits: int, sizes: Sequence[int], register: tuple[int, int], least_rows: int
-) -> tuple[tuple[int, ...], ...]:
-    """Return the tiles of an array whose sizes are given in physical order, major to minor.
-
-    Exact on 35,765 of 35,767 arrays of programs compiled ahead of time for v3 to v6e.
-    """
-    sublanes, lanes = register
-    pack = max(1, 32 // bits)
-    packed = ((pack, 1),) if pack > 1 else ()
-    if not sizes:
-        return ((lanes * pack * least_rows,),)
-    if len(sizes) == 1:
-        return (_covering(sizes[0], lanes * pack * least_rows, lanes * sublanes),), *(
-            ((lanes,), *packed) if packed else ()
-        )
-    return (_covering(sizes[-2], pack * least_rows, sublanes), lanes), *packed
-
-
-def _covering(size: int, least: int, most: int) -> int:
-    """Return the smallest power of two, from ``least`` to ``most``, that covers ``size``."""
-    return min(max(least, 1 << max(0, size - 1).bit_length()), max(least, most))
-
-
-def is_bitcast(node: Node) -> bool:
-    """Return whether a reshape, copy or transpose leaves every element where it is."""
-    (operand,) = node.operands
-    before, after = operand.array, node.array
-    if before.layout is None or after.layout is None:
-        return False
-    if node.opcode == "transpose":
-        order = tuple(node.attributes["dimensions"][d] for d in after.layout.minor_to_major)
-        return order == before.layout.minor_to_major and before.layout.tiles == after.layout.tiles
-    return carried_order(before, after.dimensions) == after.layout.minor_to_major and stays(before, after)
-
-
-def stays(before: ArrayShape, after: ArrayShape) -> bool:
-    """Return whether tiles leave the elements of an array where they are that its dimensions leave in their order."""
-    assert before.layout is not None
-    assert after.layout is not None
-    if is_linear(before) and is_linear(after):
-        return physical_bytes(before) == physical_bytes(after)
-    if before.layout.tiles != after.layout.tiles or before.rank < 2 or after.rank < 2:
-        return before.layout.tiles == after.layout.tiles and before.rank == after.rank
-    (*_, one_rows, one_lanes), (*_, other_rows, other_lanes) = physical_order_sizes(before), physical_order_sizes(after)
-    rows = before.layout.tiles[0][0]
-    # Whole tiles of rows may be counted as one dimension or as several.
-    return one_lanes == other_lanes and (one_rows == other_rows or one_rows % rows == other_rows % rows == 0)
-
-
-def is_linear(array: ArrayShape) -> bool:
-    """Return whether an array's elements lie one after the other, as one row of tiles or as a vector."""
-    assert array.layout is not None
-    rows = physical_order_sizes(array)[:-1]
-    return len(array.layout.tiles) == 1 and all(size == 1 for size in (*rows, *array.layout.tiles[0][:-1]))
-
-
-def carried_order(array: ArrayShape, sizes: Sequence[int]) -> Order | None:
-    """Return the order in which an array of other sizes has the elements where this one has them, if there is one.
-
-    Tiles left aside: dimensions that are joined must lie one round the other.
-    """
-    assert array.layout is not None
-    big = [d for d in reversed(array.layout.minor_to_major) if array.dimensions[d] != 1]
-    place = {d: at for at, d in enumerate(big)}
-    groups = []
-    for before, after in _common_factors(array.dimensions, sizes):
-        places = [place[d] for d in before if d in place]
-        if places != list(range(places[0], places[0] + len(places)) if places else []):
-            return None
-        groups.append((places[0] if places else -1, after))
-    # What has size 1 goes outside, where it changes nothing.
-    major_to_minor = [d for _, after in sorted(groups, key=lambda group: group[0]) for d in after]
-    return tuple(reversed(major_to_minor))
-
-
-def _common_factors(one: Sequence[int], other: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Return the dimensions of two shapes of as many elements in the least groups of equal products."""
-    groups, at, to = [], 0, 0
-    while at < len(one) or to < len(other):
-        before: list[int] = []
-        after: list[int] = []
-        left = right = 1
-        while (not before and not after) or left != right:
-            if to >= len(other) or (at < len(one) and left <= right):
-                before.append(at)
-                left *= one[at]
-                at += 1
-            else:
-                after.append(to)
-                right *= other[to]
-                to += 1
-        groups.append((before, after))
-    return groups
