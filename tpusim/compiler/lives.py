@@ -136,7 +136,8 @@ class Lives:
         pairs = zip(shapes, self.parts[instruction.name], strict=True)
         results = (part for shape, part in pairs if isinstance(shape, ArrayShape))
         for access in moved:
-            home = self.home(next(results) if access.is_output else self.parts[access.name][0])
+            # What is no array, a buffer that has no value, has no home.
+            home = self.home(next(results, ()) if access.is_output else self.parts[access.name][0])
             if home is not None:
                 home.moved_bytes += access.n_bytes * self.times[instruction.name]
 

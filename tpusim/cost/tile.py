@@ -10,6 +10,8 @@ alike, so this is closed form; ``machine.steps.kernel`` plays it against whateve
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from tpusim.cost.dma import Traffic, later_blocks, link_of, memory_rates, traffic_of
@@ -138,12 +140,20 @@ def tile_costs(kernel: Kernel, chip: Chip) -> dict[str, float]:
 
 def between_tiles_cycles(kernel: Kernel, chip: Chip) -> float:
     """Return what a tile costs beside its work and its bytes, in cycles, on the mean of a core's tiles."""
-    tiles = -(-kernel.tiles // kernel.cores)
-    turns = (tiles - 1) * chip.fixed.tile_cycles
-    issues = sum(_later_fetches(stream, kernel) for stream in kernel.streams) * chip.dma.issue_cycles
+    fetches = [stream.fetches for stream in kernel.streams if stream.space not in (VMEM, SMEM)]
+    cycles = loop_cycles(kernel.tiles, fetches, kernel.cores, chip)
     # The next tile's weights, or the next stage's, go in when the last results of this one have come out.
     drains = sum(bool(work.matmuls) for work in kernel.stages or (kernel.work,))
-    return (turns + issues) / tiles + drains * chip.mxu.result_latency_cycles
+    return cycles / -(-kernel.tiles // kernel.cores) + drains * chip.mxu.result_latency_cycles
+
+
+def loop_cycles(tiles: int, fetches: Iterable[int], cores: int, chip: Chip) -> float:
+    """Return what a core takes to go round its loop: the turns, and asking for blocks of streams but for the first.
+
+    ``tiles``, and the ``fetches`` of each stream, are those of all ``cores`` together.
+    """
+    later = sum(max(0.0, count / cores - 1) for count in fetches)
+    return (-(-tiles // cores) - 1) * chip.fixed.tile_cycles + later * chip.dma.issue_cycles
 
 
 def unit_cycles(work: Work, chip: Chip) -> dict[str, float]:

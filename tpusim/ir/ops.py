@@ -398,6 +398,9 @@ TRANSFER_DONES: Final = _named("recv-done send-done")
 ASYNC_DONES: Final = TRANSFER_DONES | {name for name in OPERATIONS if name.endswith("-done")}
 """Wait for what has been started."""
 
+ASYNC_STARTS: Final = TRANSFERS | {name for name in OPERATIONS if name.endswith(("-start", "-update"))}
+"""Start, or pass on, what runs beside the core."""
+
 HAS_EFFECTS: Final = _of(Category.COLLECTIVE) | _of(Category.HOST) | _of(Category.RANDOM) | {"after-all"}
 """Not dead without a user: XLA keeps them for what they do (HloInstruction::HasSideEffectNoRecurse)."""
 
@@ -448,6 +451,9 @@ SHAPE_IMPLIED: Final = (
     )
 )
 """Opcodes whose shape the text may leave out, because the operands imply it."""
+
+KEEPS_FLOATS: Final = PASSES_ON | PRODUCTS | HAS_EFFECTS | WRITTEN_OUT | _named("bitcast-convert convert iota")
+"""Opcodes whose types of float are their own affair, or follow from those of what they are given."""
 
 EXPENSIVE: Final = _named(
     "atan2 cbrt convolution cosine divide dot erf exponential exponential-minus-one log log-plus-one logistic power"

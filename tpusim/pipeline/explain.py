@@ -28,12 +28,13 @@ def explain(
     *,
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
+    schedule: str = "",
 ) -> ExplainedKernel:
     """Return why the kernel of one instruction takes as long as it does: its tiles, units, memories and padding.
 
     Raises ConfigError if the program has no kernel of that name.
     """
-    lowered, machine, slice_, module = prepare(program, chip, topology, overrides)
+    lowered, machine, slice_, module = prepare(program, chip, topology, overrides, schedule=schedule)
     kernel = _kernel(lowered, op)
     by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
     alone = next(r for r in run_program(by_itself, machine, slice_).records if r.name == op)

@@ -121,6 +121,12 @@ class _Assignment:
             node.take([self.coerced(operand) for operand in node.operands])
             node.shape = TupleShape(tuple(operand.shape for operand in node.operands))
             return
+        if node.opcode == "sort":
+            # Arrays of several types, whose own orders may differ, are sorted together.
+            order = boundary_order(node.operands[0].array, self.chip)
+            node.take([self.ordered(operand, order) for operand in node.operands])
+            node.shape = TupleShape(tuple(operand.shape for operand in node.operands))
+            return
         node.take([self.coerced(operand) for operand in node.operands])
         node.shape = with_boundary_layouts(node.shape, self.chip)
 
@@ -251,11 +257,18 @@ def _follow(self: _Assignment, node: Node) -> Order:
 
 
 def _default(self: _Assignment, node: Node) -> Order:
-    """Operands and result as programs are handed theirs."""
+    """Operands as programs are handed theirs, and a result that is handed on likewise."""
     node.take([self.coerced(operand) for operand in node.operands])
-    return (
-        boundary_order(node.array, self.chip) if node.opcode == "parameter" else tuple(reversed(range(node.array.rank)))
-    )
+    if node.opcode in CONTROL_FLOW | {"parameter"}:
+        return boundary_order(node.array, self.chip)
+    return tuple(reversed(range(node.array.rank)))
+
+
+def _alike(self: _Assignment, node: Node) -> Order:
+    """Operands of other sizes, and the result, all in the default order."""
+    order = tuple(reversed(range(node.array.rank)))
+    node.take([self.ordered(operand, order) if _rank(operand) == len(order) else operand for operand in node.operands])
+    return order
 
 
 def _transpose(self: _Assignment, node: Node) -> Order:
@@ -298,6 +311,7 @@ def _wanted(self: _Assignment, node: Node) -> Order:
 
 
 _ASSIGN: dict[str, Callable[[_Assignment, Node], Order]] = {
+    **dict.fromkeys(KEEPS_LAYOUT & (LINEAR_ALGEBRA | SORTS), _alike),
     "convolution": _product,
     "dot": _product,
     "gather": _wanted,

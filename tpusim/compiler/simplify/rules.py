@@ -15,7 +15,7 @@ from tpusim.compiler.simplify.fold import fold_scalars
 from tpusim.compiler.target import Target
 from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import ELEMENTWISE, HAS_EFFECTS, RESHAPES
+from tpusim.ir.ops import ELEMENTWISE, HAS_EFFECTS, RESHAPES, SEES_BITS
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 Rule = Callable[[Graph, Node], Node | None]
@@ -265,5 +265,6 @@ def _without_ones_of_broadcast(graph: Graph, node: Node, sizes: tuple[int, ...])
     return graph.add("broadcast", shape, [operand], {"dimensions": dimensions}, like=node)
 
 
-for _opcode in ELEMENTWISE - {"map"}:
+# A bitcast to a narrower type has one more dimension than its operand.
+for _opcode in ELEMENTWISE - SEES_BITS - {"map"}:
     _simplifies(_opcode)(_without_ones)

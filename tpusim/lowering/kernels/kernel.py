@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.cost.tile import alone_ps
+from tpusim.cost.tile import alone_ps, loop_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
 from tpusim.ir.attributes import WindowConfig
@@ -369,15 +369,14 @@ def _whole_rows(plan: _Plan) -> set[str]:
 
 def _bound_seconds(plan: _Plan, nest: Nest) -> float:
     """Return what a kernel takes at least for the blocks that it moves."""
-    chip, cores, seconds = plan.scope.chip, _cores(plan, nest.tiles), 0.0
-    cycles = (-(-nest.tiles // cores) - 1) * chip.fixed.tile_cycles
+    chip, fetches, moved_bytes = plan.scope.chip, [], 0.0
     for access in plan.touched:
-        side = OUT if access.is_output else plan.feeds.get(access.name, OUT)
         if access.space == HBM:
-            fetches = nest.fetches(side)
-            seconds += access.n_bytes * nest.block_share[side] * fetches / chip.hbm.bandwidth_bytes_per_second
-            cycles += max(0.0, fetches / cores - 1) * chip.dma.issue_cycles
-    return seconds + cycles / chip.clock_hz
+            side = OUT if access.is_output else plan.feeds.get(access.name, OUT)
+            fetches.append(nest.fetches(side))
+            moved_bytes += access.n_bytes * nest.block_share[side] * fetches[-1]
+    cycles = loop_cycles(nest.tiles, fetches, _cores(plan, nest.tiles), chip)
+    return moved_bytes / chip.hbm.bandwidth_bytes_per_second + cycles / chip.clock_hz
 
 
 def _bare(plan: _Plan, nest: Nest) -> Kernel:
