@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tpusim.compiler.fuse import running
 from tpusim.compiler.graph import Draft, Graph, Node
-from tpusim.compiler.layouts import laid_out
+from tpusim.compiler.layouts.orders import laid_out
 from tpusim.compiler.target import Target
 from tpusim.hardware.chip import Chip
 from tpusim.ir.ops import ELEMENTWISE, SEES_BITS
