@@ -8,12 +8,12 @@ from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
-from tpusim.compiler.layouts import assign_layouts
+from tpusim.compiler.layouts.assign import assign_layouts
 from tpusim.compiler.manual import localise
 from tpusim.compiler.place import place
 from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import schedule
-from tpusim.compiler.simplify import simplify
+from tpusim.compiler.simplify.rules import simplify
 from tpusim.compiler.target import Target
 from tpusim.compiler.tiles import split_over_cores
 from tpusim.errors import ConfigError, did_you_mean

@@ -464,6 +464,12 @@ EXPENSIVE: Final = _named(
 SLICES: Final = _named("dynamic-slice slice")
 """The result is a part of the operand."""
 
+SIBLINGS: Final = _named("reduce reshape slice")
+"""Kernels that end with one of these are made together where they read the same (XLA, MultiOutputFusion)."""
+
+RELAYOUTS: Final = RESHAPES | _named("copy transpose")
+"""The result has the operand's elements, each perhaps at another place in memory."""
+
 PLAIN_PRODUCTS: Final = _named("convolution dot")
 """Products that kernels are made around."""
 

@@ -24,6 +24,7 @@ from tpusim.lowering.kernels.tiles import (
     LHS,
     OUT,
     RHS,
+    TAPS,
     Loop,
     Nest,
     StatedTiling,
@@ -348,6 +349,7 @@ def _cut_limits(plan: _Plan) -> dict[str, int]:
     size, vpu = plan.products[0][1], plan.scope.chip.vpu
     rows, columns = -(-size.rows // vpu.sublanes), -(-size.columns // vpu.lanes)
     limits = {BATCH: size.batch * size.groups, ROWS: rows, COLUMNS: columns, DEPTH: -(-size.depth // vpu.lanes)}
+    limits[TAPS] = round(size.reach)
     return limits | dict.fromkeys(_whole_rows(plan), 1)
 
 
