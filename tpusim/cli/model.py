@@ -136,7 +136,7 @@ def _estimates(options: Namespace, line: Any) -> None:
 
 def _compiled(options: Namespace, line: Any) -> None:
     from tpusim.report.json.accuracy import compiled_page
-    from tpusim.report.terminal.compiled import render_compiled
+    from tpusim.report.terminal.compiler import render_compiled
     from tpusim.validation.compiled import validate_compiled
 
     answer(options, compiled_page, render_compiled, validate_compiled(options.index, options.chip, line))
