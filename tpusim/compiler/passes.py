@@ -10,7 +10,7 @@ from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
 from tpusim.compiler.layouts import assign_layouts
 from tpusim.compiler.manual import localise
-from tpusim.compiler.place import place
+from tpusim.compiler.place.run import place
 from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import schedule
 from tpusim.compiler.simplify import simplify

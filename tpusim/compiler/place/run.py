@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Sequence
 from math import sqrt
 
-import numpy as np
-
-from tpusim.compiler.borders import Border, copies_at_borders
 from tpusim.compiler.graph import Draft
-from tpusim.compiler.lives import Home, Lives
-from tpusim.compiler.spaces import set_spaces
+from tpusim.compiler.place.borders import Border, copies_at_borders
+from tpusim.compiler.place.lives import Home, Lives
+from tpusim.compiler.place.prefetch import prefetch
+from tpusim.compiler.place.room import Room
+from tpusim.compiler.place.spaces import set_spaces
 from tpusim.compiler.target import Target
 
 
@@ -27,30 +27,15 @@ def place(draft: Draft, target: Target) -> None:
     if target.fast_bytes <= 0:
         return
     borders = copies_at_borders(draft)
-    lives = Lives(draft, target)
+    lives = Lives(draft, target, {border.copy.name for border in borders})
     room = Room(lives.length, target.fast_bytes)
-    moved = {home for home in _by_benefit(lives, borders) if room.take(home)}
+    moved = {home for home in _by_benefit(lives, borders) if room.take(home.stretches)}
     set_spaces(draft, lives, moved, target.fast_space)
+    kept = [border for border in borders if border.home(lives) in moved]
     for border in borders:
-        if border.home(lives) not in moved:
+        if border not in kept:
             border.drop()
-
-
-class Room:
-    """The bytes of fast memory that are free at each position of the schedule."""
-
-    def __init__(self, positions: int, n_bytes: int) -> None:
-        self._free = np.full(positions, n_bytes, dtype=np.int64)
-
-    def take(self, home: Home) -> bool:
-        """Take what a home needs if there is so much during all of its life, and return whether there is."""
-        for count, (first, last, n_bytes) in enumerate(home.stretches):
-            if self._free[first : last + 1].min() < n_bytes:
-                for first, last, n_bytes in home.stretches[:count]:
-                    self._free[first : last + 1] += n_bytes
-                return False
-            self._free[first : last + 1] -= n_bytes
-        return True
+    prefetch(draft, target, lives, room, moved, kept)
 
 
 def _by_benefit(lives: Lives, borders: Sequence[Border]) -> list[Home]:
@@ -59,7 +44,6 @@ def _by_benefit(lives: Lives, borders: Sequence[Border]) -> list[Home]:
     for border in borders:
         home = border.home(lives)
         if home in saved:
-            # Without the copy neither its read nor its write would be.
-            saved[home] -= 2 * home.n_bytes * lives.times[border.copy.name]
+            saved[home] -= home.n_bytes * lives.times[border.copy.name]
     found = [home for home in saved if saved[home] > 0]
     return sorted(found, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
