@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tpusim.hardware.load import load_chip as load_chip
     from tpusim.hardware.pod import Topology as Topology
     from tpusim.ir.custom_calls import register_custom_call as register_custom_call
+    from tpusim.pipeline.compile import compile as compile
     from tpusim.pipeline.explain import explain as explain
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
@@ -99,6 +100,7 @@ _NAMES = {
     "tpusim.hardware.load": ("load_chip",),
     "tpusim.hardware.pod": ("Topology",),
     "tpusim.ir.custom_calls": ("register_custom_call",),
+    "tpusim.pipeline.compile": ("compile",),
     "tpusim.pipeline.explain": ("explain",),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),

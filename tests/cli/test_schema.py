@@ -18,6 +18,8 @@ STEPS = str(ROOT / "traces/steps/index.csv")
 COMMANDS = [
     ("run", MLP, "--json"),
     ("run", POD, "--json", "--by", "source"),
+    ("compile", MLP, "--json"),
+    ("compile", MLP, "--stop-after", "fuse", "--json"),
     ("check", MLP, "--json"),
     ("layout", "bf16[10,300]{1,0:T(8,128)(2,1)}", "--at", "3,129", "--json"),
     ("chips", "--json"),

@@ -169,7 +169,7 @@ TWO_KINDS = """HloModule kinds
 ENTRY main {
   x = f32[256,256] parameter(0)
   a = f32[256,256] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  t = f32[256,256] transpose(a), dimensions={1,0}
+  t = f32[256,256] reverse(a), dimensions={0}
   s = f32[256,256] sine(t)
   b = f32[256,256] dot(s, s), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   c = f32[256,256] dot(s, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}

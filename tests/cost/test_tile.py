@@ -99,7 +99,7 @@ def test_more_buffers_never_take_longer(buffers, tiles, block_bytes, stores):
 def test_operations_are_shared_by_the_slots(unit, slots):
     """Peak: as many operations a cycle as slots; what code reaches of it is the chip's share."""
     busy = kernel(Work(ops={unit: 1200.0}))
-    assert unit_cycles(busy, CHIP)[unit] == 1200 / getattr(CHIP.vpu, slots)
+    assert unit_cycles(busy.work, CHIP)[unit] == 1200 / getattr(CHIP.vpu, slots)
 
 
 @pytest.mark.parametrize(("held", "cycles"), [(0, 1e6 / CHIP.vpu.alu_slots), (640, 640e5 / CHIP.vpu.registers)])
@@ -127,7 +127,7 @@ def test_the_last_turn_of_a_tile_is_not_overlapped():
 def test_tiles_compute_one_after_another(tiles, cores, each):
     """Only their own work, on the core that has the most of them; what comes between stands apart."""
     found = kernel_time(kernel(PRODUCT, tiles=tiles, cores=cores), CHIP).compute_ps
-    assert found == pytest.approx(cycles_ps(each * unit_cycles(kernel(PRODUCT), CHIP)["matrix"]), abs=1)
+    assert found == pytest.approx(cycles_ps(each * unit_cycles(kernel(PRODUCT).work, CHIP)["matrix"]), abs=1)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -152,5 +152,51 @@ def test_the_scalar_core_takes_its_cycles_for_each_instruction(instructions):
 def test_addresses_take_the_slots_of_the_scalar_core():
     """Beside a kernel instructions do not wait for each other; a step of their own does, see above."""
     kernel = Kernel(name="k", opcode="gather", tiles=4, work=Work(ops={"scalar": 600.0, "vector": 4.0}))
-    assert unit_cycles(kernel, CHIP)["scalar"] == 600 / CHIP.fixed.scalar_slots
+    assert unit_cycles(kernel.work, CHIP)["scalar"] == 600 / CHIP.fixed.scalar_slots
     assert kernel_time(kernel, CHIP).slowest == "scalar"
+
+
+def test_stages_of_a_tile_follow_each_other():
+    """In each the busiest unit decides, and the arrays drain behind each that has a product."""
+    first, second = PRODUCT + Work(ops={"vector": 400.0}), PRODUCT + Work(ops={"vector": 1e6})
+    staged, at_once = (kernel_time(kernel(first + second, stages=s), CHIP) for s in ((first, second), ()))
+    product = unit_cycles(PRODUCT, CHIP)["matrix"]
+    assert staged.compute_ps == pytest.approx(cycles_ps(product + 1e6 / CHIP.vpu.alu_slots), abs=1)
+    assert at_once.compute_ps == pytest.approx(cycles_ps((1e6 + 400) / CHIP.vpu.alu_slots), abs=1)
+    assert staged.between_ps == pytest.approx(2 * at_once.between_ps, abs=1)
+
+
+BLOCK_PS = 65_536 / (CHIP.hbm.bandwidth_bytes_per_second * CHIP.hbm.efficiency) * PS_PER_SECOND
+
+
+def bursts_ps(tiles, work_ps, *streams):
+    """Return the least time of tiles that compute for some time each, as blocks come in bursts."""
+    work = Work(ops={"store": work_ps / PS_PER_SECOND * CHIP.clock_hz * CHIP.vpu.store_slots})
+    return kernel_time(kernel(work, tiles=tiles, streams=streams), CHIP).bursts_ps
+
+
+@pytest.mark.parametrize("work_blocks", [0.2, 1.0, 1.5, 3.0])
+def test_blocks_that_stay_come_in_bursts(work_blocks):
+    """Six by eight tiles, played one by one: each needs a new block of y, and every eighth one of x as well."""
+    needs = [(outer, (outer, inner)) for outer in range(6) for inner in range(8)]
+    naive = 0.0
+    for tile, following in zip(needs, [*needs[1:], needs[-1]], strict=True):
+        moved = sum(new != old for new, old in zip(following, tile, strict=True))
+        naive += max(work_blocks, moved) * BLOCK_PS
+    streams = (Stream("x", "hbm", 65_536, 6), Stream("y", "hbm", 65_536, 48))
+    assert bursts_ps(48, work_blocks * BLOCK_PS, *streams) == pytest.approx(naive, rel=1e-6)
+
+
+def test_results_go_out_little_by_little():
+    """Six blocks of sixteen tiles that take half of the time in which one could go out."""
+    stream = Stream("y", "hbm", 65_536, 6, is_output=True)
+    assert bursts_ps(16, 0.5 * BLOCK_PS, stream) == pytest.approx(16 * 0.5 * BLOCK_PS, abs=2)
+
+
+def test_a_scalar_from_another_memory_takes_the_way_of_a_transfer():
+    """Its one element takes no bandwidth to speak of."""
+    near, far = (
+        kernel_time(kernel(scalar=True, streams=streams), CHIP) for streams in ((), (Stream("x", "hbm", 512.0),))
+    )
+    assert far.fixed_ps - near.fixed_ps == pytest.approx(CHIP.dma.fixed_latency_seconds * PS_PER_SECOND)
+    assert (far.compute_ps, far.traffic) == (near.compute_ps, ())

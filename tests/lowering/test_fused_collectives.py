@@ -298,3 +298,22 @@ def test_a_collective_of_an_element_that_a_fusion_made_is_no_end():
     steps = lower_text(f"{entry}ROOT %f = {X} fusion(%m), kind=kLoop, calls=%gather", fused).steps
     assert [(type(step), step.name) for step in steps] == [(Kernel, "m"), (Collective, "f")]
     assert steps[1].is_async is False
+
+
+def test_a_collective_in_a_computation_that_runs_beside_the_core_does_too():
+    """The general start, around what has no start of its own."""
+    shape = "f32[256,256]{1,0:T(8,128)}"
+    start, end = lower_text(
+        f"""
+        %x = {shape} parameter(0)
+        %s = (({shape}), {shape}, u32[]) async-start(%x), calls=%wrapped
+        ROOT %d = {shape} async-done(%s)""",
+        f"""%wrapped {{
+  %p = {shape} parameter(0)
+  ROOT %t = {shape} all-to-all(%p), dimensions={{0}}, replica_groups={{{{0,1}}}}
+}}
+""",
+    ).steps
+    assert isinstance(start, Collective)
+    assert (start.kind, start.is_async) == ("all-to-all", True)
+    assert isinstance(end, Wait)

@@ -419,6 +419,17 @@ def test_an_end_waits_for_the_element_of_a_tuple_that_was_started():
     assert not any("outside its computation" in warning for warning in program.warnings)
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "moved"),
+    [("", "S(6)", ["x"]), ("S(6)", "", ["y"]), ("S(6)", "S(6)", []), ("", "", [])],
+)
+def test_a_scalar_is_moved_by_what_copies_it_to_another_memory(source, target, moved):
+    """Into SMEM for kernels that would each fetch it, or back."""
+    text = f"%x = s32[]{{:T(128){source}}} parameter(0)\nROOT %y = s32[]{{:T(128){target}}} copy(%x)"
+    (step,) = lower_text(text).steps
+    assert [(stream.operand, stream.space) for stream in step.streams] == [(name, "hbm") for name in moved]
+
+
 def test_a_fusion_of_scalars_takes_an_operation_for_each_that_computes():
     """Three of four; one that only hands a number on takes one all the same."""
     number = "s32[]{:T(128)S(6)}"
@@ -453,7 +464,7 @@ def test_a_hand_written_kernel_takes_at_least_the_flops_that_it_states(operand):
     (kernel,) = program.steps
     rate = 2 if operand.startswith("s8") else 1
     macs_per_cycle = chip.mxu.count * chip.mxu.rows * chip.mxu.columns * rate * chip.mxu.efficiency
-    assert unit_cycles(kernel, chip)["matrix"] * kernel.tiles == pytest.approx(10**12 / 2 / macs_per_cycle)
+    assert unit_cycles(kernel.work, chip)["matrix"] * kernel.tiles == pytest.approx(10**12 / 2 / macs_per_cycle)
     assert (kernel.flops, kernel.flops_type) == (10**12, "s8" if rate == 2 else "bf16")
     assert [item.name for item in program.unsupported] == ["z"]
 

@@ -64,6 +64,13 @@ def test_bounds_are_those_of_the_product_that_they_fit():
     assert streams["c"] == 4
 
 
+def test_bounds_may_be_those_of_the_first_product():
+    """Four tiles along its columns: its rows come once, and its weights in four blocks."""
+    bounds = config(kernel_window=(32, 4), output_window=(128, 4), input_window=(128, 2), iteration=(4, 1, 1))
+    streams = {stream.operand: stream.fetches for stream in fused(bounds).streams if not stream.is_output}
+    assert (streams["a"], streams["b"]) == (1, 4)
+
+
 @pytest.mark.parametrize(
     "bounds",
     [
@@ -191,7 +198,7 @@ def test_a_tile_in_vmem_costs_little_beside_its_work_and_depth(body, rows):
     call = f"fusion(%x), kind=kLoop, calls=%f, backend_config={config(output_window=(rows, 4))}"
     kernel = kernel_named(lower_text(f"%x = {NEAR} parameter(0)\nROOT %y = {NEAR} {call}", fused, chip), "y")
     time = kernel_time(kernel, chip)
-    work = max(*unit_cycles(kernel, chip).values(), registers_cycles(kernel, chip))
+    work = max(*unit_cycles(kernel.work, chip).values(), registers_cycles(kernel, chip))
     taken = (time.between_ps + time.compute_ps) * chip.clock_hz / 1e12 / kernel.tiles
     assert (kernel.tiles, time.traffic, time.rounds_ps <= time.compute_ps) == (128 // rows, (), True)
     assert 0 <= taken - work - kernel.vector_loop.depth_cycles < 10

@@ -28,6 +28,21 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     of: str = ""
 
 
+class CompiledError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far programs that tpusim compiled are off: the mean factor, up or down, between their simulated time and
+    that of the same programs as the TPU compiler leaves them, over so many pairs.
+    """
+
+    factor: float
+    pairs: int
+
+
+@cache
+def compiled_error() -> CompiledError:
+    """Return what was found of the programs that the repository has of both compilers."""
+    return msgspec.convert(read_config("compiled.toml"), CompiledError)
+
+
 @cache
 def measured_errors() -> dict[str, dict[str, Measured]]:
     """Return by chip, as the measurements name it, and family of kernels (``Kernel.family``) what was measured."""

@@ -33,8 +33,9 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel. Times are in picoseconds; ``cycles`` are those of one tile on one core, by unit or memory.
 
-    ``alone_ps`` is the kernel's time by itself, ``in_run_ps`` what its ``count`` executions took in the program.
-    ``array_share`` is how much of the arrays' multipliers has something to do while rows stream, 0 without a product.
+    ``stages`` are what a tile does one after another: of each the unit that takes longest, and its cycles. ``alone_ps``
+    is the kernel's time by itself, ``in_run_ps`` what its ``count`` executions took in the program. ``array_share`` is
+    how much of the arrays' multipliers has something to do while rows stream, 0 without a product.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     parts_ps: dict[str, int]
     cycles: dict[str, float]
+    stages: tuple[tuple[str, float], ...]
     overhead_cycles: float
     operands: tuple[Operand, ...]
     array_share: float
@@ -71,11 +73,13 @@ def explanation(
     records: tuple[Record, Sequence[Record]],
     shapes: Mapping[str, tuple[int, int]],
     *,
+    stages: Sequence[tuple[str, float]],
     provenance: Provenance | None = None,
 ) -> Explanation:
     """Return what is known of a kernel.
 
-    ``cycles`` are a tile's by unit or memory, ``overhead_cycles`` those between two tiles. ``records`` are the one of
+    ``cycles`` are a tile's by unit or memory, ``stages`` those of the slowest unit of each of its stages,
+    ``overhead_cycles`` those between two tiles. ``records`` are the one of
     the kernel without neighbours and those of the program's run, ``shapes`` the physical and unpadded bytes of arrays
     by name. ``provenance`` is what made the program.
     """
@@ -89,6 +93,7 @@ def explanation(
         count=executions(in_run),
         parts_ps=alone.parts,
         cycles={unit: count for unit, count in cycles.items() if count > 0},
+        stages=tuple(stages),
         overhead_cycles=overhead_cycles,
         operands=tuple(_operands(kernel, shapes)),
         # The multiply-adds that the program asked for, of those that streaming rows pass by.

@@ -10,6 +10,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, VMEM, MemorySpace
 from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
 from tpusim.program.module import Program
+from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel
 
 _IN_HEAP = ("temporary", "scratch")
@@ -145,6 +146,8 @@ class MemoryReport(msgspec.Struct, frozen=True):
     use: MemoryUse
     spaces: tuple[SpaceUse, ...]
     alias_bytes: int
+    provenance: Provenance | None = None
+    """What made the program."""
 
     @property
     def hbm(self) -> SpaceUse:
@@ -174,4 +177,4 @@ def memory_report(program: Program, chip: Chip) -> MemoryReport:
     spaces = (
         SpaceUse(p, capacities[p.space], needed.get(p.space, p.peak_bytes), reserved.get(p.space, 0)) for p in profiles
     )
-    return MemoryReport(program.name, chip.name, use, tuple(spaces), program.alias_bytes)
+    return MemoryReport(program.name, chip.name, use, tuple(spaces), program.alias_bytes, program.provenance)

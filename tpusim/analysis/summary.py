@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tpusim.analysis.bands import Band, compiler_clock_hz, error_bands
+from tpusim.analysis.bands import Band, CompiledError, compiled_error, compiler_clock_hz, error_bands
 from tpusim.analysis.memory import MemoryUse, memory_use
 from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
@@ -23,9 +23,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     They are of the device ``device`` and the program that it ran, ``device_program``: of ``devices_run`` with time
     lines of their own the first of those that ended last. ``provenance`` is what made the program; its estimates of
-    cycles are those of ``compiler_clock_hz``, which is 0 where it was not compiled for this chip. ``is_as_shipped``
-    says that no figure of the chip was replaced; then ``operating_point`` is the chip's. Unless it ``fits`` into the
-    memories a program cannot run there: its figures are those of a chip with more of them.
+    cycles are those of ``compiler_clock_hz``, which is 0 where it was not compiled for this chip. ``compiled_error`` is
+    how far programs are off that tpusim compiled for the chip, if it is one. ``is_as_shipped`` says that no figure of
+    the chip was replaced; then ``operating_point`` is the chip's. Unless it ``fits`` into the memories a program cannot
+    run there: its figures are those of a chip with more of them.
     """
 
     program: str
@@ -47,6 +48,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     provenance: Provenance | None
     is_as_shipped: bool
     bands: tuple[Band, ...]
+    compiled_error: CompiledError | None
     unsupported: tuple[Estimate, ...]
     warnings: tuple[str, ...]
     device: int = 0
@@ -58,9 +60,10 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
     """Return the numbers of the run of ``program`` on ``chip`` that ``timeline`` records, one of ``devices_run``."""
     use, bound, busy = memory_use(program), roofline(timeline, chip), utilisation(timeline)
     ops, too_much = group_records(timeline, "op"), _capacity_warnings(use, chip)
-    shipped = is_as_shipped(chip)
+    shipped, made_by = is_as_shipped(chip), program.provenance
+    ours = made_by is not None and made_by.compiler == "tpusim" and made_by.chip == chip.name
     # What was measured are programs compiled for the chip, on the chip as it is.
-    claims = shipped and program.provenance is not None and program.provenance.is_for(chip.name)
+    claims = shipped and made_by is not None and made_by.is_for(chip.name)
     # A program of nothing but views takes no time, and its shares are 0.
     total_ps = max(1, timeline.total_ps)
     return Summary(
@@ -85,6 +88,7 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
         provenance=program.provenance,
         is_as_shipped=shipped,
         bands=error_bands(program, timeline, chip.name if claims else ""),
+        compiled_error=compiled_error() if shipped and ours else None,
         unsupported=program.unsupported,
         warnings=(*program.warnings, *too_much),
         device=timeline.device,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from tpusim import __version__
+from tpusim.cli.compile import compile_
 from tpusim.cli.model import calibrate, explain, lower, systolic, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
@@ -22,13 +23,30 @@ EXIT_INTERRUPTED = 130
 # Some 100 MB of what could be garbage, at most, before anything looks for it.
 _COLLECTED_OBJECTS = 1_000_000
 
-COMMANDS = (run, execute, check, fmt, layout, chips, ops, memory, diff, lower, explain, validate, calibrate, systolic)
+COMMANDS = (
+    run,
+    compile_,
+    execute,
+    check,
+    fmt,
+    layout,
+    chips,
+    ops,
+    memory,
+    diff,
+    lower,
+    explain,
+    validate,
+    calibrate,
+    systolic,
+)
 """In the order of the help."""
 
 _DESCRIPTION = """\
 Simulate XLA programs for Google's TPU without one: how long a program runs on a chip, and why.
-PROGRAM is HLO text as the TPU compiler leaves it (compiled.as_text() in JAX), or StableHLO or serialised HLO where
-jaxlib is installed, plain or gzip-compressed; - reads standard input."""
+PROGRAM is HLO text as the TPU compiler leaves it (compiled.as_text() in JAX) or as a front end makes it, which tpusim
+then compiles itself, or StableHLO or serialised HLO where jaxlib is installed, plain or gzip-compressed; - reads
+standard input."""
 
 _EXAMPLES = """\
 examples:

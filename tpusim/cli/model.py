@@ -58,7 +58,8 @@ def lower(options: Namespace) -> None:
         # By that ending `run` tells a lowered program from HLO text.
         raise ConfigError(f"--output: expected a name that ends in .json, found {options.output!r}")
     trips = options.default_trip_count
-    program = lower(options.program, options.chip, topology=options.topology, default_trip_count=trips)
+    machine_ = {"topology": options.topology, "schedule": options.schedule}
+    program = lower(options.program, options.chip, **machine_, default_trip_count=trips)
     if options.output:
         save_program(program, options.output)
     else:

@@ -94,9 +94,17 @@ CHIP = option("--chip", metavar="C", help="a chip's name or TOML file (default: 
 TOPOLOGY = option("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
 TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="for loops that do not tell")
-LOWERING = (CHIP, TOPOLOGY, TRIPS)
-PLACED = (PROGRAM, CHIP, TOPOLOGY)
-MACHINE = (CHIP, TOPOLOGY, OVERRIDE)
+# Written out, so that --help need not load the rooms; a test holds them against those of pipeline/schedules.py.
+SCHEDULES = ("given", "retiled", "compiled")
+SCHEDULE = option(
+    "--schedule",
+    choices=SCHEDULES,
+    default="",
+    help="as PROGRAM has it, its tiles chosen anew, or compiled by tpusim (default: given, compiled if it has none)",
+)
+LOWERING = (CHIP, TOPOLOGY, TRIPS, SCHEDULE)
+PLACED = (PROGRAM, CHIP, TOPOLOGY, SCHEDULE)
+MACHINE = (CHIP, TOPOLOGY, OVERRIDE, SCHEDULE)
 RUN = (*PLACED, OVERRIDE)
 WARM = option("--warm", action="store_true", help="one of many runs: cross-program prefetches have come in")
 
@@ -122,5 +130,5 @@ def overrides(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def machine(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the topology and the overrides of the command line, as the stages of the pipeline take them."""
-    return {"topology": options.topology, "overrides": overrides(options)}
+    """Return topology, overrides and schedule of the command line, as the stages of the pipeline take them."""
+    return {"topology": options.topology, "overrides": overrides(options), "schedule": options.schedule}

@@ -5,7 +5,19 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import RUN, TRIPS, WARM, command, group, json_option, machine, number, option, positive
+from tpusim.cli.options import (
+    RUN,
+    SCHEDULES,
+    TRIPS,
+    WARM,
+    command,
+    group,
+    json_option,
+    machine,
+    number,
+    option,
+    positive,
+)
 from tpusim.cli.output import answer, console, write, write_json
 from tpusim.cli.show import fmt
 from tpusim.errors import ConfigError
@@ -27,13 +39,14 @@ _VIEWERS = (
 
 _DIFF = """\
 What changes from one run to another: time, memory and traffic, by op and category, the largest change first.
-A and B may each be a program (HLO text or lowered) or a result that `tpusim run --save` wrote. With two --chip, the
-first is A's and the second B's; B may then be left out, and A runs on both."""
+A and B may each be a program (HLO text or lowered) or a result that `tpusim run --save` wrote. With two --chip, or
+two --schedule, the first is A's and the second B's; B may then be left out, and A runs on both."""
 
 _DIFF_EXAMPLES = """\
 examples:
   tpusim diff before.v5e.hlo.txt after.v5e.hlo.txt
   tpusim diff step.v5e.hlo.txt --chip v5e --chip v6e
+  tpusim diff step.v5e.hlo.txt --schedule given --schedule compiled
   tpusim run step.v5e.hlo.txt --save monday.json && tpusim diff monday.json step.v5e.hlo.txt"""
 
 
@@ -150,6 +163,7 @@ def _report(result: Result, options: Namespace) -> None:
     option("--outputs", metavar="OUT.npz", help="write arrays out0, out1, ... (default: describe them)"),
     option("--precision", choices=("tpu", "exact"), default="tpu", help="bf16 passes, or IEEE"),
     option("--chip", metavar="C", help="whose arrays sum the products (default: the chip it was compiled for)"),
+    option("--schedule", choices=SCHEDULES, default="given", help="compute what runs on the chip under this schedule"),
     option("--replicas", metavar="N", type=number, default=1, help="devices that run it together"),
     option("--infeed", metavar="F.npz", help="arrays in0, in1, ... that infeeds read"),
     option("--outfeed", metavar="F.npz", help="write what outfeeds send, as out0, out1, ..."),
@@ -175,6 +189,7 @@ def execute(options: Namespace) -> None:
         infeed=numbered(read_arrays(options.infeed)) if options.infeed else None,
         outfeed=fed_out,
         chip=options.chip,
+        schedule=options.schedule,
     )
     if options.outfeed:
         write_arrays(options.outfeed, name_outputs(tuple(fed_out)))
@@ -193,6 +208,9 @@ def execute(options: Namespace) -> None:
     option(
         "--chip", metavar="C", action="append", default=[], help="a chip's name or TOML file; twice: of A, then of B"
     ),
+    option(
+        "--schedule", choices=SCHEDULES, action="append", default=[], help="as `run` takes it; twice: of A, then of B"
+    ),
     json_option("print one JSON object with every op"),
     description=_DIFF,
     epilog=_DIFF_EXAMPLES,
@@ -203,9 +221,14 @@ def diff(options: Namespace) -> None:
     from tpusim.report.json.run import comparison_page
     from tpusim.report.terminal.compare import render_comparison
 
-    chips = options.chip
-    if len(chips) > 2:
-        raise ConfigError(f"--chip: expected at most two, A's and B's, found {len(chips)}")
-    if options.after is None and len(chips) != 2:
-        raise ConfigError("expected two programs or results, or one program and two --chip; found one and no second")
-    answer(options, comparison_page, render_comparison, diff(options.before, options.after or options.before, *chips))
+    chips, schedules = options.chip, options.schedule
+    for name, given in (("chip", chips), ("schedule", schedules)):
+        if len(given) > 2:
+            raise ConfigError(f"--{name}: expected at most two, A's and B's, found {len(given)}")
+    if options.after is None and 2 not in (len(chips), len(schedules)):
+        raise ConfigError(
+            "expected two programs or results, or one program and two --chip or two --schedule; found one and no second"
+        )
+    wanted = dict(zip(("schedule", "other_schedule"), schedules, strict=False))
+    found = diff(options.before, options.after or options.before, *chips, **wanted)
+    answer(options, comparison_page, render_comparison, found)

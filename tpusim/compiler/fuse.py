@@ -26,6 +26,8 @@ from tpusim.ir.ops import (
     KEEPS_TILES,
     PRODUCTS,
     REARRANGES,
+    RESHAPES,
+    SIBLINGS,
     SLICES,
 )
 from tpusim.shapes.address import physical_bytes
@@ -86,6 +88,7 @@ class _Fusion:
         self.graph = graph
         self.nodes = graph.order()
         self.number = {node: number for number, node in enumerate(self.nodes)}
+        self.read_bytes = _read_bytes(self.nodes)
         self.made_in: dict[Node, list[Group]] = {}
         self.owner: dict[Node, Group] = {}
 
@@ -126,7 +129,7 @@ class _Fusion:
     def _joins_all(self, node: Node, groups: Sequence[Group]) -> bool:
         if not all(_may_join(node, group) for group in groups):
             return False
-        return len(groups) == 1 or _is_cheap(node)
+        return len(groups) == 1 or _is_cheap(node, self.read_bytes)
 
     def _can_leave(self, node: Node, group: Group, groups: Sequence[Group]) -> bool:
         """Return whether a node may be one more output of a kernel that uses it."""
@@ -162,14 +165,19 @@ class _Fusion:
     # Kernels that read the same.
 
     def _merge_siblings(self) -> None:
-        """Make reductions of the same sizes together that read the same large array."""
-        for node in self.nodes:
-            groups = [group for group in self._groups_using(node) if _only_reduces(group)]
-            for group in groups[1:]:
-                first = groups[0]
-                reads = group is not first and group.space == first.space == elements_of(node)
-                if reads and not self._reaches([group], first) and not self._reaches([first], group):
-                    self._merge(first, group)
+        """Make reductions of a large array together, and slices of it of the same sizes."""
+        for node in (node for node in self.nodes if not is_small(node)):
+            for opcode in sorted(SIBLINGS):
+                groups = [group for group in self._groups_using(node) if _only(opcode, group)]
+                for group in groups[1:]:
+                    if self._are_alike(groups[0], group, node):
+                        self._merge(groups[0], group)
+
+    def _are_alike(self, first: Group, group: Group, read: Node) -> bool:
+        """Return whether two kernels that read the same go through the same elements, and neither needs the other."""
+        if group.space != first.space or (_only("reduce", first) and first.space != elements_of(read)):
+            return False
+        return not self._reaches([group], first) and not self._reaches([first], group)
 
     def _merge(self, first: Group, other: Group) -> None:
         first.nodes.update(other.nodes)
@@ -274,25 +282,41 @@ def _is_kernel(node: Node) -> bool:
     return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS
 
 
-def _only_reduces(group: Group) -> bool:
-    return bool(group.outputs) and all(node.opcode == "reduce" for node in group.outputs)
+def _only(opcode: str, group: Group) -> bool:
+    """Return whether all results of a kernel are of one opcode."""
+    return bool(group.outputs) and all(node.opcode == opcode for node in group.outputs)
 
 
 def _may_join(node: Node, group: Group) -> bool:
     """Return whether a kernel may make a node that it uses."""
     if node.opcode not in FUSES_INTO_USERS:
         return False
-    users = [user for user in node.users if user in group.nodes]
+    users = _users_behind_bitcasts(node, group)
     # An update in place leaves its target where it is.
     if any(user.opcode == "dynamic-update-slice" and user.operands[0] is node for user in users):
         return False
-    if node.opcode == "reshape" and not is_bitcast(node):
+    # What is moved to other places is read from memory, not computed on the way.
+    if any(user.opcode in REARRANGES and not _moves_with(node, user) for user in users) or node.opcode in RESHAPES:
         return False
     if node.opcode in PRODUCTS:
         return group.product is None and _follows_product(node, group)
     if node.opcode == "reduce-window":
         return all(user.opcode in KEEPS_TILES for user in users) and _is_row_window(node)
     return True
+
+
+def _users_behind_bitcasts(node: Node, group: Group) -> list[Node]:
+    """Return what uses a node in a kernel, under whatever name."""
+    found = []
+    for user in node.users:
+        if user in group.nodes:
+            found += [user, *(_users_behind_bitcasts(user, group) if user.opcode == "bitcast" else ())]
+    return found
+
+
+def _moves_with(node: Node, user: Node) -> bool:
+    """Return whether what moves elements may take them from a node: a row, for one, is cut out and turned at once."""
+    return node.opcode == "bitcast" or (node.opcode in SLICES and user.opcode in RESHAPES)
 
 
 def _follows_product(product: Node, group: Group) -> bool:
@@ -318,38 +342,20 @@ def _is_row_window(node: Node) -> bool:
     return all(d.size in (1, 2 * size - 1) for d, size in zip(window, sizes, strict=True))
 
 
-def _is_cheap(node: Node) -> bool:
+def _is_cheap(node: Node, read_bytes: dict[Node, int]) -> bool:
     """Return whether making a node again reads no more than its result has, and computes little."""
-    if node.opcode in EXPENSIVE:
-        return False
-    read = sum(physical_bytes(operand.shape) for operand in node.operands if not is_small(operand))
-    if node.opcode in SLICES:
-        read = physical_bytes(node.shape)
-    return read <= physical_bytes(node.shape)
+    return node.opcode not in EXPENSIVE and read_bytes[node] <= physical_bytes(node.shape)
 
 
-def is_bitcast(node: Node) -> bool:
-    """Return whether a reshape, copy or transpose leaves every element where it is."""
-    (operand,) = node.operands
-    before, after = operand.array, node.array
-    if before.layout is None or after.layout is None:
-        return False
-    one, other = _physical(before), _physical(after)
-    if before.layout.tiles != after.layout.tiles:
-        return False
-    if node.opcode == "transpose":
-        order = tuple(node.attributes["dimensions"][d] for d in after.layout.minor_to_major)
-        return order == before.layout.minor_to_major
-    if node.opcode == "copy":
-        return before.layout.minor_to_major == after.layout.minor_to_major
-    return one == other
-
-
-def _physical(array: ArrayShape) -> list[tuple[int, int]]:
-    """Return an array's dimensions and sizes in physical order, where only the two minor ones may have size 1."""
-    assert array.layout is not None
-    order = list(reversed(array.layout.minor_to_major))
-    # Numbers of dimensions without those of size 1, so that putting some in changes nothing.
-    kept = [d for d in range(array.rank) if array.dimensions[d] != 1]
-    sizes = [(kept.index(d) if array.dimensions[d] != 1 else -1, array.dimensions[d]) for d in order]
-    return [pair for pair in sizes[:-2] if pair[1] != 1] + sizes[-2:]
+def _read_bytes(nodes: Iterable[Node]) -> dict[Node, int]:
+    """Return what each node reads where all that is cheap before it is made again."""
+    found: dict[Node, int] = {}
+    for node in nodes:
+        whole = physical_bytes(node.shape)
+        if node.opcode in SLICES:
+            found[node] = whole
+            continue
+        n_bytes = sum(min(physical_bytes(o.shape), found[o]) for o in node.operands if not is_small(o))
+        can_join = node.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES
+        found[node] = n_bytes if can_join else max(n_bytes, whole)
+    return found

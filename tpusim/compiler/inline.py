@@ -18,10 +18,10 @@ def inline(draft: Draft, target: Target) -> None:
     for graph in draft.reachable():
         for node in graph.order():
             if node.opcode == "call":
-                graph.replace(node, _copy(graph, draft.graphs[node.attributes["to_apply"]], node.operands))
+                graph.replace(node, copy_of(graph, draft.graphs[node.attributes["to_apply"]], node.operands))
 
 
-def _copy(graph: Graph, called: Graph, operands: list[Node]) -> Node:
+def copy_of(graph: Graph, called: Graph, operands: list[Node]) -> Node:
     """Return the result of a copy of ``called`` inside ``graph``, with these operands for its parameters."""
     made = dict(zip(called.parameters, operands, strict=True))
     for node in called.order():

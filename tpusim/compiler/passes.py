@@ -8,15 +8,17 @@ from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
-from tpusim.compiler.layouts import assign_layouts
+from tpusim.compiler.layouts.assign import assign_layouts
 from tpusim.compiler.manual import localise
 from tpusim.compiler.place.run import place
 from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import schedule
-from tpusim.compiler.simplify import simplify
+from tpusim.compiler.simplify.rules import simplify
 from tpusim.compiler.target import Target
 from tpusim.compiler.tiles import split_over_cores
+from tpusim.errors import ConfigError, did_you_mean
 from tpusim.ir.module import Module
+from tpusim.semantics.marks import COMPILED_FOR, with_mark
 
 PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("manual", localise),
@@ -34,11 +36,25 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
 """Every pass by its name, in the order in which they run."""
 
 
-def compile_module(module: Module, target: Target, stop_after: str = "") -> Module:
-    """Return the scheduled module of an unscheduled one, or what it is after one of the passes."""
+def compile_module(
+    module: Module, target: Target, stop_after: str = "", after: Callable[[str, Draft], None] | None = None
+) -> Module:
+    """Return the scheduled module of an unscheduled one, or what it is after one of the passes.
+
+    ``after`` is called with the name of each pass that has run, and the draft as it left it. Raises ConfigError if no
+    pass is called ``stop_after``, UnsupportedError if a pass refuses the program.
+    """
+    names = [name for name, _ in PASSES]
+    if stop_after and stop_after not in names:
+        hint = did_you_mean(stop_after, names)
+        raise ConfigError(f"expected a pass, one of {', '.join(names)}, found {stop_after!r}{hint}")
     draft = Draft(module)
     for name, run in PASSES:
         run(draft, target)
+        if after is not None:
+            after(name, draft)
         if name == stop_after:
             break
+    if draft.attributes.get("is_scheduled"):
+        draft.attributes = with_mark(draft.attributes, COMPILED_FOR, target.chip.name)
     return draft.write()

@@ -11,7 +11,6 @@ from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.ops import SELECTS
-from tpusim.shapes.shape import ArrayShape
 
 
 def make_row_windows(draft: Draft, target: Target) -> None:
@@ -23,20 +22,28 @@ def make_row_windows(draft: Draft, target: Target) -> None:
 
 
 def _replace(graph: Graph, node: Node) -> None:
-    (reduce,) = node.operands
+    (operand,) = node.operands
+    reduce = operand.operands[0] if operand.opcode == "reshape" else operand
     if reduce.opcode != "reduce" or len(reduce.operands) != 2 or len(reduce.attributes["dimensions"]) != 1:
         return
     row, start = reduce.operands
     (along,) = reduce.attributes["dimensions"]
-    others = tuple(d for d in range(row.array.rank) if d != along)
-    same = isinstance(row.shape, ArrayShape) and row.array.dimensions == node.array.dimensions
-    if not same or tuple(node.attributes["dimensions"]) != others or not _selects(graph, reduce):
+    if row.array.dimensions != node.array.dimensions or not _selects(graph, reduce):
+        return
+    # Dimensions of size 1 may have been left out on the way.
+    others = [d for d in _big(row) if d != along]
+    if [node.attributes["dimensions"][d] for d in _big(operand)] != others:
         return
     size = row.array.dimensions[along]
     whole = WindowDimension(2 * size - 1, 1, size - 1, size - 1)
     window = Window(tuple(whole if d == along else WindowDimension(1) for d in range(row.array.rank)))
     named = {"window": window, "to_apply": reduce.attributes["to_apply"]}
     graph.replace(node, graph.add("reduce-window", node.shape, [row, start], named, like=reduce))
+
+
+def _big(node: Node) -> list[int]:
+    """Return the dimensions of an array that are larger than 1."""
+    return [d for d, size in enumerate(node.array.dimensions) if size != 1]
 
 
 def _selects(graph: Graph, reduce: Node) -> bool:

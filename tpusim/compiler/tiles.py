@@ -15,7 +15,11 @@ from tpusim.compiler.target import Target
 from tpusim.ir.attributes import Raw
 from tpusim.ir.ops import ENDS_KERNELS, FUSES_INTO_USERS
 
-_SPLIT = Raw(json.dumps({"megacore_config": {"megacore_split_dim": "0"}}))
+SPLIT = {"megacore_config": {"megacore_split_dim": "0"}}
+"""What a ``backend_config`` says of a kernel whose outermost loop is split."""
+
+HAS_TILES = FUSES_INTO_USERS | ENDS_KERNELS | {"fusion"}
+"""Opcodes of kernels that have tiles."""
 
 
 def split_over_cores(draft: Draft, target: Target) -> None:
@@ -24,5 +28,5 @@ def split_over_cores(draft: Draft, target: Target) -> None:
         return
     for graph in running(draft):
         for node in graph.order():
-            if node.opcode == "fusion" or node.opcode in FUSES_INTO_USERS | ENDS_KERNELS:
-                node.attributes = node.attributes | {"backend_config": _SPLIT}
+            if node.opcode in HAS_TILES:
+                node.attributes = node.attributes | {"backend_config": Raw(json.dumps(SPLIT))}

@@ -80,6 +80,22 @@ def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
     return Traffic(space, first, steady, last)
 
 
+def later_blocks(kernel: Kernel, space: str, chip: Chip) -> list[tuple[float, float]]:
+    """Return how often each stream of one memory moves a block beside the first, and its bytes on all cores together.
+
+    The next block of an operand is asked for one tile before it is needed, however long this one has stayed; a result
+    has until the next one is complete, and goes out little by little (JAX documentation, Pallas: Software Pipelining).
+    """
+    tiles, found = -(-kernel.tiles // kernel.cores), []
+    for stream in kernel.streams:
+        count = stream.fetches / kernel.cores - 1
+        if count > 0 and link_of(stream, chip) == space:
+            n_bytes = loaded_bytes(stream, chip) / stream.fetches * kernel.cores
+            turns = max(1.0, tiles - 1.0)
+            found.append((turns, n_bytes * count / turns) if stream.is_output else (count, n_bytes))
+    return sorted(found)
+
+
 def loaded_bytes(stream: Stream, chip: Chip) -> float:
     """Return a stream's bytes as the memory feels them: each run costs something more."""
     n_bytes, memory = stream.total_bytes, link_of(stream, chip)

@@ -10,14 +10,16 @@ alike, so this is closed form; ``machine.steps.kernel`` plays it against whateve
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from tpusim.cost.dma import Traffic, link_of, memory_rates, traffic_of
+from tpusim.cost.dma import Traffic, later_blocks, link_of, memory_rates, traffic_of
 from tpusim.cost.mxu import matmul_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
 from tpusim.program.steps import Kernel
-from tpusim.program.work import Stream, scaled
+from tpusim.program.work import Stream, Work, scaled
 from tpusim.units import cycles_to_ps, seconds_to_ps
 
 
@@ -25,8 +27,9 @@ class KernelTime(msgspec.Struct, frozen=True):
     """The parts of a kernel's time, and its ``activity``. ``unit_ps`` is how long each unit is busy over the whole.
 
     ``between_ps`` is what nothing overlaps of all tiles together, ``compute_ps`` their computation, ``moving_ps`` the
-    traffic beside it, on the memory that takes longest, and ``rounds_ps`` the least that they take because only so many
-    blocks can be on their way at once. ``slowest`` is the unit or the memory that the longer of the first two is of.
+    traffic beside it, on the memory that takes longest. ``rounds_ps`` is the least that they take because only so many
+    blocks can be on their way at once, ``bursts_ps`` because these do not come evenly. ``slowest`` is the unit or the
+    memory that the longer of computation and traffic is of.
     """
 
     fixed_ps: int
@@ -34,20 +37,25 @@ class KernelTime(msgspec.Struct, frozen=True):
     compute_ps: int
     moving_ps: int
     rounds_ps: int
+    bursts_ps: int
     unit_ps: dict[str, int]
     traffic: tuple[Traffic, ...]
     slowest: str
     activity: dict[str, float]
+
+    @property
+    def least_ps(self) -> int:
+        """What the tiles take at least if memories answer as fast as they can."""
+        return max(self.compute_ps, self.rounds_ps, self.bursts_ps)
 
 
 def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     """Return what ``kernel`` costs on ``chip``, before anything else gets in its way."""
     if kernel.scalar:
         return _scalar_time(kernel, chip)
-    cycles = unit_cycles(kernel, chip)
-    # One instruction word feeds all units at once (VLIW): they overlap, and the busiest decides.
-    slowest = max(cycles, key=lambda unit: cycles[unit])
-    tile_cycles = max(cycles[slowest], registers_cycles(kernel, chip))
+    cycles, longest = unit_cycles(kernel.work, chip), stage_cycles(kernel, chip)
+    slowest = max(longest, key=lambda stage: stage[1])[0]
+    tile_cycles = max(sum(stage for _, stage in longest), registers_cycles(kernel, chip))
     # Nothing of the last turn is overlapped; behind a product it is what its results take to come out.
     tile_cycles += kernel.vector_loop.depth_cycles if not cycles[MATRIX] else 0.0
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
@@ -64,6 +72,7 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
         compute_ps=compute_ps,
         moving_ps=moving_ps,
         rounds_ps=_rounds_ps(kernel, moving_ps, compute_ps, chip),
+        bursts_ps=max((_bursts_ps(kernel, space, ps, compute_ps, chip) for space, ps in moving.items()), default=0),
         unit_ps={unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c},
         traffic=traffic,
         slowest=slowest,
@@ -74,7 +83,7 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
 def alone_ps(kernel: Kernel, chip: Chip) -> int:
     """Return how long a kernel takes by itself: what ``machine.steps.kernel`` plays if nothing else moves meanwhile."""
     time, rates = kernel_time(kernel, chip), memory_rates(chip)
-    total_ps = time.fixed_ps + time.between_ps + max(time.compute_ps, time.moving_ps, time.rounds_ps)
+    total_ps = time.fixed_ps + time.between_ps + max(time.least_ps, time.moving_ps)
     for edge in ("first_bytes", "last_bytes"):
         seconds = [n_bytes / rates[t.space] for t in time.traffic if (n_bytes := getattr(t, edge)) > 0]
         total_ps += seconds_to_ps(chip.dma.fixed_latency_seconds + max(seconds)) if seconds else 0
@@ -87,9 +96,31 @@ def _rounds_ps(kernel: Kernel, moving_ps: int, compute_ps: int, chip: Chip) -> i
     return (seconds_to_ps(waits * chip.dma.fixed_latency_seconds) + moving_ps + compute_ps) // chip.dma.buffers
 
 
+def _bursts_ps(kernel: Kernel, space: str, moving_ps: int, compute_ps: int, chip: Chip) -> int:
+    """Return what the tiles take at least, as more comes in with some of them than with others."""
+    later = later_blocks(kernel, space, chip)
+    total = sum(count * n_bytes for count, n_bytes in later)
+    if not total:
+        return 0
+    tiles = -(-kernel.tiles // kernel.cores)
+    at_once, done, taken_ps = sum(n_bytes for _, n_bytes in later), 0.0, 0.0
+    # What seldom changes does so together with all that changes oftener: loops are nested.
+    for count, n_bytes in later:
+        taken_ps += (count - done) * max(compute_ps / tiles, moving_ps * at_once / total)
+        at_once, done = at_once - n_bytes, count
+    return round(taken_ps + max(0.0, tiles - done) * compute_ps / tiles)
+
+
 def _later_fetches(stream: Stream, kernel: Kernel) -> float:
     """Return how often a core moves a block of a stream beside the first one; what lies in VMEM stays where it is."""
     return max(0.0, stream.fetches / kernel.cores - 1) if stream.space not in (VMEM, SMEM) else 0.0
+
+
+def stage_cycles(kernel: Kernel, chip: Chip) -> list[tuple[str, float]]:
+    """Return the unit that takes longest in each stage of a tile, and its cycles."""
+    # One instruction word feeds all units at once (VLIW): in a stage they overlap, and the busiest decides.
+    stages = (unit_cycles(work, chip) for work in kernel.stages or (kernel.work,))
+    return [max(cycles.items(), key=lambda item: item[1]) for cycles in stages]
 
 
 def registers_cycles(kernel: Kernel, chip: Chip) -> float:
@@ -99,7 +130,7 @@ def registers_cycles(kernel: Kernel, chip: Chip) -> float:
 
 def tile_costs(kernel: Kernel, chip: Chip) -> dict[str, float]:
     """Return what one tile costs each unit of a core, and each memory that cores share, in cycles of the core."""
-    costs, rates = unit_cycles(kernel, chip), memory_rates(chip)
+    costs, rates = unit_cycles(kernel.work, chip), memory_rates(chip)
     for traffic in traffic_of(kernel, chip):
         n_bytes = traffic.first_bytes + traffic.steady_bytes + traffic.last_bytes
         # A tile of each core goes by at once.
@@ -109,21 +140,29 @@ def tile_costs(kernel: Kernel, chip: Chip) -> dict[str, float]:
 
 def between_tiles_cycles(kernel: Kernel, chip: Chip) -> float:
     """Return what a tile costs beside its work and its bytes, in cycles, on the mean of a core's tiles."""
-    tiles = -(-kernel.tiles // kernel.cores)
-    turns = (tiles - 1) * chip.fixed.tile_cycles
-    issues = sum(_later_fetches(stream, kernel) for stream in kernel.streams) * chip.dma.issue_cycles
-    # The next tile's weights go in when the last results of this one have come out.
-    drain = chip.mxu.result_latency_cycles if kernel.work.matmuls else 0.0
-    return (turns + issues) / tiles + drain
+    fetches = [stream.fetches for stream in kernel.streams if stream.space not in (VMEM, SMEM)]
+    cycles = loop_cycles(kernel.tiles, fetches, kernel.cores, chip)
+    # The next tile's weights, or the next stage's, go in when the last results of this one have come out.
+    drains = sum(bool(work.matmuls) for work in kernel.stages or (kernel.work,))
+    return cycles / -(-kernel.tiles // kernel.cores) + drains * chip.mxu.result_latency_cycles
 
 
-def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
-    """Return the cycles that one tile keeps each functional unit of one core busy, at the unit's peak rate."""
-    cycles = {MATRIX: sum(matmul_cycles(matmul, chip.mxu) for matmul in kernel.work.matmuls)}
+def loop_cycles(tiles: int, fetches: Iterable[int], cores: int, chip: Chip) -> float:
+    """Return what a core takes to go round its loop: the turns, and asking for blocks of streams but for the first.
+
+    ``tiles``, and the ``fetches`` of each stream, are those of all ``cores`` together.
+    """
+    later = sum(max(0.0, count / cores - 1) for count in fetches)
+    return (-(-tiles // cores) - 1) * chip.fixed.tile_cycles + later * chip.dma.issue_cycles
+
+
+def unit_cycles(work: Work, chip: Chip) -> dict[str, float]:
+    """Return the cycles that work keeps each functional unit of one core busy, at the unit's peak rate."""
+    cycles = {MATRIX: sum(matmul_cycles(matmul, chip.mxu) for matmul in work.matmuls)}
     for unit in UNITS.values():
         if unit.slots:
             # A chip need not have a unit that nothing is asked of.
-            count = kernel.work.ops.get(unit.key, 0.0)
+            count = work.ops.get(unit.key, 0.0)
             per_op = chip_value(chip, unit.op_cycles) if count and unit.op_cycles else 1.0
             cycles[unit.key] = count * per_op / chip_value(chip, unit.slots) if count else 0.0
     return cycles
@@ -132,7 +171,9 @@ def unit_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     # Without the cost of starting a kernel: the scalar core is the one that starts them.
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
-    return KernelTime(0, 0, busy_ps, 0, 0, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
+    # A single element takes the way of a transfer and none of its bandwidth.
+    latency_ps = seconds_to_ps(chip.dma.fixed_latency_seconds) if kernel.streams else 0
+    return KernelTime(latency_ps, 0, busy_ps, 0, 0, 0, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
 
 
 def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:

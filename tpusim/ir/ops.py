@@ -398,6 +398,9 @@ TRANSFER_DONES: Final = _named("recv-done send-done")
 ASYNC_DONES: Final = TRANSFER_DONES | {name for name in OPERATIONS if name.endswith("-done")}
 """Wait for what has been started."""
 
+ASYNC_STARTS: Final = TRANSFERS | {name for name in OPERATIONS if name.endswith(("-start", "-update"))}
+"""Start, or pass on, what runs beside the core."""
+
 HAS_EFFECTS: Final = _of(Category.COLLECTIVE) | _of(Category.HOST) | _of(Category.RANDOM) | {"after-all"}
 """Not dead without a user: XLA keeps them for what they do (HloInstruction::HasSideEffectNoRecurse)."""
 
@@ -449,6 +452,9 @@ SHAPE_IMPLIED: Final = (
 )
 """Opcodes whose shape the text may leave out, because the operands imply it."""
 
+KEEPS_FLOATS: Final = PASSES_ON | PRODUCTS | HAS_EFFECTS | WRITTEN_OUT | _named("bitcast-convert convert iota")
+"""Opcodes whose types of float are their own affair, or follow from those of what they are given."""
+
 EXPENSIVE: Final = _named(
     "atan2 cbrt convolution cosine divide dot erf exponential exponential-minus-one log log-plus-one logistic power"
     " reduce-window remainder rsqrt sine sqrt tan tanh"
@@ -457,6 +463,12 @@ EXPENSIVE: Final = _named(
 
 SLICES: Final = _named("dynamic-slice slice")
 """The result is a part of the operand."""
+
+SIBLINGS: Final = _named("reduce reshape slice")
+"""Kernels that end with one of these are made together where they read the same (XLA, MultiOutputFusion)."""
+
+RELAYOUTS: Final = RESHAPES | _named("copy transpose")
+"""The result has the operand's elements, each perhaps at another place in memory."""
 
 PLAIN_PRODUCTS: Final = _named("convolution dot")
 """Products that kernels are made around."""

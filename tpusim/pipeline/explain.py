@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from tpusim.analysis.explanation import explanation
-from tpusim.cost.tile import between_tiles_cycles, tile_costs
+from tpusim.cost.tile import between_tiles_cycles, stage_cycles, tile_costs
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
@@ -28,12 +28,13 @@ def explain(
     *,
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
+    schedule: str = "",
 ) -> ExplainedKernel:
     """Return why the kernel of one instruction takes as long as it does: its tiles, units, memories and padding.
 
     Raises ConfigError if the program has no kernel of that name.
     """
-    lowered, machine, slice_, module = prepare(program, chip, topology, overrides)
+    lowered, machine, slice_, module = prepare(program, chip, topology, overrides, schedule=schedule)
     kernel = _kernel(lowered, op)
     by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
     alone = next(r for r in run_program(by_itself, machine, slice_).records if r.name == op)
@@ -44,7 +45,8 @@ def explain(
         arrays = (computation[op], *computation.operands_of(computation[op]))
         shapes = {array.name: (physical_bytes(array.shape), logical_bytes(array.shape)) for array in arrays}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
-    found = explanation(kernel, machine, *costs, (alone, in_run), shapes, provenance=lowered.provenance)
+    stages = stage_cycles(kernel, machine)
+    found = explanation(kernel, machine, *costs, (alone, in_run), shapes, stages=stages, provenance=lowered.provenance)
     return ExplainedKernel(**structs.asdict(found))
 
 

@@ -26,6 +26,7 @@ from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.chip_choice import check_compiler, check_topology, choose_chip, for_chip, provenance_of
 from tpusim.pipeline.result import Result
+from tpusim.pipeline.schedules import check_lowered, check_schedule, with_schedule
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program
@@ -73,9 +74,10 @@ def lower(
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     default_trip_count: int = DEFAULT_TRIPS,
+    schedule: str = "",
 ) -> Program:
     """Return the lowered program of what ``simulate`` takes, without running it."""
-    return prepare(program, chip, topology, overrides, default_trip_count).program
+    return prepare(program, chip, topology, overrides, default_trip_count, schedule).program
 
 
 def simulate(
@@ -91,6 +93,7 @@ def simulate(
     infeed: Feed | str | None = None,
     outfeed: Feed | str | None = None,
     progress: Progress | None = None,
+    schedule: str = "",
 ) -> Result:
     """Run a program on the devices of a chip or of a slice of chips and return the result.
 
@@ -102,13 +105,15 @@ def simulate(
     the run before, as in any benchmark that repeats a program. ``timeout_us`` ends a run that takes longer, in
     simulated time. Programs ``beside`` this one run on the devices after its own, each on as many as it is for.
     ``infeed`` and ``outfeed`` are the host's paces (``50us``, ``normal:50us:5us:7``, a file); else it is always ready.
+    ``schedule`` is ``given`` (as the text has it), ``retiled`` (the same kernels, their tiles chosen anew for the chip)
+    or ``compiled`` (by tpusim, for the chip); by default a scheduled module runs as given, any other compiled.
     Raises TpusimError of the kind that says what has to change, SimulationError if devices wait for ever.
     """
     # SimPy is needed by no other stage.
     from tpusim.machine.run import RunOptions, simulate_pod
 
-    lowered, machine, slice_, module = _lowered(program, chip, topology, overrides, default_trip_count)
-    others = [_lowered(other, machine, slice_, None, default_trip_count).program for other in beside]
+    lowered, machine, slice_, module = _lowered(program, chip, topology, overrides, default_trip_count, schedule)
+    others = [_lowered(other, machine, slice_, None, default_trip_count, schedule).program for other in beside]
     check_topology(slice_, [lowered, *others], machine)
     if timeout_us is not None and not 0 < timeout_us < inf:
         raise ConfigError(f"timeout: expected microseconds above 0, found {timeout_us}")
@@ -121,7 +126,7 @@ def simulate(
     return Result(lowered, machine, run, module)
 
 
-def figures(program: Module | Program | str | Path, chip: Chip | str | None = None) -> RunFigures:
+def figures(program: Module | Program | str | Path, chip: Chip | str | None = None, schedule: str = "") -> RunFigures:
     """Return what ``analysis.compare`` compares of a run: of a saved result, or of a program that is simulated.
 
     Raises ConfigError if a saved result is to have run on another chip than it did.
@@ -131,7 +136,7 @@ def figures(program: Module | Program | str | Path, chip: Chip | str | None = No
         if chip is not None and (chip if isinstance(chip, str) else chip.name) != found.chip:
             raise ConfigError(f"{program}: a saved result of {found.chip}, which cannot be run on another chip")
         return found
-    return run_figures(simulate(program, chip).summary)
+    return run_figures(simulate(program, chip, schedule=schedule).summary)
 
 
 def diff(
@@ -139,13 +144,17 @@ def diff(
     after: Module | Program | str | Path,
     chip: Chip | str | None = None,
     other_chip: Chip | str | None = None,
+    *,
+    schedule: str = "",
+    other_schedule: str = "",
 ) -> Comparison:
     """Return what changes from one run to another, by op and by category: what ``tpusim diff`` prints.
 
     Each is what ``simulate`` takes, or a path to a result that ``tpusim run --save`` wrote. ``other_chip`` is the
-    second one's, by default ``chip``.
+    second one's, by default ``chip``; ``other_schedule`` likewise.
     """
-    return compare(figures(before, chip), figures(after, other_chip or chip))
+    second = figures(after, other_chip or chip, other_schedule or schedule)
+    return compare(figures(before, chip, schedule), second)
 
 
 def run_program(
@@ -169,9 +178,10 @@ def memory(
     *,
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
+    schedule: str = "",
 ) -> MemoryReport:
     """Return what a program needs of a chip's memories, buffer by buffer; what does not fit is no error here."""
-    return memory_report(*prepare(program, chip, topology, overrides)[:2])
+    return memory_report(*prepare(program, chip, topology, overrides, schedule=schedule)[:2])
 
 
 def execute(
@@ -185,6 +195,7 @@ def execute(
     infeed: Iterable[Any] | None = None,
     outfeed: list[Any] | None = None,
     chip: Chip | str | None = None,
+    schedule: str = "given",
 ) -> Any:
     """Compute a module's result, as a TPU would (``precision="tpu"``) or in IEEE arithmetic (``"exact"``).
 
@@ -193,7 +204,8 @@ def execute(
     device's. Arrays have the parameters' types, or float32 for types that NumPy's files know not; plain numbers and
     lists must fit them. ``seed`` starts ``rng``; ``max_iterations`` stops a runaway ``while``; ``infeed`` is what
     infeeds read, and what outfeeds write is appended to ``outfeed``. Products are summed in blocks as deep as the
-    arrays of ``chip``, by default of the chip that the module was compiled for, if it was compiled for one.
+    arrays of ``chip``, by default of the chip that the module was compiled for, if it was compiled for one. What is
+    computed is the module as it stands; with another ``schedule``, as for ``simulate``, what then runs on the chip.
     Arrays come back as NumPy arrays of their own (bf16 and other narrow types from ml_dtypes), tuples as tuples.
 
     Raises ProgramError for a module that the verifier refuses and for inputs that are not the parameters'.
@@ -208,6 +220,10 @@ def execute(
     if replicas < 1:
         raise ConfigError(f"replicas: expected at least 1, found {replicas}")
     module = program if isinstance(program, Module) else load(program)
+    check_schedule(schedule)
+    if schedule != "given":
+        made_by = provenance_of(module)
+        module, _ = with_schedule(module, made_by, choose_chip(module, made_by, chip=chip), schedule)
     if replicas > 1:
         # With the counts of devices: groups may name some that the run has not.
         module = with_devices(module, replicas, module.partition_count)
@@ -269,9 +285,10 @@ def prepare(
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     default_trip_count: int = DEFAULT_TRIPS,
+    schedule: str = "",
 ) -> Prepared:
     """Return what a run by itself begins with; arguments and errors are those of ``simulate``."""
-    found = _lowered(program, chip, topology, overrides, default_trip_count)
+    found = _lowered(program, chip, topology, overrides, default_trip_count, schedule)
     check_topology(found.topology, [found.program], found.chip)
     return found
 
@@ -282,6 +299,7 @@ def _lowered(
     topology: Topology | str | None,
     overrides: Mapping[str, Any] | None,
     default_trip_count: int,
+    schedule: str = "",
 ) -> Prepared:
     """Return what ``prepare`` does, of a program that may share its slice with others."""
     slice_ = parse_topology(topology) if isinstance(topology, str) else topology
@@ -290,8 +308,10 @@ def _lowered(
     check_compiler(loaded, made_by)
     machine = choose_chip(loaded, made_by, chip=chip, topology=slice_, overrides=overrides)
     if isinstance(loaded, Module):
+        loaded, made_by = with_schedule(loaded, made_by or provenance_of(loaded), machine, schedule)
         lowered = structs.replace(lower_module(verify_module(loaded), machine, default_trip_count), provenance=made_by)
     else:
+        check_lowered(loaded, schedule)
         lowered = for_chip(loaded, machine)
     verify_blocks(lowered, machine.vmem.capacity_bytes)
     return Prepared(lowered, machine, slice_, loaded if isinstance(loaded, Module) else None)

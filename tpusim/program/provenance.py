@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-Compiler = Literal["tpu", "cpu", "gpu", "another", "none"]
-"""What scheduled a text: the TPU compiler, XLA's backend for other processors, another or a person, or nothing."""
+Compiler = Literal["tpu", "tpusim", "cpu", "gpu", "another", "none"]
+"""What scheduled a text: the TPU compiler, tpusim, XLA's backend for another processor, something else, or nothing."""
 
 MEGACORE = "-megacore"
 """What the name of a chip ends with whose two cores run one program together, where they need not."""
@@ -21,7 +21,8 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     ``chip`` is the chip that it was compiled for, empty where nothing tells. ``possible`` are the chips that its text
     allows, and ``signs`` what the text shows that excludes others. ``stated`` is what its name or the facts beside it
-    say, which the text may contradict, ``version`` the compiler's by those facts.
+    say, which the text may contradict, ``version`` the compiler's by those facts. ``retiled_for`` is the chip that
+    tpusim has chosen its tiles for anew, if it has.
     """
 
     compiler: Compiler
@@ -30,9 +31,13 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     signs: tuple[str, ...] = ()
     stated: str = ""
     version: str = ""
+    retiled_for: str = ""
 
     def is_for(self, chip_name: str) -> bool:
-        """Return whether the program was compiled for a chip; one of v4 that splits no kernel fits either way."""
+        """Return whether the TPU compiler made the program as it is for a chip.
+
+        One of v4 that splits no kernel fits either way.
+        """
         plain = chip_name.removesuffix(BOOSTED)
         alike = self.chip.removesuffix(MEGACORE) == plain.removesuffix(MEGACORE)
-        return self.compiler == "tpu" and alike and plain in self.possible
+        return self.compiler == "tpu" and not self.retiled_for and alike and plain in self.possible

@@ -47,6 +47,7 @@ data, code written elsewhere; empty on the scalar core.
 class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """Compiled code on the core: a loop nest of ``tiles`` alike tiles, each with ``work`` and its share of ``streams``.
 
+    ``stages`` are what each tile does one after another, together its ``work``; empty where all of it is done at once.
     ``flops`` is what the program asked for, before padding. ``compiler_cycles`` is the compiler's own estimate, 0 if it
     stated none. A ``scalar`` kernel runs on the scalar core and has no fixed cost of a kernel.
     """
@@ -56,6 +57,7 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     # For readers of the file, outermost first; empty where the order of the tiles is not known.
     loops: tuple[TileLoop, ...] = ()
     work: Work = Work()
+    stages: tuple[Work, ...] = ()
     vector_loop: VectorLoop = VectorLoop()
     streams: tuple[Stream, ...] = ()
     flops: float = 0.0

@@ -78,8 +78,7 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
         yield f"expected at least one tile and one core, found {step.tiles} and {step.cores}"
     if step.loops and prod(loop.trips for loop in step.loops) != step.tiles:
         yield f"expected loops whose trips multiply to {step.tiles} tiles, found {[x.trips for x in step.loops]}"
-    if fault := unit_fault(step.work):
-        yield fault
+    yield from filter(None, map(unit_fault, (step.work, *step.stages)))
     types = {"flops_type": step.flops_type}
     types |= {f"work.matmuls[{n}].operand_type": matmul.operand_type for n, matmul in enumerate(step.work.matmuls)}
     for place, name in types.items():

@@ -17,6 +17,11 @@ def provenance_text(made_by: Provenance | None, chip: str) -> str:
     """Return what made a program that runs on ``chip``; empty if it was compiled for that chip."""
     if made_by is None:
         return "by a compiler that the lowered program does not name"
+    if made_by.compiler == "tpusim":
+        return f"by tpusim for {made_by.chip}{'' if made_by.chip == chip else _not_for(chip)}"
+    if made_by.retiled_for:
+        of_whom = f"for {made_by.chip or 'a TPU'}, its tiles chosen anew by tpusim for {made_by.retiled_for}"
+        return f"{of_whom}{'' if made_by.retiled_for == chip else _not_for(chip)}"
     if made_by.compiler != "tpu":
         return f"{_OTHERS[made_by.compiler]}: {_SO}"
     if made_by.is_for(chip):
@@ -27,7 +32,11 @@ def provenance_text(made_by: Provenance | None, chip: str) -> str:
         return f"for {allowed or 'no chip that is known'}, though its name says {made_by.stated}: it has {shown}"
     if not made_by.chip:
         return f"for a chip that neither its name nor a .json beside it says; by its text for {allowed}"
-    return f"for {made_by.chip}: tiles, placement and schedule are not those that {chip} would get"
+    return f"for {made_by.chip}{_not_for(chip)}"
+
+
+def _not_for(chip: str) -> str:
+    return f": tiles, placement and schedule are not those that {chip} would get"
 
 
 def _listed(names: tuple[str, ...], last: str = "or") -> str:

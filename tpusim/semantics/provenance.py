@@ -15,6 +15,7 @@ from tpusim.hardware.load import chip_names, load_chip, read_config
 from tpusim.ir.attributes import BackendConfig
 from tpusim.ir.module import Module
 from tpusim.program.provenance import BOOSTED, MEGACORE, Compiler, Provenance
+from tpusim.semantics.marks import COMPILED_FOR, RETILED_FOR, mark_of
 from tpusim.shapes.layout import Layout
 from tpusim.shapes.shape import leaves
 
@@ -40,6 +41,15 @@ def read_provenance(module: Module, stated: str = "", version: str = "") -> Prov
     """Return what made a module; ``stated`` is the chip that its name or the facts beside it say, if any."""
     if not module.is_scheduled:
         return Provenance(compiler="none", stated=stated, version=version)
+    ours = mark_of(module, COMPILED_FOR)
+    if ours:
+        return Provenance(compiler="tpusim", chip=ours, possible=(ours,), stated=stated, version=version)
+    found = _by_signs(module, stated, version)
+    return msgspec.structs.replace(found, retiled_for=mark_of(module, RETILED_FOR))
+
+
+def _by_signs(module: Module, stated: str, version: str) -> Provenance:
+    """Return which compiler that is none of ours made a scheduled module."""
     instructions = [instruction for computation in module.computations for instruction in computation]
     # Shapes repeat thousands of times, and know their hash.
     shapes = {instruction.shape for instruction in instructions}

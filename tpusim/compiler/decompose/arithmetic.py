@@ -5,7 +5,7 @@ from __future__ import annotations
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.compiler.graph import Node
-from tpusim.compiler.simplify import splat_text
+from tpusim.compiler.simplify.rules import splat_text
 
 
 @decomposes("divide", tolerance=1e-6)

@@ -161,7 +161,8 @@ class Lives:
         results = (part for shape, part in pairs if isinstance(shape, ArrayShape))
         found = []
         for access in accesses(body, demand_of(body), instruction):
-            home = self.home(next(results) if access.is_output else self.parts[access.name][0])
+            # What is no array, a buffer that has no value, has no home.
+            home = self.home(next(results, ()) if access.is_output else self.parts[access.name][0])
             if home is not None:
                 home.moved_bytes += access.n_bytes * self.times[instruction.name]
                 found.append(Move(access.name, home, access.n_bytes, access.is_output))

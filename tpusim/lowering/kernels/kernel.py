@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.cost.tile import alone_ps
+from tpusim.cost.tile import alone_ps, loop_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
 from tpusim.ir.attributes import WindowConfig
@@ -19,10 +19,12 @@ from tpusim.ir.ops import ELEMENTWISE, FREE, MOVES_ONLY, PRODUCTS, REDUCTIONS, V
 from tpusim.lowering.collectives import collective_part, inner_collective, is_fed, other_part
 from tpusim.lowering.kernels.inner_loop import inner_loop
 from tpusim.lowering.kernels.products import conversion_work, product_work
+from tpusim.lowering.kernels.stages import stages_of
 from tpusim.lowering.kernels.tiles import (
     LHS,
     OUT,
     RHS,
+    TAPS,
     Loop,
     Nest,
     StatedTiling,
@@ -38,6 +40,7 @@ from tpusim.program.steps import AnyStep, Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
 from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
+from tpusim.semantics.memory_spaces import space_of
 from tpusim.semantics.products import (
     BATCH,
     COLUMNS,
@@ -49,7 +52,7 @@ from tpusim.semantics.products import (
     product_sides,
     result_kinds,
 )
-from tpusim.shapes.address import padded_element_count
+from tpusim.shapes.address import padded_element_count, physical_bytes
 from tpusim.shapes.shape import ArrayShape, leaves
 from tpusim.units import seconds_to_ps
 
@@ -102,15 +105,19 @@ def _tiled(plan: _Plan, nest: Nest | None, extra: Work | None) -> Kernel:
     computes = any(item.instruction.opcode not in MOVES_ONLY for item in body.values)
     other = _other_work(scope, body, plan.shares, plan.sides, nest)
     loop = inner_loop(body, other, plan.shares, scope.chip)
-    work = _product_work(plan, nest) + sum_work(other.values())
-    work += conversion_work(touched, plan.feeds, nest, scope.chip, computes=computes)
-    work += _register_traffic(scope, touched, set(plan.feeds) if len(products) < 2 else _fed(body, products))
-    work = work + extra if extra else work
+    fed = set(plan.feeds) if len(products) < 2 else _fed(body, products)
+    stages = []
+    for part, accesses_of in _by_stage(plan, _product_works(plan, nest) | other):
+        part += conversion_work(accesses_of, plan.feeds, nest, scope.chip, computes=computes)
+        stages.append((part + _register_traffic(scope, accesses_of, fed)) * (1 / tiles))
+    work = stages[0] if len(stages) == 1 else sum_work(stages)
+    work = work + extra * (1 / tiles) if extra else work
     return Kernel(
         name=plan.instruction.name,
         opcode=plan.instruction.opcode,
         tiles=tiles,
-        work=work * (1 / tiles),
+        work=work,
+        stages=tuple(stages) if len(stages) > 1 else (),
         vector_loop=structs.replace(loop, turns=loop.turns / tiles),
         streams=tuple(_streams(scope.chip, touched, plan.feeds, nest or _plain_nest(body, tiles, window))),
         cores=_cores(plan, tiles),
@@ -160,7 +167,25 @@ def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
     """Return the step of an instruction on the scalar core."""
     # Even a scalar that is only copied takes an instruction: hence at least one.
     ops = sum(item.instruction.opcode not in MOVES_ONLY for item in scope.body_of(instruction).values)
-    return Kernel(**scope.label(instruction, "scalar"), work=Work(ops={SCALAR: float(max(1, ops))}), scalar=True)
+    work = Work(ops={SCALAR: float(max(1, ops))})
+    return Kernel(
+        **scope.label(instruction, "scalar"), work=work, streams=_scalar_streams(scope, instruction), scalar=True
+    )
+
+
+def _scalar_streams(scope: Scope, instruction: Instruction) -> tuple[Stream, ...]:
+    """Return what a copy of a scalar from one memory to another fetches or writes."""
+    # What is computed with lies in SMEM; a copy is there to bring it, for kernels that would fetch it each for itself.
+    if instruction.opcode != "copy":
+        return ()
+    source, target = scope.operand(instruction, 0), instruction
+    if space_of(source.shape) == space_of(target.shape):
+        return ()
+    return tuple(
+        Stream(item.name, space_of(item.shape), float(physical_bytes(item.shape)), is_output=item is target)
+        for item in (source, target)
+        if space_of(item.shape) != SMEM
+    )
 
 
 def _product(item: Inner) -> Product:
@@ -194,8 +219,32 @@ _ELSEWHERE = FREE | PRODUCTS
 """Opcodes whose work is none, or that of the arrays."""
 
 
-def _product_work(plan: _Plan, nest: Nest | None) -> Work:
-    found = []
+def _by_stage(plan: _Plan, works: dict[int, Work]) -> list[tuple[Work, list[Access]]]:
+    """Return the work of a kernel, given by position of its values, and what it touches, stage by stage."""
+    stages = stages_of(plan.body, [at for at, _ in plan.products]) if plan.products else []
+    count = max(stages, default=0) + 1
+    if count == 1:
+        return [(sum_work(works.values()), plan.touched)]
+    first = dict.fromkeys((access.name for access in plan.touched), count - 1)
+    for item, stage in zip(plan.body.values, stages, strict=True):
+        first |= {
+            (name := plan.body.operands[-1 - o].name): min(first.get(name, stage), stage)
+            for o in item.operands
+            if o < 0
+        }
+    # An operand comes into registers for its first use; results leave at the end.
+    return [
+        (
+            sum_work(work for at, work in works.items() if stages[at] == stage),
+            [a for a in plan.touched if (count - 1 if a.is_output else first[a.name]) == stage],
+        )
+        for stage in range(count)
+    ]
+
+
+def _product_works(plan: _Plan, nest: Nest | None) -> dict[int, Work]:
+    """Return the work of a kernel's products, by position."""
+    found = {}
     for number, (at, size) in enumerate(plan.products):
         parts = leaves(plan.body.values[at].instruction.shape)
         elements = sum(leaf.element_count for leaf in parts)
@@ -203,8 +252,8 @@ def _product_work(plan: _Plan, nest: Nest | None) -> Work:
         # The stated tile is the main product's, as the emitter; of any other each tile does its share.
         emitter = plan.instruction.backend_config.convolution_emitter
         tiling, way = (nest, emitter) if nest and not number else (Nest((), {}), "")
-        found.append(product_work(size, elements, tiling, plan.scope.chip, padding=padding, emitter=way))
-    return sum_work(found)
+        found[at] = product_work(size, elements, tiling, plan.scope.chip, padding=padding, emitter=way)
+    return found
 
 
 def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Work:
@@ -300,6 +349,7 @@ def _cut_limits(plan: _Plan) -> dict[str, int]:
     size, vpu = plan.products[0][1], plan.scope.chip.vpu
     rows, columns = -(-size.rows // vpu.sublanes), -(-size.columns // vpu.lanes)
     limits = {BATCH: size.batch * size.groups, ROWS: rows, COLUMNS: columns, DEPTH: -(-size.depth // vpu.lanes)}
+    limits[TAPS] = round(size.reach)
     return limits | dict.fromkeys(_whole_rows(plan), 1)
 
 
@@ -319,15 +369,14 @@ def _whole_rows(plan: _Plan) -> set[str]:
 
 def _bound_seconds(plan: _Plan, nest: Nest) -> float:
     """Return what a kernel takes at least for the blocks that it moves."""
-    chip, cores, seconds = plan.scope.chip, _cores(plan, nest.tiles), 0.0
-    cycles = (-(-nest.tiles // cores) - 1) * chip.fixed.tile_cycles
+    chip, fetches, moved_bytes = plan.scope.chip, [], 0.0
     for access in plan.touched:
-        side = OUT if access.is_output else plan.feeds.get(access.name, OUT)
         if access.space == HBM:
-            fetches = nest.fetches(side)
-            seconds += access.n_bytes * nest.block_share[side] * fetches / chip.hbm.bandwidth_bytes_per_second
-            cycles += max(0.0, fetches / cores - 1) * chip.dma.issue_cycles
-    return seconds + cycles / chip.clock_hz
+            side = OUT if access.is_output else plan.feeds.get(access.name, OUT)
+            fetches.append(nest.fetches(side))
+            moved_bytes += access.n_bytes * nest.block_share[side] * fetches[-1]
+    cycles = loop_cycles(nest.tiles, fetches, _cores(plan, nest.tiles), chip)
+    return moved_bytes / chip.hbm.bandwidth_bytes_per_second + cycles / chip.clock_hz
 
 
 def _bare(plan: _Plan, nest: Nest) -> Kernel:
@@ -336,7 +385,7 @@ def _bare(plan: _Plan, nest: Nest) -> Kernel:
         name=plan.instruction.name,
         opcode=plan.instruction.opcode,
         tiles=nest.tiles,
-        work=_product_work(plan, nest) * (1 / nest.tiles),
+        work=sum_work(_product_works(plan, nest).values()) * (1 / nest.tiles),
         streams=tuple(_streams(plan.scope.chip, plan.touched, plan.feeds, nest)),
         cores=_cores(plan, nest.tiles),
     )

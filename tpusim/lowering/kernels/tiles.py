@@ -11,7 +11,7 @@ the bandwidth and not the loop decides, and as little fetched twice as possible.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from math import ceil, gcd, inf, prod
@@ -322,30 +322,41 @@ def own_nests(n_bytes: dict[str, float], chip: Chip, limits: Mapping[str, int] =
     ``limits`` are the pieces that a kind of dimension can be cut into at most.
     """
     most = tuple(limits.get(role, _CUTS[-1]) for role in (COLUMNS, ROWS, DEPTH))
-    return _own_nests(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], tile_room_bytes(chip), limits.get(BATCH, 1), most)
+    outer = limits.get(BATCH, 1), limits.get(TAPS, 1)
+    return _own_nests(n_bytes[LHS], n_bytes[RHS], n_bytes[OUT], tile_room_bytes(chip), outer, most)
 
 
 @lru_cache(maxsize=256)
 def _own_nests(
-    lhs_bytes: float, rhs_bytes: float, out_bytes: float, room_bytes: float, batch: int, most: tuple[int, ...]
+    lhs_bytes: float,
+    rhs_bytes: float,
+    out_bytes: float,
+    room_bytes: float,
+    outer: tuple[int, int],
+    most: tuple[int, int, int],
 ) -> tuple[Nest, ...]:
-    """Return all cuts by powers of two whose blocks fit into a room; a batch is cut before anything else is."""
-    cuts = [[cut for cut in _CUTS if cut < 2 * limit] for limit in (batch, *most)]
-    choices = [(parts, 1, 1, 1) for parts in cuts[0][:-1]]
-    choices += product((batch,), *cuts[1:])
-    fitting = (
-        _nest(*choice)
-        for choice in choices
-        for parts, columns, rows, depth in (choice,)
-        if lhs_bytes / (rows * depth) + rhs_bytes / (columns * depth) + out_bytes / (columns * rows)
-        <= room_bytes * parts
-    )
+    """Return all cuts by powers of two whose blocks fit into a room.
+
+    A batch is cut before anything else is, and kernel positions only where the depth of each is.
+    """
+    batches, taps, columns, rows, depths = (_cuts(limit) for limit in (*outer, *most))
+    choices: list[tuple[int, ...]] = [(parts, 1, 1, 1, 1) for parts in batches[:-1]]
+    sums = [(1, depth) for depth in depths] + [(parts, depths[-1]) for parts in taps[1:]]
+    choices += ((batches[-1], *sizes, *parts) for *sizes, parts in product(columns, rows, sums))
+    nests = map(_nest, choices)
+    n_bytes = {LHS: lhs_bytes, RHS: rhs_bytes, OUT: out_bytes}
+    fitting = (n for n in nests if sum(n_bytes[side] * n.block_share[side] for side in n_bytes) <= room_bytes)
     # None fits only if arrays are millions of times as large as VMEM: the finest cut must do.
-    return tuple(fitting) or (_nest(*(choice[-1] for choice in cuts)),)
+    return tuple(fitting) or (_nest(choices[-1]),)
 
 
-def _nest(batch: int, columns: int, rows: int, depth: int) -> Nest:
-    # Depth is innermost, so that partial sums stay in one place until they are complete.
-    loops = (Loop(batch, BATCH), Loop(columns, COLUMNS), Loop(rows, ROWS), Loop(depth, DEPTH))
-    shares = {LHS: rows * depth, RHS: columns * depth, OUT: columns * rows}
-    return Nest(loops, {side: 1 / (batch * pieces) for side, pieces in shares.items()})
+def _cuts(limit: int) -> list[int]:
+    return [cut for cut in _CUTS if cut < 2 * limit]
+
+
+def _nest(trips: Sequence[int]) -> Nest:
+    batch, columns, rows, taps, depth = trips
+    # What is summed is innermost, so that partial sums stay in one place until they are complete.
+    loops = tuple(map(Loop, trips, (BATCH, COLUMNS, ROWS, TAPS, DEPTH)))
+    pieces = {LHS: rows * taps * depth, RHS: columns * taps * depth, OUT: columns * rows}
+    return Nest(loops, {side: 1 / (batch * count) for side, count in pieces.items()})

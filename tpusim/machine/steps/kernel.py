@@ -78,7 +78,7 @@ def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
     """Compute the tiles while their traffic runs; the later of the two is what bounds the kernel here."""
     start_ps = core.now_ps
     flows = []
-    least_ps = max(time.compute_ps, time.rounds_ps)
+    least_ps = time.least_ps
     for traffic in time.traffic:
         # Double buffers hold one tile ahead: traffic faster than the tiles has nowhere to go.
         limit = traffic.steady_bytes / least_ps if least_ps else inf
@@ -86,7 +86,7 @@ def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
     yield core.env.timeout(least_ps)
     last = time.slowest
     # Blocks that wait for a free buffer are waits for a memory's answer, whatever the tiles do meanwhile.
-    waiting_ps = max(0, least_ps - max(time.compute_ps, time.moving_ps))
+    waiting_ps = max(0, time.rounds_ps - max(time.compute_ps, time.moving_ps, time.bursts_ps))
     parts["latency"] += waiting_ps
     for traffic, flow in zip(time.traffic, flows, strict=True):
         before_ps = core.now_ps

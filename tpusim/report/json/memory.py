@@ -27,7 +27,7 @@ _Space = page(
 MemoryPage = document(
     "Memory",
     MemoryReport,
-    "program chip use",
+    "program chip use provenance",
     {"use": "memory"},
     spaces=GenericAlias(dict, (str, _Space)),
     padding=rows(_Buffer),

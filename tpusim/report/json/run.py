@@ -45,7 +45,7 @@ RunPage = document(
     "Run",
     Summary,
     "program chip operating_point device devices_run total_ps flops_utilisation hbm_utilisation memory fits provenance "
-    "bands warnings",
+    "compiled_error bands warnings",
     {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy"},
     bound_by=str,
     roofline_us=float,

@@ -9,6 +9,7 @@ import msgspec
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.program.module import Program
 from tpusim.report.json.accuracy import EstimatesPage, StepsPage
+from tpusim.report.json.compile import CompilationPage
 from tpusim.report.json.facts import ChipPage, ChipRow, LayoutPage, OpcodeRow
 from tpusim.report.json.memory import MemoryAccuracyPage, MemoryPage
 from tpusim.report.json.model import AccuracyPage, ExplanationPage, SystolicPage
@@ -17,6 +18,7 @@ from tpusim.report.json.run import ComparisonPage, RunPage
 
 _PAGES: Final[dict[str, tuple[Any, ...]]] = {
     "run": (RunPage,),
+    "compile": (CompilationPage,),
     "check": (list[str],),
     "layout": (LayoutPage,),
     "chips": (list[ChipRow], ChipPage),

@@ -49,12 +49,15 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
     loops = " > ".join(f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in found.loops)
     cores = f" on {found.cores} cores" if found.cores > 1 else ""
     yield "tiles", f"{found.tiles:,}{cores}{f': {loops}' if loops else ''}"
+    if len(found.stages) > 1:
+        each = ", then ".join(f"{_name(unit)} {cycles:,.0f}" for unit, cycles in found.stages)
+        yield "stages", f"{len(found.stages)} in each tile, one after another: {each} cycles"
     if found.array_share:
         yield "array", f"{found.array_share:.1%} of the multipliers that rows pass have work"
 
 
 def _cycle_table(found: Explanation) -> Table:
-    """Return the table of what one tile takes each unit and memory; they all work at the same time."""
+    """Return the table of what one tile takes each unit and memory; in a stage they all work at the same time."""
     table = plain_table("per tile", ">cycles", "share of the longest")
     longest = found.ranked[0][1] if found.ranked else 1.0
     for unit, cycles in found.ranked:

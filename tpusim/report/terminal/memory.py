@@ -13,6 +13,7 @@ from tpusim.analysis.memory import MemoryProfile, MemoryReport, SpaceUse
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.program.buffers import Buffer
 from tpusim.report.out_of_memory import oom_text
+from tpusim.report.provenance import provenance_text
 from tpusim.report.tables import plain_table, size_text
 
 _SHOWN = 20
@@ -23,6 +24,9 @@ def render_memory(report: MemoryReport, console: Console) -> None:
     """Print what is needed, the buffers at the peak of each memory, padding, and the compiler's message if any."""
     use = report.use
     console.print(f"[bold]{escape(report.program)}[/bold] on {escape(report.chip)} (simulated)")
+    made_by = provenance_text(report.provenance, report.chip)
+    if made_by:
+        console.print(f"compiled {escape(made_by)}")
     console.print()
     console.print(
         f"  arguments {size_text(use.argument_bytes)}, outputs {size_text(use.output_bytes)} "

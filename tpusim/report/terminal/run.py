@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tpusim.analysis.bands import OTHER, Band
+from tpusim.analysis.bands import OTHER, Band, CompiledError
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.hardware.units import HBM, UNITS
@@ -122,6 +122,8 @@ def _print_notes(summary: Summary, console: Console) -> None:
         console.print(f"[yellow]compiled[/yellow]  {escape(made_by)}")
     if not summary.is_as_shipped:
         console.print(f"accuracy  not known: figures of {escape(summary.chip)} were replaced")
+    elif summary.compiled_error is not None:
+        console.print(f"accuracy  {_compiled_accuracy(summary.compiled_error)}")
     elif summary.bands and not made_by:
         for number, text in enumerate(_accuracy(summary.bands)):
             console.print(f"{'' if number else 'accuracy':<10}{escape(text)}")
@@ -129,6 +131,14 @@ def _print_notes(summary: Summary, console: Console) -> None:
         console.print(f"[yellow]estimated[/yellow] {escape(item.name)} ({escape(item.opcode)}): {escape(item.how)}")
     for warning in summary.warnings:
         console.print(f"[yellow]warning[/yellow]   {escape(warning)}")
+
+
+def _compiled_accuracy(error: CompiledError) -> str:
+    """Return how far programs of our own compiler are off."""
+    return (
+        f"such programs are off by a factor of {error.factor:.2f} on average from those that the TPU compiler makes "
+        f"({error.pairs} pairs, both simulated)"
+    )
 
 
 def _accuracy(bands: Sequence[Band]) -> Iterator[str]:

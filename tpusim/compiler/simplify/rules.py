@@ -11,9 +11,11 @@ from collections.abc import Callable
 from functools import cache
 
 from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.simplify.fold import fold_scalars
 from tpusim.compiler.target import Target
+from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import ELEMENTWISE, HAS_EFFECTS, RESHAPES
+from tpusim.ir.ops import ELEMENTWISE, HAS_EFFECTS, RESHAPES, SEES_BITS
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 Rule = Callable[[Graph, Node], Node | None]
@@ -32,6 +34,8 @@ def _simplifies(*opcodes: str) -> Callable[[Rule], Rule]:
 
 def simplify(draft: Draft, target: Target) -> None:
     """Apply all rules to all nodes, and merge equal nodes, until nothing changes."""
+    fold_scalars(draft)
+    _merge_equal_regions(draft)
     for graph in draft.reachable():
         while _once(graph) | _merge_equal(graph):
             pass
@@ -48,6 +52,31 @@ def _once(graph: Graph) -> bool:
     return changed
 
 
+def _merge_equal_regions(draft: Draft) -> None:
+    """Let one computation stand for all that are applied to elements and say the same."""
+    first: dict[object, ComputationName] = {}
+    stands_for: dict[str, ComputationName] = {}
+    for graph in draft.reachable():
+        numbers = {node: number for number, node in enumerate(graph.order())}
+        key = tuple(
+            (node.opcode, node.shape, tuple(numbers[operand] for operand in node.operands), _said(node))
+            for node in numbers
+        )
+        name = first.setdefault((key, numbers[graph.root]), ComputationName(graph.name))
+        if name != graph.name:
+            stands_for[graph.name] = name
+        for node in numbers:
+            applied = node.attributes.get("to_apply")
+            if applied in stands_for:
+                node.attributes = node.attributes | {"to_apply": stands_for[applied]}
+
+
+def _said(node: Node) -> tuple[object, ...]:
+    """Return what a node says besides its operands, as far as it matters for what it computes."""
+    text = node.immediate.text if isinstance(node.immediate, Literal) else node.immediate
+    return text, *((key, repr(value)) for key, value in node.attributes.items() if key not in _ABOUT)
+
+
 def _merge_equal(graph: Graph) -> bool:
     """Let one node stand for all that compute the same of the same operands."""
     seen: dict[object, Node] = {}
@@ -55,9 +84,7 @@ def _merge_equal(graph: Graph) -> bool:
     for node in graph.order():
         if node.opcode in HAS_EFFECTS or node.opcode == "parameter":
             continue
-        named = tuple((key, repr(value)) for key, value in node.attributes.items() if key not in _ABOUT)
-        text = node.immediate.text if isinstance(node.immediate, Literal) else node.immediate
-        first = seen.setdefault((node.opcode, node.shape, tuple(map(id, node.operands)), named, text), node)
+        first = seen.setdefault((node.opcode, node.shape, tuple(map(id, node.operands)), _said(node)), node)
         elided = isinstance(node.immediate, Literal) and node.immediate.elided
         if first is not node and not elided:
             graph.replace(node, first)
@@ -200,6 +227,13 @@ def splat_text(node: Node) -> str:
     return node.immediate.text if is_scalar and isinstance(node.immediate, Literal) else ""
 
 
+@_simplifies("select")
+def _decided(graph: Graph, node: Node) -> Node | None:
+    """What is selected everywhere alike is the one or the other."""
+    choices = {"true": node.operands[1], "false": node.operands[2]}
+    return choices.get(splat_text(node.operands[0]))
+
+
 def _without_ones(graph: Graph, node: Node) -> Node | None:
     """Element by element, dimensions of size 1 are no part of it: they are put back behind it."""
     shape = node.shape
@@ -231,5 +265,6 @@ def _without_ones_of_broadcast(graph: Graph, node: Node, sizes: tuple[int, ...])
     return graph.add("broadcast", shape, [operand], {"dimensions": dimensions}, like=node)
 
 
-for _opcode in ELEMENTWISE - {"map"}:
+# A bitcast to a narrower type has one more dimension than its operand.
+for _opcode in ELEMENTWISE - SEES_BITS - {"map"}:
     _simplifies(_opcode)(_without_ones)

@@ -1,0 +1,93 @@
+"""``tpusim compile`` and ``--schedule``: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tpusim
+from tests.cli.commands import output_of, refusal_of
+from tpusim.cli import options
+from tpusim.compiler.passes import PASSES
+from tpusim.pipeline import schedules
+
+TRACES = Path(__file__).parents[2] / "traces"
+MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
+TEXT = "HloModule m\n\nENTRY e {\n  x = f32[512,256] parameter(0)\n  y = f32[512,256] negate(x)\n"
+TEXT += "  ROOT z = f32[512,256] exponential(y)\n}\n"
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A file that nobody has compiled."""
+    path = tmp_path / "m.hlo.txt"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def test_the_report_lists_every_pass_in_order(capsys, program):
+    """With the counts before and after, and the time of what came out."""
+    text = output_of(capsys, "compile", program, "--chip", "v5e")
+    table = text.partition("(as given)")[2].partition("\n\n")[0].splitlines()[1:]
+    assert [line.split()[0] for line in table] == [name for name, _ in PASSES]
+    assert "kernels   2 before, 1 after: 1 fusions" in text
+    assert "(simulated)" in text
+
+
+def test_the_report_as_json(capsys, program):
+    """The same figures under stable keys; of a pass before there is a schedule no run."""
+    data = json.loads(output_of(capsys, "compile", program, "--chip", "v5e", "--json"))
+    assert [one["name"] for one in data["passes"]] == [name for name, _ in PASSES]
+    assert (data["before"]["kernels"], data["after"]["kernels"]) == (2, 1)
+    assert data["run"]["hbm_bytes"] == 2 * 4 * 512 * 256
+    stopped = json.loads(output_of(capsys, "compile", program, "--chip", "v5e", "--stop-after", "inline", "--json"))
+    assert stopped["run"] is None
+
+
+def test_what_is_written_runs(capsys, program, tmp_path):
+    """Compressed by its name; nothing is printed unless a report is asked for."""
+    path = str(tmp_path / "out.hlo.txt.gz")
+    assert output_of(capsys, "compile", program, "--chip", "v5e", "-o", path) == ""
+    assert output_of(capsys, "check", path) == ""
+    assert json.loads(output_of(capsys, "run", path, "--json"))["provenance"]["compiler"] == "tpusim"
+    assert "kernels" in output_of(capsys, "compile", program, "--chip", "v5e", "-o", path, "--report")
+
+
+def test_the_text_goes_to_standard_output(capsys, program):
+    """It and nothing else; a report beside it is refused."""
+    text = output_of(capsys, "compile", program, "--chip", "v5e", "-o", "-")
+    assert text.startswith("HloModule m, ")
+    assert "kind=kLoop" in text
+    words = refusal_of(capsys, "compile", program, "--chip", "v5e", "-o", "-", "--report")
+    assert "expected the report or the text" in words
+
+
+def test_an_unknown_pass_and_no_chip_are_refused(capsys, program):
+    """With the passes that there are, and with the option that is missing."""
+    words = refusal_of(capsys, "compile", program, "--chip", "v5e", "--stop-after", "fusion")
+    assert "expected a pass, one of manual, inline" in words
+    assert "use --chip" in refusal_of(capsys, "compile", program)
+
+
+@pytest.mark.parametrize("command", ["run", "memory"])
+def test_commands_compile_by_themselves(capsys, program, command):
+    """And say so in one line, and in JSON."""
+    assert "by tpusim for v5e" in output_of(capsys, command, program, "--chip", "v5e")
+    data = json.loads(output_of(capsys, command, program, "--chip", "v5e", "--json"))
+    assert (data["provenance"]["compiler"], data["provenance"]["chip"]) == ("tpusim", "v5e")
+    assert "nobody has compiled" in refusal_of(capsys, command, program, "--chip", "v5e", "--schedule", "given")
+
+
+def test_diff_compares_two_schedules_of_one_program(capsys):
+    """A as given, and again with tiles chosen anew."""
+    data = json.loads(output_of(capsys, "diff", MLP, "--schedule", "given", "--schedule", "retiled", "--json"))
+    assert data["before"]["time_us"] == pytest.approx(tpusim.simulate(MLP).time_us)
+    assert data["after"]["time_us"] == pytest.approx(tpusim.simulate(MLP, schedule="retiled").time_us)
+    assert "expected at most two" in refusal_of(capsys, "diff", MLP, *["--schedule", "given"] * 3)
+
+
+def test_the_schedules_of_the_help_are_those_of_the_pipeline():
+    """Written out there, so that the help need not load the rooms."""
+    assert options.SCHEDULES == schedules.SCHEDULES

@@ -1,0 +1,108 @@
+"""Layouts: tiles and orders against programs that the TPU compiler made, bitcasts against where every element lies."""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from tests.compiler.programs import compiled
+from tpusim.compiler.layouts.bitcasts import carried_order, stays
+from tpusim.compiler.layouts.orders import boundary_order, laid_out
+from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import load
+from tpusim.shapes.address import positions, split
+from tpusim.shapes.dtype import dtype
+from tpusim.shapes.shape import ArrayShape, leaves
+
+TRACES = Path(__file__).parents[2] / "traces"
+CHIP = load_chip("v5e")
+COMPILED = sorted(
+    path for path in TRACES.glob("*.hlo.txt.gz") if path.name.split(".")[-4] in ("v3", "v4", "v5e", "v5p", "v6e")
+)
+
+
+def arrays_of(module):
+    """Return the different arrays of a module that have tiles and lie in HBM or VMEM."""
+    found = {leaf for c in module.computations for i in c.instructions for leaf in leaves(i.shape)}
+    return [leaf for leaf in found if leaf.layout and leaf.layout.tiles and not leaf.layout.element_size_bits]
+
+
+@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.name.removesuffix(".hlo.txt.gz"))
+def test_tiles_are_those_of_the_compiler(path):
+    """But for arrays of 8 bits, of which a few kernels keep 32 rows a tile."""
+    chip = load_chip(path.name.split(".")[-4])
+    arrays = [array for array in arrays_of(load(path)) if array.dtype.bits >= 16]
+    assert arrays
+    wrong = [a for a in arrays if laid_out(a, a.layout.minor_to_major, chip).layout.tiles != a.layout.tiles]
+    assert len(wrong) <= 0.001 * len(arrays), [str(array) for array in wrong[:5]]
+
+
+@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.name.removesuffix(".hlo.txt.gz"))
+def test_arguments_lie_in_the_order_of_the_compiler(path):
+    """Of every parameter of the entry."""
+    chip = load_chip(path.name.split(".")[-4])
+    for parameter in load(path).entry.parameters:
+        for leaf in leaves(parameter.shape):
+            assert boundary_order(leaf, chip) == leaf.layout.minor_to_major, str(leaf)
+
+
+def random_shapes(count):
+    """Yield arrays in random orders with other sizes that hold as many elements."""
+    rng = random.Random(5)
+    for _ in range(count):
+        factors = [rng.choice([1, 2, 3, 4, 8, 16]) for _ in range(rng.randint(2, 5))]
+        sizes = [tuple(prod(part) for part in cut(factors, rng)) for _ in range(2)]
+        order = rng.choice(list(permutations(range(len(sizes[0])))))
+        yield laid_out(ArrayShape(dtype(rng.choice(["f32", "bf16"])), sizes[0]), order, CHIP), sizes[1]
+
+
+def cut(factors, rng):
+    """Return a list in pieces, perhaps with ones between them."""
+    ends = sorted({rng.randint(0, len(factors)) for _ in range(3)} | {len(factors)})
+    return [factors[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def test_a_reshape_is_a_bitcast_where_no_element_moves():
+    """Compared with the place of every element before and after: never wrong, and seldom blind."""
+    missed = bitcasts = 0
+    for before, sizes in random_shapes(1500):
+        orders = [laid_out(ArrayShape(before.dtype, sizes), o, CHIP) for o in permutations(range(len(sizes)))]
+        kept = carried_order(before, sizes)
+        for after in orders:
+            said = kept == after.layout.minor_to_major and stays(before, after)
+            is_one = all(
+                positions(before, split(at, before.dimensions)) == positions(after, split(at, after.dimensions))
+                for at in range(before.element_count)
+            )
+            if said:
+                assert is_one, f"{before} as {after}"
+            bitcasts += is_one
+            missed += is_one and not said
+    assert bitcasts > 500
+    # Dimensions of size 1 can stand anywhere; one of the places is found.
+    assert missed < bitcasts
+
+
+CLASH = """HloModule m
+
+ENTRY e {
+  x = f32[256,512]{1,0} parameter(0)
+  y = f32[512,256]{1,0} parameter(1)
+  turned = f32[512,256]{1,0} transpose(x), dimensions={1,0}
+  ROOT sum = f32[512,256]{1,0} add(turned, y)
+}
+"""
+
+
+def test_a_copy_stands_where_two_orders_meet():
+    """A transposed argument lies the other way round; of the sum both sides lie alike."""
+    entry = compiled(CLASH, stop_after="layouts").entry
+    total = entry["sum"]
+    orders = {entry[name].shape.layout.minor_to_major for name in total.operands} | {total.shape.layout.minor_to_major}
+    assert len(orders) == 1
+    assert [i.opcode for i in entry].count("copy") == 1
+    assert "transpose" not in [i.opcode for i in entry]

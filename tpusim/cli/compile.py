@@ -1,0 +1,50 @@
+"""The command ``tpusim compile``: from what a front end makes to what a chip runs."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from tpusim.cli.options import CHIP, command, json_option, option, overrides
+from tpusim.cli.output import answer, write
+from tpusim.errors import ConfigError
+
+_COMPILE = """\
+Compile a program with tpusim's own compiler: what a front end makes goes in, scheduled HLO text comes out, in the form
+that the TPU compiler leaves it. Of a program that is scheduled already the compiler's work is undone first. Without -o
+it prints what the passes took and made of the program."""
+
+_EXAMPLES = """\
+examples:
+  tpusim compile step.hlo.txt --chip v5e
+  tpusim compile step.hlo.txt --chip v5e -o step.v5e.hlo.txt.gz --report
+  tpusim compile step.hlo.txt --chip v5e --stop-after fuse -o -"""
+
+
+@command(
+    "compile",
+    "compile what a front end makes for a chip, without the TPU compiler",
+    option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto"),
+    CHIP,
+    option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip"),
+    option("--stop-after", metavar="PASS", default="", help="give what this pass made"),
+    option("-o", "--output", metavar="FILE", help="write HLO text, compressed if FILE ends in .gz (- for output)"),
+    option("--report", action="store_true", help="say what the passes did as well"),
+    json_option("print the report as one JSON object"),
+    description=_COMPILE,
+    epilog=_EXAMPLES,
+)
+def compile_(options: Namespace) -> None:
+    """Compile a program; write it, report on it, or both."""
+    from tpusim.pipeline.compile import compile_program, compiled_run
+    from tpusim.report.json.compile import compilation_page
+    from tpusim.report.terminal.compile import render_compilation
+
+    if options.output == "-" and (options.report or options.json):
+        raise ConfigError("--output -: expected the report or the text on standard output, found both: name a file")
+    found = compile_program(options.program, options.chip, stop_after=options.stop_after, overrides=overrides(options))
+    if options.output == "-":
+        write(found.module.text)
+    elif options.output:
+        found.module.save(options.output)
+    if options.report or options.json or not options.output:
+        answer(options, compilation_page, render_compilation, found.compilation, compiled_run(found))

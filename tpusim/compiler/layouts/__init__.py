@@ -1,0 +1,1 @@
+"""Pass 6: layouts."""

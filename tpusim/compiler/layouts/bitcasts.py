@@ -1,0 +1,82 @@
+"""Which reshapes, copies and transposes leave every element where it is, so that they are bitcasts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tpusim.compiler.graph import Node
+from tpusim.compiler.layouts.orders import Order
+from tpusim.shapes.address import physical_bytes, physical_order_sizes
+from tpusim.shapes.shape import ArrayShape
+
+
+def is_bitcast(node: Node) -> bool:
+    """Return whether a reshape, copy or transpose leaves every element where it is."""
+    (operand,) = node.operands
+    before, after = operand.array, node.array
+    if before.layout is None or after.layout is None:
+        return False
+    if node.opcode == "transpose":
+        order = tuple(node.attributes["dimensions"][d] for d in after.layout.minor_to_major)
+        return order == before.layout.minor_to_major and before.layout.tiles == after.layout.tiles
+    return carried_order(before, after.dimensions) == after.layout.minor_to_major and stays(before, after)
+
+
+def stays(before: ArrayShape, after: ArrayShape) -> bool:
+    """Return whether tiles leave the elements of an array where they are that its dimensions leave in their order."""
+    assert before.layout is not None
+    assert after.layout is not None
+    if is_linear(before) and is_linear(after):
+        return physical_bytes(before) == physical_bytes(after)
+    if before.layout.tiles != after.layout.tiles or before.rank < 2 or after.rank < 2:
+        return before.layout.tiles == after.layout.tiles and before.rank == after.rank
+    (*_, one_rows, one_lanes), (*_, other_rows, other_lanes) = physical_order_sizes(before), physical_order_sizes(after)
+    rows = before.layout.tiles[0][0]
+    # Whole tiles of rows may be counted as one dimension or as several.
+    return one_lanes == other_lanes and (one_rows == other_rows or one_rows % rows == other_rows % rows == 0)
+
+
+def is_linear(array: ArrayShape) -> bool:
+    """Return whether an array's elements lie one after the other, as one row of tiles or as a vector."""
+    assert array.layout is not None
+    rows = physical_order_sizes(array)[:-1]
+    return len(array.layout.tiles) == 1 and all(size == 1 for size in (*rows, *array.layout.tiles[0][:-1]))
+
+
+def carried_order(array: ArrayShape, sizes: Sequence[int]) -> Order | None:
+    """Return the order in which an array of other sizes has the elements where this one has them, if there is one.
+
+    Tiles left aside: dimensions that are joined must lie one round the other.
+    """
+    assert array.layout is not None
+    big = [d for d in reversed(array.layout.minor_to_major) if array.dimensions[d] != 1]
+    place = {d: at for at, d in enumerate(big)}
+    groups = []
+    for before, after in _common_factors(array.dimensions, sizes):
+        places = [place[d] for d in before if d in place]
+        if places != list(range(places[0], places[0] + len(places)) if places else []):
+            return None
+        groups.append((places[0] if places else -1, after))
+    # What has size 1 goes outside, where it changes nothing.
+    major_to_minor = [d for _, after in sorted(groups, key=lambda group: group[0]) for d in after]
+    return tuple(reversed(major_to_minor))
+
+
+def _common_factors(one: Sequence[int], other: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Return the dimensions of two shapes of as many elements in the least groups of equal products."""
+    groups, at, to = [], 0, 0
+    while at < len(one) or to < len(other):
+        before: list[int] = []
+        after: list[int] = []
+        left = right = 1
+        while (not before and not after) or left != right:
+            if to >= len(other) or (at < len(one) and left <= right):
+                before.append(at)
+                left *= one[at]
+                at += 1
+            else:
+                after.append(to)
+                right *= other[to]
+                to += 1
+        groups.append((before, after))
+    return groups

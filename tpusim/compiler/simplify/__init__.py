@@ -1,0 +1,1 @@
+"""Pass 2: the same in fewer instructions."""

@@ -1,0 +1,1 @@
+"""What another compiler decided, undone."""

@@ -1,0 +1,101 @@
+"""A program compiled by tpusim: the scheduled module, and what compiling it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tpusim.analysis.summary import Summary
+from tpusim.errors import ConfigError
+from tpusim.hardware.chip import Chip
+from tpusim.ir.module import Module
+from tpusim.pipeline.chip_choice import check_compiler, choose_chip, provenance_of
+from tpusim.pipeline.schedules import front_end_form
+from tpusim.pipeline.stages import load_any, simulate
+from tpusim.program.compilation import Compilation, PassFigures
+from tpusim.semantics.contents import contents
+from tpusim.semantics.verify.module import verify_module
+
+if TYPE_CHECKING:
+    from tpusim.compiler.graph import Draft
+
+
+class Compiled(NamedTuple):
+    """A compiled module, the chip that it is for, and how it was compiled."""
+
+    module: Module
+    chip: Chip
+    compilation: Compilation
+
+
+def compile(
+    program: Module | str | Path,
+    chip: Chip | str | None = None,
+    *,
+    stop_after: str = "",
+    overrides: Mapping[str, Any] | None = None,
+) -> Module:
+    """Return the module that runs on a chip, compiled by tpusim; ``stop_after`` a pass, what that pass made.
+
+    ``program`` is what a front end makes; of a scheduled module the compiler's work is undone first. The other
+    arguments are those of ``simulate``. Raises UnsupportedError for what has to be partitioned first, or cannot be
+    undone.
+    """
+    return compile_program(program, chip, stop_after=stop_after, overrides=overrides).module
+
+
+def compile_program(
+    program: Module | str | Path,
+    chip: Chip | str | None = None,
+    *,
+    stop_after: str = "",
+    overrides: Mapping[str, Any] | None = None,
+) -> Compiled:
+    """Return what ``compile`` does, with the chip and what the passes took and did."""
+    # As in pipeline/schedules.py.
+    from tpusim.compiler.passes import compile_module
+    from tpusim.compiler.target import Target
+
+    loaded = load_any(program)
+    if not isinstance(loaded, Module):
+        raise ConfigError(f"{program}: expected HLO text, found a lowered program, which is compiled already")
+    made_by = provenance_of(loaded)
+    check_compiler(loaded, made_by)
+    target = Target(choose_chip(loaded, made_by, chip=chip, overrides=overrides))
+    record = _PassRecord()
+    module = compile_module(front_end_form(loaded), target, stop_after, record)
+    # What it says would be a fault of ours; better here than as a wrong time.
+    verify_module(module)
+    compilation = Compilation(
+        program=loaded.name,
+        chip=target.chip.name,
+        passes=tuple(record.passes),
+        before=contents(loaded),
+        after=contents(module),
+        notes=tuple(target.notes),
+    )
+    return Compiled(module, target.chip, compilation)
+
+
+def compiled_run(found: Compiled) -> Summary | None:
+    """Return the numbers of a run of what was compiled, None if the passes stopped before it had a schedule."""
+    return simulate(found.module, found.chip).summary if found.module.is_scheduled else None
+
+
+class _PassRecord:
+    """Takes the figures of each pass after it, called with its name and the draft as it left it."""
+
+    def __init__(self) -> None:
+        self.passes: list[PassFigures] = []
+        self._since = process_time()
+
+    def __call__(self, name: str, draft: Draft) -> None:
+        """Add the pass that has just ended."""
+        took = process_time() - self._since
+        now = contents(draft.write())
+        figures = PassFigures(name=name, cpu_seconds=took, instructions=now.instructions, kernels=now.kernels)
+        self.passes.append(figures)
+        # What it takes to count is no part of a pass.
+        self._since = process_time()

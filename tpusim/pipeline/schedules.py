@@ -1,0 +1,64 @@
+"""Whose schedule runs: the one that a text has, the same with tiles chosen anew, or one that tpusim makes."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
+from tpusim.hardware.chip import Chip
+from tpusim.ir.module import Module
+from tpusim.program.module import Program
+from tpusim.program.provenance import Provenance
+from tpusim.semantics.verify.module import verify_module
+
+SCHEDULES = ("given", "retiled", "compiled")
+"""As the text has it; the same fusions with tiles chosen anew for the chip; compiled anew for the chip."""
+
+
+def check_schedule(schedule: str) -> None:
+    """Refuse a schedule that is none of ``SCHEDULES``; an empty one leaves the choice to the program."""
+    if schedule and schedule not in SCHEDULES:
+        hint = did_you_mean(schedule, SCHEDULES)
+        raise ConfigError(f"schedule: expected one of {', '.join(SCHEDULES)}, found {schedule!r}{hint}")
+
+
+def check_lowered(program: Program, schedule: str) -> None:
+    """Refuse another schedule than the one that a lowered program has."""
+    check_schedule(schedule)
+    if schedule not in ("", "given"):
+        raise ConfigError(f"schedule: expected given, since {program.name} is lowered already, found {schedule!r}")
+
+
+def with_schedule(module: Module, made_by: Provenance, chip: Chip, schedule: str = "") -> tuple[Module, Provenance]:
+    """Return the scheduled module that runs on a chip, and what made it.
+
+    Without a ``schedule`` a module that has one keeps it, and any other is compiled. Raises ProgramError if the module
+    is wrong, UnsupportedError if it cannot be had as is wanted.
+    """
+    check_schedule(schedule)
+    schedule = schedule or ("given" if module.is_scheduled else "compiled")
+    if schedule == "given" and module.is_scheduled:
+        return module, made_by
+    # The compiler loads where something is compiled.
+    from tpusim.compiler.passes import compile_module
+    from tpusim.compiler.target import Target
+    from tpusim.compiler.undo.retile import retile
+
+    if schedule == "compiled":
+        compiled = compile_module(front_end_form(module), Target(chip))
+        return compiled, structs.replace(made_by, compiler="tpusim", chip=chip.name, possible=(chip.name,), signs=())
+    if not module.is_scheduled:
+        place = module.source.name if module.source else module.name
+        raise UnsupportedError(
+            f"{place}: expected a scheduled program for --schedule {schedule}, found one that nobody has compiled: "
+            "leave the option out and tpusim compiles it, or give what the TPU compiler makes (tpusim.jax.compile_for)"
+        )
+    return retile(module, Target(chip)), structs.replace(made_by, retiled_for=chip.name)
+
+
+def front_end_form(module: Module) -> Module:
+    """Return a module as a front end would have made it: itself, or with what a compiler did undone."""
+    from tpusim.compiler.undo.defuse import defuse, is_plain
+
+    verify_module(module)
+    return module if is_plain(module) else defuse(module)

@@ -1,0 +1,49 @@
+"""What compiling a program took and did: its passes, and what it consists of before and after."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class PassFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One pass: the CPU time that it took, and the instructions and kernels that it left."""
+
+    name: str
+    cpu_seconds: float
+    instructions: int
+    kernels: int
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What a program consists of.
+
+    ``kernels`` are the instructions of the computations that run which do more than name a value; ``fusions`` those
+    of them that are several instructions joined, ``multi_output`` the fusions with more than one result, and
+    ``product_fusions`` those with a product inside. ``fast_results`` are the arrays that kernels leave in VMEM or CMEM,
+    ``prefetches`` the asynchronous copies and slices, ``tiled`` the kernels whose tiles are stated.
+    """
+
+    instructions: int
+    kernels: int
+    fusions: int
+    multi_output: int
+    product_fusions: int
+    fast_results: int
+    prefetches: int
+    tiled: int
+
+
+class Compilation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a program was compiled for a chip, and what the passes noted for people to read."""
+
+    program: str
+    chip: str
+    passes: tuple[PassFigures, ...]
+    before: Contents
+    after: Contents
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU time of all passes."""
+        return sum(one.cpu_seconds for one in self.passes)
