@@ -56,9 +56,7 @@ class _Line:
         self.space = target.fast_space
         self.nodes = graph.order()
         self.at = {node: number for number, node in enumerate(self.nodes)}
-        hbm = target.chip.hbm
-        rate = hbm.bandwidth_bytes_per_second * hbm.efficiency
-        self.latency_bytes = target.chip.dma.fixed_latency_seconds * rate
+        self.latency_bytes = target.latency_bytes
         self.could = [0.0] * len(self.nodes)
         self.must = [0.0] * len(self.nodes)
         self.lent = [0.0] * len(self.nodes)
@@ -68,7 +66,7 @@ class _Line:
         for number, node in enumerate(self.nodes):
             kernel = lives.kernels.get(node.name)
             if kernel is not None:
-                self.could[number] = kernel.compute_seconds * rate
+                self.could[number] = kernel.compute_seconds * target.hbm_rate
                 self.must[number] = sum(move.n_bytes for move in kernel.moves if move.home not in moved)
 
     def start_early(self, border: Border) -> None:

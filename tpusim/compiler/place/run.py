@@ -9,7 +9,6 @@ Source: XLA, memory space assignment: its measure of benefit, and its order.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from math import sqrt
 
@@ -29,7 +28,7 @@ def place(draft: Draft, target: Target) -> None:
     borders = copies_at_borders(draft)
     lives = Lives(draft, target, {border.copy.name for border in borders})
     room = Room(lives.length, target.fast_bytes)
-    moved = {home for home in _by_benefit(lives, borders) if room.take(home.stretches)}
+    moved = {home for home in _by_benefit(lives, borders, target.latency_bytes) if room.take(home.stretches)}
     set_spaces(draft, lives, moved, target.fast_space)
     kept = [border for border in borders if border.home(lives) in moved]
     for border in borders:
@@ -38,12 +37,12 @@ def place(draft: Draft, target: Target) -> None:
     prefetch(draft, target, lives, room, moved, kept)
 
 
-def _by_benefit(lives: Lives, borders: Sequence[Border]) -> list[Home]:
+def _by_benefit(lives: Lives, borders: Sequence[Border], latency_bytes: float) -> list[Home]:
     """Return the homes that may move and that save traffic if they do, the best first."""
-    saved: Counter[Home] = Counter({home: home.moved_bytes for home in lives.homes if not home.is_fixed})
+    saved = {home: home.moved_bytes for home in lives.homes if not home.is_fixed}
     for border in borders:
         home = border.home(lives)
         if home in saved:
-            saved[home] -= home.n_bytes * lives.times[border.copy.name]
+            saved[home] -= (home.n_bytes + latency_bytes) * lives.times[border.copy.name]
     found = [home for home in saved if saved[home] > 0]
     return sorted(found, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
