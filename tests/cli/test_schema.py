@@ -13,6 +13,7 @@ from tests.house.source_tree import ROOT
 MLP = str(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz")
 POD = str(ROOT / "traces/llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
 COLLECTIVES = str(ROOT / "traces/collectives/index.csv")
+UNSCHEDULED = str(ROOT / "traces/unscheduled/index.csv")
 STEPS = str(ROOT / "traces/steps/index.csv")
 
 COMMANDS = [
@@ -30,6 +31,7 @@ COMMANDS = [
     ("lower", MLP),
     ("validate", COLLECTIVES, "--collectives", "--json"),
     ("validate", MLP, "--compiler", "--json"),
+    ("validate", UNSCHEDULED, "--compiled", "--chip", "v7x", "--json"),
     ("validate", STEPS, "--steps", "--chip", "v2", "--json"),
     ("systolic", *"--m 10 --n 20 --k 30 --json".split()),
 ]

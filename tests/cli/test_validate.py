@@ -60,7 +60,7 @@ def test_progress_is_quiet_in_a_pipe(capsys):
 
 def test_one_comparison_is_made_at_a_time(capsys):
     """Each reads files of its own kind."""
-    words = "expected one of --collectives, --memory, --compiler, --steps, found 2"
+    words = "expected one of --collectives, --memory, --compiler, --compiled, --steps, found 2"
     assert words in refusal_of(capsys, "validate", "--steps", "--compiler", MLP)
 
 

@@ -195,3 +195,106 @@ def test_a_division_by_a_number_is_a_product_with_its_reciprocal(number, stays):
     x = normal(8, 128)
     if not stays:
         assert close(values(made, x), x / np.float64(number), "divide")
+
+
+FOURIER = [
+    ("FFT", (3, 300), (300,)),
+    ("FFT", (2, 1024), (1024,)),
+    ("FFT", (5, 480), (480,)),
+    ("IFFT", (2, 3, 384), (384,)),
+    ("FFT", (2, 6, 260, 8), (260, 8)),
+    ("RFFT", (4, 640), (640,)),
+    ("RFFT", (3, 6, 9), (6, 9)),
+    ("IRFFT", (3, 6, 9), (6, 9)),
+    ("IRFFT", (2, 512), (512,)),
+    ("IRFFT", (2, 1), (1,)),
+]
+TRANSFORMS = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}
+
+
+@pytest.mark.parametrize(("kind", "sizes", "lengths"), FOURIER)
+def test_fourier_transforms_are_products(kind, sizes, lengths):
+    """Of NumPy's values; three for a short dimension, six for a long one that can be split."""
+    half = (*sizes[:-1], sizes[-1] // 2 + 1)
+    taken, given = {"RFFT": (sizes, half), "IRFFT": (half, sizes)}.get(kind, (sizes, sizes))
+    shape = f"{'f32' if kind == 'RFFT' else 'c64'}{list(taken)}".replace(" ", "")
+    result = f"{'f32' if kind == 'IRFFT' else 'c64'}{list(given)}".replace(" ", "")
+    lengths_text = ",".join(map(str, lengths))
+    _, made = decomposed(f"""
+    x = {shape} parameter(0)
+    ROOT out = {result} fft(x), fft_type={kind}, fft_length={{{lengths_text}}}
+    """)
+    x = normal(*taken) if kind == "RFFT" else normal(*taken) + 1j * normal(*taken, 2)[..., 0]
+    axes = tuple(range(-len(lengths), 0))
+    expected = TRANSFORMS[kind](x.astype(np.complex128) if kind != "RFFT" else x, lengths, axes)
+    assert close(values(made, x.astype(np.float32 if kind == "RFFT" else np.complex64)), expected, "fft")
+    # 512 is 128 times 4, 480 is 32 times 15, but 300 and 260 have no such part.
+    # What is not needed of the last product is left out.
+    products = sum(6 if length > 256 and length % 32 == 0 else 3 for length in lengths) - (kind == "IRFFT")
+    assert opcodes(made)["dot"] == products or lengths == (1,)
+
+
+def test_complex_numbers_between_transforms_are_pairs():
+    """A convolution by spectra has no complex arrays but those of its arguments."""
+    _, made = decomposed("""
+    x = c64[4,64] parameter(0)
+    y = c64[4,64] parameter(1)
+    f = c64[4,64] fft(x), fft_type=FFT, fft_length={64}
+    g = c64[4,64] fft(y), fft_type=FFT, fft_length={64}
+    h = c64[4,64] multiply(f, g)
+    m = c64[4,64] negate(h)
+    s = c64[4,32] slice(m), slice={[0:4], [0:64:2]}
+    i = c64[4,32] fft(s), fft_type=IFFT, fft_length={32}
+    ROOT out = f32[4,32] real(i)
+    """)
+    x, y = ((normal(2, 4, 64)[0] + 1j * normal(3, 4, 64)[1 + n]).astype(np.complex64) for n in (0, 1))
+    expected = np.fft.ifft(-(np.fft.fft(x) * np.fft.fft(y))[:, ::2]).real
+    assert close(values(made, x, y), expected, "fft")
+    assert {i.opcode for i in made.entry.instructions if "c64" in str(i.shape)} == {"parameter"}
+
+
+def positive_definite(*sizes):
+    """Return matrices that have a Cholesky factor."""
+    half = normal(*sizes)
+    return (half @ np.swapaxes(half, -1, -2) / sizes[-1] + np.eye(sizes[-1])).astype(np.float32)
+
+
+@pytest.mark.parametrize(("size", "calls"), [(40, 1), (128, 1), (300, 5)])
+@pytest.mark.parametrize("is_lower", ["true", "false"])
+def test_cholesky_factors_go_by_panels_of_128(size, calls, is_lower):
+    """One call for each block of the diagonal, and one for the inverse of all but the last; NaN where there is none."""
+    _, made = decomposed(f"""
+    x = f32[3,{size},{size}] parameter(0)
+    ROOT out = f32[3,{size},{size}] cholesky(x), lower={is_lower}
+    """)
+    x = positive_definite(3, size, size)
+    x[1, size - 1, size - 1] = -1
+    found = values(made, x)
+    assert np.isnan(found[1]).all()
+    expected = np.linalg.cholesky(x[::2].astype(np.float64))
+    assert close(found[::2], expected if is_lower == "true" else np.swapaxes(expected, 1, 2), "cholesky")
+    assert opcodes(made)["custom-call"] == calls
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+@pytest.mark.parametrize("is_lower", [True, False])
+@pytest.mark.parametrize("turned", ["NO_TRANSPOSE", "TRANSPOSE"])
+@pytest.mark.parametrize(("size", "unit"), [(50, False), (256, True), (300, False), (300, True)])
+def test_triangular_solves_are_products_with_inverses_of_blocks(is_left, is_lower, turned, size, unit):
+    """One call inverts all; what lies in the other triangle, and on a diagonal of ones, is not read."""
+    sizes = (2, size, 5) if is_left else (2, 5, size)
+    flags = f"left_side={is_left}, lower={is_lower}, unit_diagonal={unit}, transpose_a={turned}".replace("T", "t", 0)
+    flags = flags.replace("True", "true").replace("False", "false")
+    shape = str(list(sizes)).replace(" ", "")
+    _, made = decomposed(f"""
+    a = f32[2,{size},{size}] parameter(0)
+    b = f32{shape} parameter(1)
+    ROOT out = f32{shape} triangular-solve(a, b), {flags}
+    """)
+    a, b = 0.05 * normal(2, size, size) + 2 * np.eye(size, dtype=np.float32), normal(*sizes)
+    read = (np.tril if is_lower else np.triu)(a, (-1 if is_lower else 1) if unit else 0)
+    read = read.astype(np.float64) + (np.eye(size) if unit else 0)
+    read = np.swapaxes(read, 1, 2) if turned == "TRANSPOSE" else read
+    inverse = np.linalg.inv(read)
+    assert close(values(made, a, b), inverse @ b if is_left else b @ inverse, "triangular-solve")
+    assert opcodes(made)["custom-call"] == 1

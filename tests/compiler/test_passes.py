@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,25 +44,27 @@ def test_every_pass_leaves_a_program(path, chip):
     assert compiled.is_scheduled
 
 
-def steps_of(path, precision):
-    """Return the values of a program as it was, before it was taken apart, after that, and of the last pass."""
-    stored = np.load(str(path).removesuffix(".hlo.txt.gz") + ".npz")
-    inputs = {name: stored[name] for name in stored if name.startswith("in")}
-    module = load(path)
-    steps = [module, *(compile_module(module, Target(load_chip("v5e")), name) for name in ("simplify", "clean-up", ""))]
-    # Narrow floats are widened to the end only in scheduled modules: all are to be computed alike.
-    steps[-1].attributes.pop("is_scheduled")
-    return module, [flat(execute(step, inputs, precision=precision, chip="v5e")) for step in steps]
+STAGES = ("simplify", "clean-up", "fuse", "")
 
 
 @pytest.mark.parametrize("precision", ["exact", "tpu"])
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_values_are_kept(path, precision):
     """Bit for bit, but by what takes instructions apart: there as near as its table says of those in the program."""
-    module, (given, whole, parts, compiled) = steps_of(path, precision)
-    for before, after in ((given, whole), (parts, compiled)):
-        for expected, found in zip(before, after, strict=True):
-            assert (expected.dtype, expected.tobytes()) == (found.dtype, found.tobytes())
+    stored = np.load(str(path).removesuffix(".hlo.txt.gz") + ".npz")
+    inputs = {name: stored[name] for name in stored if name.startswith("in")}
+
+    def values(module, *, is_scheduled):
+        # Narrow floats are widened to the end only in scheduled modules: what is compared is computed alike.
+        attributes = module.attributes | {"is_scheduled": True} if is_scheduled else module.attributes
+        return flat(execute(replace(module, attributes=attributes), inputs, precision=precision, chip="v5e"))
+
+    module = load(path)
+    simple, apart, fused, compiled = (compile_module(module, Target(load_chip("v5e")), name) for name in STAGES)
+    given, whole, parts, kernels = (values(step, is_scheduled=False) for step in (module, simple, apart, fused))
+    assert [array.tobytes() for array in given + parts] == [array.tobytes() for array in whole + kernels]
+    widened, last = (values(step, is_scheduled=True) for step in (fused, compiled))
+    assert [array.tobytes() for array in widened] == [array.tobytes() for array in last]
     opcodes = {instruction.opcode for computation in module.computations for instruction in computation}
     tolerance = sum(TOLERANCES[opcode] for opcode in opcodes & TOLERANCES.keys())
     for expected, found in zip(whole, parts, strict=True):

@@ -30,7 +30,7 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class CompiledError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far programs that tpusim compiled are off: the mean factor, up or down, between their simulated time and
-    that of the same programs as the TPU compiler leaves them, over so many pairs.
+    that of the same programs as the TPU compiler leaves them, over so many pairs: those that its rules come from.
     """
 
     factor: float

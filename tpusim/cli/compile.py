@@ -37,7 +37,7 @@ def compile_(options: Namespace) -> None:
     """Compile a program; write it, report on it, or both."""
     from tpusim.pipeline.compile import compile_program, compiled_run
     from tpusim.report.json.compile import compilation_page
-    from tpusim.report.terminal.compile import render_compilation
+    from tpusim.report.terminal.compiler import render_compilation
 
     if options.output == "-" and (options.report or options.json):
         raise ConfigError("--output -: expected the report or the text on standard output, found both: name a file")

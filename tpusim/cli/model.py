@@ -17,6 +17,7 @@ _COMPARISONS = {
     "collectives": "rows of traces/collectives: no programs, only links",
     "memory": "HBM temporaries beside the compiler's: traces/memory/index.csv",
     "compiler": "kernels beside the compiler's own estimates: programs, as traces/*.hlo.txt.gz",
+    "compiled": "programs that tpusim compiles beside the TPU compiler's: traces/unscheduled/index.csv",
     "steps": "whole steps beside published times: traces/steps/index.csv",
 }
 
@@ -100,7 +101,7 @@ def validate(options: Namespace) -> None:
     if len(chosen) > 1:
         raise ConfigError(f"expected one of {', '.join(f'--{name}' for name in _COMPARISONS)}, found {len(chosen)}")
     line = CountLine("predicting")
-    kinds = {"memory": _memory, "compiler": _estimates, "steps": _steps}
+    kinds = {"memory": _memory, "compiler": _estimates, "compiled": _compiled, "steps": _steps}
     try:
         kinds.get("".join(chosen), _times)(options, line)
     finally:
@@ -131,6 +132,14 @@ def _estimates(options: Namespace, line: Any) -> None:
     from tpusim.validation.estimates import validate_estimates
 
     answer(options, estimates_page, render_estimates, validate_estimates(options.index, options.chip, line))
+
+
+def _compiled(options: Namespace, line: Any) -> None:
+    from tpusim.report.json.accuracy import compiled_page
+    from tpusim.report.terminal.compiler import render_compiled
+    from tpusim.validation.compiled import validate_compiled
+
+    answer(options, compiled_page, render_compiled, validate_compiled(options.index, options.chip, line))
 
 
 def _steps(options: Namespace, line: Any) -> None:

@@ -8,6 +8,8 @@ from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
+from tpusim.compiler.kernels.emitters import choose_emitters
+from tpusim.compiler.kernels.widen import widen
 from tpusim.compiler.layouts.assign import assign_layouts
 from tpusim.compiler.manual import localise
 from tpusim.compiler.place.run import place
@@ -29,6 +31,8 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("row-window", make_row_windows),
     ("layouts", assign_layouts),
     ("fuse", fuse),
+    ("widen", widen),
+    ("emitters", choose_emitters),
     ("tiles", split_over_cores),
     ("order", schedule),
     ("place", place),

@@ -7,12 +7,10 @@ Source: programs compiled ahead of time for chips of two cores, which split near
 
 from __future__ import annotations
 
-import json
-
 from tpusim.compiler.fuse import running
 from tpusim.compiler.graph import Draft
+from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.target import Target
-from tpusim.ir.attributes import Raw
 from tpusim.ir.ops import ENDS_KERNELS, FUSES_INTO_USERS
 
 SPLIT = {"megacore_config": {"megacore_split_dim": "0"}}
@@ -29,4 +27,4 @@ def split_over_cores(draft: Draft, target: Target) -> None:
     for graph in running(draft):
         for node in graph.order():
             if node.opcode in HAS_TILES:
-                node.attributes = node.attributes | {"backend_config": Raw(json.dumps(SPLIT))}
+                state(node, SPLIT)

@@ -20,6 +20,7 @@ from tpusim.semantics.verify.module import verify_module
 
 if TYPE_CHECKING:
     from tpusim.compiler.graph import Draft
+    from tpusim.compiler.target import Target
 
 
 class Compiled(NamedTuple):
@@ -43,7 +44,8 @@ def compile(
     arguments are those of ``simulate``. Raises UnsupportedError for what has to be partitioned first, or cannot be
     undone.
     """
-    return compile_program(program, chip, stop_after=stop_after, overrides=overrides).module
+    loaded, target = _prepared(program, chip, overrides)
+    return _compile(loaded, target, stop_after)
 
 
 def compile_program(
@@ -54,20 +56,9 @@ def compile_program(
     overrides: Mapping[str, Any] | None = None,
 ) -> Compiled:
     """Return what ``compile`` does, with the chip and what the passes took and did."""
-    # As in pipeline/schedules.py.
-    from tpusim.compiler.passes import compile_module
-    from tpusim.compiler.target import Target
-
-    loaded = load_any(program)
-    if not isinstance(loaded, Module):
-        raise ConfigError(f"{program}: expected HLO text, found a lowered program, which is compiled already")
-    made_by = provenance_of(loaded)
-    check_compiler(loaded, made_by)
-    target = Target(choose_chip(loaded, made_by, chip=chip, overrides=overrides))
+    loaded, target = _prepared(program, chip, overrides)
     record = _PassRecord()
-    module = compile_module(front_end_form(loaded), target, stop_after, record)
-    # What it says would be a fault of ours; better here than as a wrong time.
-    verify_module(module)
+    module = _compile(loaded, target, stop_after, record)
     compilation = Compilation(
         program=loaded.name,
         chip=target.chip.name,
@@ -77,6 +68,30 @@ def compile_program(
         notes=tuple(target.notes),
     )
     return Compiled(module, target.chip, compilation)
+
+
+def _prepared(
+    program: Module | str | Path, chip: Chip | str | None, overrides: Mapping[str, Any] | None
+) -> tuple[Module, Target]:
+    """Return the module to compile, and what it is compiled for."""
+    # As in pipeline/schedules.py.
+    from tpusim.compiler.target import Target
+
+    loaded = load_any(program)
+    if not isinstance(loaded, Module):
+        raise ConfigError(f"{program}: expected HLO text, found a lowered program, which is compiled already")
+    made_by = provenance_of(loaded)
+    check_compiler(loaded, made_by)
+    return loaded, Target(choose_chip(loaded, made_by, chip=chip, overrides=overrides))
+
+
+def _compile(module: Module, target: Target, stop_after: str, after: _PassRecord | None = None) -> Module:
+    from tpusim.compiler.passes import compile_module
+
+    compiled = compile_module(front_end_form(module), target, stop_after, after)
+    # What it says would be a fault of ours; better here than as a wrong time.
+    verify_module(compiled)
+    return compiled
 
 
 def compiled_run(found: Compiled) -> Summary | None:

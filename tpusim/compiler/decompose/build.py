@@ -77,6 +77,40 @@ class Build:
         order[one], order[other] = order[other], order[one]
         return node if one == other else self.transpose(node, *order)
 
+    def complex(self, real: Node, imaginary: Node) -> Node:
+        """Return complex numbers of two parts."""
+        return self._add("complex", ArrayShape(DTYPES["c64"], real.array.dimensions), [real, imaginary])
+
+    def part(self, node: Node, opcode: str) -> Node:
+        """Return the part of complex numbers that ``opcode`` takes."""
+        return self._add(opcode, ArrayShape(DTYPES["f32"], node.array.dimensions), [node])
+
+    def reverse(self, node: Node, along: int) -> Node:
+        """Return an array with one dimension turned round."""
+        return self._add("reverse", _plain(node), [node], dimensions=(along,))
+
+    def concatenate(self, nodes: Sequence[Node], along: int) -> Node:
+        """Return arrays one behind the other along a dimension."""
+        sizes = list(nodes[0].array.dimensions)
+        sizes[along] = sum(node.array.dimensions[along] for node in nodes)
+        return self._add("concatenate", ArrayShape(nodes[0].array.dtype, tuple(sizes)), nodes, dimensions=(along,))
+
+    def dot(self, one: Node, other: Node, contracted: tuple[int, int], batch: int = 0, precision: str = "") -> Node:
+        """Return a product over one dimension of each side, for every element of the first ``batch`` dimensions."""
+        kept = (
+            node.array.dimensions[:at] + node.array.dimensions[at + 1 :]
+            for node, at in zip((one, other), contracted, strict=True)
+        )
+        left, right = kept
+        named: dict[str, object] = {
+            f"{side}_contracting_dims": (at,) for side, at in zip(("lhs", "rhs"), contracted, strict=True)
+        }
+        if batch:
+            named |= {f"{side}_batch_dims": tuple(range(batch)) for side in ("lhs", "rhs")}
+        if precision:
+            named["operand_precision"] = (Symbol(precision), Symbol(precision))
+        return self._add("dot", ArrayShape(one.array.dtype, left + right[batch:]), [one, other], **named)
+
     def slice(self, node: Node, along: int, start: int, limit: int) -> Node:
         """Return a part of an array along one dimension."""
         parts = [SliceDimension(0, size) for size in node.array.dimensions]
@@ -99,6 +133,31 @@ class Build:
         window = Window((*(WindowDimension(1) for _ in outer), along))
         shape = ArrayShape(node.array.dtype, (*outer, last))
         return self._add("reduce-window", shape, [node, start], window=window, to_apply=ComputationName(region))
+
+    def update(self, node: Node, part: Node, starts: dict[int, int]) -> Node:
+        """Return an array with a part put in that begins at these places of its dimensions, and elsewhere at 0."""
+        places = [self.constant(starts.get(d, 0), DTYPES["s32"]) for d in range(node.array.rank)]
+        return self._add("dynamic-update-slice", _plain(node), [node, part, *places])
+
+    def call(self, target: str, node: Node) -> Node:
+        """Return what a custom call makes of an array of the same type and sizes."""
+        return self._add("custom-call", _plain(node), [node], custom_call_target=target)
+
+    def reduce(self, node: Node, start: Node, along: int, opcode: str) -> Node:
+        """Return one dimension combined by an operation."""
+        sizes = node.array.dimensions[:along] + node.array.dimensions[along + 1 :]
+        region = ComputationName(self.region(opcode, node.array.dtype))
+        shape = ArrayShape(node.array.dtype, sizes)
+        return self._add("reduce", shape, [node, start], dimensions=(along,), to_apply=region)
+
+    def region(self, opcode: str, dtype: DType) -> str:
+        """Return a new computation that combines two numbers."""
+        draft = self.graph.draft
+        graph = Graph(draft, draft.fresh(f"{opcode}_of_two"))
+        draft.graphs[graph.name] = graph
+        graph.parameters = [graph.add("parameter", ArrayShape(dtype), immediate=number) for number in (0, 1)]
+        graph.root = graph.add(opcode, ArrayShape(dtype), graph.parameters)
+        return graph.name
 
     def element(self, node: Node, index: int) -> Node:
         """Return an element of a tuple."""

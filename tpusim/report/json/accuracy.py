@@ -1,9 +1,10 @@
-"""What ``tpusim validate --compiler`` and ``tpusim validate --steps`` print as JSON."""
+"""What ``tpusim validate --compiler``, ``--compiled`` and ``--steps`` print as JSON."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tpusim.analysis.compiled import CompiledAccuracy, CompiledPair
 from tpusim.analysis.estimates import EstimateComparison, FarClass, KernelEstimate
 from tpusim.analysis.steps import StepAccuracy, StepOutcome
 from tpusim.report.json.page import document, fill, page, rows
@@ -11,13 +12,20 @@ from tpusim.report.json.page import document, fill, page, rows
 _Kernel = page("KernelEstimate", KernelEstimate, None, ratio=float)
 _FarClass = page("FarClass", FarClass, None, worst=rows(_Kernel))
 _Step = page("Step", StepOutcome, None, {"bands": "accuracy"}, grade=str, ratio=float, unmeasured_share=float)
+_Pair = page("CompiledPair", CompiledPair, None, ratio=float)
 EstimatesPage = document("Estimates", EstimateComparison, None, far_off=rows(_FarClass), kernels=rows(_Kernel))
+CompiledPage = document("Compiled", CompiledAccuracy, None, pairs=rows(_Pair))
 StepsPage = document("Steps", StepAccuracy, None, rows=rows(_Step))
 
 
 def estimates_page(found: EstimateComparison) -> Any:
     """Return kernels beside the compiler's estimates."""
     return fill(EstimatesPage, found)
+
+
+def compiled_page(found: CompiledAccuracy) -> Any:
+    """Return programs of our compiler beside those of the TPU's."""
+    return fill(CompiledPage, found)
 
 
 def steps_page(found: StepAccuracy) -> Any:

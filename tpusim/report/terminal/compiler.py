@@ -1,4 +1,4 @@
-"""How a program was compiled, on a terminal: its passes, what it consists of before and after, and what it takes."""
+"""Our compiler on a terminal: what it made of a program, and how near it comes to the TPU's own."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tpusim.analysis.compiled import FAR, NEAR, CompiledAccuracy
 from tpusim.analysis.summary import Summary
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM
 from tpusim.program.compilation import Compilation, Contents
-from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.report.tables import plain_table, size_text, time_text, us_text
 
 
 def render_compilation(found: Compilation, run: Summary | None, console: Console) -> None:
@@ -51,3 +52,28 @@ def _lines(found: Compilation) -> Iterator[str]:
     yield f"tiles     stated for {after.tiled:,} kernels"
     fast = f"{UNITS[VMEM].label} or {UNITS[CMEM].label}"
     yield f"placed    {after.fast_results:,} results in {fast}, {after.prefetches:,} asynchronous copies and slices"
+
+
+def render_compiled(found: CompiledAccuracy, console: Console) -> None:
+    """Print a line for each pair, then how far off they are together."""
+    hbm = UNITS[HBM].label
+    columns = (">ours", ">TPU compiler's", ">ratio", ">kernels", ">theirs", f">{hbm}", ">theirs")
+    table = plain_table("program", "chip", *columns)
+    for pair in found.pairs:
+        ours, theirs = pair.ours, pair.theirs
+        times = (us_text(ours.time_us), us_text(theirs.time_us), f"{pair.ratio:.2f}")
+        kernels = (f"{ours.kernels:,}", f"{theirs.kernels:,}")
+        table.add_row(
+            escape(pair.program),
+            escape(pair.chip),
+            *(*times, *kernels, size_text(ours.hbm_bytes), size_text(theirs.hbm_bytes)),
+        )
+    console.print(table)
+    console.print()
+    console.print(
+        f"off by a factor of {found.factor:.2f} (geometric mean of {len(found.pairs)} pairs, both simulated); "
+        f"within {NEAR:.0%}: {found.near:.0%}, within {FAR:.0%}: {found.not_far:.0%}"
+    )
+    console.print(f"by chip: {', '.join(f'{escape(chip)} {factor:.2f}' for chip, factor in found.by_chip.items())}")
+    medians = ", ".join(f"{name} {factor:.2f}" for name, factor in found.medians.items())
+    console.print(f"median factors: {medians}")

@@ -1,0 +1,44 @@
+"""Numbers of 16 bits are computed with in 32 inside of a kernel."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tpusim.compiler.passes import compile_module
+from tpusim.compiler.target import Target
+from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import execute
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+TEXT = """HloModule test
+
+ENTRY main {
+  x = bf16[8,128] parameter(0)
+  y = bf16[8,128] parameter(1)
+  s = bf16[8,128] add(x, y)
+  p = bf16[8,128] multiply(s, s)
+  f = f32[8,128] convert(p)
+  ROOT out = (bf16[8,128], f32[8,128]) tuple(p, f)
+}
+"""
+
+
+@pytest.mark.parametrize("chip", ["v5e", "v6e"])
+def test_nothing_is_rounded_inside_a_kernel(chip):
+    """On chips with bf16 in their vector unit too; three conversions: of both arguments and of one result."""
+    module = compile_module(parse_module(SourceText("test", TEXT)), Target(load_chip(chip)))
+    (kernel,) = (i for i in module.entry.instructions if i.opcode == "fusion")
+    body = module[kernel.called_computations[0]]
+    opcodes = Counter(i.opcode for i in body.instructions)
+    assert opcodes["convert"] == 3
+    assert all(i.shape.dtype.name != "bf16" for i in body.instructions if i.opcode in ("add", "multiply"))
+    x, y = np.random.default_rng(7).standard_normal((2, 8, 128)).astype(ml_dtypes.bfloat16)
+    narrow, wide = execute(module, {"in0": x, "in1": y}, precision="exact", chip=chip)
+    expected = (x.astype(np.float32) + y.astype(np.float32)) ** 2
+    assert (wide == expected).all()
+    assert (narrow == expected.astype(ml_dtypes.bfloat16)).all()

@@ -1,0 +1,178 @@
+"""Cholesky factors and triangular solves, by blocks as wide as a register has lanes.
+
+What is left whole are blocks on the diagonal, for which the compiler has calls of its own; the rest are products.
+
+Source: XLA, CholeskyExpander and TriangularSolveExpander; names of calls from programs compiled ahead of time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tpusim.compiler.decompose.build import Build
+from tpusim.compiler.decompose.rules import decomposes
+from tpusim.compiler.graph import Node
+from tpusim.shapes.dtype import DTYPES
+
+_EXACT = "highest"
+
+
+@decomposes("cholesky", tolerance=1e-4)
+def cholesky(build: Build, node: Node) -> Node | None:
+    """Make one panel of columns after the other, each less what those before it say of it; NaN if one has no factor."""
+    (matrix,) = node.operands
+    if matrix.array.dtype.name != "f32" or not matrix.array.element_count:
+        return None
+    last = matrix.array.rank - 1
+    is_lower = node.attributes.get("lower", False)
+    factor = _factor(build, matrix if is_lower else build.swapped(matrix, last - 1, last))
+    return factor if is_lower else build.swapped(factor, last - 1, last)
+
+
+def _factor(build: Build, matrix: Node) -> Node:
+    *batch, size, _ = matrix.array.dimensions
+    rows, columns = len(batch), len(batch) + 1
+    whole, failed = matrix, []
+    for start in range(0, size, _block(build)):
+        stop = min(start + _block(build), size)
+        panel = build.slice(build.slice(matrix, rows, start, size), columns, start, stop)
+        if start:
+            before = build.slice(build.slice(whole, rows, start, size), columns, 0, start)
+            head = build.slice(before, rows, 0, stop - start)
+            product = build.dot(before, head, (columns, columns), rows, _EXACT)
+            panel = build.apply("subtract", panel, product)
+        head = build.call("Cholesky", build.slice(panel, rows, 0, stop - start))
+        failed.append(_has_nan(build, head))
+        whole = build.update(whole, head, {rows: start, columns: start}) if start else _padded(build, head, size)
+        if stop < size:
+            inverse = _inverses(build, [_triangle(build, head, is_lower=True)], is_lower=True)[0]
+            below = build.slice(panel, rows, stop - start, size - start)
+            below = build.dot(below, inverse, (columns, columns), rows, _EXACT)
+            whole = build.update(whole, below, {rows: stop, columns: start})
+    is_bad = failed[0]
+    for other in failed[1:]:
+        is_bad = build.apply("or", is_bad, other)
+    is_bad = build.broadcast(is_bad, matrix.array.dimensions, range(rows))
+    return build.apply("select", is_bad, build.splat("nan", matrix), whole)
+
+
+@decomposes("triangular-solve", tolerance=1e-4)
+def triangular_solve(build: Build, node: Node) -> Node | None:
+    """Multiply one block after the other by the inverse of its own, less what those before it say of it."""
+    matrix, right = node.operands
+    if matrix.array.dtype.name != "f32" or not right.array.element_count:
+        return None
+    named = node.attributes
+    is_left, is_lower = named.get("left_side", False), named.get("lower", False)
+    size, along = matrix.array.dimensions[-1], right.array.rank - (2 if is_left else 1)
+    block = min(size, _block(build))
+    more = -size % block
+    matrix = _triangle(build, matrix, is_lower=is_lower, more=more, is_unit=named.get("unit_diagonal", False))
+    if more:
+        right = build.pad(right, build.constant(0, right.array.dtype), along, 0, more)
+    turned = named.get("transpose_a", "NO_TRANSPOSE") != "NO_TRANSPOSE"
+    solved = _Solve(build, matrix, right, block, is_left, is_lower, turned).run()
+    return build.slice(solved, along, 0, size)
+
+
+@dataclass(frozen=True)
+class _Solve:
+    """A solve: its triangle, with zeros beside it, its right side, and on which side the turned triangle stands."""
+
+    build: Build
+    matrix: Node
+    right: Node
+    block: int
+    is_left: bool
+    is_lower: bool
+    is_turned: bool
+
+    def run(self) -> Node:
+        """Return what is solved for."""
+        build, batch = self.build, self.matrix.array.rank - 2
+        along = batch + (0 if self.is_left else 1)
+        starts = range(0, self.matrix.array.dimensions[-1], self.block)
+        inverses = _inverses(build, [self._part(at, at) for at in starts], is_lower=self.is_lower)
+        done: dict[int, Node] = {}
+        is_forward = self.is_left == (self.is_lower != self.is_turned)
+        for start in starts if is_forward else reversed(starts):
+            rest = build.slice(self.right, along, start, start + self.block)
+            if done:
+                known = build.concatenate([done[at] for at in sorted(done)], along)
+                rest = build.apply("subtract", rest, self._times(self._between(start, sorted(done)), known))
+            done[start] = self._times(inverses[start // self.block], rest)
+        return build.concatenate([done[at] for at in starts], along)
+
+    def _part(self, row: int, column: int, rows: int = 1, columns: int = 1) -> Node:
+        """Return so many blocks of the triangle."""
+        build, batch = self.build, self.matrix.array.rank - 2
+        band = build.slice(self.matrix, batch, row, row + rows * self.block)
+        return build.slice(band, batch + 1, column, column + columns * self.block)
+
+    def _between(self, start: int, done: list[int]) -> Node:
+        """Return the blocks by which those that are solved act on the one that begins at ``start``."""
+        acts_down = self.is_left != self.is_turned
+        return (
+            self._part(start, done[0], columns=len(done)) if acts_down else self._part(done[0], start, rows=len(done))
+        )
+
+    def _times(self, matrix: Node, other: Node) -> Node:
+        """Return the product of a part of the triangle with a part of the right side, each on its side."""
+        batch = matrix.array.rank - 2
+        summed = batch + (1 if self.is_left != self.is_turned else 0)
+        if self.is_left:
+            return self.build.dot(matrix, other, (summed, batch), batch, _EXACT)
+        return self.build.dot(other, matrix, (batch + 1, summed), batch, _EXACT)
+
+
+def _block(build: Build) -> int:
+    return build.target.chip.vpu.lanes
+
+
+def _inverses(build: Build, blocks: list[Node], *, is_lower: bool) -> list[Node]:
+    """Return the inverses of triangles, which one call makes."""
+    *batch, rows, columns = blocks[0].array.dimensions
+    at = len(batch)
+    stacked = [build.reshape(block, *batch, 1, rows, columns) for block in blocks]
+    all_blocks = build.concatenate(stacked, at) if len(stacked) > 1 else stacked[0]
+    inverted = build.call(f"InvertDiagBlocks{'Lower' if is_lower else 'Upper'}Triangular", all_blocks)
+    slices = (build.slice(inverted, at, number, number + 1) for number in range(len(blocks)))
+    return [build.reshape(part, *batch, rows, columns) for part in slices]
+
+
+def _triangle(build: Build, matrix: Node, *, is_lower: bool, more: int = 0, is_unit: bool = False) -> Node:
+    """Return a triangle with zeros beside it, and ``more`` rows and columns of the unit matrix behind."""
+    size = matrix.array.dimensions[-1]
+    matrix = _padded(build, matrix, size + more)
+    row, column = (build.iota("s32", (size + more, size + more), along) for along in (0, 1))
+    made = _where(build, build.compare("GE" if is_lower else "LE", row, column), matrix, build.splat(0, matrix))
+    if not (more or is_unit):
+        return made
+    is_one = build.compare("EQ", row, column)
+    if not is_unit:
+        is_one = build.apply("and", is_one, build.compare("GE", row, build.splat(size, row)))
+    return _where(build, is_one, build.splat(1, matrix), made)
+
+
+def _padded(build: Build, matrix: Node, size: int) -> Node:
+    """Return a square matrix with rows and columns of zeros behind it, up to a size."""
+    *batch, known, _ = matrix.array.dimensions
+    for along in (len(batch), len(batch) + 1) if size > known else ():
+        matrix = build.pad(matrix, build.constant(0, matrix.array.dtype), along, 0, size - known)
+    return matrix
+
+
+def _where(build: Build, mask: Node, one: Node, other: Node) -> Node:
+    """Return one or the other matrix by element, all of a batch by the same mask."""
+    rank = one.array.rank
+    return build.apply("select", build.broadcast(mask, one.array.dimensions, (rank - 2, rank - 1)), one, other)
+
+
+def _has_nan(build: Build, factor: Node) -> Node:
+    """Return for every matrix of a batch whether its diagonal holds a NaN."""
+    *batch, size, _ = factor.array.dimensions
+    row, column = (build.iota("s32", (size, size), along) for along in (0, 1))
+    diagonal = _where(build, build.compare("EQ", row, column), factor, build.splat(0, factor))
+    sums = build.reduce(diagonal, build.constant(0, factor.array.dtype), len(batch), "add")
+    is_nan = build.compare("NE", sums, sums)
+    return build.reduce(is_nan, build.constant("false", DTYPES["pred"]), len(batch), "or")

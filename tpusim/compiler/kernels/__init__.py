@@ -1,0 +1,1 @@
+"""What is decided of a kernel once it is known what it makes."""
