@@ -69,6 +69,9 @@ TEXTS = {
     "tanh": text_of(f"%x = {VMEM} parameter(0)", f"ROOT %y = {VMEM} tanh(%x)"),
     "shallow product": product_text("bf16", "f32", 8),
     "deep product": product_text("bf16", "f32", 4096),
+    "a row from a front end": (
+        "HloModule m\n\nENTRY e {\n  x = f32[1,1000000] parameter(0)\n  ROOT y = f32[1,1000000] tanh(x)\n}\n"
+    ),
     "exchange of 2": exchange_text(2),
     "exchange of 128": exchange_text(128),
 }
@@ -87,6 +90,7 @@ CASES = [
     Case("tanh", "v5e", None, (("vpu.alu_slots", 16), ("vpu.store_slots", 16))),
     Case("shallow product", "v5e"),
     Case("deep product", "v5e"),
+    Case("a row from a front end", "v5e"),
     Case("exchange of 2", "v7x"),
     Case("exchange of 128", "v4", "v4:4x4x8"),
 ]

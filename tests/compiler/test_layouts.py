@@ -50,6 +50,40 @@ def test_arguments_lie_in_the_order_of_the_compiler(path):
             assert boundary_order(leaf, chip) == leaf.layout.minor_to_major, str(leaf)
 
 
+@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.name.removesuffix(".hlo.txt.gz"))
+def test_products_have_one_dimension_of_each_kind_in_lanes_and_in_sublanes(path):
+    """Of every convolution of the compiler; it is the rule by which ours lays out products."""
+    for computation in load(path).computations:
+        for instruction in (i for i in computation.instructions if i.opcode == "convolution"):
+            labels = instruction.attributes["dim_labels"]
+            lhs, rhs = (computation[name].shape for name in instruction.operands)
+            for shape, text, two in (
+                (lhs, labels.lhs, "bf"),
+                (rhs, labels.rhs, "io"),
+                (instruction.shape, labels.output, "bf"),
+            ):
+                assert {text[d] for d in shape.layout.minor_to_major[:2]} == set(two)
+
+
+ATTENTION = """HloModule m
+
+ENTRY e {
+  q = f32[4,256,8,64]{3,2,1,0} parameter(0)
+  k = f32[4,256,8,64]{3,2,1,0} parameter(1)
+  ROOT scores = f32[4,8,256,256]{3,2,1,0} dot(q, k), lhs_batch_dims={0,2}, rhs_batch_dims={0,2},
+    lhs_contracting_dims={3}, rhs_contracting_dims={3}
+}
+"""
+
+
+def test_the_batch_of_a_product_goes_round_its_registers():
+    """Positions fill the lanes, and the 64 features the sublanes, where nothing has to be padded."""
+    entry = compiled(ATTENTION, stop_after="layouts").entry
+    product = next(i for i in entry if i.opcode == "dot")
+    assert {entry[name].shape.layout.minor_to_major for name in product.operands} == {(1, 3, 2, 0)}
+    assert product.shape.layout.minor_to_major == (3, 2, 1, 0)
+
+
 def random_shapes(count):
     """Yield arrays in random orders with other sizes that hold as many elements."""
     rng = random.Random(5)

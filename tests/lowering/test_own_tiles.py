@@ -14,7 +14,7 @@ from tpusim.lowering.kernels.tiles import own_nests, streaming_tiles
 from tpusim.machine.run import simulate_program
 
 CHIP = load_chip("v5e")
-ROOM_BYTES = CHIP.vmem.scoped_bytes / CHIP.dma.buffers
+ROOM_BYTES = CHIP.vmem.scoped_bytes / 2
 MIB = 2**20
 SIZES = [(8, 8, 8), (0.01, 0.5, 0.01), (512, 2, 512), (2, 512, 512), (512, 512, 2), (4096, 4096, 4096), (1, 300, 7)]
 # Rows, depth, columns.

@@ -80,6 +80,8 @@ class Graph:
         self.parameters: list[Node] = []
         self.effects: list[Node] = []
         self.root: Node
+        # A schedule, of a graph that is not to be changed any more without it.
+        self.sequence: list[Node] | None = None
 
     def add(
         self,
@@ -120,8 +122,11 @@ class Graph:
     def order(self) -> list[Node]:
         """Return the nodes that the result or an effect needs, each after its operands; drop all others.
 
-        The order depends on the graph alone: operands before users, first operands first.
+        The order is the graph's schedule or, before it has one, depends on the graph alone: operands before users,
+        first operands first.
         """
+        if self.sequence is not None:
+            return list(self.sequence)
         found: dict[Node, None] = {}
         for start in (*self.parameters, *self.effects, self.root):
             # A stack of our own: a chain may be longer than Python recurses.

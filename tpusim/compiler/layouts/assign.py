@@ -11,7 +11,8 @@ Source: XLA, LayoutAssignment, by idea; the rules of order and tiles from progra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import permutations
+from itertools import product
+from typing import NamedTuple
 
 from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.layouts.bitcasts import carried_order, is_bitcast, stays
@@ -81,12 +82,8 @@ class _Assignment:
 
     def _wants(self, node: Node) -> Iterable[tuple[Node, Order]]:
         if node.opcode in PLAIN_PRODUCTS:
-            sides = zip(node.operands, _product_dimensions(node), strict=False)
-            return [
-                (operand, self._product_order(operand.array, dimensions, operand))
-                for operand, dimensions in sides
-                if _constrains(dimensions)
-            ]
+            sides = zip(node.operands, _product_sides(node), strict=False)
+            return [(operand, self._product_order(operand.array, has)) for operand, has in sides if has.minor_pairs]
         if node.opcode == "tuple":
             arrays = [operand for operand in node.operands if isinstance(operand.shape, ArrayShape)]
             return [(operand, boundary_order(operand.array, self.chip)) for operand in arrays]
@@ -161,14 +158,12 @@ class _Assignment:
             self._set(operand, self.wanted.get(operand) or tuple(reversed(range(operand.array.rank))))
         return self.order[operand]
 
-    def _product_order(self, array: ArrayShape, dimensions: _Dimensions, operand: Node | None = None) -> Order:
-        """Return the order for a side of a product: its batch outermost, of the rest what pads least."""
-        minor, major = dimensions
+    def _product_order(self, array: ArrayShape, sides: _Sides) -> Order:
+        """Return the order for a side of a product, or its result: what pads least."""
         default = tuple(reversed(range(array.rank)))
-        pairs = list(permutations(minor))
-        pairs.sort(key=lambda order: [default.index(d) for d in order])
-        orders = [(*pair, *(d for d in default if d in major)) for pair in pairs]
-        return least_padded(array, orders, self.chip)
+        pairs = sorted(sides.minor_pairs, key=lambda pair: [default.index(d) for d in pair])
+        orders = [(*pair, *(d for d in default if d not in pair)) for pair in pairs]
+        return least_padded(array, orders or [default], self.chip)
 
     def _close(self) -> None:
         """Lay out what is left, and the result as programs, loops and branches are to hand it on."""
@@ -187,58 +182,63 @@ def _rank(node: Node) -> int:
     return node.shape.rank if isinstance(node.shape, ArrayShape) else -1
 
 
-_Dimensions = tuple[tuple[int, ...], tuple[int, ...]]
-"""Of a side of a product: the dimensions that belong in registers, and those that go round them."""
+class _Sides(NamedTuple):
+    """Of an operand or the result of a product: the dimensions of the one kind and of the other that it has.
+
+    An array takes a block of both in, and gives such a block out, so that the two minor dimensions are one of each;
+    whatever else there is goes round them.
+    """
+
+    one: tuple[int, ...]
+    other: tuple[int, ...]
+
+    @property
+    def minor_pairs(self) -> list[tuple[int, int]]:
+        """The two minor dimensions, either way round."""
+        pairs = list(product(self.one, self.other))
+        return pairs + [(b, a) for a, b in pairs]
+
+    def fit(self, order: Order) -> bool:
+        """Return whether an array may lie in that order."""
+        return not self.minor_pairs or order[:2] in self.minor_pairs
 
 
-def _constrains(dimensions: _Dimensions) -> bool:
-    return bool(dimensions[1]) and len(dimensions[0]) > 0
-
-
-def _product_dimensions(node: Node) -> list[_Dimensions]:
-    """Return the dimensions of the two sides and of the result of a product."""
+def _product_sides(node: Node) -> list[_Sides]:
+    """Return what the two operands and the result of a product have."""
     if node.opcode == "convolution":
         labels = node.attributes["dim_labels"]
-        texts = ((labels.lhs, "bf"), (labels.rhs, "io"), (labels.output, "bf"))
-        return [
-            (
-                tuple(d for d, letter in enumerate(text) if letter in minor),
-                tuple(d for d, letter in enumerate(text) if letter not in minor),
-            )
-            for text, minor in texts
-        ]
+        texts = ((labels.lhs, "b", "f"), (labels.rhs, "i", "o"), (labels.output, "b", "f"))
+        return [_Sides((text.index(one),), (text.index(other),)) for text, one, other in texts]
     named = node.attributes
+    lhs, rhs = (operand.array for operand in node.operands[:2])
     batches = named.get("lhs_batch_dims", ()), named.get("rhs_batch_dims", ())
-    ranks = [operand.array.rank for operand in node.operands[:2]]
-    sides = [
-        (tuple(d for d in range(rank) if d not in batch), tuple(batch))
-        for rank, batch in zip(ranks, batches, strict=True)
+    summed = named.get("lhs_contracting_dims", ()), named.get("rhs_contracting_dims", ())
+    free = [
+        tuple(d for d in range(array.rank) if d not in (*batch, *depth))
+        for array, batch, depth in zip((lhs, rhs), batches, summed, strict=True)
     ]
-    count = len(batches[0])
-    return [*sides, (tuple(range(count, node.array.rank)), tuple(range(count)))]
+    sides = [
+        _Sides(_large(array, mine), _large(array, depth))
+        for array, mine, depth in zip((lhs, rhs), free, summed, strict=True)
+    ]
+    rows = range(len(batches[0]), len(batches[0]) + len(free[0]))
+    columns = range(rows.stop, node.array.rank)
+    return [*sides, _Sides(_large(node.array, rows), _large(node.array, columns))]
 
 
-def _fits(order: Order, dimensions: _Dimensions) -> bool:
-    """Return whether what belongs in registers is innermost."""
-    minor, _ = dimensions
-    return set(order[: len(minor)]) == set(minor)
+def _large(array: ArrayShape, dimensions: Iterable[int]) -> tuple[int, ...]:
+    return tuple(d for d in dimensions if array.dimensions[d] > 1)
 
 
 def _product(self: _Assignment, node: Node) -> Order:
-    sides = _product_dimensions(node)
+    sides = _product_sides(node)
     operands = list(node.operands)
-    for at, (operand, dimensions) in enumerate(zip(operands[:2], sides, strict=False)):
-        if not self.order.get(operand):
-            self.settled(operand)
-        if _constrains(dimensions) and not _fits(self.order[operand], dimensions):
-            operands[at] = self.ordered(operand, self._product_order(operand.array, dimensions))
+    for at, (operand, has) in enumerate(zip(operands[:2], sides, strict=False)):
+        if not has.fit(self.settled(operand)):
+            operands[at] = self.ordered(operand, self._product_order(operand.array, has))
     node.take(operands)
     wanted = self.wanted.get(node)
-    if wanted and (not _constrains(sides[2]) or _fits(wanted, sides[2])):
-        return wanted
-    if not _constrains(sides[2]):
-        return boundary_order(node.array, self.chip)
-    return self._product_order(node.array, sides[2])
+    return wanted if wanted and sides[2].fit(wanted) else self._product_order(node.array, sides[2])
 
 
 def _follow(self: _Assignment, node: Node) -> Order:

@@ -312,8 +312,11 @@ def streaming_tiles(moved_bytes: float, chip: Chip) -> int:
 
 
 def tile_room_bytes(chip: Chip) -> float:
-    """Return what the blocks of one tile may take: their copies have to fit too."""
-    return min(chip.vmem.scoped_bytes, chip.vmem.capacity_bytes) / max(1, chip.dma.buffers)
+    """Return what the blocks of one tile may take: two copies of each have to fit.
+
+    More copies than these take what is left; they are no reason for smaller blocks.
+    """
+    return min(chip.vmem.scoped_bytes, chip.vmem.capacity_bytes) / 2
 
 
 def own_nests(n_bytes: dict[str, float], chip: Chip, limits: Mapping[str, int] = _UNLIMITED) -> tuple[Nest, ...]:
