@@ -112,19 +112,21 @@ class Build:
         return self._add("dot", ArrayShape(one.array.dtype, left + right[batch:]), [one, other], **named)
 
     def slice(self, node: Node, along: int, start: int, limit: int) -> Node:
-        """Return a part of an array along one dimension."""
-        parts = [SliceDimension(0, size) for size in node.array.dimensions]
-        parts[along] = SliceDimension(start, limit)
-        sizes = tuple(part.limit - part.start for part in parts)
-        return self._add("slice", ArrayShape(node.array.dtype, sizes), [node], slice=tuple(parts))
-
-    def pad(self, node: Node, value: Node, along: int, low: int, high: int) -> Node:
-        """Return an array with ``value`` put before and behind it along one dimension."""
-        padding = [PaddingDimension(0, 0)] * node.array.rank
-        padding[along] = PaddingDimension(low, high)
+        """Return a part of an array along one dimension; a part of a part is taken of the whole."""
         sizes = list(node.array.dimensions)
-        sizes[along] += low + high
-        return self._add("pad", ArrayShape(node.array.dtype, tuple(sizes)), [node, value], padding=tuple(padding))
+        sizes[along] = limit - start
+        whole, parts = node, [SliceDimension(0, size) for size in node.array.dimensions]
+        if node.opcode == "slice" and all(part.stride == 1 for part in node.attributes["slice"]):
+            (whole,), parts = node.operands, list(node.attributes["slice"])
+        parts[along] = SliceDimension(parts[along].start + start, parts[along].start + limit)
+        return self._add("slice", ArrayShape(node.array.dtype, tuple(sizes)), [whole], slice=tuple(parts))
+
+    def pad(self, node: Node, value: Node, low_high: dict[int, tuple[int, int]]) -> Node:
+        """Return an array with so many times ``value`` before and behind it, by dimension."""
+        around = [low_high.get(d, (0, 0)) for d in range(node.array.rank)]
+        sizes = tuple(size + sum(more) for size, more in zip(node.array.dimensions, around, strict=True))
+        padding = tuple(PaddingDimension(*more) for more in around)
+        return self._add("pad", ArrayShape(node.array.dtype, sizes), [node, value], padding=padding)
 
     def window(self, node: Node, start: Node, along: WindowDimension, region: str) -> Node:
         """Return a ``reduce-window`` over the last dimension with the computation ``region``."""

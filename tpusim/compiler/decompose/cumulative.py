@@ -55,7 +55,7 @@ class _Scan:
         build, last = self.build, node.array.rank - 1
         blocks = -(-length // block)
         if blocks * block > length:
-            node = build.pad(node, self.start, last, 0, blocks * block - length)
+            node = build.pad(node, self.start, {last: (0, blocks * block - length)})
         inner = self._window(build.reshape(node, *outer, blocks, block), block - 1)
         end = 0 if self.is_backward else block - 1
         totals = build.reshape(build.slice(inner, last + 1, end, end + 1), *outer, blocks)
@@ -69,8 +69,7 @@ class _Scan:
         skip = 1 if self.is_backward else 0
         if length <= build.target.chip.vpu.lanes:
             return build.slice(self._window(node, length), last, skip, skip + length)
-        low, high = (-1, 1) if self.is_backward else (1, -1)
-        return build.pad(self.inclusive(node), self.start, last, low, high)
+        return build.pad(self.inclusive(node), self.start, {last: (-1, 1) if self.is_backward else (1, -1)})
 
     def _window(self, node: Node, pad: int) -> Node:
         """Return windows as long as the last dimension, which begin or end ``pad`` outside of it."""

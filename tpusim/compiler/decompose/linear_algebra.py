@@ -69,7 +69,7 @@ def triangular_solve(build: Build, node: Node) -> Node | None:
     more = -size % block
     matrix = _triangle(build, matrix, is_lower=is_lower, more=more, is_unit=named.get("unit_diagonal", False))
     if more:
-        right = build.pad(right, build.constant(0, right.array.dtype), along, 0, more)
+        right = build.pad(right, build.constant(0, right.array.dtype), {along: (0, more)})
     turned = named.get("transpose_a", "NO_TRANSPOSE") != "NO_TRANSPOSE"
     solved = _Solve(build, matrix, right, block, is_left, is_lower, turned).run()
     return build.slice(solved, along, 0, size)
@@ -157,9 +157,10 @@ def _triangle(build: Build, matrix: Node, *, is_lower: bool, more: int = 0, is_u
 def _padded(build: Build, matrix: Node, size: int) -> Node:
     """Return a square matrix with rows and columns of zeros behind it, up to a size."""
     *batch, known, _ = matrix.array.dimensions
-    for along in (len(batch), len(batch) + 1) if size > known else ():
-        matrix = build.pad(matrix, build.constant(0, matrix.array.dtype), along, 0, size - known)
-    return matrix
+    if known == size:
+        return matrix
+    around = dict.fromkeys((len(batch), len(batch) + 1), (0, size - known))
+    return build.pad(matrix, build.constant(0, matrix.array.dtype), around)
 
 
 def _where(build: Build, mask: Node, one: Node, other: Node) -> Node:
