@@ -301,3 +301,43 @@ def test_triangular_solves_are_products_with_inverses_of_blocks(is_left, is_lowe
     inverse = np.linalg.inv(read)
     assert close(values(made, a, b), inverse @ b if is_left else b @ inverse, "triangular-solve")
     assert opcodes(made)["custom-call"] == 1
+
+
+FEATURES = """
+    x = f32[4,6,5] parameter(0)
+    scale = f32[6] parameter(1)
+    offset = f32[6] parameter(2)
+"""
+
+
+def normalised(x, scale, offset, mean, variance):
+    """Return what batch normalisation makes of its second dimension."""
+    scale, offset, mean, variance = (each.astype(np.float64)[:, None] for each in (scale, offset, mean, variance))
+    return (x - mean) / np.sqrt(variance + 0.001) * scale + offset
+
+
+def test_normalisation_by_given_moments_is_arithmetic():
+    """BatchNormExpander; the reciprocal of the spread is made once for each feature."""
+    _, made = decomposed(f"""{FEATURES}
+    mean = f32[6] parameter(3)
+    variance = f32[6] parameter(4)
+    ROOT out = f32[4,6,5] batch-norm-inference(x, scale, offset, mean, variance), epsilon=0.001, feature_index=1
+    """)
+    x, scale, offset, mean = normal(4, 6, 5), *normal(3, 6)
+    variance = 1 + mean**2
+    expected = normalised(x, scale, offset, mean, variance)
+    assert close(values(made, x, scale, offset, mean, variance), expected, "batch-norm-inference")
+    assert next(i for i in made.entry.instructions if i.opcode == "rsqrt").shape.dimensions == (6,)
+
+
+def test_normalisation_of_a_batch_makes_its_moments():
+    """Mean and variance are results too."""
+    _, made = decomposed(f"""{FEATURES}
+    ROOT out = (f32[4,6,5], f32[6], f32[6]) batch-norm-training(x, scale, offset), epsilon=0.001, feature_index=1
+    """)
+    x, scale, offset = 3 + normal(4, 6, 5), *normal(2, 6)
+    mean, variance = x.mean((0, 2), dtype=np.float64), x.var((0, 2), dtype=np.float64)
+    found = values(made, x, scale, offset)
+    for one, other in zip(found, (normalised(x, scale, offset, mean, variance), mean, variance), strict=True):
+        assert close(one, other, "batch-norm-training")
+    assert opcodes(made)["reduce"] == 2

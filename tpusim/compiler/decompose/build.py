@@ -145,12 +145,12 @@ class Build:
         """Return what a custom call makes of an array of the same type and sizes."""
         return self._add("custom-call", _plain(node), [node], custom_call_target=target)
 
-    def reduce(self, node: Node, start: Node, along: int, opcode: str) -> Node:
-        """Return one dimension combined by an operation."""
-        sizes = node.array.dimensions[:along] + node.array.dimensions[along + 1 :]
+    def reduce(self, node: Node, start: Node, along: Sequence[int], opcode: str) -> Node:
+        """Return some dimensions combined by an operation."""
+        sizes = tuple(size for d, size in enumerate(node.array.dimensions) if d not in along)
         region = ComputationName(self.region(opcode, node.array.dtype))
         shape = ArrayShape(node.array.dtype, sizes)
-        return self._add("reduce", shape, [node, start], dimensions=(along,), to_apply=region)
+        return self._add("reduce", shape, [node, start], dimensions=tuple(along), to_apply=region)
 
     def region(self, opcode: str, dtype: DType) -> str:
         """Return a new computation that combines two numbers."""

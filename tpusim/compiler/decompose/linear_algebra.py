@@ -174,6 +174,6 @@ def _has_nan(build: Build, factor: Node) -> Node:
     *batch, size, _ = factor.array.dimensions
     row, column = (build.iota("s32", (size, size), along) for along in (0, 1))
     diagonal = _where(build, build.compare("EQ", row, column), factor, build.splat(0, factor))
-    sums = build.reduce(diagonal, build.constant(0, factor.array.dtype), len(batch), "add")
+    sums = build.reduce(diagonal, build.constant(0, factor.array.dtype), [len(batch)], "add")
     is_nan = build.compare("NE", sums, sums)
-    return build.reduce(is_nan, build.constant("false", DTYPES["pred"]), len(batch), "or")
+    return build.reduce(is_nan, build.constant("false", DTYPES["pred"]), [len(batch)], "or")
