@@ -129,7 +129,7 @@ class _Fusion:
     def _joins_all(self, node: Node, groups: Sequence[Group]) -> bool:
         if not all(_may_join(node, group) for group in groups):
             return False
-        return len(groups) == 1 or _is_cheap(node, self.read_bytes)
+        return len(groups) == 1 or _is_cheap(node, self.read_bytes, len(groups))
 
     def _can_leave(self, node: Node, group: Group, groups: Sequence[Group]) -> bool:
         """Return whether a node may be one more output of a kernel that uses it."""
@@ -347,9 +347,13 @@ def _is_row_window(node: Node) -> bool:
     return all(d.size in (1, 2 * size - 1) for d, size in zip(window, sizes, strict=True))
 
 
-def _is_cheap(node: Node, read_bytes: dict[Node, int]) -> bool:
-    """Return whether making a node again reads no more than its result has, and computes little."""
-    return node.opcode not in EXPENSIVE and read_bytes[node] <= physical_bytes(node.shape)
+def _is_cheap(node: Node, read_bytes: dict[Node, int], times: int) -> bool:
+    """Return whether making a node so often computes little, and moves no more than making it once for all.
+
+    Once, its inputs are read and it is written, and read again by every kernel.
+    """
+    n_bytes = physical_bytes(node.shape)
+    return node.opcode not in EXPENSIVE and times * read_bytes[node] <= read_bytes[node] + (times + 1) * n_bytes
 
 
 def _read_bytes(nodes: Iterable[Node]) -> dict[Node, int]:
