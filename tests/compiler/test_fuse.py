@@ -34,3 +34,34 @@ def test_no_kernel_waits_for_itself_through_what_is_no_kernel():
     """``bent`` may not be made in the kernel that reads what is sorted of it."""
     entry = compiled(AROUND_A_SORT).entry
     assert [i.opcode for i in entry.instructions] == ["parameter", "fusion", "sort", "fusion"]
+
+
+RESIDUAL = """HloModule residual
+
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  a = f32[512,1024] parameter(0)
+  b = f32[512,1024] parameter(1)
+  c = f32[512,1024] parameter(2)
+  s = f32[512,1024] ADDED
+  zero = f32[] constant(0)
+  sums = f32[512] reduce(s, zero), dimensions={1}, to_apply=add
+  row = f32[512,1024] broadcast(sums), dimensions={0}
+  ROOT out = f32[512,1024] subtract(s, row)
+}
+"""
+
+
+def test_what_is_as_soon_made_as_read_is_not_stored():
+    """Two arrays are read twice, rather than read once, their sum stored and read again."""
+    entry = compiled(RESIDUAL.replace("ADDED", "add(a, b)")).entry
+    kernels = [i for i in entry.instructions if i.opcode == "fusion"]
+    assert [str(kernel.shape.dimensions) for kernel in kernels] == ["(512,)", "(512, 1024)"]
+
+
+def test_what_takes_more_to_make_than_to_read_is_stored():
+    """Three arrays are read once, and what is made of them is one more result."""
+    entry = compiled(RESIDUAL.replace("ADDED", "clamp(a, b, c)")).entry
+    first = next(i for i in entry.instructions if i.opcode == "fusion")
+    assert [element.dimensions for element in first.shape.elements] == [(512, 1024), (512,)]

@@ -96,11 +96,44 @@ def test_a_view_without_elements_is_refused(before, after):
         defuse(viewed(before, after))
 
 
+BYTES = """\
+HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = bf16[16,128]{1,0:T(8,128)(2,1)} parameter(0)
+  y = s8[4096]{0:T(1024)(128)(4,1)} bitcast(x)
+  a = ((s8[4096]{0:T(1024)(128)(4,1)}), s8[3072]{0:T(1024)(128)(4,1)S(1)}, u32[]) slice-start(y), slice={[0:3072]}
+  b = ((s8[4096]{0:T(1024)(128)(4,1)}), s8[1024]{0:T(1024)(128)(4,1)S(1)}, u32[]) slice-start(y), slice={[3072:4096]}
+  c = s8[3072]{0:T(1024)(128)(4,1)S(1)} slice-done(a)
+  d = s8[1024]{0:T(1024)(128)(4,1)S(1)} slice-done(b)
+  ROOT z = bf16[16,128]{1,0:T(8,128)(2,1)S(1)} custom-call(c, d), custom_call_target="ConcatBitcast"
+}
+"""
+
+
+def test_what_comes_in_as_slices_of_bytes_is_the_array():
+    """As the TPU compiler brings in weights; slices that leave something out have no such form."""
+    (parameter, copy) = defuse(parse_module(SourceText("m.hlo", BYTES))).entry
+    assert (copy.opcode, copy.operands, str(copy.shape)) == ("copy", (parameter.name,), "bf16[16,128]")
+    with pytest.raises(UnsupportedError, match="its layouts cannot be undone"):
+        defuse(parse_module(SourceText("m.hlo", BYTES.replace("[3072:4096]", "[2048:3072]"))))
+
+
+def test_cores_share_what_they_did():
+    """On a chip of two cores a kernel of a program for such a chip is split where it was."""
+    module = load(TRACES / "gpt2_fwd_b8t1024.v5p.hlo.txt.gz")
+    before, after = (
+        {i.name for c in m.computations for i in c if i.backend_config.megacore_split_dim is not None}
+        for m in (module, retile(module, Target(load_chip("v5p")), 2))
+    )
+    assert before == after != set()
+
+
 @pytest.mark.parametrize(("chip", "split"), [("v5e", ""), ("v5p", "0")])
 def test_retiling_leaves_all_but_tiles(chip, split):
     """Every kernel is there in its place, states no tiles, and shares them where the chip has two cores."""
     module = load(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
-    retiled = retile(module, Target(load_chip(chip)))
+    retiled = retile(module, Target(load_chip(chip)), 1)
     assert [i.name for i in retiled.entry] == [i.name for i in module.entry]
     fusions = [i for i in retiled.entry if i.opcode == "fusion"]
     assert fusions

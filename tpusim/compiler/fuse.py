@@ -48,6 +48,10 @@ class Group:
         self.space = elements_of(node.operands[0] if node.opcode == "reduce" else node)
         self.join(node)
 
+    def uses(self, node: Node) -> bool:
+        """Return whether something in this kernel uses a node."""
+        return any(user in self.nodes for user in node.users)
+
     def join(self, node: Node) -> None:
         """Make a node in this kernel."""
         self.nodes[node] = None
@@ -129,7 +133,24 @@ class _Fusion:
     def _joins_all(self, node: Node, groups: Sequence[Group]) -> bool:
         if not all(_may_join(node, group) for group in groups):
             return False
-        return len(groups) == 1 or _is_cheap(node, self.read_bytes, len(groups))
+        return len(groups) == 1 or self._pays_again(node, groups)
+
+    def _pays_again(self, node: Node, groups: Sequence[Group]) -> bool:
+        """Return whether making a node in each of some kernels moves no more bytes than making it once and storing it.
+
+        What a kernel reads for something else costs nothing more.
+        """
+        if node.opcode in EXPENSIVE:
+            return False
+        own = [self._bytes_to_make(node, group) for group in groups]
+        return sum(own) <= min(own) + len(groups) * physical_bytes(node.shape)
+
+    def _bytes_to_make(self, node: Node, group: Group) -> int:
+        """Return what a kernel reads to make a node, beside what it uses already."""
+        if node.opcode in SLICES:
+            return physical_bytes(node.shape)
+        unused = (operand for operand in node.operands if not group.uses(operand) and not is_small(operand))
+        return sum(min(physical_bytes(operand.shape), self.read_bytes[operand]) for operand in unused)
 
     def _can_leave(self, node: Node, group: Group, groups: Sequence[Group]) -> bool:
         """Return whether a node may be one more output of a kernel that uses it."""
@@ -345,15 +366,6 @@ def _is_row_window(node: Node) -> bool:
     window = node.attributes["window"].dimensions
     sizes = node.operands[0].array.dimensions
     return all(d.size in (1, 2 * size - 1) for d, size in zip(window, sizes, strict=True))
-
-
-def _is_cheap(node: Node, read_bytes: dict[Node, int], times: int) -> bool:
-    """Return whether making a node so often computes little, and moves no more than making it once for all.
-
-    Once, its inputs are read and it is written, and read again by every kernel.
-    """
-    n_bytes = physical_bytes(node.shape)
-    return node.opcode not in EXPENSIVE and times * read_bytes[node] <= read_bytes[node] + (times + 1) * n_bytes
 
 
 def _read_bytes(nodes: Iterable[Node]) -> dict[Node, int]:

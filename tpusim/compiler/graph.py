@@ -122,7 +122,8 @@ class Graph:
     def order(self) -> list[Node]:
         """Return the nodes that the result or an effect needs, each after its operands; drop all others.
 
-        The order depends on the graph alone: operands before users, first operands first.
+        The order is the graph's schedule or, before it has one, depends on the graph alone: operands before users,
+        first operands first.
         """
         found = _post_order([*self.parameters, *self.effects, self.root])
         if self.sequence:

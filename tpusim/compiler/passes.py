@@ -12,7 +12,7 @@ from tpusim.compiler.kernels.emitters import choose_emitters
 from tpusim.compiler.kernels.widen import widen
 from tpusim.compiler.layouts.assign import assign_layouts
 from tpusim.compiler.manual import localise
-from tpusim.compiler.place import place
+from tpusim.compiler.place.run import place
 from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import schedule
 from tpusim.compiler.simplify.rules import simplify

@@ -31,6 +31,16 @@ class Target:
         """The bytes of that memory for whole arrays: of VMEM what the blocks of kernels leave."""
         return self.chip.cmem.capacity_bytes or self.chip.vmem.capacity_bytes - self.scoped_bytes
 
+    @cached_property
+    def hbm_rate(self) -> float:
+        """Bytes per second that long transfers from HBM reach."""
+        return self.chip.hbm.bandwidth_bytes_per_second * self.chip.hbm.efficiency
+
+    @cached_property
+    def latency_bytes(self) -> float:
+        """What HBM could move before the first byte of a transfer comes."""
+        return self.chip.dma.fixed_latency_seconds * self.hbm_rate
+
     @property
     def cores(self) -> int:
         """Cores that share the tiles of a kernel."""

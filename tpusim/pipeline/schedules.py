@@ -6,6 +6,7 @@ from msgspec import structs
 
 from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Module
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
@@ -53,7 +54,9 @@ def with_schedule(module: Module, made_by: Provenance, chip: Chip, schedule: str
             f"{place}: expected a scheduled program for --schedule {schedule}, found one that nobody has compiled: "
             "leave the option out and tpusim compiles it, or give what the TPU compiler makes (tpusim.jax.compile_for)"
         )
-    return retile(module, Target(chip)), structs.replace(made_by, retiled_for=chip.name)
+    # Of a program that no chip is known for, what it says of its kernels is all that there is.
+    cores = load_chip(made_by.chip).cores_per_device if made_by.chip else chip.cores_per_device
+    return retile(module, Target(chip), cores), structs.replace(made_by, retiled_for=chip.name)
 
 
 def front_end_form(module: Module) -> Module:

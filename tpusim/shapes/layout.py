@@ -20,6 +20,8 @@ MEMORY_SPACES = {0: "HBM", 1: "VMEM", 2: "sync flags", 3: "CMEM", 5: "host", 6: 
 """What the numbers of ``S(n)`` mean on a TPU; no suffix is 0."""
 HOST_SPACE: Final = 5
 """The number of the host's memory."""
+SYNC_FLAG_SPACE: Final = 2
+"""The number of what asynchronous operations signal their end in."""
 
 
 class SplitConfig(msgspec.Struct, frozen=True, cache_hash=True):

@@ -19,27 +19,35 @@ _TILES = frozenset({"window_config", "megacore_config"})
 """What ``backend_config`` says of a kernel's tiles and of the cores that share them."""
 
 
-def retile(module: Module, target: Target) -> Module:
+def retile(module: Module, target: Target, cores: int) -> Module:
     """Return a scheduled module whose kernels do not state their tiles, so that lowering chooses them for the chip.
 
-    Where the chip has several cores, they share the tiles of every kernel.
+    ``cores`` is how many the program was compiled for. Where the chip has more, they share the tiles of every kernel,
+    and where it has as many, of those that the program says they share.
     """
-    split = SPLIT if target.cores > 1 else {}
-    running = {computation.name for computation in running_computations(module)}
+    running = running_computations(module)
+    split = {
+        i.name
+        for c in running
+        for i in c
+        if target.cores > 1
+        and (i.opcode in HAS_TILES if target.cores > cores else i.backend_config.megacore_split_dim is not None)
+    }
+    names = {computation.name for computation in running}
     computations = tuple(
-        replace(computation, instructions=tuple(_without_tiles(instruction, split) for instruction in computation))
-        if computation.name in running
-        else computation
-        for computation in module.computations
+        replace(c, instructions=tuple(_without_tiles(i, SPLIT if i.name in split else {}) for i in c))
+        if c.name in names
+        else c
+        for c in module.computations
     )
     named = with_mark(module.attributes, RETILED_FOR, target.chip.name)
     return replace(module, computations=computations, attributes=named)
 
 
 def _without_tiles(instruction: Instruction, split: dict[str, Any]) -> Instruction:
-    """Return an instruction that states no tiles, but, if it is a kernel with tiles, whether cores share them."""
+    """Return an instruction that states of its tiles no more than that cores share them."""
     stated = instruction.backend_config.fields
-    if instruction.opcode not in HAS_TILES or (_TILES.isdisjoint(stated) and not split):
+    if _TILES.isdisjoint(stated) and not split:
         return instruction
     kept = {key: value for key, value in stated.items() if key not in _TILES} | split
     named = dict(instruction.attributes) | {"backend_config": Raw(json.dumps(kept))}

@@ -7,16 +7,20 @@ during all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterator
+from typing import NamedTuple
 
 from tpusim.allocation.liveness import Frame, Liveness, Nodes, Value
 from tpusim.compiler.graph import Draft
+from tpusim.compiler.place.estimate import compute_seconds
+from tpusim.compiler.place.room import Stretch
 from tpusim.compiler.target import Target
 from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW, FREE, NOT_SHARED_BY_CORES, USES_FAST_MEMORY, VIEWS
 from tpusim.semantics.contexts import BodyContext, CallContext, Context, EntryContext
-from tpusim.semantics.demand.inlining import inline
-from tpusim.semantics.demand.needs import Access, accesses, demand_of
+from tpusim.semantics.demand.inlining import Body, inline
+from tpusim.semantics.demand.needs import accesses, demand_of
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.trip_counts import count_trips
 from tpusim.shapes.shape import ArrayShape, nodes
@@ -26,9 +30,6 @@ UNKNOWN_TRIPS = 16
 
 _MAKES = (USES_FAST_MEMORY | CONTROL_FLOW) - VIEWS
 _USES = USES_FAST_MEMORY | CONTROL_FLOW | FREE
-
-Stretch = tuple[int, int, int]
-"""First and last position of the schedule, inclusive, and bytes."""
 
 
 class Home:
@@ -75,29 +76,52 @@ def _stretches(values: list[Value]) -> Iterator[Stretch]:
             yield first, value.last, value.n_bytes
 
 
+class Move(NamedTuple):
+    """What a kernel reads of an operand, or writes, and where that lies."""
+
+    name: str
+    home: Home
+    n_bytes: float
+    is_output: bool
+
+
+class Kernel(NamedTuple):
+    """What a kernel moves, and the least that it computes for."""
+
+    moves: list[Move]
+    compute_seconds: float
+
+
 class Lives:
     """The homes of all arrays in the computations of a draft that run as parts of the program.
 
-    ``parts`` has the values of each instruction in these, ``times`` how often it runs, both by its name.
+    Of each instruction in these, by its name: ``parts`` are its values, ``times`` how often it runs, ``positions``
+    where it stands in the schedule, ``kernels`` what it does if it is a kernel. ``visits`` counts how often the
+    schedule goes through each computation. ``by_dma`` names copies that are no kernels.
     """
 
-    def __init__(self, draft: Draft, target: Target) -> None:
+    def __init__(self, draft: Draft, target: Target, by_dma: Container[str] = ()) -> None:
         self.module = draft.write()
         self._target = target
         self._liveness = Liveness(self.module, 1)
         self.parts: dict[str, Nodes] = {}
         for frame in self._liveness.frames:
             self._enter(frame)
+        self.visits = Counter(frame.computation.name for frame in self._liveness.frames)
         self.length = len(self._liveness.schedule) + 1
+        self.positions = {name: position for position, name in enumerate(self._liveness.schedule)}
         self._homes = self._find_homes()
         self.times: dict[str, int] = {}
+        self.kernels: dict[str, Kernel] = {}
         for name, times in _runs(self.module).items():
             for instruction in self.module[name].instructions:
                 self.times[instruction.name] = times
+                if instruction.name in by_dma:
+                    continue
                 self._fix(instruction)
                 if instruction.opcode in USES_FAST_MEMORY - FREE:
                     body = inline(self.module, self.module[name], instruction)
-                    self._count_traffic(instruction, accesses(body, demand_of(body), instruction))
+                    self.kernels[instruction.name] = self._kernel(instruction, body)
 
     @property
     def homes(self) -> list[Home]:
@@ -131,15 +155,18 @@ class Lives:
             if home is not None:
                 home.is_fixed = True
 
-    def _count_traffic(self, instruction: Instruction, moved: list[Access]) -> None:
-        shapes = nodes(instruction.shape)
-        pairs = zip(shapes, self.parts[instruction.name], strict=True)
+    def _kernel(self, instruction: Instruction, body: Body) -> Kernel:
+        """Return what a kernel does, and count its traffic with the homes that it goes to and comes from."""
+        pairs = zip(nodes(instruction.shape), self.parts[instruction.name], strict=True)
         results = (part for shape, part in pairs if isinstance(shape, ArrayShape))
-        for access in moved:
+        found = []
+        for access in accesses(body, demand_of(body), instruction):
             # What is no array, a buffer that has no value, has no home.
             home = self.home(next(results, ()) if access.is_output else self.parts[access.name][0])
             if home is not None:
                 home.moved_bytes += access.n_bytes * self.times[instruction.name]
+                found.append(Move(access.name, home, access.n_bytes, access.is_output))
+        return Kernel(found, compute_seconds(body, self._target.chip))
 
 
 def _runs(module: Module) -> dict[str, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tpusim.compiler.fuse import is_small, running
 from tpusim.compiler.graph import Draft, Graph, Node
-from tpusim.compiler.lives import Home, Lives
+from tpusim.compiler.place.lives import Home, Lives
 from tpusim.ir.ops import VIEWS
 from tpusim.shapes.shape import ArrayShape
 

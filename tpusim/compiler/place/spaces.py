@@ -8,8 +8,8 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft, Graph, Node
-from tpusim.compiler.lives import Home, Lives
+from tpusim.compiler.graph import Draft, Node
+from tpusim.compiler.place.lives import Home, Lives
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 
@@ -23,7 +23,7 @@ def set_spaces(draft: Draft, lives: Lives, moved: set[Home], space: int) -> None
             node.shape = _moved(node.shape, iter(homes), moved, space)
     for node in (node for nodes in orders for node in nodes):
         if node.opcode == "fusion":
-            _match(draft.graphs[node.attributes["calls"]], node)
+            match_fusion(node, draft)
 
 
 def _moved(shape: Shape, homes: Iterator[Home | None], moved: set[Home], space: int) -> Shape:
@@ -39,8 +39,9 @@ def in_space(shape: ArrayShape, space: int) -> ArrayShape:
     return shape.with_layout(replace(shape.actual_layout, memory_space=space))
 
 
-def _match(inner: Graph, fusion: Node) -> None:
+def match_fusion(fusion: Node, draft: Draft) -> None:
     """Let what a fusion runs take and give arrays where the fusion does."""
+    inner = draft.graphs[fusion.attributes["calls"]]
     for parameter, operand in zip(inner.parameters, fusion.operands, strict=True):
         parameter.shape = operand.shape
     if isinstance(fusion.shape, TupleShape) and inner.root.opcode == "tuple":

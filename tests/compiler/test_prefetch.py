@@ -1,0 +1,106 @@
+"""Prefetches: only beside what leaves HBM idle, only where there is room, and no program is slower for them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tpusim.compiler.passes import compile_module
+from tpusim.compiler.target import Target
+from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import check, load, lower, run_program
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+FOLDER = Path(__file__).parents[1] / "data" / "numeric"
+FILES = sorted(path for path in FOLDER.glob("*.hlo.txt.gz") if ".v5e." not in path.name)
+
+# ``first`` and ``second`` multiply for long and read little; ``y`` reads 8 MiB of weights for few products.
+WEIGHTS = """HloModule weights
+ENTRY main {
+  x = bf16[2048,2048] parameter(0)
+  v = bf16[2048,8] parameter(1)
+  w = bf16[2048,2048] parameter(2)
+  first = bf16[2048,2048] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  second = bf16[2048,2048] dot(first, first), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  vector = bf16[2048,8] dot(second, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT y = bf16[2048,8] dot(w, vector), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+def compiled(text, fast_mib=112):
+    """Return what a program becomes on a v5e that leaves so much VMEM to whole arrays."""
+    chip = load_chip("v5e")
+    chip = load_chip("v5e", {"vmem.capacity_bytes": chip.vmem.scoped_bytes + (fast_mib << 20)})
+    module = compile_module(parse_module(SourceText("test", text)), Target(chip))
+    assert check(module) == []
+    return module
+
+
+def starts(module):
+    """Return what copies start from, in the order of the schedule."""
+    return [i.operands[0] for i in module.entry.instructions if i.opcode == "copy-start"]
+
+
+def test_weights_come_in_beside_products():
+    """Before the products, which are bound by the matrix unit; the wait stands where they are read."""
+    module = compiled(WEIGHTS)
+    assert starts(module)[0] == "w"
+    names = [i.opcode for i in module.entry.instructions if i.opcode not in ("parameter", "bitcast")]
+    assert names.index("copy-start") < names.index("copy-done") - 1
+    reader = next(i for i in module.entry.instructions if "copy-done" in "".join(i.operands))
+    assert module.entry.instructions.index(reader) > module.entry.instructions.index(module.entry["second"])
+
+
+def test_what_is_read_at_once_is_not_prefetched():
+    """No kernel is there to hide it."""
+    text = """HloModule at_once
+ENTRY main {
+  v = bf16[2048,8] parameter(0)
+  w = bf16[2048,2048] parameter(1)
+  ROOT y = bf16[2048,8] dot(w, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    assert starts(compiled(text)) == []
+
+
+def test_without_room_nothing_is_fetched():
+    """The weights take 8 MiB."""
+    assert "w" not in starts(compiled(WEIGHTS, 4))
+
+
+def test_one_argument_is_fetched_across_programs():
+    """Of two that are read alike: more would take room that the program before needs itself."""
+    text = WEIGHTS.replace("w = bf16", "u = bf16[2048,2048] parameter(3)\n  w = bf16")
+    text = text.replace("dot(w, vector)", "dot(u, z)")
+    text = text.replace(
+        "ROOT y", "z = bf16[2048,8] dot(w, vector), rhs_contracting_dims={0}, lhs_contracting_dims={1}\n  ROOT y"
+    )
+    module = compiled(text)
+    assert {"u", "w"} <= set(starts(module))
+    assert module.text.count("cross_program_prefetch_index") == 1
+
+
+@pytest.mark.parametrize("chip", ["v4", "v5e", "v5p", "v6e"])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(".hlo.txt.gz"))
+def test_no_program_is_slower_for_its_places(path, chip):
+    """By more than one part in a hundred: a copy takes a little where the loop that it serves is short."""
+    module, found = load(path), load_chip(chip)
+    before, after = (
+        run_program(lower(compile_module(module, Target(found), stage), found), found).total_ps
+        for stage in ("order", "place")
+    )
+    assert after <= 1.01 * before
+
+
+def test_more_fast_memory_is_never_slower():
+    """From none to all that a v5e has, on the program above."""
+    times = []
+    for mib in (0, 1, 4, 8, 16, 32, 112):
+        chip = load_chip("v5e", {"vmem.capacity_bytes": load_chip("v5e").vmem.scoped_bytes + (mib << 20)})
+        times.append(run_program(lower(compiled(WEIGHTS, mib), chip), chip).total_ps)
+    assert all(after <= 1.01 * before for before, after in pairwise(times))
+    assert times[-1] < times[0]

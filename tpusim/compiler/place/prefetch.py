@@ -1,0 +1,228 @@
+"""Arrays that come into fast memory before they are read: asynchronous copies beside kernels that leave HBM idle.
+
+A copy begins so many kernels ahead that what these leave of HBM's bandwidth suffices for it, as long as there is room
+from there to the last kernel that reads it. One argument, that which saves most, is fetched as the program begins: of
+many runs the one before does it.
+
+Source: XLA, memory space assignment: prefetches by the cost of the kernels between, and one across programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tpusim.compiler.fuse import is_small, running
+from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.place.borders import Border, behind_views
+from tpusim.compiler.place.lives import Home, Lives
+from tpusim.compiler.place.room import Room
+from tpusim.compiler.place.spaces import in_space, match_fusion
+from tpusim.compiler.target import Target
+from tpusim.ir.ops import CONTROL_FLOW
+from tpusim.semantics.infer.types import U32
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.layout import SYNC_FLAG_SPACE
+from tpusim.shapes.shape import ArrayShape, TupleShape
+
+MOST_KERNELS_AHEAD = 16
+"""So far ahead a copy begins at most; in programs compiled ahead of time it is 1 to 10 kernels."""
+
+
+def prefetch(draft: Draft, target: Target, lives: Lives, room: Room, moved: set[Home], borders: list[Border]) -> None:
+    """Let copies at the ``borders`` of loops run beside kernels, and fetch what kernels would wait for."""
+    for graph in running(draft):
+        line = _Line(graph, target, lives, room, moved)
+        for border in borders:
+            if border.graph is graph:
+                line.start_early(border)
+        if graph is draft.entry:
+            line.fetch_across_programs()
+        # Room is taken at one place of the schedule.
+        if lives.visits[graph.name] == 1:
+            line.fetch_ahead()
+        line.schedule()
+
+
+class _Line:
+    """The nodes of a graph in their order. HBM could move ``could[i]`` bytes while node i computes, has to move
+    ``must[i]`` for it, and has ``lent[i]`` to copies beside it.
+    """
+
+    def __init__(self, graph: Graph, target: Target, lives: Lives, room: Room, moved: set[Home]) -> None:
+        self.graph = graph
+        self.lives = lives
+        self.room = room
+        self.moved = moved
+        self.space = target.fast_space
+        self.nodes = graph.order()
+        self.at = {node: number for number, node in enumerate(self.nodes)}
+        self.latency_bytes = target.latency_bytes
+        self.could = [0.0] * len(self.nodes)
+        self.must = [0.0] * len(self.nodes)
+        self.lent = [0.0] * len(self.nodes)
+        # What comes before a node, and what comes no more.
+        self.before: dict[Node, list[Node]] = {}
+        self.gone: set[Node] = set()
+        for number, node in enumerate(self.nodes):
+            kernel = lives.kernels.get(node.name)
+            if kernel is not None:
+                self.could[number] = kernel.compute_seconds * target.hbm_rate
+                self.must[number] = sum(move.n_bytes for move in kernel.moves if move.home not in moved)
+
+    def start_early(self, border: Border) -> None:
+        """Let the copy at a border begin as early as is of use, and end where it stood."""
+        copy, operand = border.copy, border.copy.operands[0]
+        end = begin = self.at[copy]
+        if not border.is_after:
+            begin, _ = self._begin(operand, end)
+            self._take(operand, begin, end, end - 1)
+        done = self._insert(operand, copy.array, begin, end)
+        self.graph.replace(copy, done)
+        self.gone.add(copy)
+
+    def fetch_across_programs(self) -> None:
+        """Fetch the argument that saves most as the program begins, if the kernels before its use leave time for it."""
+        begin = len(self.graph.parameters)
+        found = [(parameter, self._readers(parameter, 0)) for parameter in self.graph.parameters]
+        found = [(parameter, readers) for parameter, readers in found if readers and self._saved(parameter, readers)]
+        for parameter, readers in sorted(found, key=lambda pair: -self._saved(*pair)):
+            # A first run, for which nobody has fetched anything, is to be no slower.
+            if sum(map(self._idle, range(begin, readers[0]))) >= self._size(parameter):
+                self._take(parameter, begin, readers[0], readers[-1])
+                self._fetch(parameter, begin, readers, {"cross_program_prefetch_index": 0})
+                return
+
+    def fetch_ahead(self) -> None:
+        """Fetch what kernels read of HBM and would wait for."""
+        for number in range(len(self.nodes)):
+            for operand in self._waited_for(number):
+                begin, is_enough = self._begin(operand, number)
+                readers = self._readers(operand, number) if is_enough else []
+                if readers and readers[0] == number:
+                    self._take(operand, begin, number, readers[-1])
+                    self._fetch(operand, begin, readers)
+
+    def schedule(self) -> None:
+        """Give the graph its schedule, with what has come to it."""
+        found: dict[Node, None] = {}
+
+        def enter(node: Node) -> None:
+            # What only names an array follows what makes it, if a copy wants it earlier than it stood.
+            for operand in node.operands:
+                if operand not in found:
+                    enter(operand)
+            found[node] = None
+
+        for node in self.nodes:
+            for other in (*self.before.get(node, ()), node):
+                if other not in self.gone and other not in found:
+                    enter(other)
+        self.graph.sequence = list(found)
+
+    # What is worth it.
+
+    def _waited_for(self, number: int) -> Iterator[Node]:
+        """Yield the arrays that a kernel reads whole from HBM, if it takes longer to read than to compute."""
+        for operand in dict.fromkeys(self.nodes[number].operands):
+            if not isinstance(operand.shape, ArrayShape) or is_small(operand):
+                continue
+            # What has been fetched before may have been enough.
+            if self.must[number] > self.could[number] and self._read(number, operand) >= self._size(operand):
+                yield operand
+
+    def _read(self, number: int, operand: Node) -> float:
+        """Return the bytes that a kernel reads of an operand in HBM; 0 if it writes to the same place."""
+        kernel = self.lives.kernels.get(self.nodes[number].name)
+        moves = kernel.moves if kernel else ()
+        move = next((move for move in moves if move.name == operand.name and not move.is_output), None)
+        if move is None or move.home in self.moved or any(m.is_output and m.home is move.home for m in moves):
+            return 0.0
+        return move.n_bytes
+
+    def _saved(self, operand: Node, readers: Sequence[int]) -> float:
+        """Return the bytes that kernels would wait for if they read an operand from HBM."""
+        return sum(min(self._read(n, operand), max(0.0, self.must[n] - self.could[n])) for n in readers)
+
+    def _readers(self, operand: Node, first: int) -> list[int]:
+        """Return the kernels from number ``first`` on that read an operand, as far as there is room for it."""
+        found: list[int] = []
+        position = self._position(first)
+        for number in sorted(self.at[user] for user in operand.users if user in self.at):
+            if number < first or not self._read(number, operand):
+                continue
+            if not self.room.has(position, self._position(number), self._size(operand)):
+                break
+            found.append(number)
+            position = self._position(number) + 1
+        return found
+
+    # Room and time.
+
+    def _size(self, operand: Node) -> int:
+        return physical_bytes(operand.shape)
+
+    def _position(self, number: int) -> int:
+        return self.lives.positions[self.nodes[number].name]
+
+    def _idle(self, number: int) -> float:
+        """Return the bytes that HBM could move beside a kernel."""
+        return max(0.0, self.could[number] - self.must[number] - self.lent[number])
+
+    def _begin(self, operand: Node, end: int) -> tuple[int, bool]:
+        """Return before which node a copy is to begin that ends before ``end``, and whether that is early enough."""
+        earliest, needed, ahead = self._made(operand), self._size(operand) + self.latency_bytes, 0
+        begin = end
+        while needed > 0 and begin > earliest and ahead < MOST_KERNELS_AHEAD:
+            number = begin - 1
+            position = self._position(number)
+            is_kernel = self.nodes[number].name in self.lives.kernels
+            if self.nodes[number].opcode in CONTROL_FLOW or not self.room.has(position, position, self._size(operand)):
+                break
+            needed -= self._idle(number)
+            ahead += is_kernel
+            begin = number
+        return begin, needed <= 0
+
+    def _made(self, operand: Node) -> int:
+        """Return the number of the first node after an array is there."""
+        source = behind_views(operand)
+        while source.opcode == "get-tuple-element":
+            source = behind_views(source.operands[0])
+        return max(self.at[source] + 1, len(self.graph.parameters))
+
+    def _take(self, operand: Node, begin: int, end: int, last: int) -> None:
+        """Take the room of a copy from node ``begin`` to ``last``, and of HBM's time before ``end``."""
+        size = self._size(operand)
+        taken = self.room.take([(self._position(begin), self._position(last), size)])
+        assert taken, operand
+        needed = float(size)
+        for number in reversed(range(begin, end)):
+            lent = min(needed, self._idle(number))
+            self.lent[number] += lent
+            needed -= lent
+
+    # Copies.
+
+    def _fetch(
+        self, operand: Node, begin: int, readers: Sequence[int], attributes: dict[str, object] | None = None
+    ) -> None:
+        """Let kernels read an operand in fast memory."""
+        fast = in_space(operand.array, self.space)
+        done = self._insert(operand, fast, begin, readers[0], attributes)
+        for number in readers:
+            reader = self.nodes[number]
+            self.must[number] -= self._read(number, operand)
+            reader.replace_operand(operand, done)
+            if reader.opcode == "fusion":
+                match_fusion(reader, self.graph.draft)
+
+    def _insert(
+        self, operand: Node, target: ArrayShape, begin: int, end: int, attributes: dict[str, object] | None = None
+    ) -> Node:
+        """Return the end, before node ``end``, of a copy that begins before node ``begin``."""
+        shape = TupleShape((target, operand.array, in_space(U32, SYNC_FLAG_SPACE)))
+        start = self.graph.add("copy-start", shape, [operand], attributes)
+        done = self.graph.add("copy-done", target, [start])
+        self.before.setdefault(self.nodes[begin], []).insert(0, start)
+        self.before.setdefault(self.nodes[end], []).append(done)
+        return done
