@@ -215,9 +215,7 @@ ENTRY main {
     assert (found["rare"], found["often"]) == (0, 1)
 
 
-def test_what_solves_takes_from_hbm():
-    """A factorisation does; a sort, as the TPU compiler has it, takes its keys from fast memory too."""
-    text = """HloModule s
+SORT_AND_SOLVE = """HloModule s
 less {
   l = f32[] parameter(0)
   r = f32[] parameter(1)
@@ -234,7 +232,11 @@ ENTRY main {
   ROOT d = f32[64,64] tanh(g)
 }
 """
-    entry = compiled(text).entry
+
+
+def test_what_solves_takes_from_hbm():
+    """A factorisation does; a sort, as the TPU compiler has it, takes its keys from fast memory too."""
+    entry = compiled(SORT_AND_SOLVE).entry
     (solved,) = entry.by_name["g"].operands
     (keys,) = entry.by_name["s"].operands
     assert entry[solved].shape.memory_space == 0
