@@ -12,13 +12,14 @@ from tpusim.compiler.decompose import (
     linear_algebra,
     normalisation,
     sorting,
+    sums,
 )
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import RULES
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.target import Target
 
-FAMILIES = (arithmetic, complex_numbers, cumulative, fourier, indexed, linear_algebra, normalisation, sorting)
+FAMILIES = (arithmetic, complex_numbers, cumulative, fourier, indexed, linear_algebra, normalisation, sorting, sums)
 """The modules that hold the rules."""
 
 
