@@ -316,3 +316,14 @@ def test_a_small_array_that_every_trip_waits_for_is_brought_in():
         target = Target(load_chip("v5e", {"hbm.bandwidth_bytes_per_second": rate}))
         loop = next(i for i in compile_module(module, target).entry.instructions if i.opcode == "while")
         assert [leaf.memory_space for leaf in leaves(loop.shape)] == [0, 1, 1, 1]
+
+
+def test_a_stack_of_which_each_trip_reads_a_part_stays_where_it_is():
+    """All of it is read once in either case, and a kernel fetches its part beside its work."""
+    stack = "f32[100,512,512]"
+    text = RECURRENT.replace("512], f32[512,512]", "512], " + stack).replace("w = f32[512,512]", "w = " + stack)
+    part = "  o = s32[] constant(0)\n  p = f32[1,512,512] dynamic-slice(w, i, o, o), dynamic_slice_sizes={1,512,512}\n"
+    text = text.replace("  new =", part + "  v = f32[512,512] reshape(p)\n  new =").replace("dot(h, w)", "dot(h, v)")
+    module = compiled(text, 256 << 20)
+    loop = next(i for i in module.entry.instructions if i.opcode == "while")
+    assert [leaf.memory_space for leaf in leaves(loop.shape)] == [0, 1, 0]
