@@ -341,3 +341,17 @@ def test_normalisation_of_a_batch_makes_its_moments():
     for one, other in zip(found, (normalised(x, scale, offset, mean, variance), mean, variance), strict=True):
         assert close(one, other, "batch-norm-training")
     assert opcodes(made)["reduce"] == 2
+
+
+@pytest.mark.parametrize(("chip", "space"), [("v5e", 1), ("v5p", 0)])
+def test_what_calls_make_of_blocks_is_left_in_fast_memory(chip, space):
+    """As in programs compiled ahead of time, but not where two cores run one program."""
+    text = """HloModule factor
+ENTRY main {
+  x = f32[8,128,128] parameter(0)
+  ROOT out = f32[8,128,128] cholesky(x), lower=true
+}
+"""
+    module = compile_module(parse_module(SourceText("test", text)), Target(load_chip(chip)))
+    (call,) = (i for i in module.entry.instructions if i.opcode == "custom-call")
+    assert call.shape.memory_space == space

@@ -317,15 +317,12 @@ def test_a_small_array_that_every_trip_waits_for_is_brought_in():
         assert [leaf.memory_space for leaf in leaves(loop.shape)] == [0, 1, 1, 1]
 
 
-@pytest.mark.parametrize(("chip", "space"), [("v5e", 1), ("v5p", 0)])
-def test_what_calls_make_of_blocks_is_left_in_fast_memory(chip, space):
-    """As in programs compiled ahead of time, but not where two cores run one program."""
-    text = """HloModule factor
-ENTRY main {
-  x = f32[8,128,128] parameter(0)
-  ROOT out = f32[8,128,128] cholesky(x), lower=true
-}
-"""
-    module = compile_module(parse_module(SourceText("test", text)), Target(load_chip(chip)))
-    (call,) = (i for i in module.entry.instructions if i.opcode == "custom-call")
-    assert call.shape.memory_space == space
+def test_a_stack_of_which_each_trip_reads_a_part_stays_where_it_is():
+    """All of it is read once in either case, and a kernel fetches its part beside its work."""
+    stack = "f32[100,512,512]"
+    text = RECURRENT.replace("512], f32[512,512]", "512], " + stack).replace("w = f32[512,512]", "w = " + stack)
+    part = "  o = s32[] constant(0)\n  p = f32[1,512,512] dynamic-slice(w, i, o, o), dynamic_slice_sizes={1,512,512}\n"
+    text = text.replace("  new =", part + "  v = f32[512,512] reshape(p)\n  new =").replace("dot(h, w)", "dot(h, v)")
+    module = compiled(text, 256 << 20)
+    loop = next(i for i in module.entry.instructions if i.opcode == "while")
+    assert [leaf.memory_space for leaf in leaves(loop.shape)] == [0, 1, 0]
