@@ -65,3 +65,24 @@ def test_what_takes_more_to_make_than_to_read_is_stored():
     entry = compiled(RESIDUAL.replace("ADDED", "clamp(a, b, c)")).entry
     first = next(i for i in entry.instructions if i.opcode == "fusion")
     assert [element.dimensions for element in first.shape.elements] == [(512, 1024), (512,)]
+
+
+STENCIL = """HloModule stencil
+
+ENTRY main {
+  x = f32[1024,512] parameter(0)
+  copy = f32[1024,512] copy(x)
+  u = f32[1022,510] parameter(1)
+  inner = f32[1022,510] slice(copy), slice={[1:1023], [1:511]}
+  sum = f32[1022,510] add(inner, u)
+  one = s32[] constant(1)
+  ROOT out = f32[1024,512] dynamic-update-slice(copy, sum, one, one)
+}
+"""
+
+
+def test_an_update_that_is_made_of_its_target_is_made_before():
+    """As in ``x.at[1:-1, 1:-1].add(u)``: 3 of 3 in compiled programs; one that is not made of it may be fused."""
+    entry = compiled(STENCIL.replace("sum", "sum")).entry
+    assert entry.root.opcode == "dynamic-update-slice"
+    assert entry[entry.root.operands[1]].opcode == "fusion"

@@ -318,8 +318,9 @@ def _may_join(node: Node, group: Group) -> bool:
     if node.opcode not in FUSES_INTO_USERS:
         return False
     users = _users_behind_bitcasts(node, group)
-    # An update in place leaves its target where it is.
-    if any(user.opcode == "dynamic-update-slice" and user.operands[0] is node for user in users):
+    # An update in place leaves its target where it is, and is made before the target changes if it is made of it.
+    updates = [user for user in users if user.opcode == "dynamic-update-slice"]
+    if any(user.operands[0] is node or _is_made_of(node, user.operands[0]) for user in updates):
         return False
     # What is moved to other places is read from memory, not computed on the way.
     if any(user.opcode in REARRANGES and not _moves_with(node, user) for user in users) or node.opcode in RESHAPES:
@@ -329,6 +330,19 @@ def _may_join(node: Node, group: Group) -> bool:
     if node.opcode == "reduce-window":
         return all(user.opcode in KEEPS_TILES for user in users) and _is_row_window(node)
     return True
+
+
+def _is_made_of(node: Node, read: Node) -> bool:
+    """Return whether a kernel that makes a node, and what could be made with it, reads another one."""
+    todo, seen = [node], {node}
+    while todo:
+        for operand in todo.pop().operands:
+            if operand is read:
+                return True
+            if operand not in seen and operand.opcode in FUSES_INTO_USERS - PRODUCTS:
+                seen.add(operand)
+                todo.append(operand)
+    return False
 
 
 def _users_behind_bitcasts(node: Node, group: Group) -> list[Node]:
