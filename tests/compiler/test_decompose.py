@@ -342,3 +342,39 @@ def test_triangular_solves_are_products_with_inverses_of_blocks(is_left, is_lowe
     inverse = np.linalg.inv(read)
     assert close(values(made, a, b), inverse @ b if is_left else b @ inverse, "triangular-solve")
     assert opcodes(made)["custom-call"] == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "named", "result", "einsum"),
+    [
+        ((40, 24), (24, 1), "lhs_contracting_dims={1}, rhs_contracting_dims={0}", (40, 1), "mk,kn->mn"),
+        ((24,), (24,), "lhs_contracting_dims={0}, rhs_contracting_dims={0}", (), "k,k->"),
+        (
+            (3, 8, 16),
+            (3, 5, 8, 16),
+            "lhs_batch_dims={0,1}, lhs_contracting_dims={2}, rhs_batch_dims={0,2}, rhs_contracting_dims={3}",
+            (3, 8, 5),
+            "bhd,bthd->bht",
+        ),
+        (
+            (4, 2, 8, 5),
+            (4, 8, 2),
+            "lhs_batch_dims={0,2}, lhs_contracting_dims={1}, rhs_batch_dims={0,1}, rhs_contracting_dims={2}",
+            (4, 8, 5),
+            "nkec,nek->nec",
+        ),
+        ((4, 2), (4, 2, 8), "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}", (4, 2, 8), "nk,nke->nke"),
+    ],
+)
+def test_a_product_with_a_vector_is_a_sum_of_products(a, b, named, result, einsum):
+    """As XLA's AlgebraicSimplifier makes it, by NumPy's einsum."""
+    sizes = ["f32[" + ",".join(map(str, sizes)) + "]" for sizes in (a, b, result)]
+    entry = f"""
+    a = {sizes[0]} parameter(0)
+    b = {sizes[1]} parameter(1)
+    ROOT out = {sizes[2]} dot(a, b), {named}
+    """
+    _, made = decomposed(entry)
+    assert "dot" not in opcodes(made)
+    left, right = normal(*a), normal(*b)
+    assert close(values(made, left, right), np.einsum(einsum, np.float64(left), np.float64(right)), "dot")

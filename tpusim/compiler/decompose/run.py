@@ -10,6 +10,7 @@ from tpusim.compiler.decompose import (
     fourier,
     indexed,
     linear_algebra,
+    products,
     sorting,
     sums,
 )
@@ -18,7 +19,7 @@ from tpusim.compiler.decompose.rules import RULES
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.target import Target
 
-FAMILIES = (arithmetic, complex_numbers, cumulative, fourier, indexed, linear_algebra, sorting, sums)
+FAMILIES = (arithmetic, complex_numbers, cumulative, fourier, indexed, linear_algebra, products, sorting, sums)
 """The modules that hold the rules."""
 
 
