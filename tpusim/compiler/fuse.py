@@ -194,13 +194,15 @@ class _Fusion:
                 owner = self.owner.get(node)
                 if opcode == "reduce" and owner and not _only("reduce", owner):
                     groups.insert(0, owner)
-                for group in groups[1:]:
-                    if self._are_alike(groups[0], group, node):
-                        self._merge(groups[0], group)
+                first_of: dict[tuple[int, ...], Group] = {}
+                for group in groups:
+                    first = first_of.setdefault(group.space, group)
+                    if first is not group and self._are_alike(first, group, node):
+                        self._merge(first, group)
 
     def _are_alike(self, first: Group, group: Group, read: Node) -> bool:
-        """Return whether two kernels that read the same go through the same elements, and neither needs the other."""
-        if group.space != first.space or (_only("reduce", group) and first.space != elements_of(read)):
+        """Return whether two kernels of the same sizes go through the same elements, and neither needs the other."""
+        if _only("reduce", group) and first.space != elements_of(read):
             return False
         others = [unit for unit in self._users_of(*first.outputs) if unit is not group]
         return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
