@@ -377,4 +377,4 @@ def test_a_product_with_a_vector_is_a_sum_of_products(a, b, named, result, einsu
     _, made = decomposed(entry)
     assert "dot" not in opcodes(made)
     left, right = normal(*a), normal(*b)
-    assert close(values(made, left, right), np.einsum(einsum, np.float64(left), np.float64(right)), "dot")
+    assert close(values(made, left, right), np.einsum(einsum, np.float64(left), np.float64(right)), "reduce")
