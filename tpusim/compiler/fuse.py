@@ -190,15 +190,20 @@ class _Fusion:
         for node in (node for node in self.nodes if not is_small(node)):
             for opcode in sorted(SIBLINGS):
                 groups = [group for group in self._groups_using(node) if _only(opcode, group)]
+                # Reductions of what a kernel makes join it too.
+                owner = self.owner.get(node)
+                if opcode == "reduce" and owner and not _only("reduce", owner):
+                    groups.insert(0, owner)
                 for group in groups[1:]:
                     if self._are_alike(groups[0], group, node):
                         self._merge(groups[0], group)
 
     def _are_alike(self, first: Group, group: Group, read: Node) -> bool:
         """Return whether two kernels that read the same go through the same elements, and neither needs the other."""
-        if group.space != first.space or (_only("reduce", first) and first.space != elements_of(read)):
+        if group.space != first.space or (_only("reduce", group) and first.space != elements_of(read)):
             return False
-        return not self._reaches([group], first) and not self._reaches([first], group)
+        others = [unit for unit in self._users_of(*first.outputs) if unit is not group]
+        return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
 
     def _merge(self, first: Group, other: Group) -> None:
         first.nodes.update(other.nodes)

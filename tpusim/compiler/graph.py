@@ -79,9 +79,9 @@ class Graph:
         self.execution_thread = execution_thread
         self.parameters: list[Node] = []
         self.effects: list[Node] = []
+        # The order that a schedule has chosen; what comes in later stands before its first user.
+        self.sequence: list[Node] = []
         self.root: Node
-        # A schedule, of a graph that is not to be changed any more without it.
-        self.sequence: list[Node] | None = None
 
     def add(
         self,
@@ -125,27 +125,33 @@ class Graph:
         The order is the graph's schedule or, before it has one, depends on the graph alone: operands before users,
         first operands first.
         """
-        if self.sequence is not None:
-            return list(self.sequence)
-        found: dict[Node, None] = {}
-        for start in (*self.parameters, *self.effects, self.root):
-            # A stack of our own: a chain may be longer than Python recurses.
-            stack = [(start, iter(start.operands))]
-            while stack:
-                node, rest = stack[-1]
-                if node in found:
-                    stack.pop()
-                    continue
-                operand = next((item for item in rest if item not in found), None)
-                if operand is None:
-                    found[node] = None
-                    stack.pop()
-                else:
-                    stack.append((operand, iter(operand.operands)))
+        found = _post_order([*self.parameters, *self.effects, self.root])
+        if self.sequence:
+            found = _post_order([*self.parameters, *(node for node in self.sequence if node in found), *found])
         for node in found:
             if len(node.users) and any(user not in found for user in node.users):
                 node.users = {user: None for user in node.users if user in found}
         return list(found)
+
+
+def _post_order(starts: Iterable[Node]) -> dict[Node, None]:
+    """Return some nodes and all that they are made of, each after its operands, first operands first."""
+    found: dict[Node, None] = {}
+    for start in starts:
+        # A stack of our own: a chain may be longer than Python recurses.
+        stack = [(start, iter(start.operands))]
+        while stack:
+            node, rest = stack[-1]
+            if node in found:
+                stack.pop()
+                continue
+            operand = next((item for item in rest if item not in found), None)
+            if operand is None:
+                found[node] = None
+                stack.pop()
+            else:
+                stack.append((operand, iter(operand.operands)))
+    return found
 
 
 class Draft:

@@ -8,6 +8,7 @@ from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
+from tpusim.compiler.kernels.copies import copy_what_is_kept
 from tpusim.compiler.kernels.emitters import choose_emitters
 from tpusim.compiler.kernels.widen import widen
 from tpusim.compiler.layouts.assign import assign_layouts
@@ -31,6 +32,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("row-window", make_row_windows),
     ("layouts", assign_layouts),
     ("fuse", fuse),
+    ("copies", copy_what_is_kept),
     ("widen", widen),
     ("emitters", choose_emitters),
     ("tiles", split_over_cores),

@@ -1,11 +1,113 @@
-"""Pass 9: the kernels get an order, and the module says that it has one."""
+"""Pass 9: the kernels get an order, the one of two in which the fewest bytes live at once.
+
+One goes from the result to what it is made of, first operands first. The other takes of all kernels that could run next
+the one that frees most, and of equal ones the first.
+
+Source: XLA, DefaultModuleScheduler: DFSMemoryScheduler and ListMemoryScheduler.
+"""
 
 from __future__ import annotations
 
-from tpusim.compiler.graph import Draft
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+
+from tpusim.compiler.fuse import running
+from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
+from tpusim.ir.ops import FREE, VIEWS
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import ArrayShape
 
 
 def schedule(draft: Draft, target: Target) -> None:
-    """Leave the kernels in the order of the graph: operands before users, first operands first."""
+    """Give every computation that runs as a part of the program the better of the two orders."""
+    for graph in running(draft):
+        memory = _Memory(graph)
+        first = memory.nodes
+        graph.sequence = min(first, _ListOrder(memory).run(), key=memory.peak_bytes)
     draft.attributes["is_scheduled"] = True
+
+
+class _Memory:
+    """What the nodes of a graph make and keep: by node the bytes of its result and the results that it reads."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.nodes = graph.order()
+        self.root = graph.root
+        self.place = {node: number for number, node in enumerate(self.nodes)}
+        # A view is its operand under another name; what a tuple is made of lives as long as the tuple.
+        self.holds: dict[Node, tuple[Node, ...]] = {}
+        self.n_bytes: dict[Node, int] = {}
+        for node in self.nodes:
+            names_others = node.opcode in VIEWS or node.opcode == "tuple"
+            behind = [held for operand in node.operands for held in self.holds[operand]] if names_others else [node]
+            self.holds[node] = tuple(dict.fromkeys(behind))
+            self.n_bytes[node] = 0 if node.opcode in FREE else _made_bytes(node)
+        self.reads = {
+            node: tuple(dict.fromkeys(held for operand in node.operands for held in self.holds[operand]))
+            for node in self.nodes
+        }
+        self.uses = Counter(held for node in self.nodes for held in self.reads[node])
+        self.uses.update(self.holds[graph.root])
+
+    def peak_bytes(self, sequence: Sequence[Node]) -> int:
+        """Return the most bytes that live at once, arguments left out."""
+        left, live, peak = self.uses.copy(), 0, 0
+        for node in sequence:
+            live += self.n_bytes[node]
+            peak = max(peak, live)
+            for held in self.reads[node]:
+                left[held] -= 1
+                live -= 0 if left[held] else self.n_bytes[held]
+        return peak
+
+
+class _ListOrder:
+    """The order that takes next, of all nodes whose operands there are, the one that frees most."""
+
+    def __init__(self, memory: _Memory) -> None:
+        self.memory = memory
+        self.left = memory.uses.copy()
+        self.waiting = {node: len(dict.fromkeys(node.operands)) for node in memory.nodes}
+        self.readers: dict[Node, list[Node]] = {}
+        for node in memory.nodes:
+            for held in memory.reads[node]:
+                self.readers.setdefault(held, []).append(node)
+        self.ready: list[tuple[int, int, Node]] = []
+
+    def run(self) -> list[Node]:
+        """Return the nodes in that order."""
+        done: dict[Node, None] = {}
+        self._offer(node for node in self.memory.nodes if not self.waiting[node])
+        while self.ready:
+            cost, _, node = heappop(self.ready)
+            # What has become cheaper since was offered again.
+            if node not in done and cost == self._cost(node):
+                done[node] = None
+                self._offer(user for user in self._take(node) if user not in done and not self.waiting[user])
+        return list(done)
+
+    def _offer(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            heappush(self.ready, (self._cost(node), self.memory.place[node], node))
+
+    def _cost(self, node: Node) -> int:
+        """Return the bytes that a node makes, less those that it frees as the last one that reads them."""
+        n_bytes = self.memory.n_bytes
+        return n_bytes[node] - sum(n_bytes[held] for held in self.memory.reads[node] if self.left[held] == 1)
+
+    def _take(self, node: Node) -> list[Node]:
+        """Let a node run; return those that may have become ready or cheaper."""
+        changed = []
+        for held in self.memory.reads[node]:
+            self.left[held] -= 1
+            changed += self.readers[held] if self.left[held] == 1 else []
+        for user in (user for user in node.users if user in self.waiting):
+            self.waiting[user] -= 1
+            changed.append(user)
+        return changed
+
+
+def _made_bytes(node: Node) -> int:
+    return physical_bytes(node.shape) if isinstance(node.shape, ArrayShape) or node.opcode not in FREE else 0

@@ -481,7 +481,7 @@ FUSES_INTO_USERS: Final = (ELEMENTWISE | REARRANGES | PLAIN_PRODUCTS | _named("b
 ENDS_KERNELS: Final = _named("dynamic-update-slice reduce")
 """A kernel can end with these, and makes nothing of their result."""
 
-USES_FAST_MEMORY: Final = FUSES_INTO_USERS | ENDS_KERNELS | _named("fusion gather scatter")
+USES_FAST_MEMORY: Final = FUSES_INTO_USERS | ENDS_KERNELS | SORTS | _named("fusion gather scatter")
 """Kernels that take whole arrays from any memory of the device, and leave them in any."""
 
 NOT_SHARED_BY_CORES: Final = PLAIN_PRODUCTS | INDEXED - SLICES - {"dynamic-update-slice"} | _named("copy transpose")

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 # The modules enter their rules where they are imported.
-from tpusim.compiler.decompose import arithmetic, complex_numbers, cumulative, fourier, indexed, linear_algebra, sorting
+from tpusim.compiler.decompose import (
+    arithmetic,
+    complex_numbers,
+    cumulative,
+    fourier,
+    indexed,
+    linear_algebra,
+    sorting,
+    sums,
+)
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import RULES
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.target import Target
 
-FAMILIES = (arithmetic, complex_numbers, cumulative, fourier, indexed, linear_algebra, sorting)
+FAMILIES = (arithmetic, complex_numbers, cumulative, fourier, indexed, linear_algebra, sorting, sums)
 """The modules that hold the rules."""
 
 

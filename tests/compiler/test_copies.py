@@ -1,0 +1,100 @@
+"""What may not be written over is copied before it is updated in place (XLA, CopyInsertion)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tpusim.compiler.passes import compile_module
+from tpusim.compiler.target import Target
+from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import check, execute
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+
+def compiled(entry, header="", regions=""):
+    """Return what a program becomes on a v3, where nothing moves to fast memory."""
+    text = f"HloModule test{header}\n{regions}\nENTRY main {{\n{entry}\n}}\n"
+    module = compile_module(parse_module(SourceText("test", text)), Target(load_chip("v3")))
+    assert check(module) == []
+    return module
+
+
+def copied(module):
+    """Return what is copied, in its order."""
+    return [i.operands[0].partition(".")[0] for i in module.entry.instructions if i.opcode == "copy"]
+
+
+UPDATE = """
+  x = f32[64,128] parameter(0)
+  u = f32[8,128] parameter(1)
+  i = s32[] parameter(2)
+  zero = s32[] constant(0)
+  ROOT out = f32[64,128] dynamic-update-slice(x, u, i, zero)
+"""
+
+
+@pytest.mark.parametrize(
+    ("header", "what"),
+    [
+        ("", ["x"]),
+        (", input_output_alias={ {}: (0, {}, may-alias) }", []),
+        (", buffer_donor={ (0, {}) }", []),
+        (", buffer_donor={ (1, {}) }", ["x"]),
+    ],
+)
+def test_an_argument_is_copied_unless_the_caller_gives_it_away(header, what):
+    """Its memory is the caller's."""
+    assert copied(compiled(UPDATE, header)) == what
+
+
+def test_what_is_read_afterwards_is_copied():
+    """And what is not, not."""
+    entry = """
+  x = f32[64,128] parameter(0)
+  u = f32[8,128] parameter(1)
+  i = s32[] parameter(2)
+  zero = s32[] constant(0)
+  bent = f32[64,128] tanh(x)
+  new = f32[64,128] dynamic-update-slice(bent, u, i, zero)
+  more = f32[64,128] dynamic-update-slice(new, u, zero, zero)
+  ROOT out = (f32[64,128], f32[64,128]) tuple(more, bent)
+"""
+    assert copied(compiled(entry)) == ["bent"]
+
+
+LOOP = """
+  x = f32[64,128] parameter(0)
+  w = f32[64,128] parameter(1)
+  zero = s32[] constant(0)
+  start = (s32[], f32[64,128], f32[64,128]) tuple(zero, x, w)
+  end = (s32[], f32[64,128], f32[64,128]) while(start), condition=more, body=step
+  ROOT out = f32[64,128] get-tuple-element(end), index=1
+"""
+STEPS = """
+more {
+  p = (s32[], f32[64,128], f32[64,128]) parameter(0)
+  n = s32[] get-tuple-element(p), index=0
+  three = s32[] constant(3)
+  ROOT c = pred[] compare(n, three), direction=LT
+}
+step {
+  p = (s32[], f32[64,128], f32[64,128]) parameter(0)
+  n = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  m = s32[] add(n, one)
+  x = f32[64,128] get-tuple-element(p), index=1
+  w = f32[64,128] get-tuple-element(p), index=2
+  y = f32[64,128] multiply(x, w)
+  ROOT t = (s32[], f32[64,128], f32[64,128]) tuple(m, y, w)
+}
+"""
+
+
+def test_what_a_loop_changes_of_its_arguments_is_copied():
+    """And what it only reads, not."""
+    module = compiled(LOOP, regions=STEPS)
+    assert copied(module) == ["x"]
+    x, w = np.random.default_rng(7).standard_normal((2, 64, 128)).astype(np.float32)
+    assert (execute(module, {"in0": x, "in1": w}, precision="exact", chip="v3") == x * w * w * w).all()

@@ -1,0 +1,66 @@
+"""The order of kernels."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from tests.compiler.programs import compiled
+from tpusim.shapes.address import physical_bytes
+
+# Sorts are no kernels, so that each stays what it is; two large values, each brought down to a small one.
+WIDE = """HloModule m
+
+less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY e {
+  x = f32[1024,1024] parameter(0)
+  y = f32[1024,1024] parameter(1)
+  zero = f32[] constant(0)
+  one = f32[1024,1024] sort(x), dimensions={1}, to_apply=less
+  two = f32[1024,1024] sort(y), dimensions={1}, to_apply=less
+  three = f32[1024,1024] sort(y), dimensions={0}, to_apply=less
+  small = f32[1024] reduce(one, zero), dimensions={1}, to_apply=add
+  smaller = f32[1024] reduce(two, zero), dimensions={1}, to_apply=add
+  least = f32[1024] reduce(three, zero), dimensions={1}, to_apply=add
+  some = f32[1024] add(small, smaller)
+  ROOT all = f32[1024] add(some, least)
+}
+"""
+
+
+def peak_bytes(order, entry):
+    """Return the most bytes that live at once, from the definition: what is made and is still to be read."""
+    peak = 0
+    for at in range(len(order)):
+        later = {name for i in order[at:] for name in i.operands} | {entry.root_name}
+        peak = max(peak, sum(physical_bytes(i.shape) for i in order[: at + 1] if i.name in later or i is order[at]))
+    return peak
+
+
+def orders_of(nodes):
+    """Yield all orders in which operands come before their users."""
+    for order in permutations(nodes):
+        place = {node.name: at for at, node in enumerate(order)}
+        if all(place[name] < place[i.name] for i in order for name in i.operands if name in place):
+            yield order
+
+
+def test_no_order_keeps_fewer_bytes():
+    """Of all orders of a program that makes three large values and needs one at a time."""
+    entry = compiled(WIDE, "v3").entry
+    nodes = [i for i in entry if i.opcode not in ("parameter", "constant")]
+    assert len(nodes) == 7
+    assert peak_bytes(nodes, entry) == min(peak_bytes(order, entry) for order in orders_of(nodes))
+
+
+@pytest.mark.parametrize("chip", ["v3", "v5e"])
+def test_operands_come_before_their_users(chip):
+    """Also of what later passes put in."""
+    for computation in compiled(WIDE, chip).computations:
+        seen = set()
+        for instruction in computation:
+            assert seen.issuperset(instruction.operands)
+            seen.add(instruction.name)
