@@ -37,7 +37,7 @@ def defuse(module: Module) -> Module:
     """
     draft = Draft(module)
     for graph in draft.graphs.values():
-        graph.sequence = None
+        graph.sequence = []
     for graph in draft.reachable():
         for node in graph.order():
             whole = put_together(graph, node)

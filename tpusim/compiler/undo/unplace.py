@@ -20,18 +20,16 @@ _FAST = (VMEM, CMEM)
 
 
 def unplace(draft: Draft) -> None:
-    """Put every array of a scheduled module into HBM but those in host memory; kernels go by the order of the graph."""
+    """Put every array of a scheduled module into HBM but those in host memory; the order of kernels stays."""
     for graph in running(draft):
         for node in graph.order():
             found = _unmoved(graph, node)
             if found is not None:
                 graph.replace(node, found)
-        # In the order of the graph, as what is placed anew was not there.
-        graph.sequence = None
     for graph in draft.reachable():
         for node in graph.order():
             node.shape = _in_hbm(node.shape)
-            # They hold an order together that is gone.
+            # Some name copies that are gone, and the order holds without.
             node.attributes = {key: value for key, value in node.attributes.items() if key != "control-predecessors"}
 
 
