@@ -294,7 +294,36 @@ def test_without_room_for_it_a_loop_reads_where_it_did():
     assert copied(compiled(RECURRENT, 4 * KIB)) == ["x"]
 
 
-def test_a_loop_of_one_trip_gains_nothing_by_a_copy():
-    """Its weights are read once either way."""
+def test_weights_of_a_loop_of_one_trip_gain_nothing_by_a_copy():
+    """They are read once either way."""
     module = compiled(RECURRENT.replace("constant(100)", "constant(1)"), 2 << 20)
-    assert copied(module) == ["x"]
+    assert "w.1" in module.entry.by_name
+    assert "w.1" not in copied(module)
+
+
+def test_a_small_array_that_every_trip_waits_for_is_brought_in():
+    """Its bytes are few, but each trip would wait for the first of them, the longer the faster HBM is beside it."""
+    state = "s32[], f32[8,512], f32[512,512]"
+    text = RECURRENT.replace(state, state + ", f32[8,512]").replace("tuple(next, new, w)", "tuple(next, sum, w, b)")
+    text = text.replace(
+        "  ROOT t", "  b = f32[8,512] get-tuple-element(s), index=3\n  sum = f32[8,512] add(new, b)\n  ROOT t"
+    )
+    text = text.replace("tuple(zero, x, w)", "tuple(zero, x, w, small)")
+    text = text.replace("  zero =", "  small = f32[8,512] parameter(2)\n  zero =")
+    module = parse_module(SourceText("test", text))
+    for factor in (1, 8):
+        rate = load_chip("v5e").hbm.bandwidth_bytes_per_second * factor
+        target = Target(load_chip("v5e", {"hbm.bandwidth_bytes_per_second": rate}))
+        loop = next(i for i in compile_module(module, target).entry.instructions if i.opcode == "while")
+        assert [leaf.memory_space for leaf in leaves(loop.shape)] == [0, 1, 1, 1]
+
+
+def test_a_stack_of_which_each_trip_reads_a_part_stays_where_it_is():
+    """All of it is read once in either case, and a kernel fetches its part beside its work."""
+    stack = "f32[100,512,512]"
+    text = RECURRENT.replace("512], f32[512,512]", "512], " + stack).replace("w = f32[512,512]", "w = " + stack)
+    part = "  o = s32[] constant(0)\n  p = f32[1,512,512] dynamic-slice(w, i, o, o), dynamic_slice_sizes={1,512,512}\n"
+    text = text.replace("  new =", part + "  v = f32[512,512] reshape(p)\n  new =").replace("dot(h, w)", "dot(h, v)")
+    module = compiled(text, 256 << 20)
+    loop = next(i for i in module.entry.instructions if i.opcode == "while")
+    assert [leaf.memory_space for leaf in leaves(loop.shape)] == [0, 1, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tpusim.compiler.collectives import start_early
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
@@ -38,6 +39,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("tiles", split_over_cores),
     ("order", schedule),
     ("place", place),
+    ("collectives", start_early),
 )
 """Every pass by its name, in the order in which they run."""
 

@@ -43,7 +43,7 @@ class Home:
         self.stretches = list(_stretches(values))
         # The host hands arguments over in HBM and takes results from there; constants lie there too.
         self.is_fixed = any(value.is_result or not _may_move(value) for value in values)
-        # In one run of the program.
+        # In one run of the program, the wait for the first of them counted as bytes.
         self.moved_bytes = 0.0
 
 
@@ -164,8 +164,13 @@ class Lives:
             # What is no array, a buffer that has no value, has no home.
             home = self.home(next(results, ()) if access.is_output else self.parts[access.name][0])
             if home is not None:
-                home.moved_bytes += access.n_bytes * self.times[instruction.name]
                 found.append(Move(access.name, home, access.n_bytes, access.is_output))
+        outputs = sum(move.is_output for move in found)
+        for move in found:
+            # What a kernel reads at its start, and writes at its end, it waits for together.
+            together = outputs if move.is_output else len(found) - outputs
+            n_bytes = move.n_bytes + self._target.latency_bytes / together
+            move.home.moved_bytes += n_bytes * self.times[instruction.name]
         return Kernel(found, compute_seconds(body, self._target.chip))
 
 

@@ -43,6 +43,7 @@ def _by_benefit(lives: Lives, borders: Sequence[Border], latency_bytes: float) -
     for border in borders:
         home = border.home(lives)
         if home in saved:
-            saved[home] -= (home.n_bytes + latency_bytes) * lives.times[border.copy.name]
+            # It is waited for, where what kernels read comes in beside their work: its bytes count twice.
+            saved[home] -= (2 * home.n_bytes + latency_bytes) * lives.times[border.copy.name]
     found = [home for home in saved if saved[home] > 0]
     return sorted(found, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
