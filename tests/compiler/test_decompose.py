@@ -181,6 +181,50 @@ def test_what_is_scattered_onto_zeros_and_added_is_scattered_onto_the_sum():
     assert made.entry[made.entry.root.operands[0]].opcode == "parameter"
 
 
+KEEP = "keep { a = f32[] parameter(0)  ROOT b = f32[] parameter(1) }\n"
+
+
+@pytest.mark.parametrize("region", ["keep", "add"])
+@pytest.mark.parametrize("row", [0, 3, 7, 8, -1])
+def test_a_scatter_of_one_update_is_an_update_in_place(row, region):
+    """As XLA's ScatterExpander makes it of ``x.at[i].set(u)``; what lies outside is left out."""
+    entry = f"""
+    x = f32[8,5,4] parameter(0)
+    i = s32[1] parameter(1)
+    u = f32[5,4] parameter(2)
+    ROOT out = f32[8,5,4] scatter(x, i, u), update_window_dims={{0,1}},
+      inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=0, to_apply={region}
+    """
+    _, made = decomposed(entry, KEEP + ADD)
+    x, u = normal(8, 5, 4), normal(5, 4)
+    expected = x.copy()
+    if 0 <= row < 8:
+        expected[row] = u + (x[row] if region == "add" else 0)
+    assert np.array_equal(values(made, x, np.int32([row]), u), expected)
+    assert made.entry.root.opcode == "dynamic-update-slice"
+
+
+@pytest.mark.parametrize(("start", "is_inside"), [(1, True), (3, False)])
+def test_an_update_known_to_lie_inside_is_not_looked_at(start, is_inside):
+    """As in a stencil, ``u.at[1:-1, 1:-1].set(...)``."""
+    entry = f"""
+    x = f32[8,8] parameter(0)
+    u = f32[6,6] parameter(1)
+    one = s32[] constant({start})
+    i = s32[2] broadcast(one), dimensions={{}}
+    ROOT out = f32[8,8] scatter(x, i, u), update_window_dims={{0,1}},
+      inserted_window_dims={{}}, scatter_dims_to_operand_dims={{0,1}}, index_vector_dim=0, to_apply=keep
+    """
+    _, made = decomposed(entry, KEEP)
+    x, u = normal(8, 8), normal(6, 6)
+    expected = x.copy()
+    if is_inside:
+        expected[1:-1, 1:-1] = u
+    assert np.array_equal(values(made, x, u), expected)
+    assert made.entry.root.opcode == "dynamic-update-slice"
+    assert "select" not in opcodes(made)
+
+
 @pytest.mark.parametrize(("number", "stays"), [("3", False), ("-0.1", False), ("0", True), ("inf", True)])
 def test_a_division_by_a_number_is_a_product_with_its_reciprocal(number, stays):
     """But for zero and infinity."""
@@ -301,6 +345,42 @@ def test_triangular_solves_are_products_with_inverses_of_blocks(is_left, is_lowe
     inverse = np.linalg.inv(read)
     assert close(values(made, a, b), inverse @ b if is_left else b @ inverse, "triangular-solve")
     assert opcodes(made)["custom-call"] == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "named", "result", "einsum"),
+    [
+        ((40, 24), (24, 1), "lhs_contracting_dims={1}, rhs_contracting_dims={0}", (40, 1), "mk,kn->mn"),
+        ((24,), (24,), "lhs_contracting_dims={0}, rhs_contracting_dims={0}", (), "k,k->"),
+        (
+            (3, 8, 16),
+            (3, 5, 8, 16),
+            "lhs_batch_dims={0,1}, lhs_contracting_dims={2}, rhs_batch_dims={0,2}, rhs_contracting_dims={3}",
+            (3, 8, 5),
+            "bhd,bthd->bht",
+        ),
+        (
+            (4, 2, 8, 5),
+            (4, 8, 2),
+            "lhs_batch_dims={0,2}, lhs_contracting_dims={1}, rhs_batch_dims={0,1}, rhs_contracting_dims={2}",
+            (4, 8, 5),
+            "nkec,nek->nec",
+        ),
+        ((4, 2), (4, 2, 8), "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}", (4, 2, 8), "nk,nke->nke"),
+    ],
+)
+def test_a_product_with_a_vector_is_a_sum_of_products(a, b, named, result, einsum):
+    """As XLA's AlgebraicSimplifier makes it, by NumPy's einsum."""
+    sizes = ["f32[" + ",".join(map(str, sizes)) + "]" for sizes in (a, b, result)]
+    entry = f"""
+    a = {sizes[0]} parameter(0)
+    b = {sizes[1]} parameter(1)
+    ROOT out = {sizes[2]} dot(a, b), {named}
+    """
+    _, made = decomposed(entry)
+    assert "dot" not in opcodes(made)
+    left, right = normal(*a), normal(*b)
+    assert close(values(made, left, right), np.einsum(einsum, np.float64(left), np.float64(right)), "reduce")
 
 
 FEATURES = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.hardware.load import load_chip
+from tpusim.shapes.shape import TupleShape
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -65,3 +66,46 @@ def test_what_takes_more_to_make_than_to_read_is_stored():
     entry = compiled(RESIDUAL.replace("ADDED", "clamp(a, b, c)")).entry
     first = next(i for i in entry.instructions if i.opcode == "fusion")
     assert [element.dimensions for element in first.shape.elements] == [(512, 1024), (512,)]
+
+
+STENCIL = """HloModule stencil
+
+ENTRY main {
+  x = f32[1024,512] parameter(0)
+  copy = f32[1024,512] copy(x)
+  u = f32[1022,510] parameter(1)
+  inner = f32[1022,510] slice(copy), slice={[1:1023], [1:511]}
+  sum = f32[1022,510] add(inner, u)
+  one = s32[] constant(1)
+  ROOT out = f32[1024,512] dynamic-update-slice(copy, sum, one, one)
+}
+"""
+
+
+def test_an_update_that_is_made_of_its_target_is_made_before():
+    """As in ``x.at[1:-1, 1:-1].add(u)``: 3 of 3 in compiled programs; one that is not made of it may be fused."""
+    entry = compiled(STENCIL.replace("sum", "sum")).entry
+    assert entry.root.opcode == "dynamic-update-slice"
+    assert entry[entry.root.operands[1]].opcode == "fusion"
+
+
+ROLLED = """HloModule rolled
+
+ENTRY main {
+  x = f32[128,128,256] parameter(0)
+  a = f32[1,128,256] slice(x), slice={[0:1], [0:128], [0:256]}
+  b = f32[127,128,256] slice(x), slice={[1:128], [0:128], [0:256]}
+  down = f32[128,128,256] concatenate(b, a), dimensions={0}
+  c = f32[127,128,256] slice(x), slice={[0:127], [0:128], [0:256]}
+  d = f32[1,128,256] slice(x), slice={[127:128], [0:128], [0:256]}
+  up = f32[128,128,256] concatenate(d, c), dimensions={0}
+  ROOT out = f32[128,128,256] add(down, up)
+}
+"""
+
+
+def test_slices_of_each_size_are_made_together():
+    """As in ``jnp.roll(x, 1, 0) + jnp.roll(x, -1, 0)``: of 12 slices in three such pairs 6 kernels of two."""
+    entry = compiled(ROLLED).entry
+    results = [i.shape for i in entry.instructions if i.opcode == "fusion" and isinstance(i.shape, TupleShape)]
+    assert sorted([leaf.dimensions[0] for leaf in shape.elements] for shape in results) == [[1, 1], [127, 127]]

@@ -140,3 +140,27 @@ def test_a_copy_stands_where_two_orders_meet():
     assert len(orders) == 1
     assert [i.opcode for i in entry].count("copy") == 1
     assert "transpose" not in [i.opcode for i in entry]
+
+
+STATES = """HloModule states
+
+ENTRY main {
+  a = f32[4,256,1024] parameter(0)
+  b = f32[4,256,16] parameter(1)
+  as = f32[4,256,1024,16] broadcast(a), dimensions={0,1,2}
+  bs = f32[4,256,1024,16] broadcast(b), dimensions={0,1,3}
+  states = f32[4,256,1024,16] multiply(as, bs)
+  first = f32[4,128,1024,16] slice(states), slice={[0:4], [0:128], [0:1024], [0:16]}
+  last = f32[4,128,1024,16] slice(states), slice={[0:4], [128:256], [0:1024], [0:16]}
+  sum = f32[4,128,1024,16] add(first, last)
+  up = f32[4,128,1024,16] exponential(sum)
+  add = f32[4,128,1024,16] multiply(up, sum)
+  ROOT out = f32[2097152,4] reshape(add)
+}
+"""
+
+
+def test_what_is_made_of_vectors_alone_pads_least():
+    """As a state space model's states: 734 of the 869 arrays where the default order takes twice the room or more."""
+    large = [i for i in compiled(STATES, stop_after="layouts").entry.instructions if i.shape.rank == 4]
+    assert {i.shape.layout.minor_to_major for i in large} == {(2, 3, 1, 0)}

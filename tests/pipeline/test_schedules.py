@@ -14,6 +14,7 @@ from tpusim.text.parser import parse_module
 
 TRACES = Path(__file__).parents[2] / "traces"
 MLP = TRACES / "mlp_b1024.v5e.hlo.txt.gz"
+LSTM = TRACES / "lstm_b64t128.v5e.hlo.txt.gz"
 TEXT = """\
 HloModule m
 
@@ -132,3 +133,20 @@ def test_stop_after_names_a_pass():
     assert not tpusim.compile(module(), "v5e", stop_after="fuse").is_scheduled
     with pytest.raises(tpusim.ConfigError, match=r"one of .*fuse.*found 'fsue' \(did you mean 'fuse'\?\)"):
         tpusim.compile(module(), "v5e", stop_after="fsue")
+
+
+def test_what_no_longer_fits_is_placed_anew():
+    """A program that needs 24 MiB of VMEM, on a chip with 20: fewer arrays stay, and more goes through HBM."""
+    less = {"vmem.capacity_bytes": 20 * 2**20}
+    given = tpusim.simulate(LSTM, overrides=less)
+    retiled = tpusim.simulate(LSTM, overrides=less, schedule="retiled")
+    assert not given.summary.fits
+    assert retiled.summary.fits
+    assert retiled.summary.utilisation.hbm_bytes > given.summary.utilisation.hbm_bytes
+
+
+def test_what_fits_stays_where_the_compiler_put_it():
+    """On the chip that it was made for: with more VMEM nothing changes."""
+    more = {"vmem.capacity_bytes": 2**28}
+    times = {tpusim.simulate(LSTM, overrides=o, schedule="retiled").time_us for o in ({}, more)}
+    assert len(times) == 1

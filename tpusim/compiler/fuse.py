@@ -194,13 +194,15 @@ class _Fusion:
                 owner = self.owner.get(node)
                 if opcode == "reduce" and owner and not _only("reduce", owner):
                     groups.insert(0, owner)
-                for group in groups[1:]:
-                    if self._are_alike(groups[0], group, node):
-                        self._merge(groups[0], group)
+                first_of: dict[tuple[int, ...], Group] = {}
+                for group in groups:
+                    first = first_of.setdefault(group.space, group)
+                    if first is not group and self._are_alike(first, group, node):
+                        self._merge(first, group)
 
     def _are_alike(self, first: Group, group: Group, read: Node) -> bool:
-        """Return whether two kernels that read the same go through the same elements, and neither needs the other."""
-        if group.space != first.space or (_only("reduce", group) and first.space != elements_of(read)):
+        """Return whether two kernels of the same sizes go through the same elements, and neither needs the other."""
+        if _only("reduce", group) and first.space != elements_of(read):
             return False
         others = [unit for unit in self._users_of(*first.outputs) if unit is not group]
         return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
@@ -318,8 +320,9 @@ def _may_join(node: Node, group: Group) -> bool:
     if node.opcode not in FUSES_INTO_USERS:
         return False
     users = _users_behind_bitcasts(node, group)
-    # An update in place leaves its target where it is.
-    if any(user.opcode == "dynamic-update-slice" and user.operands[0] is node for user in users):
+    # An update in place leaves its target where it is, and is made before the target changes if it is made of it.
+    updates = [user for user in users if user.opcode == "dynamic-update-slice"]
+    if any(user.operands[0] is node or _is_made_of(node, user.operands[0]) for user in updates):
         return False
     # What is moved to other places is read from memory, not computed on the way.
     if any(user.opcode in REARRANGES and not _moves_with(node, user) for user in users) or node.opcode in RESHAPES:
@@ -329,6 +332,19 @@ def _may_join(node: Node, group: Group) -> bool:
     if node.opcode == "reduce-window":
         return all(user.opcode in KEEPS_TILES for user in users) and _is_row_window(node)
     return True
+
+
+def _is_made_of(node: Node, read: Node) -> bool:
+    """Return whether a kernel that makes a node, and what could be made with it, reads another one."""
+    todo, seen = [node], {node}
+    while todo:
+        for operand in todo.pop().operands:
+            if operand is read:
+                return True
+            if operand not in seen and operand.opcode in FUSES_INTO_USERS - PRODUCTS:
+                seen.add(operand)
+                todo.append(operand)
+    return False
 
 
 def _users_behind_bitcasts(node: Node, group: Group) -> list[Node]:

@@ -202,6 +202,7 @@ class Draft:
                 graph.effects.append(node)
         graph.parameters = [at[parameter.name] for parameter in computation.parameters]
         graph.root = at[computation.root_name]
+        graph.sequence = list(at.values()) if self.module.is_scheduled else []
         return graph
 
     def reachable(self) -> list[Graph]:

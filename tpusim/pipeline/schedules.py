@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
+
 from msgspec import structs
 
 from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
@@ -12,8 +15,11 @@ from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.semantics.verify.module import verify_module
 
+Price = Callable[[Module], float]
+"""What a scheduled module takes on the chip: time, or infinity if it does not fit."""
+
 SCHEDULES = ("given", "retiled", "compiled")
-"""As the text has it; the same fusions with tiles chosen anew for the chip; compiled anew for the chip."""
+"""As the text has it; the same kernels with tiles and places chosen anew for the chip; compiled anew for the chip."""
 
 
 def check_schedule(schedule: str) -> None:
@@ -30,11 +36,15 @@ def check_lowered(program: Program, schedule: str) -> None:
         raise ConfigError(f"schedule: expected given, since {program.name} is lowered already, found {schedule!r}")
 
 
-def with_schedule(module: Module, made_by: Provenance, chip: Chip, schedule: str = "") -> tuple[Module, Provenance]:
+def with_schedule(
+    module: Module, made_by: Provenance, chip: Chip, schedule: str = "", price: Price | None = None
+) -> tuple[Module, Provenance]:
     """Return the scheduled module that runs on a chip, and what made it.
 
-    Without a ``schedule`` a module that has one keeps it, and any other is compiled. Raises ProgramError if the module
-    is wrong, UnsupportedError if it cannot be had as is wanted.
+    Without a ``schedule`` a module that has one keeps it, and any other is compiled. In a retiled module arrays lie
+    where they did if it was made for the chip and still fits, else there or where our own passes put them, whichever
+    has the lower ``price``; without a price they stay. Raises ProgramError if the module is wrong, UnsupportedError if
+    it cannot be had as is wanted.
     """
     check_schedule(schedule)
     schedule = schedule or ("given" if module.is_scheduled else "compiled")
@@ -43,7 +53,7 @@ def with_schedule(module: Module, made_by: Provenance, chip: Chip, schedule: str
     # The compiler loads where something is compiled.
     from tpusim.compiler.passes import compile_module
     from tpusim.compiler.target import Target
-    from tpusim.compiler.undo.retile import retile
+    from tpusim.compiler.undo.retile import placed_anew, retile
 
     if schedule == "compiled":
         compiled = compile_module(front_end_form(module), Target(chip))
@@ -56,7 +66,10 @@ def with_schedule(module: Module, made_by: Provenance, chip: Chip, schedule: str
         )
     # Of a program that no chip is known for, what it says of its kernels is all that there is.
     cores = load_chip(made_by.chip).cores_per_device if made_by.chip else chip.cores_per_device
-    return retile(module, Target(chip), cores), structs.replace(made_by, retiled_for=chip.name)
+    retiled = retile(module, Target(chip), cores)
+    if price is not None and not (made_by.is_for(chip.name) and price(retiled) < inf):
+        retiled = min(placed_anew(retiled, Target(chip)), retiled, key=price)
+    return retiled, structs.replace(made_by, retiled_for=chip.name)
 
 
 def front_end_form(module: Module) -> Module:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, load_result, run_figures
-from tpusim.analysis.memory import MemoryReport, memory_report
+from tpusim.analysis.memory import MemoryReport, memory_report, memory_use
 from tpusim.errors import ConfigError
 from tpusim.frontends.read import hlo_text
 from tpusim.hardware.array import Array
@@ -308,7 +308,13 @@ def _lowered(
     check_compiler(loaded, made_by)
     machine = choose_chip(loaded, made_by, chip=chip, topology=slice_, overrides=overrides)
     if isinstance(loaded, Module):
-        loaded, made_by = with_schedule(loaded, made_by or provenance_of(loaded), machine, schedule)
+
+        def price(module: Module) -> float:
+            program = lower_module(verify_module(module), machine, default_trip_count)
+            fits = memory_use(program).peak_vmem_bytes <= machine.vmem.capacity_bytes
+            return run_program(program, machine, slice_).total_ps if fits else inf
+
+        loaded, made_by = with_schedule(loaded, made_by or provenance_of(loaded), machine, schedule, price)
         lowered = structs.replace(lower_module(verify_module(loaded), machine, default_trip_count), provenance=made_by)
     else:
         check_lowered(loaded, schedule)

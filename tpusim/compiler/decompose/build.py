@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from tpusim.compiler.graph import Draft, Graph, Node
@@ -136,10 +136,20 @@ class Build:
         shape = ArrayShape(node.array.dtype, (*outer, last))
         return self._add("reduce-window", shape, [node, start], window=window, to_apply=ComputationName(region))
 
-    def update(self, node: Node, part: Node, starts: dict[int, int]) -> Node:
+    def update(self, node: Node, part: Node, starts: Mapping[int, int | Node]) -> Node:
         """Return an array with a part put in that begins at these places of its dimensions, and elsewhere at 0."""
-        places = [self.constant(starts.get(d, 0), DTYPES["s32"]) for d in range(node.array.rank)]
-        return self._add("dynamic-update-slice", _plain(node), [node, part, *places])
+        return self._add("dynamic-update-slice", _plain(node), [node, part, *self._places(node, starts)])
+
+    def dynamic_slice(self, node: Node, starts: Mapping[int, int | Node], sizes: Sequence[int]) -> Node:
+        """Return the part of an array of these sizes that begins at these places, and elsewhere at 0."""
+        shape = ArrayShape(node.array.dtype, tuple(sizes))
+        operands = [node, *self._places(node, starts)]
+        return self._add("dynamic-slice", shape, operands, dynamic_slice_sizes=tuple(sizes))
+
+    def _places(self, node: Node, starts: Mapping[int, int | Node]) -> Iterator[Node]:
+        for along in range(node.array.rank):
+            place = starts.get(along, 0)
+            yield self.constant(place, DTYPES["s32"]) if isinstance(place, int) else place
 
     def call(self, target: str, node: Node) -> Node:
         """Return what a custom call makes of an array of the same type and sizes."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial, reduce
+from math import prod
+
 from tpusim.compiler.decompose.build import Build, only_opcode
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.compiler.graph import Node
 from tpusim.compiler.simplify.rules import splat_text
+from tpusim.shapes.dtype import DTYPES
 
 
 @decomposes("gather")
@@ -26,6 +31,67 @@ def gather(build: Build, node: Node) -> Node | None:
 
 _WORD = 32
 """Bits of an index in which the size of any dimension has room."""
+
+
+@decomposes("scatter")
+def one_update(build: Build, node: Node) -> Node | None:
+    """A scatter of one update in all is an update in place; one that does not lie inside puts back what was there.
+
+    Source: XLA, ScatterExpander (simple scatters); programs compiled ahead of time.
+    """
+    if len(node.operands) != 3:
+        return None
+    target, indices, update = node.operands
+    inside_window = node.attributes["update_window_dims"]
+    outer = [size for d, size in enumerate(update.array.dimensions) if d not in inside_window]
+    if prod(outer) != 1 or indices.array.dtype.name != "s32":
+        return None
+    sizes = [update.array.dimensions[d] for d in inside_window]
+    for along in sorted({*node.attributes["inserted_window_dims"], *node.attributes.get("input_batching_dims", ())}):
+        sizes.insert(along, 1)
+    places = _places(build, indices, node)
+    part = build.reshape(update, *sizes)
+    found = build.dynamic_slice(target, places, sizes)
+    combined = _combined(build, node.attributes["to_apply"], found, part)
+    if combined is None:
+        return None
+    inside = _is_inside(build, target, places, sizes)
+    if inside is not None:
+        combined = build.apply("select", build.broadcast(inside, sizes, ()), combined, found)
+    return build.update(target, combined, places)
+
+
+def _places(build: Build, indices: Node, scatter: Node) -> dict[int, int | Node]:
+    """Return where the only update begins, by the dimensions that it does not span from 0."""
+    into = scatter.attributes["scatter_dims_to_operand_dims"]
+    if number := splat_text(indices):
+        return dict.fromkeys(into, int(number))
+    flat = build.reshape(indices, len(into))
+    return {along: build.reshape(build.slice(flat, 0, at, at + 1)) for at, along in enumerate(into)}
+
+
+def _combined(build: Build, region: str, found: Node, part: Node) -> Node | None:
+    """Return what a scatter's computation makes of what is there and an update."""
+    draft = build.graph.draft
+    if draft.graphs[region].root is draft.graphs[region].parameters[1]:
+        return part
+    opcode = only_opcode(draft, region)
+    return build.apply(opcode, found, part) if opcode else None
+
+
+def _is_inside(build: Build, target: Node, places: dict[int, int | Node], sizes: Sequence[int]) -> Node | None:
+    """Return whether an update lies inside its target, or None if it does in any case."""
+    tests = []
+    for along, place in places.items():
+        most = target.array.dimensions[along] - sizes[along]
+        if isinstance(place, int) and 0 <= place <= most:
+            continue
+        start = build.constant(place, DTYPES["s32"]) if isinstance(place, int) else place
+        tests += [
+            build.compare("GE", start, build.splat(0, start)),
+            build.compare("LE", start, build.splat(most, start)),
+        ]
+    return reduce(partial(build.apply, "and"), tests) if tests else None
 
 
 @decomposes("scatter")

@@ -11,6 +11,7 @@ from tpusim.compiler.decompose import (
     indexed,
     linear_algebra,
     normalisation,
+    products,
     sorting,
     sums,
 )
@@ -19,7 +20,18 @@ from tpusim.compiler.decompose.rules import RULES
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.target import Target
 
-FAMILIES = (arithmetic, complex_numbers, cumulative, fourier, indexed, linear_algebra, normalisation, sorting, sums)
+FAMILIES = (
+    arithmetic,
+    complex_numbers,
+    cumulative,
+    fourier,
+    indexed,
+    linear_algebra,
+    normalisation,
+    products,
+    sorting,
+    sums,
+)
 """The modules that hold the rules."""
 
 

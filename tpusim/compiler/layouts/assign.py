@@ -2,8 +2,9 @@
 
 The order of an argument or a result of the program is the one of least padded bytes; of equal ones the default order,
 then the descending ones. Inside, most operations keep the order of their operands. Where one is free (a product, a
-reshape that moves elements, a gather) it makes what its users want: products want their batch dimensions outermost,
-convolutions their features in lanes and their batch in sublanes. Where two disagree, a copy stands between them.
+reshape that moves elements, a gather, what is made of vectors alone) it makes what its users want, or what pads least:
+products want their batch dimensions outermost, convolutions their features in lanes and their batch in sublanes. Where
+two disagree, a copy stands between them.
 
 Source: XLA, LayoutAssignment, by idea; the rules of order and tiles from programs compiled ahead of time.
 """
@@ -153,9 +154,9 @@ class _Assignment:
         self._set(node, order)
 
     def settled(self, operand: Node) -> Order:
-        """Return the order of an operand, which is the default one if nobody has asked for another."""
+        """Return the order of an operand, which is the one that pads least if nobody has asked for another."""
         if operand not in self.order:
-            self._set(operand, self.wanted.get(operand) or tuple(reversed(range(operand.array.rank))))
+            self._set(operand, self.wanted.get(operand) or boundary_order(operand.array, self.chip))
         return self.order[operand]
 
     def _product_order(self, array: ArrayShape, sides: _Sides) -> Order:
@@ -251,7 +252,7 @@ def _follow(self: _Assignment, node: Node) -> Order:
         if wanted and any(self.order[operand] == wanted for operand in known):
             order = wanted
     else:
-        order = wanted or tuple(reversed(range(node.array.rank)))
+        order = wanted or boundary_order(node.array, self.chip)
     node.take([self.ordered(operand, order) if _rank(operand) == len(order) else operand for operand in node.operands])
     return order
 

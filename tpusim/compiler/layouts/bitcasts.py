@@ -12,8 +12,10 @@ from tpusim.shapes.shape import ArrayShape
 
 def is_bitcast(node: Node) -> bool:
     """Return whether a reshape, copy or transpose leaves every element where it is."""
-    (operand,) = node.operands
-    before, after = operand.array, node.array
+    # A reshape to sizes that are known at run time only takes these as well.
+    if len(node.operands) > 1:
+        return False
+    before, after = node.operands[0].array, node.array
     if before.layout is None or after.layout is None:
         return False
     if node.opcode == "transpose":

@@ -8,6 +8,7 @@ from typing import Any
 
 from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.inline import copy_of
+from tpusim.compiler.undo.slices import JOIN, put_together
 from tpusim.compiler.undo.unmix import unmix
 from tpusim.compiler.undo.views import joined, plain_view
 from tpusim.errors import UnsupportedError
@@ -20,7 +21,6 @@ _KEPT_CONFIG = frozenset({"known_trip_count"})
 """What ``backend_config`` says of the program, not of how it was compiled."""
 
 _OF_SCHEDULE = frozenset({"is_scheduled", "entry_computation_layout", "buffer_donor"})
-_JOIN = "ConcatBitcast"
 _OF_PLACEMENT = frozenset({"control-predecessors", "output_to_operand_aliasing", "async_execution_thread"})
 
 
@@ -36,9 +36,13 @@ def defuse(module: Module) -> Module:
     UnsupportedError for views that take tiles apart, and for asynchronous work that has no plain form.
     """
     draft = Draft(module)
+    for graph in draft.graphs.values():
+        graph.sequence = []
     for graph in draft.reachable():
         for node in graph.order():
-            _put_together(graph, node)
+            whole = put_together(graph, node)
+            if whole is not None:
+                graph.replace(node, whole)
         for node in graph.order():
             plain = _UNDO.get(node.opcode, _started)(graph, node)
             if plain is not None:
@@ -117,34 +121,6 @@ def _without_arrays(graph: Graph, node: Node) -> None:
     node.take(operand for operand in node.operands if operand.array.dtype.name == "token")
 
 
-def _put_together(graph: Graph, node: Node) -> None:
-    """Let what was brought in slice by slice be a copy of what the slices are of.
-
-    They may be slices of bytes, which no other rule knows to be elements.
-    """
-    if str(node.attributes.get("custom_call_target")) != _JOIN or not all(map(_sliced, node.operands)):
-        return
-    starts = [done.operands[0] for done in node.operands]
-    (viewed, *others) = {start.operands[0]: None for start in starts}
-    source = viewed.operands[0] if viewed.opcode == "bitcast" else viewed
-    if others or _without_layouts(source.shape) != _without_layouts(node.shape):
-        return
-    cuts = [start.attributes["slice"] for start in starts]
-    ends = [0, *(cut[0].limit for cut in cuts)]
-    whole = all(
-        (part.start, part.limit) == (0, size)
-        for cut in cuts
-        for part, size in zip(cut[1:], viewed.array.dimensions[1:], strict=True)
-    )
-    if whole and [cut[0].start for cut in cuts] == ends[:-1] and ends[-1] == viewed.array.dimensions[0]:
-        graph.replace(node, graph.add("copy", node.shape, [source], like=node))
-
-
-def _sliced(done: Node) -> bool:
-    """Return whether a node is the end of an asynchronous slice."""
-    return async_parts(done.opcode) == ("slice", "done") and done.operands[0].opcode == "slice-start"
-
-
 def _custom_call(graph: Graph, node: Node) -> Node | None:
     rule = _CUSTOM_CALLS.get(str(node.attributes["custom_call_target"]))
     return rule(graph, node) if rule else None
@@ -160,7 +136,7 @@ def _unwritten(graph: Graph, node: Node) -> Node:
 _CUSTOM_CALLS: dict[str, Callable[[Graph, Node], Node | None]] = {
     "AllocateBuffer": _unwritten,
     "AssumeGatherIndicesInBound": lambda graph, node: node.operands[0],
-    _JOIN: joined,
+    JOIN: joined,
 }
 
 _UNDO: dict[str, Callable[[Graph, Node], Node | None]] = {

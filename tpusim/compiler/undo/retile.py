@@ -1,4 +1,4 @@
-"""Another compiler's tiles, undone: its kernels stay, and lowering chooses their tiles for the chip."""
+"""Another compiler's tiles and placement, undone: its kernels stay, and the rest is chosen anew for the chip."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from typing import Any
 
 import msgspec
 
+from tpusim.compiler.graph import Draft
+from tpusim.compiler.place.run import place
+from tpusim.compiler.place.spaces import match_fusion
 from tpusim.compiler.target import Target
 from tpusim.compiler.tiles import HAS_TILES, SPLIT
+from tpusim.compiler.undo.unplace import unplace
 from tpusim.ir.attributes import Raw
 from tpusim.ir.module import Instruction, Module
 from tpusim.semantics.contents import running_computations
@@ -42,6 +46,19 @@ def retile(module: Module, target: Target, cores: int) -> Module:
     )
     named = with_mark(module.attributes, RETILED_FOR, target.chip.name)
     return replace(module, computations=computations, attributes=named)
+
+
+def placed_anew(module: Module, target: Target) -> Module:
+    """Return a scheduled module with arrays placed in the chip's memories, and fetched ahead, as our own passes do."""
+    draft = Draft(module)
+    unplace(draft)
+    place(draft, target)
+    # Callers first: fusions inside of fusions take what these do.
+    for graph in reversed(draft.reachable()):
+        for node in graph.order():
+            if node.opcode == "fusion":
+                match_fusion(node, draft)
+    return draft.write()
 
 
 def _without_tiles(instruction: Instruction, split: dict[str, Any]) -> Instruction:

@@ -1,0 +1,66 @@
+"""Products of a matrix and a vector, or of many such pairs."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from tpusim.compiler.decompose.build import Build
+from tpusim.compiler.decompose.rules import decomposes
+from tpusim.compiler.graph import Node
+
+
+class _Side(NamedTuple):
+    """An operand of a product, and which of its dimensions are of which kind."""
+
+    node: Node
+    batch: tuple[int, ...]
+    summed: tuple[int, ...]
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """The dimensions that the result has of this operand alone."""
+        return tuple(d for d in range(self.node.array.rank) if d not in (*self.batch, *self.summed))
+
+    @property
+    def is_vector(self) -> bool:
+        return prod(self.node.array.dimensions[d] for d in self.free) == 1
+
+
+@decomposes("dot", tolerance=1e-2)
+def vector(build: Build, node: Node) -> Node | None:
+    """Where one operand has nothing that the other has not, products of elements are added up, without the MXU.
+
+    The MXU would round them to bf16 first; here they stay as they are.
+
+    Source: XLA, AlgebraicSimplifier (dot strength reduction); 14 of 14 such products of programs compiled ahead of
+    time for v3 to v6e.
+    """
+    named = node.attributes
+    sides = [
+        _Side(operand, named.get(f"{side}_batch_dims", ()), named.get(f"{side}_contracting_dims", ()))
+        for operand, side in zip(node.operands, ("lhs", "rhs"), strict=True)
+    ]
+    small, large = sides if sides[0].is_vector else reversed(sides)
+    if not small.is_vector or len(small.summed) > 1 or not node.array.dtype.is_float or node.array.dtype.bits > _WIDE:
+        return None
+    wide = build.convert(large.node, "f32")
+    terms = build.apply("multiply", _spread(build, small, large), wide)
+    kept = [d for d in range(large.node.array.rank) if d not in large.summed]
+    for along in large.summed:
+        terms = build.reduce(terms, build.constant(0, terms.array.dtype), along, "add")
+    turned = build.transpose(terms, *(kept.index(d) for d in (*large.batch, *large.free)))
+    return build.convert(build.reshape(turned, *node.array.dimensions), node.array.dtype.name)
+
+
+_WIDE = 32
+"""Bits of the floats in which the sum is made."""
+
+
+def _spread(build: Build, small: _Side, large: _Side) -> Node:
+    """Return the elements of the vectors where the matrices have those that they are multiplied with."""
+    mine, its = small.batch + small.summed, large.batch + large.summed
+    by_place = sorted(zip(its, mine, strict=True))
+    turned = build.transpose(build.convert(small.node, "f32"), *(d for _, d in by_place), *small.free)
+    sizes = [small.node.array.dimensions[d] for _, d in by_place]
+    return build.broadcast(build.reshape(turned, *sizes), large.node.array.dimensions, [place for place, _ in by_place])
