@@ -48,7 +48,7 @@ def vector(build: Build, node: Node) -> Node | None:
     terms = build.apply("multiply", _spread(build, small, large), wide)
     kept = [d for d in range(large.node.array.rank) if d not in large.summed]
     for along in large.summed:
-        terms = build.reduce(terms, build.constant(0, terms.array.dtype), along, "add")
+        terms = build.reduce(terms, build.constant(0, terms.array.dtype), [along], "add")
     turned = build.transpose(terms, *(kept.index(d) for d in (*large.batch, *large.free)))
     return build.convert(build.reshape(turned, *node.array.dimensions), node.array.dtype.name)
 
