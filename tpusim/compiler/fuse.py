@@ -1,9 +1,10 @@
 """Pass 7: instructions are joined to kernels, so that what one makes for another stays in registers.
 
 Consumers come first. A producer joins the kernels of all its users if it may; one that several kernels would make anew
-does so only if that reads no more than its result has. Otherwise it stays an output, of the kernel of a user that goes
-through the same elements where there is one. A kernel has one product at most, which may be followed by element-wise
-work, row windows and reductions; a reduction ends a kernel. Reductions that read the same array are made together.
+does so only if that moves no more bytes than storing it. Otherwise it stays an output, of the kernel of a user that
+goes through the same elements where there is one. A kernel has one product at most, which may be followed by
+element-wise work, row windows and reductions; a reduction ends a kernel. Reductions that read the same array are made
+together.
 
 Source: XLA, InstructionFusion and MultiOutputFusion, by idea; which kernels the TPU compiler makes, from programs
 compiled ahead of time.
@@ -67,12 +68,12 @@ def fuse(draft: Draft, target: Target) -> None:
 
 def running(draft: Draft) -> list[Graph]:
     """Return the graphs whose instructions are kernels: the entry's, and those of loops and branches."""
-    names = {draft.module.entry_name}
-    for graph in draft.reachable():
+    names, graphs = {draft.module.entry_name}, draft.reachable()
+    for graph in graphs:
         for node in graph.order():
             if node.opcode in CONTROL_FLOW:
                 names.update(node.called)
-    return [graph for graph in draft.reachable() if graph.name in names]
+    return [graph for graph in graphs if graph.name in names]
 
 
 def elements_of(node: Node) -> tuple[int, ...]:
@@ -223,14 +224,11 @@ class _Fusion:
         """Write every group of more than one node as a fusion."""
         stands_for: dict[Node, Node] = {}
         for unit in self._units():
-            if isinstance(unit, Node):
-                unit.take([stands_for.get(operand, operand) for operand in unit.operands])
-                continue
-            members = sorted(unit.nodes, key=self.number.__getitem__)
-            if len(members) == 1:
+            members = [unit] if isinstance(unit, Node) else sorted(unit.nodes, key=self.number.__getitem__)
+            if isinstance(unit, Group) and len(members) > 1:
+                stands_for.update(self._fusion(members, unit, stands_for))
+            else:
                 members[0].take([stands_for.get(operand, operand) for operand in members[0].operands])
-                continue
-            stands_for.update(self._fusion(members, unit, stands_for))
         self.graph.root = stands_for.get(self.graph.root, self.graph.root)
 
     def _units(self) -> Iterator[Node | Group]:

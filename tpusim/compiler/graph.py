@@ -1,6 +1,6 @@
 """The mutable graph that the passes share: nodes with operands and users, in graphs, in a draft of a module.
 
-Modules stay frozen. ``Draft.of`` reads one into graphs, passes change these, and ``Draft.module`` writes a new one.
+Modules stay frozen. ``Draft(module)`` reads one into graphs, passes change these, and ``Draft.write`` makes a new one.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tpusim.ir.attributes import ComputationName
-from tpusim.ir.module import Computation, Instruction, Literal, Module
+from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
 from tpusim.ir.ops import HAS_EFFECTS
 from tpusim.shapes.shape import ArrayShape, Shape
 
@@ -47,15 +46,9 @@ class Node:
         return self.shape
 
     @property
-    def called(self) -> list[str]:
+    def called(self) -> tuple[str, ...]:
         """The names of the computations that it calls or applies."""
-        found: list[str] = []
-        for value in self.attributes.values():
-            if isinstance(value, ComputationName):
-                found.append(value)
-            elif isinstance(value, tuple):
-                found.extend(item for item in value if isinstance(item, ComputationName))
-        return found
+        return called_in(self.attributes)
 
     def take(self, operands: Iterable[Node]) -> None:
         """Make these its operands, in place of those that it has."""
@@ -129,7 +122,7 @@ class Graph:
         if self.sequence:
             found = _post_order([*self.parameters, *(node for node in self.sequence if node in found), *found])
         for node in found:
-            if len(node.users) and any(user not in found for user in node.users):
+            if any(user not in found for user in node.users):
                 node.users = {user: None for user in node.users if user in found}
         return list(found)
 

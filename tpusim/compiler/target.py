@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,7 +18,7 @@ class Target:
     @cached_property
     def scoped_bytes(self) -> int:
         """What the blocks of one kernel may take of VMEM."""
-        return min(self.chip.vmem.scoped_bytes, self.chip.vmem.capacity_bytes)
+        return self.chip.vmem.kernel_bytes
 
     @cached_property
     def fast_space(self) -> int:
@@ -45,6 +44,3 @@ class Target:
     def cores(self) -> int:
         """Cores that share the tiles of a kernel."""
         return self.chip.cores_per_device
-
-
-Pass = Callable[..., None]

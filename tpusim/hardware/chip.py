@@ -80,6 +80,11 @@ class Vmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     scoped_bytes: int
     """What one kernel may take of it for all copies of its blocks; whole arrays have the rest."""
 
+    @property
+    def kernel_bytes(self) -> int:
+        """The same, where the memory is no smaller."""
+        return min(self.scoped_bytes, self.capacity_bytes)
+
 
 class Cmem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The common memory of the chip (v4 family); all 0 where there is none."""

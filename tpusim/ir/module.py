@@ -74,13 +74,18 @@ class Instruction(msgspec.Struct, frozen=True):
     @property
     def called_computations(self) -> tuple[str, ...]:
         """Names of the computations that this instruction calls, in the order of its attributes."""
-        names: list[str] = []
-        for value in self.attributes.values():
-            if isinstance(value, ComputationName):
-                names.append(value)
-            elif isinstance(value, tuple):
-                names.extend(item for item in value if isinstance(item, ComputationName))
-        return tuple(names)
+        return called_in(self.attributes)
+
+
+def called_in(attributes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the computations that an instruction with these attributes calls, in their order."""
+    names: list[str] = []
+    for value in attributes.values():
+        if isinstance(value, ComputationName):
+            names.append(value)
+        elif isinstance(value, tuple):
+            names.extend(item for item in value if isinstance(item, ComputationName))
+    return tuple(names)
 
 
 def with_window(instruction: Instruction, bounds: Mapping[str, tuple[int, ...]]) -> Instruction:

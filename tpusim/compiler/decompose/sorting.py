@@ -5,6 +5,7 @@ from __future__ import annotations
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.compiler.graph import Graph, Node
+from tpusim.compiler.inline import copy_of
 from tpusim.ir.attributes import ComputationName
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, TupleShape
@@ -53,17 +54,10 @@ def _breaking_ties(build: Build, region: str, places: int, count: int) -> str:
         given = old.parameters[number].shape if number < len(old.parameters) else ArrayShape(DTYPES["s32"])
         new.parameters.append(new.add("parameter", given, immediate=number))
     turned = [new.parameters[number ^ 1] for number in range(2 * count)]
-    before, behind = (_copied(new, old, operands) for operands in (new.parameters, turned))
+    # The old one knows nothing of places that were added.
+    asked = len(old.parameters)
+    before, behind = (copy_of(new, old, operands[:asked]) for operands in (new.parameters, turned))
     inner = Build(new, old.root, build.target)
     first = inner.compare("LT", new.parameters[2 * places], new.parameters[2 * places + 1])
     new.root = inner.apply("select", inner.compare("EQ", before, behind), first, before)
     return new.name
-
-
-def _copied(graph: Graph, old: Graph, parameters: list[Node]) -> Node:
-    """Return the result of a copy of a computation with these parameters."""
-    made = dict(zip(old.parameters, parameters, strict=False))
-    for node in old.order():
-        if node not in made:
-            made[node] = graph.clone(node, [made[operand] for operand in node.operands])
-    return made[old.root]

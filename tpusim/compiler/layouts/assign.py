@@ -137,21 +137,18 @@ class _Assignment:
     def ordered(self, operand: Node, order: Order) -> Node:
         """Return an operand in that order: itself, a copy, or where it is made from nothing, another one of it."""
         if operand not in self.order and operand.opcode in LAID_OUT_FREELY:
-            self._flex(operand, order)
+            self._set(operand, order)
         if self.order[operand] == order:
             return operand
         if operand.opcode in LAID_OUT_FREELY & FUSES_INTO_USERS:
             made = self.graph.clone(operand)
-            self._flex(made, order)
+            self._set(made, order)
             return made
         twin = next((u for u in operand.users if u.opcode == "copy" and self.order.get(u) == order), None)
         if twin is None:
             twin = self.graph.add("copy", operand.shape, [operand], like=operand)
             self._set(twin, order)
         return twin
-
-    def _flex(self, node: Node, order: Order) -> None:
-        self._set(node, order)
 
     def settled(self, operand: Node) -> Order:
         """Return the order of an operand, which is the one that pads least if nobody has asked for another."""

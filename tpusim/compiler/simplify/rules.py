@@ -8,7 +8,6 @@ Source: XLA, AlgebraicSimplifier, HloCSE, HloDCE, ReshapeMover and TupleSimplifi
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.simplify.fold import fold_scalars
@@ -198,22 +197,20 @@ def _taken_apart(graph: Graph, node: Node) -> Node | None:
     return first if in_order else None
 
 
-@cache
-def _splats(opcode: str) -> tuple[tuple[int, str], ...]:
-    """Return the operands that change nothing, by position, with the number that each must be everywhere."""
-    return {
-        "multiply": ((0, "1"), (1, "1")),
-        "divide": ((1, "1"),),
-        "maximum": ((0, "-inf"), (1, "-inf")),
-        "minimum": ((0, "inf"), (1, "inf")),
-        "and": ((0, "true"), (1, "true")),
-        "or": ((0, "false"), (1, "false")),
-    }.get(opcode, ())
+_NEUTRAL = {
+    "multiply": ((0, "1"), (1, "1")),
+    "divide": ((1, "1"),),
+    "maximum": ((0, "-inf"), (1, "-inf")),
+    "minimum": ((0, "inf"), (1, "inf")),
+    "and": ((0, "true"), (1, "true")),
+    "or": ((0, "false"), (1, "false")),
+}
+"""By opcode the operands that change nothing, by position, with the number that each must be everywhere."""
 
 
-@_simplifies("multiply", "divide", "maximum", "minimum", "and", "or")
+@_simplifies(*_NEUTRAL)
 def _neutral(graph: Graph, node: Node) -> Node | None:
-    for at, number in _splats(node.opcode):
+    for at, number in _NEUTRAL[node.opcode]:
         if splat_text(node.operands[at]) == number and same_type(node, node.operands[1 - at]):
             return node.operands[1 - at]
     return None

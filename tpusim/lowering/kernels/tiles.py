@@ -316,7 +316,7 @@ def tile_room_bytes(chip: Chip) -> float:
 
     More copies than these take what is left; they are no reason for smaller blocks.
     """
-    return min(chip.vmem.scoped_bytes, chip.vmem.capacity_bytes) / 2
+    return chip.vmem.kernel_bytes / 2
 
 
 def own_nests(n_bytes: dict[str, float], chip: Chip, limits: Mapping[str, int] = _UNLIMITED) -> tuple[Nest, ...]:
