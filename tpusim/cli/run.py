@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import (
+    OVERFLOW,
     RUN,
     SCHEDULES,
     TRIPS,
@@ -56,6 +57,7 @@ examples:
     *RUN,
     option("--by", choices=("op", "category", "source"), default="op", help="what a line of the table is"),
     TRIPS,
+    OVERFLOW,
     option(
         "--with", dest="beside", metavar="PROGRAM", action="append", default=[], help="run this on the next devices"
     ),
@@ -109,6 +111,7 @@ def _simulate(options: Namespace) -> Result:
             **machine(options),
             default_trip_count=options.default_trip_count,
             warm=options.warm,
+            allow_overflow=options.allow_overflow,
             timeout_us=options.timeout,
             beside=options.beside,
             infeed=infeed,
@@ -211,6 +214,7 @@ def execute(options: Namespace) -> None:
     option(
         "--schedule", choices=SCHEDULES, action="append", default=[], help="as `run` takes it; twice: of A, then of B"
     ),
+    OVERFLOW,
     json_option("print one JSON object with every op"),
     description=_DIFF,
     epilog=_DIFF_EXAMPLES,
@@ -230,5 +234,7 @@ def diff(options: Namespace) -> None:
             "expected two programs or results, or one program and two --chip or two --schedule; found one and no second"
         )
     wanted = dict(zip(("schedule", "other_schedule"), schedules, strict=False))
-    found = diff(options.before, options.after or options.before, *chips, **wanted)
+    found = diff(
+        options.before, options.after or options.before, *chips, **wanted, allow_overflow=options.allow_overflow
+    )
     answer(options, comparison_page, render_comparison, found)

@@ -21,13 +21,15 @@ class Result:
     """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
 
     ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is
-    what the text said, None for a program that came lowered.
+    what the text said, None for a program that came lowered. ``schedule`` is whose schedule
+    ran: ``given``, ``retiled`` or ``compiled``.
     """
 
     program: Program
     chip: Chip
     pod: PodRun
     module: Module | None = None
+    schedule: str = "given"
 
     @property
     def timeline(self) -> Timeline:
@@ -42,7 +44,7 @@ class Result:
     @cached_property
     def summary(self) -> Summary:
         """All numbers of the run: utilisation, roofline, memory, ops, warnings."""
-        return summarise(self.program, self.chip, self.timeline, len(self.pod.timelines))
+        return summarise(self.program, self.chip, self.timeline, len(self.pod.timelines), self.schedule)
 
     @cached_property
     def communication(self) -> PodUse:

@@ -44,8 +44,8 @@ _Pod = page(
 RunPage = document(
     "Run",
     Summary,
-    "program chip operating_point device devices_run total_ps flops_utilisation hbm_utilisation memory fits provenance "
-    "compiled_error bands warnings",
+    "program chip operating_point device devices_run total_ps flops_utilisation hbm_utilisation memory fits schedule "
+    "provenance compiled_error bands warnings",
     {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy"},
     bound_by=str,
     roofline_us=float,
