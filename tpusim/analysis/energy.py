@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tpusim.analysis.utilisation import Group
+from tpusim.analysis.utilisation import Group, Utilisation
 from tpusim.cost.energy import energy_of, event_joules, idle_watts
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import UNITS, unit_of
-from tpusim.units import FJ_PER_JOULE, fj_to_watts, watts_to_fj
+from tpusim.units import FJ_PER_JOULE, PS_PER_SECOND, fj_to_watts, watts_to_fj
 
 IDLE = "idle"
 """What a chip draws while nothing runs, among what units take."""
+
+CYCLES = "cycles"
+"""Cycles of the clock, among counts: for each the device has its share of what the chip draws while nothing runs."""
 
 
 class OpEnergy(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +94,13 @@ def run_energy(ops: Sequence[Group], chip: Chip, total_ps: int) -> Energy:
         total_fj=rest_fj + sum(op.total_fj for op in found),
         devices_per_chip=chip.devices_per_chip,
     )
+
+
+def action_counts(use: Utilisation, chip: Chip) -> dict[str, float]:
+    """Return how often each event of a run happened, by key of activity, and the ``cycles`` that it took."""
+    return {key: count for key, count in use.activity.items() if count} | {
+        CYCLES: use.total_ps * chip.clock_hz / PS_PER_SECOND
+    }
 
 
 def _op_energy(op: Group, joules: Mapping[str, float], watts: float) -> OpEnergy:

@@ -1,4 +1,6 @@
-"""How large a chip's die is, part by part, from counts of what is on it. An upper estimate: it rests on two published bounds.
+"""How large a chip's die is, part by part, from counts of what is on it.
+
+An upper estimate, as the figures rest on two published bounds.
 
 Memories beside the die (HBM) and the package are not in it.
 """
@@ -8,9 +10,6 @@ from __future__ import annotations
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.figures import AreaTable, at_node, load_area_table
 from tpusim.hardware.units import CMEM, HBM, ICI, MATRIX, OTHER, VECTOR, VMEM
-
-_MIB = 2**20
-_GIGA = 10**9
 
 
 def area_mm2(chip: Chip, table: AreaTable | None = None) -> float:
@@ -29,9 +28,9 @@ def area_by_unit(chip: Chip, table: AreaTable | None = None) -> dict[str, float]
     return {
         MATRIX: cores * mxu.count * (cells + (mxu.rows + mxu.columns) * part["edge"]),
         VECTOR: cores * chip.vpu.register_elements * chip.vpu.alu_slots * part["lane_alu"],
-        VMEM: cores * chip.vmem.capacity_bytes / _MIB * part["sram_mib"],
-        CMEM: devices * chip.cmem.capacity_bytes / _MIB * part["sram_mib"],
-        HBM: devices * chip.hbm.bandwidth_bytes_per_second / _GIGA * part["hbm_gigabyte_per_second"],
+        VMEM: cores * chip.vmem.capacity_bytes * part["sram_byte"],
+        CMEM: devices * chip.cmem.capacity_bytes * part["sram_byte"],
+        HBM: devices * chip.hbm.bandwidth_bytes_per_second * part["hbm_byte_per_second"],
         ICI: chip.ici.links * part["link"],
         OTHER: part["base"],
     }

@@ -72,7 +72,7 @@ class Fact(msgspec.Struct, frozen=True):
     source: str
     note: str
     is_report_only: bool = False
-    """Whether pages and comparisons show it but no simulated time, and no figure of memory, depends on it."""
+    """Whether pages and comparisons show it but no simulated time, and no figure of memory or energy, depends on it."""
 
 
 class _Range(NamedTuple):
@@ -87,7 +87,7 @@ class _Range(NamedTuple):
 class Field(NamedTuple):
     """One key: the type of its value, its unit with the plausible range, and whether all chips have it.
 
-    Nothing that is simulated depends on one that ``is_report_only``: a test changes every other one.
+    No time, memory or energy depends on one that ``is_report_only``: a test changes every other one.
     """
 
     key: str

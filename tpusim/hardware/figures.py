@@ -9,7 +9,6 @@ import math
 from bisect import bisect
 from collections.abc import Mapping
 from functools import cache
-from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -19,6 +18,7 @@ from tpusim.hardware.fields import CONFIDENCE
 from tpusim.hardware.load import read_config
 
 T = TypeVar("T")
+
 
 class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A number with how far it can be trusted and where it is from."""
@@ -110,12 +110,11 @@ def load_price_table() -> PriceTable:
 def at_node(factors: Mapping[str, Figure], node_nm: float) -> float:
     """Return a factor that is known at some nodes, at another one: between two of them, and beyond, by powers."""
     known = sorted((float(node), figure.value) for node, figure in factors.items())
-    nodes = [node for node, _ in known]
-    # The last pair also holds beyond the last node, and the first one before the first.
-    place = min(max(bisect(nodes, node_nm), 1), len(nodes) - 1)
-    (low, low_value), (high, high_value) = list(pairwise(known))[place - 1]
-    power = math.log(high_value / low_value) / math.log(high / low)
-    return low_value * (node_nm / low) ** power
+    # The first two also hold for smaller nodes, and the last two for larger ones.
+    place = min(max(bisect(known, (node_nm,)), 1), len(known) - 1)
+    (low, low_value), (high, high_value) = known[place - 1 : place + 1]
+    power = math.log(high_value / low_value, high / low)
+    return low_value * math.pow(node_nm / low, power)
 
 
 def _load(name: str, kind: type[T]) -> T:
