@@ -33,7 +33,7 @@ def html(result: Result, path: str | Path) -> None:
 
 def perfetto(result: Result, path: str | Path) -> None:
     """Write a time line for https://ui.perfetto.dev (``.json``, or ``.json.gz``): rows, counters, arrows."""
-    write_trace(result.pod, path, result.program)
+    write_trace(result.pod, path, result.program, result.chip)
 
 
 def xprof(result: Result, directory: str | Path) -> Path:
