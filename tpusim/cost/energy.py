@@ -17,6 +17,10 @@ MEAN_ROWS = f"{HBM_ROWS}.mean"
 """The share of opening rows in a byte of HBM, where nothing counts rows."""
 
 
+_UNKNOWN = Event(value=0.0, scales=False, confidence="estimated", source="")
+"""Of a unit that the table does not know: it takes what its chip says, else nothing."""
+
+
 def event_joules(chip: Chip, table: EnergyTable | None = None) -> dict[str, float]:
     """Return the joules of one event on a chip, an operation or a byte, by key of a record's activity.
 
@@ -25,7 +29,7 @@ def event_joules(chip: Chip, table: EnergyTable | None = None) -> dict[str, floa
     table = table or load_energy_table()
     factor = at_node(table.nodes, chip.power.node_nm) * chip.power.supply_ratio**2
     like = {mac_key(kind): mac_key(other) for kind, other in table.like.items()}
-    events = {key: table.events[event_key(like.get(key, key))] for key in energy_activities()}
+    events = {key: table.events.get(event_key(like.get(key, key)), _UNKNOWN) for key in energy_activities()}
     joules = {key: _joules(event, chip, factor) for key, event in events.items()}
     # Each lane has a bank of its own.
     joules[VMEM] *= (chip.vmem.capacity_bytes / chip.vpu.lanes / table.bank.bytes.value) ** table.bank.exponent.value

@@ -8,6 +8,7 @@ Accelergy, https://github.com/Accelergy-Project/accelergy: energy and area refer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ DEVICE = "device"
 """The component for what a device draws while nothing runs, which counts cycles of its clock."""
 
 CYCLE = "cycle"
+_RANGE = re.compile(r"\[[^\]]*\]")
 _EACH = "op"
 _BYTE = "byte"
 _ROW = "row"
@@ -30,26 +32,36 @@ _MM2_PER_UM2 = 1e-6
 
 
 class _Action(msgspec.Struct):
+    """An action of a component, and its picojoules."""
+
     name: str
     energy: float
     arguments: dict[str, Any] | None = None
 
 
 class _Energies(msgspec.Struct):
+    """The actions of a component."""
+
     name: str
     actions: list[_Action]
 
 
 class _Area(msgspec.Struct):
+    """The square micrometres of a component."""
+
     name: str
     area: float
 
 
 class _Ert(msgspec.Struct):
+    """The table of energies."""
+
     tables: list[_Energies]
 
 
 class _Art(msgspec.Struct):
+    """The table of areas."""
+
     tables: list[_Area]
 
 
@@ -109,5 +121,5 @@ def _areas(table: _Art, path: str | Path) -> Iterator[tuple[str, float]]:
 
 
 def _component(name: str) -> str:
-    """Return the last word of a component's name, without the range of an array of them."""
-    return name.rpartition(".")[2].partition("[")[0]
+    """Return the last word of a component's name, without ranges of arrays of them."""
+    return _RANGE.sub("", name).rpartition(".")[2]

@@ -1,8 +1,8 @@
 """What a run did and what each of it takes as Accelergy's files: action counts, and tables of energy and area.
 
-One file holds all three, as Accelergy takes it: ``accelergy FILE.yaml -f energy_estimation``. Energies are in picojoules, areas in square
-micrometres. A component is a unit; its actions are ``op``, ``byte``, ``row``, or a type of multiply-accumulates. What a
-device draws while nothing runs is its action ``cycle``.
+One file holds all three, as Accelergy takes it: ``accelergy FILE.yaml -f energy_estimation``. Energies are in
+picojoules, areas in square micrometres. A component is a unit; its actions are ``op``, ``byte``, ``row``, or a type of
+multiply-accumulates. What a device draws while nothing runs is its action ``cycle``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tpusim.analysis.energy import CYCLES
+from tpusim.analysis.energy.run import CYCLES
 from tpusim.cost.area import area_by_unit
 from tpusim.cost.energy import MEAN_ROWS, event_joules, idle_watts
 from tpusim.hardware.accelergy import CYCLE, DEVICE, action_of

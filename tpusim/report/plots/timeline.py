@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tpusim.analysis.busy import Values, busy_over_time
-from tpusim.analysis.power import mean_watts
+from tpusim.analysis.energy.power import mean_watts
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import ICI, UNITS
 from tpusim.report.plots.colours import GREY, ink_on, kind_of, kind_order, kind_patch, look_of

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tpusim.analysis.communication import classes
-from tpusim.analysis.energy import record_energy
+from tpusim.analysis.energy.run import record_energy
 from tpusim.analysis.memory import memory_profile
 from tpusim.cost.energy import idle_watts
 from tpusim.hardware.chip import Chip

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from tpusim.analysis.communication import classes, pod_use
-from tpusim.analysis.energy import Energy
+from tpusim.analysis.energy.power import mean_watts
+from tpusim.analysis.energy.run import Energy
 from tpusim.analysis.memory import memory_profile
-from tpusim.analysis.power import mean_watts
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.analysis.utilisation import Group
 from tpusim.hardware.chip import Chip

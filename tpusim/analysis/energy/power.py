@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tpusim.analysis.busy import Values, amounts_until
-from tpusim.analysis.energy import record_energy
+from tpusim.analysis.energy.run import record_energy
 from tpusim.cost.energy import idle_watts
 from tpusim.hardware.chip import Chip
 from tpusim.timeline.records import Timeline
