@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import (
+    PLUGIN,
     RUN,
     SCHEDULES,
     TRIPS,
@@ -211,6 +212,7 @@ def execute(options: Namespace) -> None:
     option(
         "--schedule", choices=SCHEDULES, action="append", default=[], help="as `run` takes it; twice: of A, then of B"
     ),
+    PLUGIN,
     json_option("print one JSON object with every op"),
     description=_DIFF,
     epilog=_DIFF_EXAMPLES,

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tpusim.cost.dma import Traffic, later_blocks, link_of, memory_rates, traffic_of
-from tpusim.cost.mxu import matmul_cycles
+from tpusim.cost.models.arrays import array_of
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
 from tpusim.program.steps import Kernel
@@ -158,7 +158,7 @@ def loop_cycles(tiles: int, fetches: Iterable[int], cores: int, chip: Chip) -> f
 
 def unit_cycles(work: Work, chip: Chip) -> dict[str, float]:
     """Return the cycles that work keeps each functional unit of one core busy, at the unit's peak rate."""
-    cycles = {MATRIX: sum(matmul_cycles(matmul, chip.mxu) for matmul in work.matmuls)}
+    cycles = {MATRIX: sum(array_of(chip).cycles(matmul, chip) for matmul in work.matmuls)}
     for unit in UNITS.values():
         if unit.slots:
             # A chip need not have a unit that nothing is asked of.
