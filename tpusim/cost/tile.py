@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tpusim.cost.dma import Traffic, later_blocks, link_of, memory_rates, traffic_of
+from tpusim.cost.dma import Traffic, later_blocks, link_of, memory_rates, rows_opened, traffic_of
 from tpusim.cost.models.arrays import array_of
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
@@ -196,4 +196,4 @@ def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:
     for matmul in kernel.work.matmuls:
         macs = matmul.streamed_rows * matmul.passes * kernel.tiles * chip.mxu.rows * chip.mxu.columns
         done[mac_key(matmul.operand_type)] = done.get(mac_key(matmul.operand_type), 0.0) + macs
-    return done
+    return done | rows_opened(kernel.streams, chip)

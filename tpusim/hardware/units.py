@@ -32,6 +32,9 @@ HOST_OUT: Final = "host_out"
 ICI: Final = "ici"
 OTHER: Final = "other"
 
+HBM_ROWS: Final = f"{HBM}.rows"
+"""What the activity of a record calls the rows of HBM that were opened, where a model of the memory counts them."""
+
 MemorySpace = Literal["hbm", "vmem", "sync", "cmem", "host", "smem", "other"]
 """The memories in which values lie."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tpusim.cost.models.arrays import ARRAYS
+from tpusim.cost.models.memories import MEMORIES
 from tpusim.cost.models.registry import Registry
 from tpusim.hardware.chip import Chip
 
-REGISTRIES: tuple[Registry[Any], ...] = (ARRAYS,)
+REGISTRIES: tuple[Registry[Any], ...] = (ARRAYS, MEMORIES)
 """Every one, by the section of the chip that the key of each begins with."""
 
 

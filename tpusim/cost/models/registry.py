@@ -94,7 +94,10 @@ class Registry(Generic[M]):
         kind = self._shipped.get(part.model) or self._load(part.model)
         settings = {**model_settings(self.section, part.model), **part.settings}
         self._check_settings(part.model, kind, settings)
-        return kind(**settings)
+        try:
+            return kind(**settings)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{self.section}.settings: {part.model!r}: {error}") from error
 
     def _load(self, name: str) -> Callable[..., M]:
         """Return the class that ``package.module:Class`` names."""

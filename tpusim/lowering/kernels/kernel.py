@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from tpusim.cost.models.memories import needs_places
 from tpusim.cost.tile import alone_ps, loop_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
@@ -32,6 +33,7 @@ from tpusim.lowering.kernels.tiles import (
     cut_alike,
     own_nests,
     run_bytes,
+    run_pitch_bytes,
     streaming_tiles,
 )
 from tpusim.lowering.kernels.vector import Site, estimated_type, stored_registers, vector_work
@@ -410,7 +412,15 @@ def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nes
         run = run_bytes(access.shape, cut, chip.vpu.register_shape) if len(cut) == access.shape.rank else 0
         chunk = min(filter(None, (run, access.chunk_bytes)), default=0)
         block, fetches = access.n_bytes * overlap * nest.block_share[side], nest.fetches(side)
-        yield Stream(access.name, access.space, block, fetches, access.is_output, chunk)
+        stride = _stride_bytes(access, cut, chunk, chip) if chunk and needs_places(chip) else 0
+        yield Stream(access.name, access.space, block, fetches, access.is_output, chunk, stride)
+
+
+def _stride_bytes(access: Access, cut: tuple[int, ...], chunk: int, chip: Chip) -> int:
+    """Return how far apart runs begin: by the pitch of the dimension that the block cuts, rows of a gather evenly."""
+    if chunk == access.chunk_bytes:
+        return round(physical_bytes(access.shape) / max(1.0, access.n_bytes / chunk) / chunk) * chunk
+    return run_pitch_bytes(access.shape, cut, chip.vpu.register_shape)
 
 
 def _sides(body: Body, at: int) -> dict[int, str]:
