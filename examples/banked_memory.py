@@ -43,5 +43,5 @@ class Banked:
         """Yield the rows of the first runs of a stream; what is in one piece comes row by row."""
         run = stream.chunk_bytes or self.row_bytes
         for number in range(min(runs, max(1, round(stream.total_bytes / run)))):
-            start = max(0, stream.address) + number * max(run, stream.stride_bytes)
+            start = (stream.address or 0) + number * max(run, stream.stride_bytes)
             yield from range(start // self.row_bytes, (start + run - 1) // self.row_bytes + 1)

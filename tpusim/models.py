@@ -21,23 +21,34 @@ from __future__ import annotations
 from tpusim.cost.models.protocols import (
     Array,
     ArrayWork,
+    Buffers,
     Memory,
+    Operations,
+    Pace,
     Served,
     TileProduct,
 )
 from tpusim.cost.models.registry import allow_plugin, allowed_plugins
 from tpusim.hardware.chip import Chip
-from tpusim.program.work import Matmul, Stream
+from tpusim.ir.module import Instruction
+from tpusim.program.steps import Kernel
+from tpusim.program.work import Matmul, Stream, Work
 
 __all__ = [
     "Array",
     "ArrayWork",
+    "Buffers",
     "Chip",
+    "Instruction",
+    "Kernel",
     "Matmul",
     "Memory",
+    "Operations",
+    "Pace",
     "Served",
     "Stream",
     "TileProduct",
+    "Work",
     "allow_plugin",
     "allowed_plugins",
 ]

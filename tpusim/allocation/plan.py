@@ -44,7 +44,7 @@ class BufferPlan(msgspec.Struct, frozen=True):
     schedule: tuple[str, ...]
     buffers: tuple[Buffer, ...]
     temp_bytes: int
-    addresses: dict[str, tuple[int, ...]] = {}
+    addresses: dict[str, tuple[int | None, ...]] = {}
 
 
 def plan_buffers(
@@ -74,8 +74,8 @@ def plan_buffers(
     return BufferPlan(tuple(liveness.schedule), tuple(buffers), temp_bytes, addresses)
 
 
-def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict[str, tuple[int, ...]]:
-    """Return where in HBM each instruction's arrays begin, -1 for what is elsewhere; a tuple's table is no array.
+def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict[str, tuple[int | None, ...]]:
+    """Return where in HBM each instruction's arrays begin, None for what is elsewhere; a tuple's table is no array.
 
     The heap comes first; arguments, outputs and constants, which have memory of their own, lie behind it one by one.
     """
@@ -91,12 +91,12 @@ def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict
             address, free = free, aligned(free + place.n_bytes, HBM_ALIGNMENT_BYTES)
         homes[place.values[-1].instruction.name] = address
         found |= {id(value): address for value in place.values}
-    arrays: dict[str, tuple[int, ...]] = {}
+    arrays: dict[str, tuple[int | None, ...]] = {}
     for frame in liveness.frames:
         for name, parts in frame.values.items():
             values = [liveness.values[part[0]] for part in parts if part]
             kept = [value for value in values if not isinstance(value.shape, TupleShape)]
-            arrays.setdefault(name, tuple(found.get(id(value), -1) for value in kept))
+            arrays.setdefault(name, tuple(found.get(id(value)) for value in kept))
     return arrays
 
 

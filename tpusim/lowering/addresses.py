@@ -10,8 +10,8 @@ from tpusim.hardware.units import HBM
 from tpusim.program.steps import AnyStep, Branch, Call, Copy, Kernel, Loop
 from tpusim.program.work import Stream
 
-Addresses = Mapping[str, tuple[int, ...]]
-"""By the name of an instruction: the addresses of the arrays that it makes, -1 for those that are not in HBM."""
+Addresses = Mapping[str, tuple[int | None, ...]]
+"""By the name of an instruction: the addresses of the arrays that it makes, None for those that are not in HBM."""
 
 
 def with_addresses(steps: tuple[AnyStep, ...], addresses: Addresses) -> tuple[AnyStep, ...]:
@@ -24,7 +24,7 @@ def _addressed(step: AnyStep, addresses: Addresses) -> AnyStep:
         return structs.replace(step, streams=tuple(_streams(step.streams, addresses)))
     if isinstance(step, Copy) and step.opcode == "copy-start":
         # The result leads with the target, and has the source behind it.
-        target, source = (*addresses.get(step.name, ()), -1, -1)[:2]
+        target, source = (*addresses.get(step.name, ()), None, None)[:2]
         return structs.replace(step, source_address=source, target_address=target)
     if isinstance(step, Loop):
         inner = {part: with_addresses(getattr(step, part), addresses) for part in ("condition", "body")}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tpusim.cost.models.arrays import ARRAYS
+from tpusim.cost.models.buffers import BUFFERS
 from tpusim.cost.models.memories import MEMORIES
+from tpusim.cost.models.operations import OPERATIONS
 from tpusim.cost.models.registry import Registry
 from tpusim.hardware.chip import Chip
 
-REGISTRIES: tuple[Registry[Any], ...] = (ARRAYS, MEMORIES)
+REGISTRIES: tuple[Registry[Any], ...] = (ARRAYS, MEMORIES, BUFFERS, OPERATIONS)
 """Every one, by the section of the chip that the key of each begins with."""
 
 

@@ -37,7 +37,7 @@ def play(streams: Sequence[Stream], layout: tuple[int, ...], delays: tuple[float
     for stream in streams:
         run, n_bytes = stream.chunk_bytes, max(1, round(stream.total_bytes * share))
         stride = max(run, stream.stride_bytes)
-        patterns.append((stream.address % period, stride, run, n_bytes, int(stream.is_output)))
+        patterns.append(((stream.address or 0) % period, stride, run, n_bytes, int(stream.is_output)))
     seconds, activations = _played(tuple(patterns), layout, delays)
     scales = [stream.total_bytes / pattern[3] for stream, pattern in zip(streams, patterns, strict=True)]
     return Played(tuple(s * scale for s, scale in zip(seconds, scales, strict=True)), activations / share)
@@ -60,48 +60,46 @@ def _play(patterns, layout, delays):  # type: ignore[no-untyped-def]
     """
     channels, banks, row_bytes, interleave, burst, turn_bytes, queue, hashed = layout
     activate, precharge, row_cycle, gap, turn, burst_seconds = delays
-    free, last_open = np.zeros(channels), np.full(channels, -1.0)
+    free, last_open = np.zeros(channels), np.full(channels, -np.inf)
     wrote = np.full(channels, -1)
-    open_row, opened = np.full((channels, banks), -1), np.full((channels, banks), -1.0)
-    used = np.zeros((channels, banks))
+    open_row, opened = np.full((channels, banks), -1), np.full((channels, banks), -np.inf)
+    used = np.full((channels, banks), -np.inf)
     # When the bursts ended that a channel's queue has room for.
     ended, count = np.zeros((channels, queue)), np.zeros(channels, np.int64)
     done, taken = np.zeros(len(patterns), np.int64), np.zeros(len(patterns))
-    activations, left = 0, True
-    while left:
-        left = False
-        for s in range(len(patterns)):
-            start, stride, run, n_bytes, is_write = patterns[s]
-            until = min(n_bytes, done[s] + turn_bytes)
-            while done[s] < until:
-                place, room = start + done[s], burst
-                if run:
-                    place = start + done[s] // run * stride + done[s] % run
-                    room = run - done[s] % run
-                done[s] += min(room, burst - place % burst)
-                chunk = place // interleave
-                across = chunk // channels
-                q = (across * interleave + place % interleave) // row_bytes
-                row = q // banks
-                # Turned on by one with each row of them, so that strides of powers of two do not all meet in one.
-                c = (chunk + hashed * (across + across // channels)) % channels
-                b = (q + hashed * (row + row // banks)) % banks
-                begin = free[c]
-                if wrote[c] >= 0 and wrote[c] != is_write:
-                    begin += turn
-                if open_row[c, b] != row:
-                    at = ended[c, count[c] % queue]
-                    if last_open[c] >= 0:
-                        at = max(at, last_open[c] + gap)
-                    if opened[c, b] >= 0:
-                        at = max(at, opened[c, b] + row_cycle, used[c, b] + precharge)
-                    open_row[c, b], opened[c, b], last_open[c] = row, at, at
-                    activations += 1
-                end = max(begin, opened[c, b] + activate) + burst_seconds
-                taken[s] += end - free[c]
-                free[c], used[c, b], wrote[c] = end, end, is_write
-                ended[c, count[c] % queue] = end
-                count[c] += 1
-            left = left or done[s] < n_bytes
+    until = np.minimum(patterns[:, 3], turn_bytes)
+    activations, left, s = 0, patterns[:, 3].sum(), 0
+    while left > 0:
+        start, stride, run, n_bytes, is_write = patterns[s]
+        if done[s] == until[s]:
+            until[s] = min(n_bytes, done[s] + turn_bytes)
+            s = (s + 1) % len(patterns)
+            continue
+        place, room = start + done[s], burst
+        if run:
+            place = start + done[s] // run * stride + done[s] % run
+            room = run - done[s] % run
+        moved = min(room, burst - place % burst, until[s] - done[s])
+        done[s] += moved
+        left -= moved
+        chunk = place // interleave
+        across = chunk // channels
+        q = (across * interleave + place % interleave) // row_bytes
+        row = q // banks
+        # Turned on by one with each row of them, so that strides of powers of two do not all meet in one.
+        c = (chunk + hashed * (across + across // channels)) % channels
+        b = (q + hashed * (row + row // banks)) % banks
+        begin = free[c] + (turn if wrote[c] == 1 - is_write else 0.0)
+        if open_row[c, b] != row:
+            opened[c, b] = max(
+                ended[c, count[c] % queue], last_open[c] + gap, opened[c, b] + row_cycle, used[c, b] + precharge
+            )
+            open_row[c, b], last_open[c] = row, opened[c, b]
+            activations += 1
+        end = max(begin, opened[c, b] + activate) + burst_seconds
+        taken[s] += end - free[c]
+        free[c], used[c, b], wrote[c] = end, end, is_write
+        ended[c, count[c] % queue] = end
+        count[c] += 1
     whole = free.sum()
     return (taken * (free.max() / whole) if whole > 0 else taken), activations

@@ -169,7 +169,6 @@ def placed(streams: Sequence[Stream]) -> Iterator[Stream]:
     """Yield streams that all have an address: those whose place is not known lie one behind the other."""
     free = 0
     for stream in streams:
-        if stream.address < 0:
-            stream = msgspec.structs.replace(stream, address=free)
-        free = max(free, stream.address + round(stream.total_bytes))
-        yield stream
+        address = free if stream.address is None else stream.address
+        free = max(free, address + round(stream.total_bytes))
+        yield msgspec.structs.replace(stream, address=address)

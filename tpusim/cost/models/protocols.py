@@ -5,8 +5,6 @@
 | ``Array`` | ``mxu.model`` | ``weight-``, ``input-``, ``output-stationary`` | ``lowering/kernels``, ``cost/tile`` |
 | ``Memory`` | ``hbm.model`` | ``bandwidth``, ``banked``, ``ramulator`` | ``cost/dma``, for kernels and copies |
 | ``Buffers`` | ``dma.model`` | ``rotating``, ``ideal`` | ``cost/tile``, for each kernel |
-| ``Fabric`` | ``ici.model`` | ``torus`` and others of ``fabrics.py`` | ``machine/placement`` |
-| ``Algorithm`` | ``ici.algorithm`` | ``native``, ``ring``, ``halving``, ``direct`` | ``cost/collectives`` |
 | ``Operations`` | ``vpu.model`` | ``table`` | ``lowering/kernels`` |
 
 A model is made once for the same ``settings`` of its section (``Class(**settings)``) and serves all devices and
@@ -21,7 +19,6 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.fabric import Graph
 from tpusim.ir.module import Instruction
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Matmul, Stream, Work
@@ -83,7 +80,7 @@ class Memory(Protocol):
     def serve(self, streams: Sequence[Stream], chip: Chip) -> Served:
         """Return what the streams of one kernel or copy take, which go on side by side, a block of each in turn.
 
-        A stream has the ``address`` at which it begins (-1: not known), ``fetches`` blocks of ``block_bytes`` in runs
+        A stream has the ``address`` at which it begins (None: not known), ``fetches`` blocks of ``block_bytes`` in runs
         of ``chunk_bytes`` (0: in one), ``stride_bytes`` from the start of one run to the next (0: at once), and
         ``is_output`` where it is written.
         """
@@ -106,33 +103,6 @@ class Buffers(Protocol):
         """Return the least time of all tiles together that compute for ``compute_ps``.
 
         ``moving_ps`` is what the traffic beside them takes on each memory.
-        """
-
-
-class Fabric(Protocol):
-    """The links between the chips of a slice."""
-
-    def graph(self, sizes: tuple[int, ...], chip: Chip) -> Graph | None:
-        """Return the chips and switches of a slice and the links between them; None where the torus is the fabric."""
-
-
-class Round(NamedTuple):
-    """Messages that members of a group send at the same time: source, target, and the share of a collective's bytes.
-
-    ``times`` such rounds follow each other.
-    """
-
-    messages: Sequence[tuple[int, int, float]]
-    times: int = 1
-
-
-class Algorithm(Protocol):
-    """How a group of devices carries out a collective."""
-
-    def rounds(self, kind: str, members: int) -> Sequence[Round] | None:
-        """Return the rounds of messages among ``members`` numbered from 0; None leaves it to the fabric's own way.
-
-        ``kind`` is XLA's opcode; shares are of the larger of what a member puts in and gets out.
         """
 
 

@@ -87,5 +87,5 @@ def _addresses(stream: Stream, request_bytes: int) -> Iterator[int]:
     run = stream.chunk_bytes or n_bytes
     stride = max(run, stream.stride_bytes)
     for number in range(-(-n_bytes // run) if run else 0):
-        start = stream.address + number * stride
+        start = (stream.address or 0) + number * stride
         yield from range(start - start % request_bytes, start + min(run, n_bytes - number * run), request_bytes)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tpusim.cost.models.memories import needs_places
+from tpusim.cost.models.operations import operations_of
 from tpusim.cost.tile import alone_ps, loop_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
@@ -86,7 +87,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     plan = _Plan(scope, instruction, body, touched, products, sides, feeds, _shares(body, demand))
     nest = (_stated_nest(plan) or _own_nest(plan, extra)) if products else None
     product_flops = sum(product.flops for _, product in products)
-    return structs.replace(
+    made = structs.replace(
         _tiled(plan, nest, extra),
         **scope.label(instruction, category),
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
@@ -97,6 +98,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         family=_family(body.values, [product for _, product in products]),
     )
+    return operations_of(scope.chip).kernel(instruction, made, scope.chip)
 
 
 def _tiled(plan: _Plan, nest: Nest | None, extra: Work | None) -> Kernel:
@@ -206,10 +208,11 @@ def _other_work(
     """Return the work of all in a kernel but its products, by position: of what is needed, as often as it is made."""
     # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
-    found = {}
+    found, costs = {}, operations_of(scope.chip)
     for at, (item, share) in enumerate(zip(body.values, shares, strict=True)):
         if share and not item.in_place and item.instruction.opcode not in _ELSEWHERE:
             work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
+            work = costs.work(item.instruction, work, scope.chip)
             # What is made for an operand of the product stays as long as its tile does, and is then made anew.
             times = share * uses.get(sides.get(at, ""), 1.0)
             # Of most values all is needed once.
