@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tpusim.analysis.memory import MemoryReport as MemoryReport
     from tpusim.cost.models.registry import allow_plugin as allow_plugin
     from tpusim.cost.models.registry import allowed_plugins as allowed_plugins
+    from tpusim.errors import CapacityError as CapacityError
     from tpusim.errors import ConfigError as ConfigError
     from tpusim.errors import ProgramError as ProgramError
     from tpusim.errors import SimulationError as SimulationError
@@ -99,7 +100,9 @@ _NAMES = {
     "tpusim.analysis.explanation": ("Explanation",),
     "tpusim.analysis.memory": ("MemoryReport",),
     "tpusim.cost.models.registry": ("allow_plugin", "allowed_plugins"),
-    "tpusim.errors": ("ConfigError", "ProgramError", "SimulationError", "TpusimError", "UnsupportedError"),
+    "tpusim.errors": tuple(
+        "CapacityError ConfigError ProgramError SimulationError TpusimError UnsupportedError".split()
+    ),
     "tpusim.hardware.array": ("Array",),
     "tpusim.hardware.chip": ("Chip",),
     "tpusim.hardware.load": ("load_chip",),

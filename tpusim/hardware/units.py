@@ -132,6 +132,16 @@ def mac_key(operand_type: str) -> str:
     return f"{MATRIX}.{operand_type}"
 
 
+def event_key(activity: str) -> str:
+    """Return what tables of energy call an event that an activity counts: ``matrix_bf16`` for ``matrix.bf16``."""
+    return activity.replace(".", "_")
+
+
+def unit_of(activity: str) -> str:
+    """Return the unit that does what an activity counts."""
+    return activity.partition(".")[0]
+
+
 def peak_bytes_per_second(chip: Any, unit: Unit) -> float:
     """Return the advertised rate of a memory or of the links, 0 for what has none."""
     return chip_value(chip, unit.rate) if unit.rate else 0.0
