@@ -56,6 +56,11 @@ def tile_matmul(tile: TileProduct, chip: Chip, *, is_stated: bool = True) -> Mat
     return min(ways, key=lambda way: (array_cycles if is_stated else matmul_cycles)(way, chip.mxu))
 
 
+def weight_stationary(tile: TileProduct, chip: Chip) -> Matmul:
+    """Return what the arrays do for one tile whose columns stay in them, its results left out."""
+    return _held(tile, tile.rows, tile.columns, chip)
+
+
 def _held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> Matmul:
     """Return one tile's work where ``columns`` stay in the array and ``rows`` stream past them."""
     mxu, (sublanes, lanes) = chip.mxu, chip.vpu.register_shape

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tpusim.cost.dma import Traffic, later_blocks, link_of, memory_rates, traffic_of
+from tpusim.cost.dma import Traffic, later_blocks, link_of, loaded_bytes, memory_rates, traffic_of
 from tpusim.cost.mxu import matmul_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
 from tpusim.program.steps import Kernel
-from tpusim.program.work import Stream, Work, scaled
+from tpusim.program.work import Stream, TileClass, TilePart, Work, scaled
 from tpusim.units import cycles_to_ps, seconds_to_ps
 
 
@@ -58,9 +58,11 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     tile_cycles = max(sum(stage for _, stage in longest), registers_cycles(kernel, chip))
     # Nothing of the last turn is overlapped; behind a product it is what its results take to come out.
     tile_cycles += kernel.vector_loop.depth_cycles if not cycles[MATRIX] else 0.0
+    if kernel.classes:
+        tile_cycles = sum(c.tiles * class_cycles(kernel, c, chip) for c in kernel.classes) / kernel.tiles
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
     tiles = -(-kernel.tiles // kernel.cores)
-    compute_ps = cycles_to_ps(tile_cycles * tiles, chip.clock_hz)
+    compute_ps = max(cycles_to_ps(tile_cycles * tiles, chip.clock_hz), floor_ps(kernel, chip))
     traffic, rates = traffic_of(kernel, chip), memory_rates(chip)
     moving = {t.space: seconds_to_ps(t.steady_bytes / rates[t.space]) for t in traffic}
     moving_ps = max(moving.values(), default=0)
@@ -72,7 +74,9 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
         compute_ps=compute_ps,
         moving_ps=moving_ps,
         rounds_ps=_rounds_ps(kernel, moving_ps, compute_ps, chip),
-        bursts_ps=max((_bursts_ps(kernel, space, ps, compute_ps, chip) for space, ps in moving.items()), default=0),
+        bursts_ps=max((_bursts_ps(kernel, space, ps, compute_ps, chip) for space, ps in moving.items()), default=0)
+        if not kernel.classes
+        else _classes_ps(kernel, chip, latency_seconds=0.0),
         unit_ps={unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c},
         traffic=traffic,
         slowest=slowest,
@@ -92,8 +96,55 @@ def alone_ps(kernel: Kernel, chip: Chip) -> int:
 
 def _rounds_ps(kernel: Kernel, moving_ps: int, compute_ps: int, chip: Chip) -> int:
     """Return what the tiles take at least, as a block's buffer is free again only when it has been computed with."""
+    if kernel.classes:
+        return _classes_ps(kernel, chip, latency_seconds=chip.dma.fixed_latency_seconds)
     waits = max((_later_fetches(stream, kernel) for stream in kernel.streams), default=0.0)
     return (seconds_to_ps(waits * chip.dma.fixed_latency_seconds) + moving_ps + compute_ps) // chip.dma.buffers
+
+
+def class_cycles(kernel: Kernel, tiles: TileClass, chip: Chip) -> float:
+    """Return what a tile of a class computes, in cycles: its parts one after another, and in each its stages."""
+    return sum(runs * part_cycles(part, chip) for part, runs in zip(kernel.parts, tiles.runs, strict=True) if runs)
+
+
+def part_cycles(part: TilePart, chip: Chip) -> float:
+    """Return what a part takes: its busiest unit, stage after stage, and the chain of what waits for each other.
+
+    No more than that: whenever an operation of the chain is not under way, the units are busy (R. L. Graham, Bounds for
+    Certain Multiprocessing Anomalies, 1966).
+    """
+    chain = part.depth_cycles + part.products * chip.mxu.result_latency_cycles
+    return chain + sum(max(unit_cycles(work, chip).values()) for work in part.stages)
+
+
+def _classes_ps(kernel: Kernel, chip: Chip, latency_seconds: float) -> int:
+    """Return what the tiles take, each as long as the longer of its computation and of what moves beside it."""
+    total = 0.0
+    for tiles in kernel.classes:
+        moving: dict[str, float] = {}
+        for stream, count in zip(kernel.streams, tiles.moves, strict=False):
+            # What lies in VMEM already stays where it is.
+            if count and stream.space not in (VMEM, SMEM):
+                link = link_of(stream, chip)
+                moving[link] = moving.get(link, 0.0) + count * loaded_bytes(stream, chip) / stream.fetches
+        rates = memory_rates(chip)
+        seconds = max((n_bytes / rates[link] for link, n_bytes in moving.items()), default=0.0)
+        seconds += latency_seconds if moving else 0.0
+        total += tiles.tiles * max(seconds, class_cycles(kernel, tiles, chip) / chip.clock_hz)
+    return seconds_to_ps(total / kernel.cores)
+
+
+def floor_ps(kernel: Kernel, chip: Chip) -> int:
+    """Return the least time in which a chip could do what a kernel states of itself, at the peaks of its units."""
+    floor, vpu = kernel.floor, chip.vpu
+    elements = vpu.eup_slots * vpu.register_elements * chip.clock_hz * chip.cores_per_device
+    peak = chip.peak_flops_per_second * chip.mxu.rate_by_type.get(kernel.flops_type, 1.0)
+    seconds = (
+        floor.flops / peak,
+        floor.transcendentals / elements,
+        floor.hbm_bytes / chip.hbm.bandwidth_bytes_per_second,
+    )
+    return seconds_to_ps(max(seconds))
 
 
 def _bursts_ps(kernel: Kernel, space: str, moving_ps: int, compute_ps: int, chip: Chip) -> int:
@@ -142,6 +193,9 @@ def between_tiles_cycles(kernel: Kernel, chip: Chip) -> float:
     """Return what a tile costs beside its work and its bytes, in cycles, on the mean of a core's tiles."""
     fetches = [stream.fetches for stream in kernel.streams if stream.space not in (VMEM, SMEM)]
     cycles = loop_cycles(kernel.tiles, fetches, kernel.cores, chip)
+    if kernel.classes:
+        # What leaves the arrays last does so while blocks for the next tile are on their way.
+        return cycles / -(-kernel.tiles // kernel.cores)
     # The next tile's weights, or the next stage's, go in when the last results of this one have come out.
     drains = sum(bool(work.matmuls) for work in kernel.stages or (kernel.work,))
     return cycles / -(-kernel.tiles // kernel.cores) + drains * chip.mxu.result_latency_cycles
