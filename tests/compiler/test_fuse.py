@@ -5,6 +5,8 @@ from __future__ import annotations
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import check
+from tpusim.semantics.marks import APART, mark_of
 from tpusim.shapes.shape import TupleShape
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -109,3 +111,11 @@ def test_slices_of_each_size_are_made_together():
     entry = compiled(ROLLED).entry
     results = [i.shape for i in entry.instructions if i.opcode == "fusion" and isinstance(i.shape, TupleShape)]
     assert sorted([leaf.dimensions[0] for leaf in shape.elements] for shape in results) == [[1, 1], [127, 127]]
+
+
+def test_a_kernel_says_which_neighbours_it_does_not_make():
+    """By name and rule, in the text, so that a program read from a file knows it as well."""
+    module = compiled(RESIDUAL.replace("ADDED", "multiply(a, multiply(b, multiply(c, c)))"))
+    apart = {i.name: mark_of(i, APART) for i in module.entry if mark_of(i, APART)}
+    assert any("a reduce ends its kernel" in text for text in apart.values())
+    assert check(parse_module(SourceText("again", module.text))) == []
