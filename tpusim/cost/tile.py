@@ -97,14 +97,21 @@ def alone_ps(kernel: Kernel, chip: Chip) -> int:
 def _rounds_ps(kernel: Kernel, moving_ps: int, compute_ps: int, chip: Chip) -> int:
     """Return what the tiles take at least, as a block's buffer is free again only when it has been computed with."""
     if kernel.classes:
-        return _classes_ps(kernel, chip, latency_seconds=chip.dma.fixed_latency_seconds)
+        rounds_ps = _classes_ps(kernel, chip, latency_seconds=chip.dma.fixed_latency_seconds)
+        return max(rounds_ps, _copied_ps(kernel, chip))
     waits = max((_later_fetches(stream, kernel) for stream in kernel.streams), default=0.0)
     return (seconds_to_ps(waits * chip.dma.fixed_latency_seconds) + moving_ps + compute_ps) // chip.dma.buffers
 
 
 def class_cycles(kernel: Kernel, tiles: TileClass, chip: Chip) -> float:
-    """Return what a tile of a class computes, in cycles: its parts one after another, and in each its stages."""
-    return sum(runs * part_cycles(part, chip) for part, runs in zip(kernel.parts, tiles.runs, strict=True) if runs)
+    """Return what a tile of a class takes of its core, in cycles: its parts one after another, and its blocks' turns.
+
+    The scalar core looks at each block that may change: whether this one has come, and whether to ask for the next one.
+    """
+    parts = zip(kernel.parts, tiles.runs, strict=True)
+    blocks = len(tiles.moves) if kernel.tiles > 1 else 0
+    looking = 2 * blocks * chip.fixed.scalar_op_cycles
+    return looking + sum(runs * part_cycles(part, chip) for part, runs in parts if runs)
 
 
 def part_cycles(part: TilePart, chip: Chip) -> float:
@@ -117,21 +124,37 @@ def part_cycles(part: TilePart, chip: Chip) -> float:
     return chain + sum(max(unit_cycles(work, chip).values()) for work in part.stages)
 
 
+def class_moving_seconds(kernel: Kernel, tiles: TileClass, chip: Chip) -> float:
+    """Return what moves beside a tile of a class, in seconds of the memory that takes longest."""
+    moving: dict[str, float] = {}
+    for stream, count in zip(kernel.streams, tiles.moves, strict=False):
+        # What lies in VMEM already stays where it is.
+        if count and stream.space not in (VMEM, SMEM):
+            link = link_of(stream, chip)
+            moving[link] = moving.get(link, 0.0) + count * loaded_bytes(stream, chip) / stream.fetches
+    rates = memory_rates(chip)
+    return max((n_bytes / rates[link] for link, n_bytes in moving.items()), default=0.0)
+
+
 def _classes_ps(kernel: Kernel, chip: Chip, latency_seconds: float) -> int:
     """Return what the tiles take, each as long as the longer of its computation and of what moves beside it."""
     total = 0.0
     for tiles in kernel.classes:
-        moving: dict[str, float] = {}
-        for stream, count in zip(kernel.streams, tiles.moves, strict=False):
-            # What lies in VMEM already stays where it is.
-            if count and stream.space not in (VMEM, SMEM):
-                link = link_of(stream, chip)
-                moving[link] = moving.get(link, 0.0) + count * loaded_bytes(stream, chip) / stream.fetches
-        rates = memory_rates(chip)
-        seconds = max((n_bytes / rates[link] for link, n_bytes in moving.items()), default=0.0)
-        seconds += latency_seconds if moving else 0.0
+        seconds = class_moving_seconds(kernel, tiles, chip)
+        seconds += latency_seconds if seconds else 0.0
         total += tiles.tiles * max(seconds, class_cycles(kernel, tiles, chip) / chip.clock_hz)
     return seconds_to_ps(total / kernel.cores)
+
+
+def _copied_ps(kernel: Kernel, chip: Chip) -> int:
+    """Return what a kernel's own copies take, each set out when the one before it has come."""
+    # Those of its blocks stand first.
+    copied = kernel.streams[len(kernel.classes[0].moves) :]
+    rates = memory_rates(chip)
+    outside = [stream for stream in copied if stream.space not in (VMEM, SMEM)]
+    moving = sum(loaded_bytes(stream, chip) / rates[link_of(stream, chip)] for stream in outside)
+    waits = max((stream.fetches for stream in outside), default=0)
+    return seconds_to_ps((waits * chip.dma.fixed_latency_seconds + moving) / kernel.cores)
 
 
 def floor_ps(kernel: Kernel, chip: Chip) -> int:

@@ -17,6 +17,10 @@ _MOST_UNROLLED = 1 << 12
 """Trips up to which a loop's counter is followed; beyond, only their number is."""
 
 
+_MOST_FOLLOWED = 1 << 16
+"""Operations of all turns of a loop up to which what it hands from turn to turn is followed."""
+
+
 class Part(NamedTuple):
     """Operations that run one after another without a branch, and how often in each step of the grid."""
 
@@ -152,7 +156,7 @@ class Walk:
 
     def _loop(self, operation: Operation, operands: list[Scalar], times: Times) -> list[Scalar]:
         """Go through the body of a loop for each value of its counter."""
-        (region,), (first, last, step) = operation.regions, operands[:3]
+        (region,), (first, last, step), carried = operation.regions, operands[:3], operands[3:]
         is_known = first.is_known and last.is_known and step.is_known
         stride = np.maximum(1, step.numbers)
         trips = np.maximum(0, -(-(last.numbers - first.numbers) // stride))
@@ -160,15 +164,35 @@ class Walk:
             self._assumed.warn(f"only data decides how often a loop runs: taken as {self._assumed.trips}")
             trips = np.asarray(self._assumed.trips)
         most = int(trips.max(initial=0))
-        counter = UNKNOWN
-        if is_known and most * prod(times.shape) <= _MOST_UNROLLED * prod(self._grid) and most <= _MOST_UNROLLED:
+        values = [UNKNOWN] * len(region.arguments)
+        if is_known and most <= _MOST_UNROLLED and most * prod(times.shape) <= _MOST_UNROLLED * prod(self._grid):
             counts = np.arange(most).reshape((most,) + (1,) * times.ndim)
             counter, times = Scalar(first.numbers + counts * stride), times * (counts < trips)
+            values = [counter, *self._carried(region, counter, carried)]
         else:
             times = times * trips
-        self._known[region.arguments[0]] = counter
+        self._known.update(zip(region.arguments, values, strict=False))
         self._block(region, times)
         return [UNKNOWN] * len(operation.results)
+
+    def _carried(self, region: Block, counter: Scalar, carried: list[Scalar]) -> list[Scalar]:
+        """Return what a loop hands from one turn to the next, in all turns: of what is no scalar nothing is known."""
+        scalars = [self._types[number].kind == "scalar" for number in region.arguments[1:]]
+        turns, size = len(counter.numbers), sum(1 for _ in region.walk())
+        if not any(scalars) or turns * size > _MOST_FOLLOWED:
+            return [UNKNOWN] * len(carried)
+        before, rows = (self.parts, self.transfers, dict(self._assumed.warnings)), []
+        for turn in range(turns):
+            rows.append(carried)
+            self._known[region.arguments[0]] = Scalar(counter.numbers[turn], counter.is_known)
+            self._known.update(zip(region.arguments[1:], carried, strict=False))
+            self.parts, self.transfers = [], []
+            carried = self._block(region, np.ones((1,) * len(self._grid)))
+        self.parts, self.transfers = before[:2]
+        self._assumed.warnings.clear()
+        self._assumed.warnings.update(before[2])
+        columns = zip(*rows, strict=True) if rows else iter([[UNKNOWN]] * len(carried))
+        return [_stacked(column) for column in columns]
 
     def _transfer(self, operation: Operation, operands: list[Scalar], times: Times) -> None:
         """Note a copy: source, semaphore of the source, target, semaphore, device, core (by segments of operands)."""
@@ -180,6 +204,16 @@ class Walk:
         device = operands[starts[4]] if sizes[4] else None
         ends = (self._roots.get(source), self._roots.get(target))
         self.transfers.append(Transfer(n_bytes, *ends, self._per_step(times), device))
+
+
+def _stacked(turns: Sequence[Scalar]) -> Scalar:
+    """Return a scalar of each turn of a loop as one, the turns as its first dimension."""
+    if not all(turn.is_known for turn in turns):
+        return UNKNOWN
+    rank = max(turn.numbers.ndim for turn in turns)
+    shape = np.broadcast_shapes(*(turn.numbers.shape for turn in turns))
+    numbers = np.stack([np.broadcast_to(turn.numbers, shape) for turn in turns])
+    return Scalar(numbers.reshape((len(turns),) + (1,) * (rank - len(shape)) + shape))
 
 
 _VIEWS_OF_MEMORY = frozenset(
