@@ -14,12 +14,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tpusim.cost.dma import Traffic, later_blocks, link_of, loaded_bytes, memory_rates, traffic_of
-from tpusim.cost.mxu import matmul_cycles
+from tpusim.cost.classes import class_cycles
+from tpusim.cost.classes import unit_cycles as unit_cycles
+from tpusim.cost.dma import Traffic, link_of, memory_rates, rows_opened, traffic_of
+from tpusim.cost.models.buffers import buffers_of
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
+from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, VMEM, mac_key
 from tpusim.program.steps import Kernel
-from tpusim.program.work import Stream, TileClass, TilePart, Work, scaled
+from tpusim.program.work import scaled
 from tpusim.units import cycles_to_ps, seconds_to_ps
 
 
@@ -68,15 +70,14 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     moving_ps = max(moving.values(), default=0)
     if moving_ps > compute_ps:
         slowest = max(moving, key=lambda space: moving[space])
+    pace = buffers_of(chip).pace(kernel, moving, compute_ps, chip)
     return KernelTime(
         fixed_ps=seconds_to_ps(chip.fixed.kernel_seconds),
         between_ps=cycles_to_ps(between_tiles_cycles(kernel, chip) * tiles, chip.clock_hz),
         compute_ps=compute_ps,
         moving_ps=moving_ps,
-        rounds_ps=_rounds_ps(kernel, moving_ps, compute_ps, chip),
-        bursts_ps=max((_bursts_ps(kernel, space, ps, compute_ps, chip) for space, ps in moving.items()), default=0)
-        if not kernel.classes
-        else _classes_ps(kernel, chip, latency_seconds=0.0),
+        rounds_ps=pace.rounds_ps,
+        bursts_ps=pace.bursts_ps,
         unit_ps={unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c},
         traffic=traffic,
         slowest=slowest,
@@ -94,69 +95,6 @@ def alone_ps(kernel: Kernel, chip: Chip) -> int:
     return total_ps
 
 
-def _rounds_ps(kernel: Kernel, moving_ps: int, compute_ps: int, chip: Chip) -> int:
-    """Return what the tiles take at least, as a block's buffer is free again only when it has been computed with."""
-    if kernel.classes:
-        rounds_ps = _classes_ps(kernel, chip, latency_seconds=chip.dma.fixed_latency_seconds)
-        return max(rounds_ps, _copied_ps(kernel, chip))
-    waits = max((_later_fetches(stream, kernel) for stream in kernel.streams), default=0.0)
-    return (seconds_to_ps(waits * chip.dma.fixed_latency_seconds) + moving_ps + compute_ps) // chip.dma.buffers
-
-
-def class_cycles(kernel: Kernel, tiles: TileClass, chip: Chip) -> float:
-    """Return what a tile of a class takes of its core, in cycles: its parts one after another, and its blocks' turns.
-
-    The scalar core looks at each block that may change: whether this one has come, and whether to ask for the next one.
-    """
-    parts = zip(kernel.parts, tiles.runs, strict=True)
-    blocks = len(tiles.moves) if kernel.tiles > 1 else 0
-    looking = 2 * blocks * chip.fixed.scalar_op_cycles
-    return looking + sum(runs * part_cycles(part, chip) for part, runs in parts if runs)
-
-
-def part_cycles(part: TilePart, chip: Chip) -> float:
-    """Return what a part takes: its busiest unit, stage after stage, and the chain of what waits for each other.
-
-    No more than that: whenever an operation of the chain is not under way, the units are busy (R. L. Graham, Bounds for
-    Certain Multiprocessing Anomalies, 1966).
-    """
-    chain = part.depth_cycles + part.products * chip.mxu.result_latency_cycles
-    return chain + sum(max(unit_cycles(work, chip).values()) for work in part.stages)
-
-
-def class_moving_seconds(kernel: Kernel, tiles: TileClass, chip: Chip) -> float:
-    """Return what moves beside a tile of a class, in seconds of the memory that takes longest."""
-    moving: dict[str, float] = {}
-    for stream, count in zip(kernel.streams, tiles.moves, strict=False):
-        # What lies in VMEM already stays where it is.
-        if count and stream.space not in (VMEM, SMEM):
-            link = link_of(stream, chip)
-            moving[link] = moving.get(link, 0.0) + count * loaded_bytes(stream, chip) / stream.fetches
-    rates = memory_rates(chip)
-    return max((n_bytes / rates[link] for link, n_bytes in moving.items()), default=0.0)
-
-
-def _classes_ps(kernel: Kernel, chip: Chip, latency_seconds: float) -> int:
-    """Return what the tiles take, each as long as the longer of its computation and of what moves beside it."""
-    total = 0.0
-    for tiles in kernel.classes:
-        seconds = class_moving_seconds(kernel, tiles, chip)
-        seconds += latency_seconds if seconds else 0.0
-        total += tiles.tiles * max(seconds, class_cycles(kernel, tiles, chip) / chip.clock_hz)
-    return seconds_to_ps(total / kernel.cores)
-
-
-def _copied_ps(kernel: Kernel, chip: Chip) -> int:
-    """Return what a kernel's own copies take, each set out when the one before it has come."""
-    # Those of its blocks stand first.
-    copied = kernel.streams[len(kernel.classes[0].moves) :]
-    rates = memory_rates(chip)
-    outside = [stream for stream in copied if stream.space not in (VMEM, SMEM)]
-    moving = sum(loaded_bytes(stream, chip) / rates[link_of(stream, chip)] for stream in outside)
-    waits = max((stream.fetches for stream in outside), default=0)
-    return seconds_to_ps((waits * chip.dma.fixed_latency_seconds + moving) / kernel.cores)
-
-
 def floor_ps(kernel: Kernel, chip: Chip) -> int:
     """Return the least time in which a chip could do what a kernel states of itself, at the peaks of its units."""
     floor, vpu = kernel.floor, chip.vpu
@@ -168,26 +106,6 @@ def floor_ps(kernel: Kernel, chip: Chip) -> int:
         floor.hbm_bytes / chip.hbm.bandwidth_bytes_per_second,
     )
     return seconds_to_ps(max(seconds))
-
-
-def _bursts_ps(kernel: Kernel, space: str, moving_ps: int, compute_ps: int, chip: Chip) -> int:
-    """Return what the tiles take at least, as more comes in with some of them than with others."""
-    later = later_blocks(kernel, space, chip)
-    total = sum(count * n_bytes for count, n_bytes in later)
-    if not total:
-        return 0
-    tiles = -(-kernel.tiles // kernel.cores)
-    at_once, done, taken_ps = sum(n_bytes for _, n_bytes in later), 0.0, 0.0
-    # What seldom changes does so together with all that changes oftener: loops are nested.
-    for count, n_bytes in later:
-        taken_ps += (count - done) * max(compute_ps / tiles, moving_ps * at_once / total)
-        at_once, done = at_once - n_bytes, count
-    return round(taken_ps + max(0.0, tiles - done) * compute_ps / tiles)
-
-
-def _later_fetches(stream: Stream, kernel: Kernel) -> float:
-    """Return how often a core moves a block of a stream beside the first one; what lies in VMEM stays where it is."""
-    return max(0.0, stream.fetches / kernel.cores - 1) if stream.space not in (VMEM, SMEM) else 0.0
 
 
 def stage_cycles(kernel: Kernel, chip: Chip) -> list[tuple[str, float]]:
@@ -233,18 +151,6 @@ def loop_cycles(tiles: int, fetches: Iterable[int], cores: int, chip: Chip) -> f
     return (-(-tiles // cores) - 1) * chip.fixed.tile_cycles + later * chip.dma.issue_cycles
 
 
-def unit_cycles(work: Work, chip: Chip) -> dict[str, float]:
-    """Return the cycles that work keeps each functional unit of one core busy, at the unit's peak rate."""
-    cycles = {MATRIX: sum(matmul_cycles(matmul, chip.mxu) for matmul in work.matmuls)}
-    for unit in UNITS.values():
-        if unit.slots:
-            # A chip need not have a unit that nothing is asked of.
-            count = work.ops.get(unit.key, 0.0)
-            per_op = chip_value(chip, unit.op_cycles) if count and unit.op_cycles else 1.0
-            cycles[unit.key] = count * per_op / chip_value(chip, unit.slots) if count else 0.0
-    return cycles
-
-
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     # Without the cost of starting a kernel: the scalar core is the one that starts them.
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
@@ -273,4 +179,4 @@ def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:
     for matmul in kernel.work.matmuls:
         macs = matmul.streamed_rows * matmul.passes * kernel.tiles * chip.mxu.rows * chip.mxu.columns
         done[mac_key(matmul.operand_type)] = done.get(mac_key(matmul.operand_type), 0.0) + macs
-    return done
+    return done | rows_opened(kernel.streams, chip)

@@ -9,14 +9,8 @@ from typing import Any
 from msgspec import structs
 
 from tpusim.analysis.explanation import Kind, explanation
-from tpusim.cost.tile import (
-    between_tiles_cycles,
-    class_cycles,
-    class_moving_seconds,
-    floor_ps,
-    stage_cycles,
-    tile_costs,
-)
+from tpusim.cost.classes import class_cycles, class_moving_seconds
+from tpusim.cost.tile import between_tiles_cycles, floor_ps, stage_cycles, tile_costs
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
@@ -63,14 +57,20 @@ def explain(
         shapes,
         stages=stages,
         floor_ps=floor_ps(kernel, machine),
-        kinds=[_kind(kernel, tiles, machine) for tiles in kernel.classes],
+        kinds=[
+            _kind(kernel, tiles, seconds, machine)
+            for tiles, seconds in zip(kernel.classes, class_moving_seconds(kernel, machine), strict=True)
+        ],
         provenance=lowered.provenance,
     )
     return ExplainedKernel(**structs.asdict(found))
 
 
-def _kind(kernel: Kernel, tiles: TileClass, chip: Chip) -> Kind:
-    """Return what a tile of a class takes; one without a product where others have one is skipped."""
+def _kind(kernel: Kernel, tiles: TileClass, moving_seconds: float, chip: Chip) -> Kind:
+    """Return what a tile of a class takes; one without a product where others have one is skipped.
+
+    What moves beside it takes ``moving_seconds``.
+    """
     cycles = class_cycles(kernel, tiles, chip)
     runs = zip(kernel.parts, tiles.runs, strict=True)
     multiplies = any(count and part.products for part, count in runs)
@@ -79,7 +79,7 @@ def _kind(kernel: Kernel, tiles: TileClass, chip: Chip) -> Kind:
         tiles=tiles.tiles,
         cycles=cycles,
         moved_bytes=sum(stream.block_bytes * count for stream, count in moving if stream.space not in (VMEM, SMEM)),
-        moving_cycles=class_moving_seconds(kernel, tiles, chip) * chip.clock_hz,
+        moving_cycles=moving_seconds * chip.clock_hz,
         is_skipped=not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies),
     )
 

@@ -8,8 +8,9 @@ from math import prod
 import pytest
 
 import tpusim
-from tests.lowering.pallas.bodies import COPY, body, call, kernels, program, when
-from tpusim.cost.tile import alone_ps, class_cycles, floor_ps, part_cycles
+from tests.lowering.pallas.bodies import COPY, PROGRAMS, body, call, kernels, program, when
+from tpusim.cost.classes import class_cycles, part_cycles
+from tpusim.cost.tile import alone_ps, floor_ps
 from tpusim.hardware.load import load_chip
 from tpusim.ir import mosaic
 from tpusim.ir.mosaic import Unreadable
@@ -112,7 +113,7 @@ def test_small_blocks_of_attention_wait_for_chains_as_they_were_measured_to():
     chip = load_chip("v5e")
     (kernel,) = kernels("flash_2048_b128.v5e")
     busiest = max(class_cycles(kernel, tiles, chip) for tiles in kernel.classes) / chip.clock_hz
-    assert busiest == pytest.approx(0.553e-6, rel=0.25)
+    assert busiest == pytest.approx(0.553e-6, rel=0.2)
 
 
 def test_parallel_dimensions_are_shared_by_the_cores_of_a_chip():
@@ -211,3 +212,32 @@ def test_a_grid_of_a_million_steps_is_a_handful_of_classes():
     """No step is looked at by itself."""
     kernel = kernel_of(body(when(LESS, COPY), grid=(1024, 1024)))
     assert (kernel.tiles, len(kernel.classes) <= 8) == (prod((1024, 1024)), True)
+
+
+def test_what_a_loop_hands_from_turn_to_turn_is_followed():
+    """A slot that changes at each turn: code for one of two runs at every other one."""
+    names = (f'%n{n} = "stable_mosaic.arith.constant"() {{value = {n} : i32}} : () -> i32' for n in (0, 1, 5))
+    inner = when('%if = "stable_mosaic.arith.cmpi"(%slot, %n1) {predicate = 0 : i64} : (i32, i32) -> i1', COPY)
+    other = '%next = "stable_mosaic.arith.subi"(%n1, %slot) : (i32, i32) -> i32'
+    loop = (
+        f'{chr(10).join(names)}\n%last = "stable_mosaic.scf.for"(%n0, %n5, %n1, %n0) ({{ ^bb0(%n: i32, %slot: i32):\n'
+        f'{inner}\n{other}\n"stable_mosaic.scf.yield"(%next) : (i32) -> () }}) : (i32, i32, i32, i32) -> i32'
+    )
+    kernel = kernel_of(body(loop))
+    assert sum(c.tiles * c.runs[0] for c in kernel.classes) == 32 * 2
+
+
+def test_explain_shows_the_kinds_of_steps_and_those_that_are_skipped():
+    """Of the sixteen pairs of blocks six lie above the diagonal, for each of eight heads."""
+    found = tpusim.explain(PROGRAMS / "flash_2048_b512.v5e.hlo.txt.gz", "flash_attention.1")
+    assert (found.basis, found.floor_ps > 0, found.vmem_bytes > 0) == ("body", True, True)
+    assert sum(kind.tiles for kind in found.kinds if kind.is_skipped) == 8 * 6
+    assert "skips     48 of its tiles" in str(found)
+
+
+def test_copies_of_its_own_wait_for_the_memory_each():
+    """At least its latency beside the bytes."""
+    chip = load_chip("v6e")
+    (kernel,) = kernels("twice.v6e")
+    moving_ps = 2**21 / chip.hbm.bandwidth_bytes_per_second * 1e12
+    assert alone_ps(kernel, chip) > moving_ps + 2 * chip.dma.fixed_latency_seconds * 1e12

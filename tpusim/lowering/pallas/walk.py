@@ -192,7 +192,7 @@ class Walk:
         self._assumed.warnings.clear()
         self._assumed.warnings.update(before[2])
         columns = zip(*rows, strict=True) if rows else iter([[UNKNOWN]] * len(carried))
-        return [_stacked(column) for column in columns]
+        return [_stacked(column, counter.numbers.ndim - 1) for column in columns]
 
     def _transfer(self, operation: Operation, operands: list[Scalar], times: Times) -> None:
         """Note a copy: source, semaphore of the source, target, semaphore, device, core (by segments of operands)."""
@@ -206,11 +206,10 @@ class Walk:
         self.transfers.append(Transfer(n_bytes, *ends, self._per_step(times), device))
 
 
-def _stacked(turns: Sequence[Scalar]) -> Scalar:
-    """Return a scalar of each turn of a loop as one, the turns as its first dimension."""
+def _stacked(turns: Sequence[Scalar], rank: int) -> Scalar:
+    """Return a scalar of each turn of a loop as one, the turns as a dimension in front of ``rank`` others."""
     if not all(turn.is_known for turn in turns):
         return UNKNOWN
-    rank = max(turn.numbers.ndim for turn in turns)
     shape = np.broadcast_shapes(*(turn.numbers.shape for turn in turns))
     numbers = np.stack([np.broadcast_to(turn.numbers, shape) for turn in turns])
     return Scalar(numbers.reshape((len(turns),) + (1,) * (rank - len(shape)) + shape))

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from tpusim.cost.mxu import TileProduct, packed_depth_tiles, weight_stationary
+from tpusim.cost.models.arrays import array_of
+from tpusim.cost.models.protocols import TileProduct
 from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
 from tpusim.ir.mosaic import Operation, Type
@@ -430,14 +431,15 @@ def _product(site: Site, operation: Operation) -> Work:
     element = {"i": "s"}.get(narrow.element[0], narrow.element[0]) + narrow.element[1:]
     passes = passes_of("highest" if "fp32" in str(says.get("precision")) else "default", DTYPES[element])
     chip = site.chip
-    matmul = weight_stationary(TileProduct(rows, columns, 1, depth, separate, element, passes), chip)
+    tile = TileProduct(rows, columns, 1, depth, separate, element, passes)
+    asked = array_of(chip).work(tile, chip, is_stated=True)
     popped = register_count(out, chip)
-    parts = packed_depth_tiles(depth, 1, chip)
-    added = 0.0 if chip.mxu.accumulates_in_array else popped * max(0.0, parts - 1)
+    # The first part of a sum is popped, each further one popped and added, and so is what the sum begins with.
+    added = 0.0 if chip.mxu.accumulates_in_array else popped * max(0.0, asked.parts - 1)
     if site.differs.get(operation.operands[2]) != frozenset():
         added += popped
-    results = popped * (1 if chip.mxu.accumulates_in_array else parts)
-    work = Work((msgspec.structs.replace(matmul, results=results),), {VECTOR: added})
+    results = popped * (1 if chip.mxu.accumulates_in_array else asked.parts)
+    work = Work((msgspec.structs.replace(asked.matmul, results=results),), {VECTOR: added})
     if says.get("transpose_lhs"):
         work += Work(ops=scaled(chip.vector_ops.moves["transpose"], register_count(left, chip)))
     return work
