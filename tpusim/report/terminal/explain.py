@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tpusim.analysis.explanation import Explanation
-from tpusim.hardware.units import UNITS
+from tpusim.hardware.units import UNITS, VMEM
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
 
@@ -62,7 +62,7 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
     if skipped := sum(kind.tiles for kind in found.kinds if kind.is_skipped):
         yield "skips", f"{skipped:,} of its tiles ({skipped / found.tiles:.0%})"
     if found.basis:
-        yield "VMEM", f"{size_text(found.vmem_bytes)} for its blocks and scratch"
+        yield "memory", f"{size_text(found.vmem_bytes)} of {UNITS[VMEM].label} for its blocks and scratch"
     if found.array_share:
         yield "array", f"{found.array_share:.1%} of the multipliers that rows pass have work"
 
