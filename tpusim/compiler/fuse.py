@@ -35,6 +35,10 @@ from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
+_LOOPS_OVER = {"reduce": 0, "dynamic-update-slice": 1}
+"""Opcodes whose loop goes over one of their operands, with its number."""
+
+
 class Group:
     """Nodes that become one kernel. ``number`` is where the last of them stands in the order of the graph."""
 
@@ -45,8 +49,8 @@ class Group:
         self.outputs: dict[Node, None] = {node: None}
         self.number = number
         self.product: Node | None = None
-        # The sizes that its loop goes over: those that a reduction takes in, or those of the result.
-        self.space = elements_of(node.operands[0] if node.opcode == "reduce" else node)
+        # The sizes that its loop goes over: those that a reduction takes in, of what is put in, or of the result.
+        self.space = elements_of(node.operands[_LOOPS_OVER[node.opcode]] if node.opcode in _LOOPS_OVER else node)
         self.join(node)
 
     def uses(self, node: Node) -> bool:
@@ -63,7 +67,7 @@ class Group:
 def fuse(draft: Draft, target: Target) -> None:
     """Join the instructions of every computation that runs as a part of the program."""
     for graph in running(draft):
-        _Fusion(graph).run()
+        _Fusion(graph, target).run()
 
 
 def running(draft: Draft) -> list[Graph]:
@@ -89,8 +93,9 @@ def is_small(node: Node) -> bool:
 class _Fusion:
     """The kernels of one graph: which groups each node is made in, and in which of them it is an output."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, target: Target) -> None:
         self.graph = graph
+        self.target = target
         self.nodes = graph.order()
         self.number = {node: number for number, node in enumerate(self.nodes)}
         self.read_bytes = _read_bytes(self.nodes)
@@ -137,14 +142,34 @@ class _Fusion:
         return len(groups) == 1 or self._pays_again(node, groups)
 
     def _pays_again(self, node: Node, groups: Sequence[Group]) -> bool:
-        """Return whether making a node in each of some kernels moves no more bytes than making it once and storing it.
+        """Return whether making a node in each of some kernels takes no more time than making it once and storing it.
 
-        What a kernel reads for something else costs nothing more.
+        What a kernel reads for something else costs nothing more. Time is counted in the bytes that HBM could move.
         """
-        if node.opcode in EXPENSIVE:
+        if node.opcode in EXPENSIVE or _is_of_row(node):
             return False
-        own = [self._bytes_to_make(node, group) for group in groups]
-        return sum(own) <= min(own) + len(groups) * physical_bytes(node.shape)
+        n_bytes = physical_bytes(node.shape)
+        # A kernel computes beside what it moves anyhow, two arrays of that size that it reads and one that it makes.
+        computed = self._compute_bytes(node, (len(groups) + 3) * n_bytes) - 3 * n_bytes
+        own = [max(self._bytes_to_make(node, group), computed) for group in groups]
+        return sum(own) <= min(own) + len(groups) * n_bytes
+
+    def _compute_bytes(self, node: Node, most: float) -> float:
+        """Return what HBM could move while a node and all that is made with it are computed; above ``most``, anything.
+
+        Random bits, for one, take a hundred operations. Source: programs compiled ahead of time.
+        """
+        rate = self.target.bytes_per_vector_op
+        costs = self.target.chip.vector_ops.ops
+        found, todo, seen = 0.0, [node], {node}
+        while todo and found <= most:
+            made = todo.pop()
+            found += costs.get(made.opcode, {}).get("vector", 0.0) * made.array.element_count * rate
+            for operand in made.operands:
+                if operand not in seen and operand.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES - SLICES:
+                    seen.add(operand)
+                    todo.append(operand)
+        return found
 
     def _bytes_to_make(self, node: Node, group: Group) -> int:
         """Return what a kernel reads to make a node, beside what it uses already."""
@@ -157,7 +182,7 @@ class _Fusion:
         """Return whether a node may be one more output of a kernel that uses it."""
         if not _may_join(node, group) or elements_of(node) != group.space or group.product is not None:
             return False
-        if node.opcode in REARRANGES - {"copy"} or "dynamic-update-slice" in (n.opcode for n in group.nodes):
+        if node.opcode in REARRANGES - {"copy"}:
             return False
         return not self._reaches([unit for unit in self._users_of(node) if unit is not group], group)
 
@@ -195,6 +220,8 @@ class _Fusion:
                 owner = self.owner.get(node)
                 if opcode == "reduce" and owner and not _only("reduce", owner):
                     groups.insert(0, owner)
+                if opcode == "dynamic-update-slice" and groups:
+                    groups += [group for group in self._groups_using(node) if not _only(opcode, group) and not group.product]
                 first_of: dict[tuple[int, ...], Group] = {}
                 for group in groups:
                     first = first_of.setdefault(group.space, group)
@@ -204,6 +231,8 @@ class _Fusion:
     def _are_alike(self, first: Group, group: Group, read: Node) -> bool:
         """Return whether two kernels of the same sizes go through the same elements, and neither needs the other."""
         if _only("reduce", group) and first.space != elements_of(read):
+            return False
+        if _writes_over(first, group) or _writes_over(group, first):
             return False
         others = [unit for unit in self._users_of(*first.outputs) if unit is not group]
         return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
@@ -299,6 +328,19 @@ class _Fusion:
         }
 
 
+def _is_of_row(node: Node) -> bool:
+    """Return whether a row window is made for this node alone: one kernel makes both, of what it has in registers."""
+    private, todo = {node}, [node]
+    while todo:
+        for operand in todo.pop().operands:
+            if operand not in private and operand.opcode in FUSES_INTO_USERS and private.issuperset(operand.users):
+                if operand.opcode == "reduce-window" and _is_row_window(operand):
+                    return True
+                private.add(operand)
+                todo.append(operand)
+    return False
+
+
 def _is_kernel(node: Node) -> bool:
     """Return whether a node is work that a kernel can do."""
     if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
@@ -311,6 +353,12 @@ def _is_kernel(node: Node) -> bool:
 def _only(opcode: str, group: Group) -> bool:
     """Return whether all results of a kernel are of one opcode."""
     return bool(group.outputs) and all(node.opcode == opcode for node in group.outputs)
+
+
+def _writes_over(group: Group, other: Group) -> bool:
+    """Return whether a kernel updates in place what another one reads."""
+    targets = (node.operands[0] for node in group.nodes if node.opcode == "dynamic-update-slice")
+    return any(other.uses(target) for target in targets)
 
 
 def _may_join(node: Node, group: Group) -> bool:
