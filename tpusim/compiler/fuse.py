@@ -35,8 +35,11 @@ from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
-_LOOPS_OVER = {"reduce": 0, "dynamic-update-slice": 1}
+_LOOPS_OVER = {"custom-call": 0, "dynamic-update-slice": 1, "reduce": 0}
 """Opcodes whose loop goes over one of their operands, with its number."""
+
+_PARTIAL_REDUCE = "PartialReduce"
+"""The custom call that makes less of approximate top-k's candidates: in one kernel with the product that it reads."""
 
 
 class Group:
@@ -182,7 +185,7 @@ class _Fusion:
         """Return whether a node may be one more output of a kernel that uses it."""
         if not _may_join(node, group) or elements_of(node) != group.space or group.product is not None:
             return False
-        if node.opcode in REARRANGES - {"copy"}:
+        if node.opcode in REARRANGES - {"copy"} or any(_reduces_partly(made) for made in group.outputs):
             return False
         return not self._reaches([unit for unit in self._users_of(node) if unit is not group], group)
 
@@ -343,11 +346,17 @@ def _is_of_row(node: Node) -> bool:
 
 def _is_kernel(node: Node) -> bool:
     """Return whether a node is work that a kernel can do."""
+    if _reduces_partly(node):
+        return True
     if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
         return False
     if is_small(node) and all(is_small(operand) for operand in node.operands):
         return False
     return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS
+
+
+def _reduces_partly(node: Node) -> bool:
+    return node.attributes.get("custom_call_target") == _PARTIAL_REDUCE
 
 
 def _only(opcode: str, group: Group) -> bool:
@@ -414,11 +423,11 @@ def _follows_product(product: Node, group: Group) -> bool:
         for user in todo.pop().users:
             if user not in group.nodes or user in seen:
                 continue
-            if user.opcode not in KEEPS_TILES:
+            if user.opcode not in KEEPS_TILES and not _reduces_partly(user):
                 return False
             seen.add(user)
             # A reduction is an output.
-            if user.opcode != "reduce":
+            if user.opcode not in _LOOPS_OVER:
                 todo.append(user)
     return True
 
