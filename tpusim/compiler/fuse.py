@@ -34,7 +34,6 @@ from tpusim.ir.ops import (
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
-
 _LOOPS_OVER = {"custom-call": 0, "dynamic-update-slice": 1, "reduce": 0}
 """Opcodes whose loop goes over one of their operands, with its number."""
 
@@ -224,7 +223,9 @@ class _Fusion:
                 if opcode == "reduce" and owner and not _only("reduce", owner):
                     groups.insert(0, owner)
                 if opcode == "dynamic-update-slice" and groups:
-                    groups += [group for group in self._groups_using(node) if not _only(opcode, group) and not group.product]
+                    groups += [
+                        group for group in self._groups_using(node) if not _only(opcode, group) and not group.product
+                    ]
                 first_of: dict[tuple[int, ...], Group] = {}
                 for group in groups:
                     first = first_of.setdefault(group.space, group)

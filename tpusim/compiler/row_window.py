@@ -3,8 +3,8 @@
 The window's result has the row's own shape, so that scores, their maximum and the exponentials are one kernel. So are
 only stacks of matrices treated, and rows that are not too long.
 
-Source: programs compiled ahead of time for v4, v5e and v6e, in which a softmax over rows of n has a ``reduce-window`` of
-2n - 1, with three dimensions (from 128 to 8,192 elements) and not with two, nor from 12,288 on.
+Source: programs compiled ahead of time for v4, v5e and v6e, in which a softmax over rows of n has a ``reduce-window``
+of 2n - 1, with three dimensions (from 128 to 8,192 elements) and not with two, nor from 12,288 on.
 """
 
 from __future__ import annotations
