@@ -7,6 +7,8 @@ import pytest
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import check
+from tpusim.semantics.marks import APART, mark_of
 from tpusim.shapes.shape import TupleShape
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -224,3 +226,11 @@ def test_candidates_for_the_nearest_are_reduced_where_they_are_made():
     assert [i.opcode for i in compiled(NEIGHBOURS).entry.instructions if i.opcode in ("fusion", "custom-call")] == [
         "fusion"
     ]
+
+
+def test_a_kernel_says_which_neighbours_it_does_not_make():
+    """By name and rule, in the text, so that a program read from a file knows it as well."""
+    module = compiled(RESIDUAL.replace("ADDED", "multiply(a, multiply(b, multiply(c, c)))"))
+    apart = {i.name: mark_of(i, APART) for i in module.entry if mark_of(i, APART)}
+    assert any("a reduce ends its kernel" in text for text in apart.values())
+    assert check(parse_module(SourceText("again", module.text))) == []

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tpusim.hardware.chip import Chip
+from tpusim.program.compilation import Note
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,12 @@ class Target:
     """A chip as the passes see it, and ``notes`` of what they did, for people to read."""
 
     chip: Chip
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def note(self, pass_name: str, *, is_done: bool, reason: str, name: str, user: str = "", n_bytes: int = 0) -> None:
+        """Note what a pass did with an array, or why it did not; see ``Note``."""
+        found = Note(pass_name=pass_name, is_done=is_done, reason=reason, name=name, user=user, n_bytes=n_bytes)
+        self.notes.append(found)
 
     @cached_property
     def scoped_bytes(self) -> int:
