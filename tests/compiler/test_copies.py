@@ -100,7 +100,7 @@ def test_what_a_loop_changes_of_its_arguments_is_copied():
     assert (execute(module, {"in0": x, "in1": w}, precision="exact", chip="v3") == x * w * w * w).all()
 
 
-LOOP = """
+SWAPPED = """
 body { p = (s32[], f32[64,128], f32[64,128]) parameter(0)
   i = s32[] get-tuple-element(p), index=0
   one = s32[] constant(1)
@@ -128,7 +128,7 @@ TWICE = """
 
 def test_what_a_loop_carries_twice_and_changes_has_two_places():
     """What is made of nothing is made twice; anything else is copied."""
-    made = compiled(TWICE.replace("MADE", "broadcast(number), dimensions={}"), regions=LOOP)
+    made = compiled(TWICE.replace("MADE", "broadcast(number), dimensions={}"), regions=SWAPPED)
     assert [i.opcode for i in made.entry.instructions].count("broadcast") == 2
-    drawn = compiled(TWICE.replace("MADE", "rng(number, more), distribution=rng_uniform"), regions=LOOP)
+    drawn = compiled(TWICE.replace("MADE", "rng(number, more), distribution=rng_uniform"), regions=SWAPPED)
     assert copied(drawn) == ["x"]
