@@ -214,6 +214,17 @@ def test_a_grid_of_a_million_steps_is_a_handful_of_classes():
     assert (kernel.tiles, len(kernel.classes) <= 8) == (prod((1024, 1024)), True)
 
 
+def test_steps_that_are_all_different_are_taken_as_their_mean():
+    """A loop that runs as often as the number of the step says, in a grid of more steps than kinds are told apart."""
+    zero, one = (f'%n{n} = "stable_mosaic.arith.constant"() {{value = {n} : i32}} : () -> i32' for n in (0, 1))
+    loop = (
+        f'{zero}\n{one}\n"stable_mosaic.scf.for"(%n0, %a1, %n1) ({{ ^bb0(%n: i32):\n{COPY}\n'
+        '"stable_mosaic.scf.yield"() : () -> () }) : (i32, i32, i32) -> ()'
+    )
+    (found,) = kernel_of(body(loop, grid=(2, 1000))).classes
+    assert (found.tiles, found.runs) == (2000, (pytest.approx(999 / 2),))
+
+
 def test_what_a_loop_hands_from_turn_to_turn_is_followed():
     """A slot that changes at each turn: code for one of two runs at every other one."""
     names = (f'%n{n} = "stable_mosaic.arith.constant"() {{value = {n} : i32}} : () -> i32' for n in (0, 1, 5))
