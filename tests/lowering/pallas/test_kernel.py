@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise, product
 from math import prod
 
@@ -252,3 +253,15 @@ def test_copies_of_its_own_wait_for_the_memory_each():
     (kernel,) = kernels("twice.v6e")
     moving_ps = 2**21 / chip.hbm.bandwidth_bytes_per_second * 1e12
     assert alone_ps(kernel, chip) > moving_ps + 2 * chip.dma.fixed_latency_seconds * 1e12
+
+
+def test_the_report_says_what_the_times_of_such_kernels_are_made_of(monkeypatch):
+    """Their bodies; without jaxlib what they state, and then what to install."""
+    path = PROGRAMS / "flash_2048_b512.v5e.hlo.txt.gz"
+    assert "1 timed by body" in str(tpusim.simulate(path))
+    mosaic.read_body.cache_clear()
+    monkeypatch.setitem(sys.modules, "jaxlib.mlir", None)
+    without = tpusim.simulate(path)
+    assert "1 timed by stated cost" in str(without)
+    assert "by its stated cost (jaxlib" in without.program.unsupported[0].how
+    assert without.summary.total_ps >= 17.18e9 / 197e12 * 1e12
