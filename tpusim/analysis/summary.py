@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tpusim.analysis.bands import Band, CompiledError, compiled_error, compiler_clock_hz, error_bands
+from tpusim.analysis.energy import Energy, action_counts, run_energy
 from tpusim.analysis.memory import MemoryUse, memory_use, overflows
 from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
@@ -36,6 +37,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     roofline: Roofline
     flops_utilisation: float
     hbm_utilisation: float
+    energy: Energy
+    counts: dict[str, float]
     memory: MemoryUse
     fits: bool
     hbm_capacity_bytes: int
@@ -79,6 +82,8 @@ def summarise(
         # Always against bf16: with one denominator runs of different types can be compared.
         flops_utilisation=busy.flops / peak_flops_per_second(chip, "bf16") * 1e12 / total_ps,
         hbm_utilisation=bound.roofs_ps[HBM] / total_ps,
+        energy=run_energy(ops, chip, timeline.total_ps),
+        counts=action_counts(busy, chip),
         memory=use,
         fits=not too_much,
         hbm_capacity_bytes=chip.hbm.capacity_bytes,
