@@ -39,6 +39,8 @@ def test_a_time_is_that_of_a_run():
         if row["status"] == "ok":
             result = tpusim.simulate(f"{tpusim_traces()}/{row['program']}", overrides=overrides)
             assert (row["time_us"], row["bound"]) == (result.time_us, result.summary.utilisation.bound_by)
+            assert (row["energy_j"], row["cost_usd"]) == (result.energy.total_j, result.cost_usd)
+            assert {key: row[f"count.{key}"] for key in result.counts} == result.counts
         else:
             assert (row["status"], row["time_us"]) == ("does not fit", None)
             assert "MiB of VMEM" in row["message"]
@@ -132,9 +134,9 @@ def test_a_function_s_batch_is_an_axis():
 
 def test_axes_that_move_nothing_are_named():
     """By schedule; a status counts as a move."""
-    axes = {"ici.links": [1, 2], BANDWIDTH: ["x1", "x2"], "vmem.capacity_bytes": ["32Mi", "x1"]}
+    axes = {"ici.dimensions": [1, 2], BANDWIDTH: ["x1", "x2"], "vmem.capacity_bytes": ["32Mi", "x1"]}
     study = tpusim.Study(programs=[LSTM, MLP], axes=axes, jobs=1)
-    assert study.unmoved() == ["ici.links: no time changed under schedule=given"]
+    assert study.unmoved() == ["ici.dimensions: no time or energy changed under schedule=given"]
 
 
 def test_effects_are_against_points_that_differ_in_nothing_else():

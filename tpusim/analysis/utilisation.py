@@ -62,32 +62,19 @@ def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
 
 def utilisation(timeline: Timeline) -> Utilisation:
     """Return how busy the machine was and what the core's time went to."""
-    bound = _bounds_ps(timeline)
+    # Only the rows of the core add up to the time of the run; others overlap it.
+    bound = totals((r for r in timeline.records if r.row == CORE), lambda record: record.bounds_ps)
     total_ps = max(1, timeline.total_ps)
     return Utilisation(
         total_ps=timeline.total_ps,
         kernels=sum(r.count for r in timeline.records if r.is_kernel),
         busy={unit: unit_ps / total_ps for unit, unit_ps in sorted(busy_ps(timeline.records).items())},
         bound_ps=dict(Counter(bound).most_common()),
-        bound_by=_largest(bound),
+        bound_by=max(bound, key=lambda name: bound[name], default=""),
         flops=sum(r.flops * r.count for r in timeline.records),
         hbm_bytes=sum(r.hbm_bytes * r.count for r in timeline.records),
         activity=activity_of(timeline.records),
     )
-
-
-def bound_by(timeline: Timeline) -> str:
-    """Return what most of the core's time went to."""
-    return _largest(_bounds_ps(timeline))
-
-
-def _bounds_ps(timeline: Timeline) -> dict[str, int]:
-    # Only the rows of the core add up to the time of the run; others overlap it.
-    return totals((r for r in timeline.records if r.row == CORE), lambda record: record.bounds_ps)
-
-
-def _largest(bound: dict[str, int]) -> str:
-    return max(bound, key=lambda name: bound[name], default="")
 
 
 def _key(record: Record, by: str) -> tuple[str, str]:

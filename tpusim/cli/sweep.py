@@ -70,7 +70,7 @@ def sweep(options: Namespace) -> None:
 
         write_json(sweep_page(rows, study.unmoved()))
         return
-    from tpusim.report.terminal.sweep import render_sweep
+    from tpusim.report.terminal.compare import render_sweep
 
     render_sweep(rows, study.spec.keys, study.unmoved(), console())
 

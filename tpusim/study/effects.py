@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log
 from typing import Any, NamedTuple
 
-from tpusim.analysis.front import pareto_front
+from tpusim.analysis.compare import pareto_front
 from tpusim.hardware.fields import FIELDS
 from tpusim.study.axes import Axis
 from tpusim.study.spec import BASES

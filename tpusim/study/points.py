@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from tpusim.cost.area import area_mm2
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, override_chip
@@ -134,6 +135,8 @@ def value_of(columns: Mapping[str, Any], chip: Chip, key: str) -> Any:
     """
     if key in columns:
         return columns[key]
+    if key == "area_mm2":
+        return area_mm2(chip)
     value: Any = chip
     for name in key.split("."):
         value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)

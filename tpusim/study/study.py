@@ -13,7 +13,7 @@ from tpusim.study.executors import borrower, opener
 from tpusim.study.points import Point, points_of
 from tpusim.study.spec import Spec, make_spec, read_spec
 from tpusim.study.store import Store, key_of
-from tpusim.study.table import FIGURES, Row, frame_of, row_of
+from tpusim.study.table import FIGURES, Row, frame_of, rows_of
 from tpusim.study.work import Outcome
 
 Progress = Callable[[int, int], None]
@@ -93,7 +93,7 @@ class Study:
 
     def rows(self) -> list[Row]:
         """Return a row for each point: what it is, its status, its figures and hashes. Runs what has not been run."""
-        return [row_of(point, outcome) for point, outcome in zip(self.points, self.outcomes(self.points), strict=True)]
+        return rows_of(self.points, self.outcomes(self.points))
 
     def frame(self) -> Any:
         """Return the rows as a frame of pandas or polars, whichever is installed, or as a list of dictionaries."""

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tpusim.cost.area import area_mm2
 from tpusim.errors import ConfigError
 from tpusim.study.points import Point
 from tpusim.study.store import version
@@ -16,17 +17,31 @@ from tpusim.study.work import Outcome
 
 Row = dict[str, Any]
 
-FIGURES = ("time_us",)
-"""Columns with figures of a run, of which less is better."""
+FIGURES = ("time_us", "energy_j")
+"""What a machine is judged by; less is better."""
 
 
-def row_of(point: Point, outcome: Outcome) -> Row:
-    """Return a point as a row: what it is, what it came to, and the hashes of what that follows from."""
+def rows_of(points: Sequence[Point], outcomes: Sequence[Outcome]) -> list[Row]:
+    """Return points as rows: what each is, what it came to, the hashes of what that follows from, and its counts."""
+    counted = sorted({key for outcome in outcomes for key in outcome.counts})
+    both = zip(points, outcomes, strict=True)
+    return [_row(*one) | {f"count.{key}": _count(one[1], key) for key in counted} for one in both]
+
+
+def _count(outcome: Outcome, key: str) -> float | None:
+    return outcome.counts.get(key, 0.0) if outcome.status == "ok" else None
+
+
+def _row(point: Point, outcome: Outcome) -> Row:
     return {
         "program": point.program.name,
         **point.columns,
         "status": outcome.status,
         "time_us": outcome.time_us,
+        "energy_j": outcome.energy_j,
+        "average_power_w": outcome.average_power_w,
+        "area_mm2": area_mm2(point.chip) if point.chip else None,
+        "cost_usd": outcome.cost_usd,
         "bound": outcome.bound,
         "message": outcome.message,
         "program_hash": point.program.digest,

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from tpusim.analysis.utilisation import bound_by
+from tpusim.analysis.energy import action_counts, run_energy
+from tpusim.analysis.utilisation import group_records, utilisation
 from tpusim.errors import CapacityError, TpusimError
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
@@ -22,7 +23,6 @@ from tpusim.pipeline.reuse import Reuse, Reusing, no_reuse
 from tpusim.pipeline.stages import read_program, simulate
 from tpusim.program.module import Program
 from tpusim.study.programs import ProgramText
-from tpusim.units import ps_to_us
 
 Status = Literal["ok", "does not fit", "error"]
 
@@ -31,12 +31,16 @@ _COLLECTED_OBJECTS = 1_000_000
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to. ``message`` is the first line of why it has no time."""
+    """What a run came to. ``message`` is the first line of why it has no time, ``counts`` are those of ``Result``."""
 
     status: Status
     message: str = ""
     time_us: float | None = None
+    energy_j: float | None = None
+    average_power_w: float | None = None
+    cost_usd: float | None = None
     bound: str = ""
+    counts: dict[str, float] = {}
 
 
 class Job(NamedTuple):
@@ -94,7 +98,18 @@ def _run(program: Module | Program, job: Job, reuse: Reusing) -> Outcome:
         allow_overflow=allow_overflow,
         reuse=reuse,
     )
-    return Outcome(status="ok", time_us=ps_to_us(result.timeline.total_ps), bound=bound_by(result.timeline))
+    timeline = result.timeline
+    # Not the summary, which has more to add up, and compares the chip with the shipped ones.
+    use, energy = utilisation(timeline), run_energy(group_records(timeline), chip, timeline.total_ps)
+    return Outcome(
+        status="ok",
+        time_us=result.time_us,
+        energy_j=energy.total_j,
+        average_power_w=energy.average_power_w,
+        cost_usd=result.cost_usd,
+        bound=use.bound_by,
+        counts=action_counts(use, chip),
+    )
 
 
 def _loaded(program: ProgramText) -> Module | Program:

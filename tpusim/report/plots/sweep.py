@@ -8,7 +8,7 @@ from math import isfinite
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tpusim.analysis.front import pareto_front
+from tpusim.analysis.compare import pareto_front
 from tpusim.errors import ConfigError
 from tpusim.report.plots.colours import BLUE, GREY, INK, ORANGE, VERMILION
 from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled
