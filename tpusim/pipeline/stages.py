@@ -128,9 +128,9 @@ def simulate(
     # SimPy is needed by no other stage.
     from tpusim.machine.run import RunOptions, simulate_pod
 
-    rest = default_trip_count, schedule, reuse
-    lowered, machine, slice_, module, used = _lowered(program, chip, topology, overrides, *rest)
-    others = [_lowered(other, machine, slice_, None, *rest).program for other in beside]
+    rest = default_trip_count, schedule
+    lowered, machine, slice_, module, used = _lowered(program, chip, topology, overrides, *rest, reuse=reuse)
+    others = [_lowered(other, machine, slice_, None, *rest, reuse=reuse).program for other in beside]
     check_topology(slice_, [lowered, *others], machine)
     for one in () if allow_overflow else (lowered, *others):
         check_capacity(one, machine)
@@ -326,6 +326,7 @@ def _lowered(
     overrides: Mapping[str, Any] | None,
     default_trip_count: int,
     schedule: str = "",
+    *,
     reuse: Reusing = no_reuse,
 ) -> Prepared:
     """Return what ``prepare`` does, of a program that may share its slice with others."""
