@@ -16,6 +16,7 @@ from msgspec import structs
 
 from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report, memory_use
+from tpusim.cost.models.choice import check_models
 from tpusim.errors import ConfigError
 from tpusim.frontends.read import hlo_text
 from tpusim.hardware.array import Array
@@ -336,6 +337,7 @@ def _lowered(
     if isinstance(loaded, Program):
         check_compiler(loaded, loaded.provenance)
         machine = choose_chip(loaded, loaded.provenance, chip=chip, topology=slice_, overrides=overrides)
+        check_models(machine)
         check_lowered(loaded, schedule)
         lowered = for_chip(loaded, machine)
         verify_blocks(lowered, machine.vmem.capacity_bytes)
@@ -343,6 +345,7 @@ def _lowered(
     made_by = provenance_of(loaded)
     check_compiler(loaded, made_by)
     machine = choose_chip(loaded, made_by, chip=chip, topology=slice_, overrides=overrides)
+    check_models(machine)
     rest = used, slice_, default_trip_count
     scheduled = reuse("schedule", loaded, rest, machine, lambda chip: _scheduled(loaded, made_by, chip, *rest))
     lowered = reuse("lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, default_trip_count))
