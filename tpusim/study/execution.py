@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from typing import Any
 
+from tpusim.cost.models.registry import allowed_plugins
 from tpusim.study.executors import Opened
 from tpusim.study.points import Point
 from tpusim.study.work import Job, Outcome, run_batch
@@ -52,9 +53,9 @@ class Execution:
         """Give workers that wait something to do; return whether anything was given."""
         given = False
         while (batch := self._next_batch()) is not None:
-            jobs = [_job(point) for point in batch]
+            jobs, rest = [_job(point) for point in batch], (_SECONDS, self._reuse, allowed_plugins())
             try:
-                future = self._opened().submit(run_batch, batch[0].program, jobs, _SECONDS, self._reuse)
+                future = self._opened().submit(run_batch, batch[0].program, jobs, *rest)
             except BrokenExecutor as error:
                 # It broke in between: what runs there will tell as well.
                 future = Future()

@@ -16,6 +16,7 @@ import msgspec
 
 from tpusim.analysis.energy import action_counts, run_energy
 from tpusim.analysis.utilisation import group_records, utilisation
+from tpusim.cost.models.registry import allow_plugin
 from tpusim.errors import CapacityError, TpusimError
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
@@ -53,11 +54,14 @@ class Job(NamedTuple):
     allow_overflow: bool
 
 
-def run_batch(program: ProgramText, jobs: Sequence[Job], seconds: float, reuse: bool = True) -> list[Outcome]:
+def run_batch(
+    program: ProgramText, jobs: Sequence[Job], seconds: float, reuse: bool = True, plugins: Sequence[str] = ()
+) -> list[Outcome]:
     """Return the outcomes of the first jobs of a batch, of at least one and of as many as begin within ``seconds``.
 
-    An error of one point is its outcome, and no reason to stop.
+    An error of one point is its outcome, and no reason to stop. Chips may load models from ``plugins``.
     """
+    allow_plugin(*plugins)
     end, found = monotonic() + seconds, []
     for job in jobs:
         found.append(_outcome(program, job, _REUSE if reuse else no_reuse))
