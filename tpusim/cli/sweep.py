@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import CHIP, OVERFLOW, WARM, command, json_option, number, option
+from tpusim.cli.options import CHIP, OVERFLOW, PLUGIN, WARM, command, json_option, number, option
 from tpusim.cli.output import console, write_json
 from tpusim.errors import ConfigError
 
@@ -35,6 +35,7 @@ examples:
     CHIP,
     option("--topology", metavar="T,T", help="slices that programs run on"),
     option("--schedule", metavar="S,S", help="given, retiled, compiled"),
+    PLUGIN,
     OVERFLOW,
     WARM,
     option("--study", metavar="DIR", help="keep outcomes here (default for NAME.toml: NAME beside it)"),
@@ -59,10 +60,12 @@ def sweep(options: Namespace) -> None:
         rows = study.run().rows()
     finally:
         line.close()
-    # In a study's folder as well, for `tpusim plot`.
-    folder = _folder(options)
-    for path in filter(None, (options.csv, folder and folder / "results.csv")):
-        write_csv(rows, path)
+    if options.csv:
+        write_csv(rows, options.csv)
+    # As `tpusim plot` looks for them.
+    if folder := _folder(options):
+        write_csv(rows, folder / "results.csv")
+        write_csv(study.effect_table(), folder / "effects.csv")
     if options.parquet:
         write_parquet(rows, options.parquet)
     if options.json:
