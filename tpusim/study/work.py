@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from tpusim.analysis.energy import action_counts, run_energy
+from tpusim.analysis.energy.run import action_counts, run_energy
 from tpusim.analysis.utilisation import group_records, utilisation
 from tpusim.cost.models.registry import allow_plugin
 from tpusim.errors import CapacityError, TpusimError
