@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from math import exp, isfinite, log
+from math import exp, isfinite, isqrt, log
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,6 +22,7 @@ Labels = tuple[list[tuple[float, float]], list[str]]
 
 _NAMED = 12
 _MOST_LINES = len(LINES)
+_MOST_TICKS = 5
 _FAR_APART = 8.0
 """An axis whose greatest figure is so many times the least is logarithmic."""
 
@@ -40,20 +42,21 @@ def pareto(
     if not found:
         raise ConfigError("pareto: expected at least one design, found none with both figures")
 
-    def draw(ax: Axes, part: Records, *, is_first: bool) -> Labels:
-        return _pareto(ax, part, (x, y, name), has_legend=is_first)
+    def draw(ax: Axes, part: Records) -> Labels:
+        return _pareto(ax, part, (x, y, name))
 
     if per:
         return _multiples(found, per, draw, "Pareto fronts (simulated; less is better)")
     ax = axes_or_new(ax, 6.4, 4.4)
-    labels = draw(ax, found, is_first=True)
+    labels = draw(ax, found)
+    ax.legend(loc="upper right")
     ax.set_title(f"{len(found)} designs, {len(labels[0])} on the Pareto front (simulated; less is better)")
     figure_of(ax).draw_without_rendering()
     _write(ax, labels)
     return figure_of(ax)
 
 
-def _pareto(ax: Axes, records: Records, keys: tuple[str, str, str], *, has_legend: bool) -> Labels:
+def _pareto(ax: Axes, records: Records, keys: tuple[str, str, str]) -> Labels:
     """Draw designs, and return what those of the front are called."""
     x, y, name = keys
     points = [(_figure(record, x) or 0.0, _figure(record, y) or 0.0) for record in records]
@@ -68,39 +71,56 @@ def _pareto(ax: Axes, records: Records, keys: tuple[str, str, str], *, has_legen
     ax.margins(0.12)
     ax.grid()
     ax.set(xlabel=x, ylabel=y)
-    if has_legend:
-        ax.legend(loc="upper right")
     texts = [shortened(str(records[n].get(name, "")), 30) if name else "" for n in front]
     return [points[n] for n in front], texts
 
 
 def _write(ax: Axes, labels: Labels) -> None:
-    points, texts = labels
+    # Equal designs stand at one place, which has one name.
+    named = dict(reversed(list(zip(*labels, strict=True))))
+    points, texts = list(reversed(named)), list(reversed(named.values()))
     if any(texts):
         legend = ax.get_legend()
         place_labels(ax, points[:_NAMED], texts[:_NAMED], avoid=[legend.get_window_extent()] if legend else [])
 
 
-def _multiples(records: Records, per: str, draw: Callable[..., Labels], title: str) -> Figure:
+def _multiples(
+    records: Records, per: str, draw: Callable[[Axes, Records], Labels], title: str, legend: str = ""
+) -> Figure:
     """Return a figure with a picture for each value of a key."""
     groups: dict[str, list[Mapping[str, object]]] = defaultdict(list)
     for record in records:
         groups[str(_value(record, per))].append(record)
-    across = min(3, len(groups))
-    down = -(-len(groups) // across)
-    figure = new_figure(0.6 + 2.9 * across, 0.6 + 2.5 * down)
-    places = list(figure.subplots(down, across, squeeze=False).flat)
-    labels = []
-    for number, (ax, (value, part)) in enumerate(zip(places, groups.items(), strict=False)):
-        labels.append(draw(ax, part, is_first=number == 0))
-        ax.set_title(shortened(value, 40), fontsize=7.5)
-    for ax in places[len(groups) :]:
-        ax.remove()
-    figure.suptitle(title, fontsize=9, fontweight="bold", x=0.01, ha="left")
+    figure, places = _side_by_side(list(groups), (2.9, 2.4), title)
+    labels = [draw(ax, part) for ax, part in zip(places, groups.values(), strict=True)]
+    _legend(figure, places, legend)
     figure.draw_without_rendering()
-    for ax, texts in zip(places, labels, strict=False):
+    for ax, texts in zip(places, labels, strict=True):
         _write(ax, texts)
     return figure
+
+
+def _side_by_side(names: Sequence[str], size: tuple[float, float], title: str) -> tuple[Figure, list[Axes]]:
+    """Return a figure under a title with room of a size, in inches, for each of some names; at most three in a row."""
+    across = min(3, isqrt(len(names) - 1) + 1)
+    down = -(-len(names) // across)
+    figure = new_figure(0.4 + size[0] * across, 0.8 + size[1] * down)
+    places = list(figure.subplots(down, across, squeeze=False).flat)
+    for ax, name in zip(places, names, strict=False):
+        ax.set_title(shortened(name, round(11 * size[0])), fontsize=7.5)
+        ax.locator_params(axis="x", nbins=5)
+    for ax in places[len(names) :]:
+        ax.remove()
+    figure.suptitle(title, fontsize=9, fontweight="bold", x=0.01, ha="left")
+    return figure, places[: len(names)]
+
+
+def _legend(figure: Figure, places: Sequence[Axes], title: str = "") -> None:
+    """Write one legend for all pictures below them, of what any of them has."""
+    found = {label: handle for ax in places for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    if len(found) > 1:
+        place: Any = {"loc": "outside lower left", "ncols": len(found), "title_fontsize": 7}
+        figure.legend(list(found.values()), list(found), title=title or None, **place)
 
 
 @styled
@@ -120,19 +140,21 @@ def sweep(
     if len(values) > _MOST_LINES:
         raise ConfigError(f"{by}: expected at most {_MOST_LINES} values, found {len(values)}: give it as --per")
 
-    def draw(ax: Axes, part: Records, *, is_first: bool) -> Labels:
-        return _lines(ax, part, (x, y, by), values, has_legend=is_first and bool(by))
+    def draw(ax: Axes, part: Records) -> Labels:
+        return _lines(ax, part, (x, y, by), values)
 
     if per:
-        return _multiples(found, per, draw, f"{y} over {x} (simulated)")
+        return _multiples(found, per, draw, f"{y} over {x} (simulated)", by)
     ax = axes_or_new(ax, 6.4, 4.0)
-    draw(ax, found, is_first=True)
+    draw(ax, found)
     ax.set_title(f"{len(found)} points (simulated)")
+    if by:
+        ax.legend(title=by, title_fontsize=7, loc="best")
     return figure_of(ax)
 
 
 def _lines(
-    ax: Axes, records: Records, keys: tuple[str, str, str], values: Sequence[str], *, has_legend: bool
+    ax: Axes, records: Records, keys: tuple[str, str, str], values: Sequence[str]
 ) -> Labels:  # fmt: skip
     x, y, by = keys
     numbers = [_number(record[x]) for record in records]
@@ -148,8 +170,6 @@ def _lines(
             ax.plot(*zip(*line, strict=True), color=colour, marker=marker, markersize=4, linestyle=dash, linewidth=1.2,
                     label=shortened(value, 24))  # fmt: skip
     _scale(ax, records, keys, texts)
-    if has_legend:
-        ax.legend(title=by, title_fontsize=7, loc="best")
     return [], []
 
 
@@ -161,9 +181,11 @@ def _scale(ax: Axes, records: Records, keys: tuple[str, str, str], texts: list[s
     ax.set(xlabel=x, ylabel=y)
     if texts:
         ax.set_xticks(range(len(texts)), [shortened(text, 16) for text in texts])
-    elif _is_far(across := [_number(record[x]) or 0.0 for record in records]):
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(sorted(set(across)), [f"{value:.3g}" for value in sorted(set(across))], minor=False)
+    elif _is_far(across := sorted({_number(record[x]) or 0.0 for record in records})):
+        ax.set_xscale("log")
+        if len(across) <= _MOST_TICKS:
+            ax.set_xticks(across, [f"{value:.3g}" for value in across])
+            ax.minorticks_off()
     if _is_far(ups):
         ax.set_yscale("log")
     else:
@@ -236,19 +258,14 @@ def sensitivity(rows: Effects, measure: str = "time (%)", ax: Axes | None = None
 @styled
 def sensitivities(parts: Mapping[str, Effects], measure: str = "time (%)") -> Figure:
     """Draw ``sensitivity`` side by side for each of several, programs say, by name. Returns the figure."""
-    across = min(3, len(parts))
-    down = -(-len(parts) // across)
     most = max(len(rows) for rows in parts.values())
-    figure = new_figure(0.4 + 3.4 * across, 0.7 + (0.9 + 0.26 * most) * down)
-    places = list(figure.subplots(down, across, squeeze=False).flat)
-    for ax, (name, rows) in zip(places, parts.items(), strict=False):
+    # The names of parameters take half of the room, and titles stand above the other half.
+    names = [shortened(name, 26) for name in parts]
+    figure, places = _side_by_side(names, (3.6, 0.8 + 0.26 * most), "sensitivity (simulated)")
+    for ax, rows in zip(places, parts.values(), strict=True):
         _tornado(ax, rows, measure)
         ax.set_ylabel("parameter")
-        ax.set_title(shortened(name, 40), fontsize=7.5)
-    for ax in places[len(parts) :]:
-        ax.remove()
-    figure.suptitle("sensitivity (simulated)", fontsize=9, fontweight="bold", x=0.01, ha="left")
-    figure.legend(*places[0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
+    _legend(figure, places)
     return figure
 
 
@@ -260,7 +277,7 @@ def _tornado(ax: Axes, rows: Effects, measure: str) -> None:
     ax.barh(places, [row[2] for row in ordered], 0.66, color=BLUE, edgecolor=INK, linewidth=0.4,
             label="parameter raised")  # fmt: skip
     ax.axvline(0, color=VERMILION, linewidth=0.8)
-    ax.set_yticks(places, [shortened(row[0], 44) for row in ordered])
+    ax.set_yticks(places, [shortened(row[0], 34) for row in ordered])
     ax.tick_params(axis="y", length=0)
     ax.margins(x=0.08)
     ax.grid(axis="x")
