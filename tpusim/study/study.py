@@ -51,7 +51,8 @@ class Study:
         else:
             self.spec = make_spec({**(source or {}), **table}, Path(folder))
         self._open = opener(executor, jobs) if isinstance(executor, str) else borrower(executor, jobs)
-        self._store = Store(Path(store) if store is not None else None)
+        self.folder = Path(store) if store is not None else None
+        self._store = Store(self.folder)
         self._reuse, self._progress = reuse, progress or (lambda done, total: None)
         self._points: list[Point] | None = None
         self._outcomes: dict[str, Outcome] = {}
