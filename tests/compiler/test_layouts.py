@@ -167,7 +167,7 @@ def test_what_is_made_of_vectors_alone_pads_least():
 
 
 def test_a_gather_reads_and_makes_rows_whose_elements_are_minor():
-    """A narrow table comes padded the least, with its rows in lanes, and is copied, as for 71 of 72 compiled gathers."""
+    """A narrow table comes padded the least, with its rows in lanes, and is copied: so in 71 of 72 compiled gathers."""
     text = """HloModule rows
 ENTRY main {
   table = f32[4000,24] parameter(0)
