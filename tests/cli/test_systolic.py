@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.cli.commands import output_of, refusal_of
-from tpusim.cli import model as cli_model
 from tpusim.cli import options as cli_options
+from tpusim.cli import systolic as cli_systolic
 from tpusim.hardware.array import DATAFLOWS, MODES
 
 ONE = ("systolic", "--m", "1000", "--n", "256", "--k", "384")
@@ -65,7 +65,7 @@ def test_both_models_print_the_same(capsys, dataflow):
 
 def test_options_are_the_words_of_the_array():
     """The command line has them written out, to start fast."""
-    assert (cli_options.DATAFLOWS, cli_model.MODES) == (DATAFLOWS, MODES)
+    assert (cli_options.DATAFLOWS, cli_systolic.MODES) == (DATAFLOWS, MODES)
 
 
 @pytest.mark.parametrize(
