@@ -10,15 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
-import numpy as np
 
 from tpusim.errors import ProgramError
 from tpusim.source import SourceText, Span
-
-Values = np.ndarray[Any, Any]
 
 _GEMM_COLUMNS: Final = ("M", "N", "K")
 _CONVOLUTION_COLUMNS: Final = tuple(
@@ -44,28 +41,6 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True):
         down, along = self.height - self.filter_height, self.width - self.filter_width
         return tuple(-(-(slack + self.stride) // self.stride) for slack in (down, along))  # type: ignore[return-value]
 
-    def addresses(self, pixels: Values, places: Values) -> Values:
-        """Return which word of the image, channels side by side, a window sees: -1 beyond the edge."""
-        row, column = np.divmod(pixels, self.positions[1])
-        in_row, rest = np.divmod(places, self.filter_width * self.channels)
-        in_column, channel = np.divmod(rest, self.channels)
-        y, x = row * self.stride + in_row, column * self.stride + in_column
-        return np.where((y < self.height) & (x < self.width), (y * self.width + x) * self.channels + channel, -1)
-
-    @property
-    def words(self) -> int:
-        """Words of the image that some window sees."""
-        return (
-            self.channels
-            * self._seen(0, self.height, self.filter_height)
-            * self._seen(1, self.width, self.filter_width)
-        )
-
-    def _seen(self, axis: int, size: int, window: int) -> int:
-        """Return the places along an axis that some window covers."""
-        seen = np.arange(self.positions[axis])[:, None] * self.stride + np.arange(window)
-        return len(np.unique(seen[seen < size]))
-
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """The product of an (m, k) and a (k, n) matrix, of whose right one each ``kept`` of so many rows are not zero."""
@@ -89,25 +64,6 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     def macs(self) -> int:
         """Multiply-accumulates of the product, those with zeros left out."""
         return self.m * self.n * self.inner
-
-    def kept_rows(self) -> Values:
-        """Return the rows of the right operand that are kept."""
-        rows = np.arange(self.k)
-        return rows[rows % self.kept[1] < self.kept[0]]
-
-    def addresses(self, rows: Values, columns: Values) -> Values:
-        """Return where elements of the left operand lie, in words: of an image as ``Convolution`` has it."""
-        return self.convolution.addresses(rows, columns) if self.convolution else rows * self.k + columns
-
-    @property
-    def left_words(self) -> int:
-        """Words that the left operand is made of, as far as they meet a kept row."""
-        if not self.convolution:
-            return self.m * self.inner
-        if self.inner == self.k:
-            return self.convolution.words
-        found = self.addresses(np.arange(self.m)[:, None], self.kept_rows()[None, :])
-        return len(np.unique(found[found >= 0]))
 
 
 class _Cell(NamedTuple):

@@ -40,7 +40,7 @@ class Demand(NamedTuple):
     @property
     def distinct_words(self) -> int:
         """Addresses of the operand."""
-        return self.layer.left_words if self.is_left else self.words
+        return _left_words(self.layer) if self.is_left else self.words
 
     @property
     def asks_once(self) -> bool:
@@ -50,26 +50,32 @@ class Demand(NamedTuple):
     def addresses(self) -> Values:
         """Return (row, column): where each element lies, from 0; -1 beyond the edge of an image."""
         layer = self.layer
-        inner = layer.kept_rows()
+        inner = _kept_rows(layer)
         if self.is_left:
-            found = layer.addresses(np.arange(layer.m)[:, None], inner[None, :])
+            found = _left_addresses(layer, np.arange(layer.m)[:, None], inner[None, :])
         else:
             found = inner[:, None] * layer.n + np.arange(layer.n)
         return np.ascontiguousarray(found.T if self.turned else found)
 
-    def last_line(self) -> int:
-        """Return the line of the last fold in which it asks for something last."""
+    def last_line(self, fold_lines: int) -> int:
+        """Return the line in which it asks for something last; beyond the edge of an image there is nothing."""
+        inner = _kept_rows(self.layer)
+        for fold in range(len(self.blocks) - 1, -1, -1):
+            row, rows, column, columns = self.blocks[fold]
+            for line in range(rows + columns - 2 if self.skewed else rows - 1, -1, -1):
+                down, along = self._asked(line, rows, columns)
+                m, k = (column + along, row + down) if self.turned else (row + down, column + along)
+                if not self.is_left or (_left_addresses(self.layer, m, inner[k]) >= 0).any():
+                    first = self.before if self.skewed else self.before - rows + 1
+                    return fold * fold_lines + first + line
+        return 0
+
+    def _asked(self, line: int, rows: int, columns: int) -> tuple[Values, Values]:
+        """Return the rows and columns of a fold that it asks for in a line, counted from its first one."""
         if not self.skewed:
-            return self.before
-        _, rows, column, columns = self.blocks[-1]
-        inner = self.layer.kept_rows()
-        for line in range(rows + columns - 2, -1, -1):
-            down = np.arange(max(0, line - columns + 1), min(rows, line + 1))
-            along = column + line - down
-            m, k = (along, down) if self.turned else (down, along)
-            if not self.is_left or (self.layer.addresses(m, inner[k]) >= 0).any():
-                return self.before + line
-        return self.before
+            return np.full(columns, rows - 1 - line), np.arange(columns)
+        down = np.arange(max(0, line - columns + 1), min(rows, line + 1))
+        return down, line - down
 
 
 class Demands(NamedTuple):
@@ -112,3 +118,40 @@ def _trapezes(lengths: Values, widths: Values, firsts: Values, lines: int) -> Va
     line = np.arange(lines)[None, :] - firsts[:, None]
     begun, ended = np.clip(line + 1, 0, widths[:, None]), np.clip(line + 1 - lengths[:, None], 0, widths[:, None])
     return (begun - ended).ravel()
+
+
+def _kept_rows(layer: Layer) -> Values:
+    """Return the rows of the right operand that are kept."""
+    rows = np.arange(layer.k)
+    return rows[rows % layer.kept[1] < layer.kept[0]]
+
+
+def _left_addresses(layer: Layer, rows: Values, columns: Values) -> Values:
+    """Return where elements of the left operand lie: of an image, channels side by side, which pixel a window sees."""
+    shape = layer.convolution
+    if not shape:
+        return rows * layer.k + columns
+    row, column = np.divmod(rows, shape.positions[1])
+    in_row, rest = np.divmod(columns, shape.filter_width * shape.channels)
+    in_column, channel = np.divmod(rest, shape.channels)
+    y, x = row * shape.stride + in_row, column * shape.stride + in_column
+    return np.where((y < shape.height) & (x < shape.width), (y * shape.width + x) * shape.channels + channel, -1)
+
+
+def _left_words(layer: Layer) -> int:
+    """Return how many words the left operand is made of, as far as they meet a kept row."""
+    shape = layer.convolution
+    if not shape:
+        return layer.m * layer.inner
+    if layer.inner == layer.k:
+        high, wide = shape.positions
+        rows = _seen(high, shape.stride, shape.filter_height, shape.height)
+        return rows * _seen(wide, shape.stride, shape.filter_width, shape.width) * shape.channels
+    found = _left_addresses(layer, np.arange(layer.m)[:, None], _kept_rows(layer)[None, :])
+    return len(np.unique(found[found >= 0]))
+
+
+def _seen(positions: int, stride: int, window: int, size: int) -> int:
+    """Return the places along an axis that some window covers."""
+    seen = np.arange(positions)[:, None] * stride + np.arange(window)
+    return len(np.unique(seen[seen < size]))

@@ -119,7 +119,7 @@ def _first_line(demand: Demand) -> int:
 
 def _read(demand: Demand, dram: _Dram, served: Values, waits: Waits) -> Accesses:
     """Return what the SRAM of an operand saw."""
-    last = len(served) - len(served) // len(demand.blocks) + demand.last_line()
+    last = demand.last_line(len(served) // len(demand.blocks))
     words = int(demand.blocks[:, 1] @ demand.blocks[:, 3])
     start, stop = int(served[_first_line(demand)]), int(served[last])
     return Accesses(
