@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpusim.errors import ProgramError, UnsupportedError
+from tpusim.errors import ProgramError
 from tpusim.program.layers import Convolution, Layer, parse_layers
 from tpusim.source import SourceText
 

@@ -67,7 +67,7 @@ def ours(case: Printed) -> dict[str, list[str]]:
 
 
 def test_every_field_of_every_report_is_scale_sims():
-    """Cycles, stalls, first and last accesses and words, to the last digit; shares as far as sums of floats are alike."""
+    """Cycles, stalls, first and last accesses and words; shares as far as sums of floats are alike."""
     for case in printed():
         found = ours(case)
         assert found.keys() == case.reports.keys()
