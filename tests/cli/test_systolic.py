@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.cli.commands import output_of, refusal_of
-from tpusim.cli import model as cli_model
 from tpusim.cli import options as cli_options
+from tpusim.cli import systolic as cli_systolic
 from tpusim.hardware.array import DATAFLOWS, MODES
 
 ONE = ("systolic", "--m", "1000", "--n", "256", "--k", "384")
@@ -35,7 +35,7 @@ def test_json_has_the_stable_keys(capsys):
     """One object, whose keys users' scripts rely on."""
     found = json.loads(output_of(capsys, *ONE, "--json"))
     assert found.keys() == {"array", "model", "layers", "total", "simulated", "schema_version"}
-    assert found["layers"][0].keys() == FIGURES | {"name", "m", "n", "k"}
+    assert found["layers"][0].keys() == FIGURES | {"name", "m", "n", "k", "memory"}
     assert found["total"].keys() == FIGURES
 
 
@@ -65,7 +65,7 @@ def test_both_models_print_the_same(capsys, dataflow):
 
 def test_options_are_the_words_of_the_array():
     """The command line has them written out, to start fast."""
-    assert (cli_options.DATAFLOWS, cli_model.MODES) == (DATAFLOWS, MODES)
+    assert (cli_options.DATAFLOWS, cli_systolic.MODES) == (DATAFLOWS, MODES)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +100,101 @@ def test_a_file_that_is_no_text_is_refused(capsys, tmp_path):
     assert "expected a CSV file of layers in UTF-8, found the byte 0xff" in refusal_of(
         capsys, "systolic", "--layers", str(path)
     )
+
+
+CONFIG = """\
+[general]
+run_name = little
+[architecture_presets]
+ArrayHeight: 8
+ArrayWidth: 12
+IfmapSramSzkB: 16
+FilterSramSzkB: 32
+OfmapSramSzkB: 4
+IfmapOffset: 0
+Bandwidth : 16
+Dataflow : os
+[run_presets]
+InterfaceBandwidth: USER
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Give the path of one of SCALE-Sim's configurations."""
+    path = tmp_path / "scale.cfg"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_a_configuration_adds_srams(capsys, config, layers):
+    """A second table, with what DRAM moved, and the same in JSON."""
+    text = output_of(capsys, "systolic", "-c", str(config), "-t", layers)
+    assert "8 x 12, output-stationary, scale-sim" in text
+    assert "DRAM ofmap" in text
+    found = json.loads(output_of(capsys, "systolic", "-c", str(config), "-t", layers, "--json"))
+    memory = found["layers"][0]["memory"]
+    assert memory.keys() == {"cycles_with_prefetch", "cycles", "stall_cycles", "ifmap", "filter", "ofmap"}
+    assert memory["cycles"] - memory["stall_cycles"] == found["layers"][0]["cycles"]
+
+
+def test_reports_are_scale_sims_files(capsys, config, layers, tmp_path):
+    """In a folder of the run's name, a line a layer after the header."""
+    output_of(capsys, "systolic", "-c", str(config), "-t", layers, "-p", str(tmp_path / "results"))
+    reports = {path.name: path.read_text() for path in (tmp_path / "results" / "little").iterdir()}
+    assert reports.keys() == {"COMPUTE_REPORT.csv", "BANDWIDTH_REPORT.csv", "DETAILED_ACCESS_REPORT.csv"}
+    assert {text.count("\n") for text in reports.values()} == {3}
+    assert reports["COMPUTE_REPORT.csv"].startswith(
+        "LayerID, Total Cycles (incl. prefetch), Total Cycles, Stall Cycles"
+    )
+
+
+def test_sparsity_counts_where_the_configuration_says_so(capsys, config, tmp_path):
+    """Off by default, as there; on, a fourth report says what the filters take."""
+    path = tmp_path / "sparse.csv"
+    path.write_text("Layer,M,N,K,Sparsity,\na,30,20,64,2:4,\n")
+    command = ("systolic", "-c", str(config), "-t", str(path), "-p", str(tmp_path / "out"), "--json")
+    dense = json.loads(output_of(capsys, *command))["total"]["macs"]
+    config.write_text(CONFIG + "[sparsity]\nSparsitySupport: true\nSparseRep: csr\n")
+    sparse = json.loads(output_of(capsys, *command))["total"]["macs"]
+    assert (dense, sparse) == (30 * 20 * 64, 30 * 20 * 32)
+    assert (tmp_path / "out/little/SPARSE_REPORT.csv").read_text().splitlines()[1].startswith("0, csr, 1280, ")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Dataflow : row", ":11:12: Dataflow: expected one of ws, os, is, found 'row'"),
+        ("Dataflov : ws", ":11:1: unknown key 'Dataflov' (did you mean 'dataflow'?)"),
+        ("just words", ":11:1: expected [section] or key: value"),
+        ("", "expected 'dataflow', found no such key"),
+        ("Dataflow: ws\nArrayHeight: zero", ":12:14: expected a whole number from 1, found 'zero'"),
+        ("Dataflow: ws\nOptimizedMapping: true", ":12:19: row-wise sparsity (optimizedmapping) is not modelled"),
+        ("Dataflow: ws\nUseRamulatorTrace: True", ":12:20: DRAM times from Ramulator"),
+        ("Dataflow: ws\nSparsitySupport: maybe", "expected True or False, found 'maybe'"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_with_its_place(capsys, config, layers, line, words):
+    """File, line, column and what would be right."""
+    config.write_text(CONFIG.replace("Dataflow : os", line))
+    assert words in refusal_of(capsys, "systolic", "-c", str(config), "-t", layers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--rows", "4"), "--rows: "),
+        (("--arrays", "2"), "--arrays: "),
+        (("--mode", "scale-sim"), "--mode: "),
+    ],
+)
+def test_the_array_is_stated_once(capsys, config, layers, arguments, words):
+    """What the configuration says is not said again."""
+    message = refusal_of(capsys, "systolic", "-c", str(config), "-t", layers, *arguments)
+    assert words in message
+    assert "states the array: change it there" in message
+
+
+def test_reports_need_a_configuration(capsys, layers, tmp_path):
+    """SRAMs are stated there."""
+    assert "expected -c FILE.cfg as well" in refusal_of(capsys, "systolic", "-t", layers, "-p", str(tmp_path))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tpusim.errors import ProgramError, UnsupportedError
-from tpusim.program.layers import Layer, parse_layers
+from tpusim.errors import ProgramError
+from tpusim.program.layers import Convolution, Layer, parse_layers
 from tpusim.source import SourceText
 
 GEMM = "Layer,M,N,K,\n"
@@ -29,7 +29,15 @@ def test_products_are_read_by_their_header():
 
 def test_a_convolution_is_output_pixels_by_filters_over_the_window():
     """A 3 x 3 filter has 10 x 8 places in 12 x 10 pixels, and 9 weights for each of 5 channels."""
-    assert layers_of(CONVOLUTION + "a, 12, 10, 3, 3, 5, 64, 1,\n") == [Layer(name="a", m=80, n=64, k=45)]
+    assert layers_of(CONVOLUTION + "a, 12, 10, 3, 3, 5, 64, 1,\n") == [
+        Layer(
+            name="a",
+            m=80,
+            n=64,
+            k=45,
+            convolution=Convolution(height=12, width=10, filter_height=3, filter_width=3, channels=5, stride=1),
+        )
+    ]
 
 
 def test_strides_that_do_not_fit_are_rounded_up():
@@ -65,7 +73,14 @@ def test_wrong_files_are_refused_with_their_place(text, words):
         layers_of(text)
 
 
-def test_sparse_layers_are_not_treated_yet():
-    """A ratio other than 1:1 would give fewer cycles, which nobody here computes."""
-    with pytest.raises(UnsupportedError, match=r"layers.csv:2: '2:4' .* only dense"):
-        layers_of(GEMM + "a,1,2,3,2:4,\n")
+def test_a_sparsity_says_how_many_rows_are_kept():
+    """2:4 of 7 rows: 2 of the first four, and 2 of the other three."""
+    (found,) = layers_of(GEMM + "a,1,2,7,2:4,\n")
+    assert (found.kept, found.inner, found.macs) == ((2, 4), 4, 8)
+
+
+@pytest.mark.parametrize("text", ["2:", "2", "5:4", "0:4", "a:b"])
+def test_a_sparsity_that_is_none_is_refused(text):
+    """Line, column and a caret."""
+    with pytest.raises(ProgramError, match=r"layers.csv:2:9: .*sparsity"):
+        layers_of(GEMM + f"a,1,2,3,{text},\n")

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from tpusim import __version__
 from tpusim.cli.compile import compile_
-from tpusim.cli.model import calibrate, explain, lower, systolic, validate
+from tpusim.cli.model import calibrate, explain, lower, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
 from tpusim.cli.sweep import sweep
+from tpusim.cli.systolic import systolic
 from tpusim.errors import TpusimError
 
 EXIT_REFUSED = 1

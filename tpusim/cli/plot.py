@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.model import product_sizes
 from tpusim.cli.options import (
     DATAFLOW,
     OVERFLOW,
@@ -21,6 +20,7 @@ from tpusim.cli.options import (
     number,
     option,
 )
+from tpusim.cli.systolic import product_sizes
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ def _systolic(plot: Any, options: Namespace) -> Any:
 
     sizes, array = product_sizes(options), _array(options)
     if options.output.lower().endswith(FILMS):
-        return plot.animate_systolic(Layer(name="product", **sizes), array, options.output)
+        return plot.animate_systolic(
+            Layer(name="product", m=sizes["m"], n=sizes["n"], k=sizes["k"]), array, options.output
+        )
     return plot.systolic(**sizes, array=array, cycle=options.cycle)
 
 

@@ -20,6 +20,7 @@ from tpusim.cost.models.choice import check_models
 from tpusim.errors import ConfigError
 from tpusim.frontends.read import hlo_text
 from tpusim.hardware.array import Array
+from tpusim.hardware.buffers import Buffers
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module, with_devices
@@ -42,7 +43,7 @@ from tpusim.systolic.closed_form import run_gemm
 from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
 from tpusim.text.reader import read_content, source_text
-from tpusim.timeline.folds import ArrayRun
+from tpusim.timeline.folds import ArrayRun, MemoryRun
 from tpusim.timeline.records import Record, Timeline
 
 Progress = Callable[[Record], None]
@@ -287,6 +288,14 @@ def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = 
     from tpusim.systolic.count import count_layer
 
     return [(layer, count_layer(layer, array)) for layer in found]
+
+
+def run_layers_with_memory(layers: Sequence[Layer], array: Array, buffers: Buffers) -> list[MemoryRun]:
+    """Return what each layer takes on an array with SRAMs whose folds run one after the other, as SCALE-Sim has it."""
+    # Numba loads only where memory is gone through.
+    from tpusim.systolic.memory.run import run_memory
+
+    return [run_memory(layer, array, buffers) for layer in layers]
 
 
 def opcode_rules() -> dict[str, frozenset[str]]:

@@ -2,7 +2,7 @@
 
 Two kinds, told apart by their header: ``Layer, M, N, K`` and the convolution columns ``Layer name, IFMAP Height, IFMAP
 Width, Filter Height, Filter Width, Channels, Num Filter, Strides``. Both may end lines with a comma, and may have a
-last column of sparsity ratios. Format: SCALE-Sim v3, ``topology_utils.py``.
+last column of sparsity ratios, N:M. Format: SCALE-Sim v3, ``topology_utils.py``.
 """
 
 from __future__ import annotations
@@ -14,30 +14,56 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tpusim.errors import ProgramError, UnsupportedError
+from tpusim.errors import ProgramError
 from tpusim.source import SourceText, Span
 
 _GEMM_COLUMNS: Final = ("M", "N", "K")
 _CONVOLUTION_COLUMNS: Final = tuple(
     "IFMAP Height,IFMAP Width,Filter Height,Filter Width,Channels,Num Filter,Strides".split(",")
 )
-_DENSE: Final = "1:1"
 # In SCALE-Sim a name with these letters means one product per channel.
 _DEPTHWISE: Final = "DP"
 
 
+class Convolution(msgspec.Struct, frozen=True, kw_only=True):
+    """What a window slides over, padding included."""
+
+    height: int
+    width: int
+    filter_height: int
+    filter_width: int
+    channels: int
+    stride: int
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """Places of the window, along the height and the width; SCALE-Sim rounds up where the stride does not fit."""
+        down, along = self.height - self.filter_height, self.width - self.filter_width
+        return tuple(-(-(slack + self.stride) // self.stride) for slack in (down, along))  # type: ignore[return-value]
+
+
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """The product of an (m, k) and a (k, n) matrix."""
+    """The product of an (m, k) and a (k, n) matrix, of whose right one each ``kept`` of so many rows are not zero."""
 
     name: str
     m: int
     n: int
     k: int
+    kept: tuple[int, int] = (1, 1)
+    """How many rows are kept of each group of so many; the first ones, as nothing depends on which."""
+    convolution: Convolution | None = None
+    """What the left operand is made of, if it is an image."""
+
+    @property
+    def inner(self) -> int:
+        """Rows of the right operand that are kept: what is summed over."""
+        groups, rest = divmod(self.k, self.kept[1])
+        return groups * self.kept[0] + min(self.kept[0], rest)
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the product."""
-        return self.m * self.n * self.k
+        """Multiply-accumulates of the product, those with zeros left out."""
+        return self.m * self.n * self.inner
 
 
 class _Cell(NamedTuple):
@@ -64,14 +90,14 @@ def load_layers(path: str | Path) -> list[Layer]:
 def parse_layers(source: SourceText) -> list[Layer]:
     """Return the layers of a CSV file, convolutions as the products that they are; depthwise ones channel by channel.
 
-    Raises ProgramError with line, column and a caret, and UnsupportedError for sparse layers.
+    Raises ProgramError with line, column and a caret.
     """
     rows = _rows(source)
     header = next(rows, None)
     if header is None:
         raise ProgramError(f"{source.name}: the file is empty; expected a header such as 'Layer, M, N, K'")
     columns, convert = _kind(header)
-    layers = [layer for row in rows for layer in convert(row[0], _numbers(row, columns))]
+    layers = [layer for row in rows for layer in convert(row[0], *_numbers(row, columns))]
     if not layers:
         raise ProgramError(f"{source.name}: expected a line for each layer after the header, found none")
     return layers
@@ -97,7 +123,7 @@ def _cells(source: SourceText, line: str, start: int) -> list[_Cell]:
     return cells
 
 
-def _kind(header: list[_Cell]) -> tuple[tuple[str, ...], Callable[[_Cell, list[int]], list[Layer]]]:
+def _kind(header: list[_Cell]) -> tuple[tuple[str, ...], Callable[[_Cell, list[int], tuple[int, int]], list[Layer]]]:
     """Return the columns that a header announces after the name, and how a row of them becomes layers."""
     found = [cell.text.lower() for cell in header[1:]]
     if found[:3] == ["m", "n", "k"]:
@@ -108,17 +134,25 @@ def _kind(header: list[_Cell]) -> tuple[tuple[str, ...], Callable[[_Cell, list[i
     raise ProgramError(f"expected a header {expected}, found {', '.join(c.text for c in header)!r}", header[0].span)
 
 
-def _numbers(row: list[_Cell], columns: tuple[str, ...]) -> list[int]:
-    """Return a row's numbers, one for each column."""
-    cells = row[1 : len(columns) + 1]
+def _numbers(row: list[_Cell], columns: tuple[str, ...]) -> tuple[list[int], tuple[int, int]]:
+    """Return a row's numbers, one for each column, and how many rows of the right operand are kept of how many."""
+    cells, rest = row[1 : len(columns) + 1], row[len(columns) + 1 :]
     if len(cells) < len(columns):
         expected = f"a name and {len(columns)} numbers ({', '.join(columns)})"
         raise ProgramError(f"expected {expected}, found {len(cells)} after the name", row[-1].span)
-    for cell in row[len(columns) + 1 :]:
-        if cell.text != _DENSE:
-            what = f"{cell.span.source.name}:{cell.span.line}: {cell.text!r} after the last number"
-            raise UnsupportedError(f"{what}: only dense layers ({_DENSE}) are treated, take the column out")
-    return [_number(cell, column) for cell, column in zip(cells, columns, strict=True)]
+    numbers = [_number(cell, column) for cell, column in zip(cells, columns, strict=True)]
+    return numbers, _kept(rest[0]) if rest and rest[0].text else (1, 1)
+
+
+def _kept(cell: _Cell) -> tuple[int, int]:
+    """Return the sparsity of a layer: N of M."""
+    parts = cell.text.split(":")
+    if len(parts) != 2:
+        raise ProgramError(f"expected a sparsity N:M, as 2:4, or nothing, found {cell.text!r}", cell.span)
+    kept, of = (_number(_Cell(part.strip(), cell.span), "sparsity") for part in parts)
+    if kept > of:
+        raise ProgramError(f"expected a sparsity N:M with N up to M, found {cell.text!r}", cell.span)
+    return kept, of
 
 
 def _number(cell: _Cell, column: str) -> int:
@@ -128,11 +162,11 @@ def _number(cell: _Cell, column: str) -> int:
     return int(cell.text)
 
 
-def _gemm(name: _Cell, numbers: list[int]) -> list[Layer]:
-    return [Layer(name=name.text, **dict(zip("mnk", numbers, strict=True)))]
+def _gemm(name: _Cell, numbers: list[int], kept: tuple[int, int]) -> list[Layer]:
+    return [Layer(name=name.text, m=numbers[0], n=numbers[1], k=numbers[2], kept=kept)]
 
 
-def _convolution(name: _Cell, numbers: list[int]) -> list[Layer]:
+def _convolution(name: _Cell, numbers: list[int], kept: tuple[int, int]) -> list[Layer]:
     """Return a convolution as a product: output pixels by filters, over the window."""
     height, width, filter_height, filter_width, channels, filters, stride = numbers
     if filter_height > height or filter_width > width:
@@ -140,13 +174,16 @@ def _convolution(name: _Cell, numbers: list[int]) -> list[Layer]:
         raise ProgramError(
             f"expected a filter no larger than what it slides over (padding included), found {found}", name.span
         )
-    m = _positions(height, filter_height, stride) * _positions(width, filter_width, stride)
-    window = filter_height * filter_width
-    if _DEPTHWISE in name.text:
-        return [Layer(name=f"{name.text}Channel_{i}", m=m, n=filters, k=window) for i in range(channels)]
-    return [Layer(name=name.text, m=m, n=filters, k=window * channels)]
-
-
-def _positions(size: int, window: int, stride: int) -> int:
-    """Return the places that a window takes along an axis; SCALE-Sim rounds up where the stride does not fit."""
-    return -(-(size - window + stride) // stride)
+    depthwise = _DEPTHWISE in name.text
+    shape = Convolution(
+        height=height,
+        width=width,
+        filter_height=filter_height,
+        filter_width=filter_width,
+        channels=1 if depthwise else channels,
+        stride=stride,
+    )
+    names = [f"{name.text}Channel_{i}" for i in range(channels)] if depthwise else [name.text]
+    high, wide = shape.positions
+    window = filter_height * filter_width * shape.channels
+    return [Layer(name=one, m=high * wide, n=filters, k=window, kept=kept, convolution=shape) for one in names]

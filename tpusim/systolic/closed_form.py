@@ -48,7 +48,7 @@ class Folds(NamedTuple):
 
 def cut_folds(layer: Layer, array: Array) -> Folds:
     """Return how a product is cut for an array."""
-    height, width, stream = array.extent(layer.m, layer.n, layer.k)
+    height, width, stream = array.extent(layer.m, layer.n, layer.inner)
     high, wide = -(-height // array.rows), -(-width // array.columns)
     return Folds(
         high,

@@ -47,3 +47,32 @@ def add_runs(runs: Iterable[ArrayRun]) -> ArrayRun:
 def _share(part: int, whole: int) -> float:
     """Return ``part`` of ``whole``; nothing of nothing is nothing."""
     return part / whole if whole else 0.0
+
+
+class Accesses(msgspec.Struct, frozen=True, kw_only=True):
+    """What one SRAM saw on both sides: words, and the cycles of the first and the last ones; below 0: prefetch."""
+
+    sram_start: int
+    sram_stop: int
+    sram_words: int
+    dram_start: int
+    dram_stop: int
+    dram_words: int
+
+    @property
+    def dram_words_per_cycle(self) -> float:
+        """Words per cycle from the first to the last."""
+        return self.dram_words / (self.dram_stop - self.dram_start + 1)
+
+
+class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What one product took with the memory beside the array."""
+
+    cycles_with_prefetch: int
+    """From the first word from DRAM to the last one to it."""
+    cycles: int
+    """From the first line that the array asks for, stalls included."""
+    stall_cycles: int
+    ifmap: Accesses
+    filter: Accesses
+    ofmap: Accesses

@@ -1,0 +1,140 @@
+"""SCALE-Sim's configuration files (``.cfg``): the array, its SRAMs and DRAM's bandwidth.
+
+Format: SCALE-Sim v3, ``scale_config.py``. Sections in brackets, ``key: value`` or ``key = value``, in any case. Of v2's
+files only the bandwidths differ: one for all, where v3 states those of reads in ``[layout]``. What is left out is off.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
+from tpusim.hardware.array import DATAFLOWS, Array
+from tpusim.hardware.buffers import Buffers, Rates
+from tpusim.source import SourceText, Span
+
+_NEEDED: Final = "arrayheight arraywidth ifmapsramszkb filtersramszkb ofmapsramszkb dataflow".split()
+# Of traces, banks and layouts, which are not there; without effect where those are off.
+_IGNORED: Final = (
+    "ifmapoffset filteroffset ofmapoffset memorybanks onchipmemorybanks onchipmemorybankports readrequestbuffer "
+    "writerequestbuffer ifmapsrambanknum ifmapsrambankport filtersrambanknum filtersrambankport blocksize "
+    "randomnumbergeneratorseed topologycsvloc"
+).split()
+_OFF: Final = {
+    "useramulatortrace": "DRAM times from Ramulator",
+    "ifmapcustomlayout": "layouts of SRAM banks",
+    "filtercustomlayout": "layouts of SRAM banks",
+    "optimizedmapping": "row-wise sparsity",
+}
+_OTHERS: Final = (
+    "run_name bandwidth interfacebandwidth ifmapsrambankbandwidth filtersrambankbandwidth sparsitysupport sparserep"
+).split()
+_REPRESENTATIONS: Final = ("ellpack_block", "csr", "csc")
+_KILO: Final = 1024
+
+
+class ScaleConfig(NamedTuple):
+    """What a file states."""
+
+    run_name: str
+    array: Array
+    buffers: Buffers
+    sparse: str | None
+    """How sparse filters are stored, if sparsity is on."""
+
+
+class _Entry(NamedTuple):
+    """A value and its place."""
+
+    text: str
+    span: Span
+
+
+def load_scale_config(path: str | Path) -> ScaleConfig:
+    """Return what a ``.cfg`` file states; raises ConfigError and UnsupportedError with line and column."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as a configuration: {error}") from error
+    return parse_scale_config(SourceText(str(path), text))
+
+
+def parse_scale_config(source: SourceText) -> ScaleConfig:
+    """Return what the text of a ``.cfg`` file states; see ``load_scale_config``."""
+    entries = _entries(source)
+    for key in _NEEDED:
+        if key not in entries:
+            raise ConfigError(f"{source.name}: expected {key!r}, found no such key")
+    for key, what in _OFF.items():
+        if key in entries and _flag(entries[key]):
+            raise UnsupportedError(f"{what} ({key}) is not modelled: set it to False", entries[key].span)
+    dataflow = entries["dataflow"]
+    if dataflow.text not in DATAFLOWS:
+        raise ConfigError(f"Dataflow: expected one of {', '.join(DATAFLOWS)}, found {dataflow.text!r}", dataflow.span)
+    rows, columns = _number(entries["arrayheight"]), _number(entries["arraywidth"])
+    words = {name: _KILO * _number(entries[f"{name}sramszkb"]) for name in ("ifmap", "filter", "ofmap")}
+    return ScaleConfig(
+        entries["run_name"].text if "run_name" in entries else "",
+        Array(rows=rows, columns=columns, dataflow=dataflow.text, mode="scale-sim"),
+        Buffers(**{f"{name}_words": size for name, size in words.items()}, rates=_rates(entries, source)),
+        _sparse(entries),
+    )
+
+
+def _entries(source: SourceText) -> dict[str, _Entry]:
+    """Return the values by key, in lower case."""
+    entries, known = {}, {*_NEEDED, *_IGNORED, *_OFF, *_OTHERS}
+    for line in re.finditer(r"[^\n]+", source.text):
+        text = line[0].strip()
+        if not text or text[0] in "#;[":
+            continue
+        found = re.match(r"\s*([^:=]*?)\s*[:=]\s*(.*?)\s*$", line[0])
+        if not found or not found[1]:
+            raise ConfigError("expected [section] or key: value", source.span(line.start(), line.end()))
+        key = found[1].lower()
+        place = source.span(line.start() + found.start(1), line.start() + found.end(1))
+        if key not in known:
+            raise ConfigError(f"unknown key {found[1]!r}{did_you_mean(key, known)}", place)
+        begin = line.start() + found.start(2)
+        entries[key] = _Entry(found[2], source.span(begin, begin + max(1, len(found[2]))))
+    return entries
+
+
+def _rates(entries: dict[str, _Entry], source: SourceText) -> Rates | None:
+    """Return DRAM's bandwidths, or None where they are to be found out."""
+    mode = entries.get("interfacebandwidth")
+    if mode is None or mode.text == "CALC":
+        return None
+    if mode.text != "USER":
+        raise ConfigError(f"InterfaceBandwidth: expected USER or CALC, found {mode.text!r}", mode.span)
+    if "bandwidth" not in entries:
+        raise ConfigError(f"{source.name}: expected 'Bandwidth', as InterfaceBandwidth is USER, found no such key")
+    shared = entries["bandwidth"]
+    first = _number(shared._replace(text=shared.text.split(",")[0].strip()))
+    reads = (entries.get(f"{name}srambankbandwidth") for name in ("ifmap", "filter"))
+    ifmap, filters = (_number(entry) if entry else first for entry in reads)
+    return Rates(ifmap=ifmap, filter=filters, ofmap=first)
+
+
+def _sparse(entries: dict[str, _Entry]) -> str | None:
+    """Return how sparse filters are stored, or None where sparsity is off."""
+    if "sparsitysupport" not in entries or not _flag(entries["sparsitysupport"]):
+        return None
+    form = entries.get("sparserep")
+    if form and form.text not in _REPRESENTATIONS:
+        raise ConfigError(f"SparseRep: expected one of {', '.join(_REPRESENTATIONS)}, found {form.text!r}", form.span)
+    return form.text if form else _REPRESENTATIONS[0]
+
+
+def _flag(entry: _Entry) -> bool:
+    if entry.text.lower() not in ("true", "false"):
+        raise ConfigError(f"expected True or False, found {entry.text!r}", entry.span)
+    return entry.text.lower() == "true"
+
+
+def _number(entry: _Entry) -> int:
+    if not (entry.text.isascii() and entry.text.isdecimal() and len(entry.text) < 10 and int(entry.text)):
+        raise ConfigError(f"expected a whole number from 1, found {entry.text!r}", entry.span)
+    return int(entry.text)
