@@ -455,3 +455,19 @@ ENTRY main {
     module = compile_module(parse_module(SourceText("test", text)), Target(load_chip(chip)))
     (call,) = (i for i in module.entry.instructions if i.opcode == "custom-call")
     assert call.shape.memory_space == space
+
+
+@pytest.mark.parametrize(("groups", "is_whole"), [(2, True), (3, True), (12, False)])
+def test_groups_of_features_are_a_dimension_that_a_window_goes_along(groups, is_whole):
+    """As XLA's ConvolutionGroupConverter makes it: stride of one less, as many holes; single features stay."""
+    entry = f"""
+    x = f32[2,9,7,12] parameter(0)
+    w = f32[3,2,{12 // groups},24] parameter(1)
+    ROOT out = f32[2,5,6,24] convolution(x, w), window={{size=3x2 stride=2x1 pad=1_1x0_0}}, dim_labels=b01f_01io->b01f,
+      feature_group_count={groups}
+    """
+    module, made = decomposed(entry)
+    (convolution,) = [i for i in made.entry if i.opcode == "convolution"]
+    assert ("feature_group_count" not in convolution.attributes) == is_whole
+    inputs = normal(2, 9, 7, 12), normal(3, 2, 12 // groups, 24)
+    assert close(values(made, *inputs), values(module, *inputs), "convolution")

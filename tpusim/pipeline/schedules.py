@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 
 from msgspec import structs
 
@@ -47,8 +46,8 @@ def with_schedule(
     """Return the scheduled module that runs on a chip, and what made it.
 
     Without a ``schedule`` a module that has one keeps it, and any other is compiled. In a retiled module arrays lie
-    where they did if it was made for the chip and still fits, else there or where our own passes put them, whichever
-    has the lower ``price``; without a price they stay. Raises ProgramError if the module is wrong, UnsupportedError if
+    where they did or where our own passes put them, whichever has the lower ``price``, so that more memory never makes
+    it slower; without a price they stay. Raises ProgramError if the module is wrong, UnsupportedError if
     it cannot be had as is wanted.
     """
     check_schedule(schedule)
@@ -72,7 +71,7 @@ def with_schedule(
     # Of a program that no chip is known for, what it says of its kernels is all that there is.
     cores = load_chip(made_by.chip).cores_per_device if made_by.chip else chip.cores_per_device
     retiled = retile(module, Target(chip), cores)
-    if price is not None and not (made_by.is_for(chip.name) and price(retiled) < inf):
+    if price is not None:
         retiled = min(placed_anew(retiled, Target(chip)), retiled, key=price)
     return retiled, structs.replace(made_by, retiled_for=chip.name)
 

@@ -1,4 +1,4 @@
-"""Products of a matrix and a vector, or of many such pairs."""
+"""Products of a matrix and a vector, or of many such pairs; convolutions by groups."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import NamedTuple
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.compiler.graph import Node
+from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
+from tpusim.shapes.shape import ArrayShape
 
 
 class _Side(NamedTuple):
@@ -64,3 +66,39 @@ def _spread(build: Build, small: _Side, large: _Side) -> Node:
     turned = build.transpose(build.convert(small.node, "f32"), *(d for _, d in by_place), *small.free)
     sizes = [small.node.array.dimensions[d] for _, d in by_place]
     return build.broadcast(build.reshape(turned, *sizes), large.node.array.dimensions, [place for place, _ in by_place])
+
+
+@decomposes("convolution", tolerance=1e-5)
+def grouped(build: Build, node: Node) -> Node | None:
+    """Groups of features are one more dimension that a window goes along, each with the window's own kernel.
+
+    Source: XLA, ConvolutionGroupConverter; programs compiled ahead of time, in which only groups of one feature stay.
+    """
+    named = dict(node.attributes)
+    groups = named.pop("feature_group_count", 1)
+    labels = named["dim_labels"]
+    features = node.operands[0].array.dimensions[labels.lhs.index("f")]
+    if groups == 1 or groups == features:
+        return None
+    along = str(len(labels.lhs) - 2)
+    left, right = (
+        build.reshape(operand, *_split(operand, text.index(mark), groups))
+        for operand, text, mark in zip(node.operands, (labels.lhs, labels.rhs), "fo", strict=True)
+    )
+    apart = WindowDimension(groups, stride=groups - 1, lhs_dilate=groups)
+    named["window"] = Window((*named["window"].dimensions, apart))
+    named["dim_labels"] = ConvolutionLabels(
+        *(
+            text.replace(mark, along + mark)
+            for text, mark in zip((labels.lhs, labels.rhs, labels.output), "fof", strict=True)
+        )
+    )
+    sizes = _split(node, labels.output.index("f"), groups)
+    made = build.graph.add("convolution", ArrayShape(node.array.dtype, sizes), [left, right], named, like=node)
+    return build.reshape(made, *node.array.dimensions)
+
+
+def _split(node: Node, at: int, groups: int) -> tuple[int, ...]:
+    """Return an array's sizes with one of its dimensions taken apart into groups."""
+    sizes = node.array.dimensions
+    return (*sizes[:at], groups, sizes[at] // groups, *sizes[at + 1 :])
