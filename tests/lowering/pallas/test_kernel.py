@@ -265,3 +265,17 @@ def test_the_report_says_what_the_times_of_such_kernels_are_made_of(monkeypatch)
     assert "1 timed by stated cost" in str(without)
     assert "by its stated cost (jaxlib" in without.program.unsupported[0].how
     assert without.summary.total_ps >= 17.18e9 / 197e12 * 1e12
+
+
+@pytest.mark.parametrize("schedule", ["given", "retiled", "compiled"])
+def test_a_kernel_keeps_its_body_whoever_compiles_the_program(schedule):
+    """It is part of the program, and not of how that was compiled."""
+    found = tpusim.lower(PROGRAMS / "gather.v5e.hlo.txt.gz", schedule=schedule)
+    assert [step.basis for step in found.every_step if getattr(step, "basis", "")] == ["body"]
+
+
+def test_a_lowered_kernel_survives_being_saved(tmp_path):
+    """Its parts and classes are plain data."""
+    found = program("flash_2048_b512.v5e")
+    tpusim.save_program(found, tmp_path / "p.json")
+    assert tpusim.load_program(tmp_path / "p.json").steps == found.steps
