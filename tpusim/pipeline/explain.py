@@ -22,6 +22,7 @@ from tpusim.program.module import Program, walk
 from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import TileClass
 from tpusim.shapes.address import logical_bytes, physical_bytes
+from tpusim.shapes.shape import Shape, leaves
 
 
 def explain(
@@ -46,7 +47,10 @@ def explain(
     if module:
         computation = next(c for c in module.computations if op in c.by_name)
         arrays = (computation[op], *computation.operands_of(computation[op]))
-        shapes = {array.name: (physical_bytes(array.shape), logical_bytes(array.shape)) for array in arrays}
+        named: dict[str, Shape] = {array.name: array.shape for array in arrays}
+        # Results of a hand-written kernel have numbers behind its name.
+        named |= {f"{op}#{number}": leaf for number, leaf in enumerate(leaves(computation[op].shape))}
+        shapes = {name: (physical_bytes(shape), logical_bytes(shape)) for name, shape in named.items()}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
     stages = stage_cycles(kernel, machine)
     found = explanation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from itertools import pairwise, product
 from math import prod
@@ -9,6 +10,7 @@ from math import prod
 import pytest
 
 import tpusim
+from tests.lowering.hlo import lower_text
 from tests.lowering.pallas.bodies import COPY, PROGRAMS, body, call, kernels, program, when
 from tpusim.cost.classes import class_cycles, part_cycles
 from tpusim.cost.tile import alone_ps, floor_ps
@@ -16,6 +18,8 @@ from tpusim.hardware.load import load_chip
 from tpusim.ir import mosaic
 from tpusim.ir.mosaic import Unreadable
 from tpusim.program.work import Work
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 
 pytest.importorskip("jaxlib")
 
@@ -265,3 +269,37 @@ def test_the_report_says_what_the_times_of_such_kernels_are_made_of(monkeypatch)
     assert "1 timed by stated cost" in str(without)
     assert "by its stated cost (jaxlib" in without.program.unsupported[0].how
     assert without.summary.total_ps >= 17.18e9 / 197e12 * 1e12
+
+
+@pytest.mark.parametrize("schedule", ["given", "retiled", "compiled"])
+def test_a_kernel_keeps_its_body_whoever_compiles_the_program(schedule):
+    """It is part of the program, and not of how that was compiled."""
+    found = tpusim.lower(PROGRAMS / "gather.v5e.hlo.txt.gz", schedule=schedule)
+    assert [step.basis for step in found.every_step if getattr(step, "basis", "")] == ["body"]
+
+
+def test_a_lowered_kernel_survives_being_saved(tmp_path):
+    """Its parts and classes are plain data."""
+    found = program("flash_2048_b512.v5e")
+    tpusim.save_program(found, tmp_path / "p.json")
+    assert tpusim.load_program(tmp_path / "p.json").steps == found.steps
+
+
+def test_a_kernel_inside_a_fusion_is_told_of():
+    """What it is made of moves; nothing else is known of it there."""
+    shape = "f32[512,1024]{1,0:T(8,128)}"
+    config = json.dumps({"custom_call_config": {"body": body(COPY)}})
+    call_line = f'ROOT %k = {shape} custom-call(%p), custom_call_target="tpu_custom_call", backend_config={config}'
+    fused = f"%f {{\n  %p = {shape} parameter(0)\n  {call_line}\n}}\n"
+    found = lower_text(f"%x = {shape} parameter(0)\nROOT %y = {shape} fusion(%x), kind=kCustom, calls=%f", fused)
+    assert [item.how for item in found.unsupported] == ["custom call to 'tpu_custom_call': by its bytes"]
+
+
+def test_values_are_registered_by_the_name_of_a_kernel_too(registered):
+    """As its cost is."""
+    registered("kernel", numerics=lambda instruction, x: x * 2)
+    config = json.dumps({"custom_call_config": {"body": body(COPY)}})
+    line = f'custom-call(%x), custom_call_target="tpu_custom_call", backend_config={config}'
+    text = f"HloModule m\n\nENTRY %main {{\n  %x = f32[4] parameter(0)\n  ROOT %kernel.7 = f32[4] {line}\n}}\n"
+    module = parse_module(SourceText("m.hlo", text))
+    assert tpusim.execute(module, [[1.0, 2.0, 3.0, 4.0]]).tolist() == [2.0, 4.0, 6.0, 8.0]

@@ -17,7 +17,7 @@ from tpusim.ir.module import Instruction, Literal, Module
 from tpusim.ir.ops import COPIES, OWN_ASYNC_OPCODES, TRANSFERS, async_parts
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
-_KEPT_CONFIG = frozenset({"known_trip_count"})
+_KEPT_CONFIG = frozenset({"known_trip_count", "custom_call_config"})
 """What ``backend_config`` says of the program, not of how it was compiled."""
 
 _OF_SCHEDULE = frozenset({"is_scheduled", "entry_computation_layout", "buffer_donor"})

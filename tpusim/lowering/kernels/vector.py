@@ -15,6 +15,7 @@ import msgspec
 from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, WORD_BITS, XLU
 from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
+from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES
 from tpusim.lowering.scope import Notes, entering
@@ -520,10 +521,14 @@ def _custom_call(site: Site, instruction: Instruction) -> Work:
     target = instruction.attributes.get("custom_call_target", "")
     if target in CUSTOM_WORK:
         return CUSTOM_WORK[target](site, instruction)
+    registered = registered_for(instruction)
+    if target in FREE_TARGETS or (registered is not None and registered.cost is not None):
+        return Work()
     estimate = instruction.backend_config.cost_estimate
+    # Nothing is free in silence: inside a fusion nothing else tells of it.
+    site.notes.estimated(instruction, f"custom call to {target!r}: by its {'stated cost' if estimate else 'bytes'}")
     if estimate is None:
         return Work()
-    site.notes.estimated(instruction, f"custom call to {target!r}: by its stated cost")
     mxu, operand_type = site.chip.mxu, estimated_type(site.computation, instruction, site.chip)
     # All arrays full, and no weights to wait for: nothing says how they are used.
     rows = estimate.flops / 2 / (mxu.rows * mxu.columns)

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import structs
 
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import MemorySpace
 from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.mosaic import DYNAMIC, KernelBody, Unreadable
 from tpusim.ir.ops import COPIES, SAME_ELEMENTS
+from tpusim.lowering.kernels.tiles import blocks, run_bytes, run_pitch_bytes
 from tpusim.lowering.kernels.vector import estimated_type
 from tpusim.lowering.pallas.blocks import Flags, changes
 from tpusim.lowering.pallas.classes import classes_of
@@ -81,7 +83,7 @@ def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> 
     found = [(costed(part.operations, body.main.types, scope.chip), part.times) for part in walk.parts]
     # What only reads indices is the scalar core's, beside the vectors.
     kept = [(item, times) for item, times in found if item.part.stages]
-    streams, moves = _streams(call)
+    streams, moves = _streams(call, scope.chip)
     copied = _copied(call, walk.transfers)
     steps = prod(call.grid)
     for name in dict.fromkeys(name for item, _ in kept for name in item.unknown):
@@ -159,7 +161,7 @@ def _table(scope: Scope, made: Instruction) -> np.ndarray[Any, Any] | None:
     return np.array(plain, np.int64).reshape(dimensions) if len(plain) == len(numbers) == prod(dimensions) else None
 
 
-def _streams(call: _Call) -> tuple[list[Stream], list[Flags]]:
+def _streams(call: _Call, chip: Chip) -> tuple[list[Stream], list[Flags]]:
     """Return what each window moves, and in which steps: the next block of an operand comes a step before."""
     streams, moves = [], []
     for window, array in zip(call.body.windows, call.arrays, strict=True):
@@ -169,20 +171,22 @@ def _streams(call: _Call) -> tuple[list[Stream], list[Flags]]:
         transform = call.body.functions.get(window.transform)
         changed = changes(transform, call.grid, call.contents)
         fetches = int(changed.sum())
-        block = float(_block_bytes(array.shape, window.bounds))
-        streams.append(Stream(array.name, array.space, block, fetches, array.is_output))
+        block = _block(array.shape, window.bounds)
+        cut = blocks(block, chip.vpu.register_shape) if block.rank == array.shape.rank else ()
+        # A block is as many runs as the dimension inside of which it is cut has.
+        runs = [run(array.shape, cut, chip.vpu.register_shape) for run in (run_bytes, run_pitch_bytes)]
+        streams.append(Stream(array.name, array.space, float(physical_bytes(block)), fetches, array.is_output, *runs))
         beside = np.roll(changed, -1) if not array.is_output else changed
         beside[-1 if not array.is_output else 0] = False
         moves.append(beside)
     return streams, moves
 
 
-def _block_bytes(shape: ArrayShape, bounds: tuple[int, ...]) -> int:
-    """Return the physical bytes of a block: its tiles padded as the array's are."""
+def _block(shape: ArrayShape, bounds: tuple[int, ...]) -> ArrayShape:
+    """Return the shape of a block: its tiles are padded as the array's are."""
     if len(bounds) != shape.rank:
-        return prod(bounds) * shape.dtype.bits // 8
-    extents = tuple(min(bound, size) for bound, size in zip(bounds, shape.dimensions, strict=True))
-    return physical_bytes(structs.replace(shape, dimensions=extents))
+        return ArrayShape(shape.dtype, bounds)
+    return structs.replace(shape, dimensions=tuple(map(min, bounds, shape.dimensions)))
 
 
 def _copied(call: _Call, transfers: Sequence[Transfer]) -> list[Stream]:
