@@ -128,6 +128,19 @@ def test_a_crooked_update_goes_row_by_row(ones, rotations):
     assert (found["load"] - around["load"], found["store"] - around["store"]) == (48, 48)
 
 
+@pytest.mark.parametrize(("starts", "ones"), [((9, 128), (1, 0)), ((8, 3), (0, 1)), ((40, 256), (0, 0)), ((-1, 0), ())])
+def test_a_constant_start_is_known(starts, ones):
+    """All of its bits are, and one that would reach over the edge begins earlier."""
+    row, column = starts
+    shapes = f"%a = {tiled(MATRIX)} parameter(0)\n%b = {tiled('f32[24,256]')} parameter(1)\n"
+    constants = f"%i = s32[] constant({row})\n%j = s32[] constant({column})\n"
+    call = f"ROOT %y = {tiled(MATRIX)} dynamic-update-slice(%a, %b, %i, %j)"
+    kernel = kernel_named(lower_text(shapes + constants + call, "", CHIP), "y")
+    assert_computes(
+        {unit: count * kernel.tiles for unit, count in kernel.work.ops.items()}, updated("f32[24,256]", *ones)
+    )
+
+
 WINDOWS = {
     # Neighbours on both sides: two shifts, two sums.
     "three": ("f32[64,512]", "window={size=3x1 pad=1_1x0_0}", 32 * 2, 32 * 2),

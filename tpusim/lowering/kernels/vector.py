@@ -19,6 +19,7 @@ from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES
 from tpusim.lowering.scope import Notes, entering
 from tpusim.program.work import Matmul, Work, scaled, sum_work
+from tpusim.semantics.scalars import literal_number, origin_of
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
@@ -296,12 +297,12 @@ def _cut(site: Site, instruction: Instruction) -> Work:
 
 
 def _dynamic_cut(site: Site, instruction: Instruction, moved: ArrayShape) -> Work:
-    """Go row by row where the compiler says that a dynamic slice or its update begins inside a register.
+    """Go row by row where a dynamic slice or its update is known to begin inside a register.
 
-    Starts of which it says nothing are taken to be aligned, as those of a scan over layers or of a cache line are.
+    Starts of which nothing is known are taken to be aligned, as those of a scan over layers or of a cache line are.
     """
     order, vpu, moves = minor_to_major(moved), site.chip.vpu, site.chip.vector_ops.moves
-    ones = instruction.backend_config.known_index_ones
+    ones = _known_ones(site, instruction, moved)
     units = dict(zip(order, (vpu.lanes, vpu.sublanes), strict=False))
     inside = [d for d, unit in units.items() if d < len(ones) and ones[d] % unit]
     if not inside or not moved.element_count:
@@ -311,6 +312,18 @@ def _dynamic_cut(site: Site, instruction: Instruction, moved: ArrayShape) -> Wor
     touched = {LOAD: per_row, STORE: per_row, VECTOR: vpu.alu_slots * _row_cycles(site.chip, per_row)}
     rotated = moves["lane_shift"] if order[0] in inside else {}
     return Work(ops=scaled(touched, rows)) + Work(ops={XLU: rotated.get(XLU, 0.0) * rows * per_row})
+
+
+def _known_ones(site: Site, instruction: Instruction, moved: ArrayShape) -> tuple[int, ...]:
+    """Return, by dimension, the bits of a start that are known: of a constant all, else what the text says."""
+    whole, stated = site.operand_shape(instruction, 0), instruction.backend_config.known_index_ones
+    found = []
+    for d, name in enumerate(instruction.operands[-moved.rank :]):
+        start = literal_number(origin_of(site.computation, name).immediate)
+        # What would reach over the edge begins earlier (XLA, Operation Semantics).
+        last = whole.dimensions[d] - moved.dimensions[d]
+        found.append(sum(stated[d : d + 1]) if start is None else min(max(0, int(start)), last))
+    return tuple(found)
 
 
 def _row_cycles(chip: Chip, per_row: int) -> float:
