@@ -45,15 +45,13 @@ def matmul_cycles(matmul: Matmul, mxu: Mxu) -> float:
     return matmul.passes * max(busy_cycles, result_cycles) + parked_cycles
 
 
-def tile_matmul(tile: TileProduct, chip: Chip, *, is_stated: bool = True) -> Matmul:
+def tile_matmul(tile: TileProduct, chip: Chip) -> Matmul:
     """Return what the arrays do for one tile, its results left out.
 
-    Either operand can be the one that stays in the array while the other streams. A compiler is taken to weigh loading
-    against streaming, without the switches: choosing by these too makes the measured products of v3 worse. Where the
-    tile is not ``is_stated`` by one, the way is the faster one, as the tile is.
+    Either operand can be the one that stays in the array while the other streams, whichever takes less.
     """
     ways = (_held(tile, tile.rows, tile.columns, chip), _held(tile, tile.columns, tile.rows, chip))
-    return min(ways, key=lambda way: (array_cycles if is_stated else matmul_cycles)(way, chip.mxu))
+    return min(ways, key=lambda way: matmul_cycles(way, chip.mxu))
 
 
 def _held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> Matmul:

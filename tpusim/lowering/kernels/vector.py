@@ -219,14 +219,31 @@ def _reduce_window(site: Site, instruction: Instruction) -> Work:
     # A window that reaches every element from every position is a reduction whose result is spread out again.
     whole = [d for d, w in enumerate(window.dimensions) if w.size > 1 and _sees_all(w, source.dimensions[d])]
     folded = combine * registers(source, site.chip) + _fold(site, source, tuple(whole)) if whole else Work()
-    # One dimension after another: 3x3 takes two shifts twice, not eight. A stride would skip what doubling needs.
-    sliding = [w for d, w in enumerate(window.dimensions) if d not in whole]
-    taps = sum(min(w.size, 2 * ceil(log2(w.size)) + 1) if w.stride == 1 else w.size for w in sliding)
-    extra = max(0, taps - len(sliding))
-    count = registers(instruction.shape, site.chip)
-    shifts = Work(ops=scaled(site.chip.vector_ops.moves["sublane_shift"], extra * count))
+    # One dimension after another: 3x3 takes two neighbours twice, not eight.
+    sliding = {
+        d: _neighbours(w, source.dimensions[d], d in minor_to_major(source)[:2])
+        for d, w in enumerate(window.dimensions)
+        if d not in whole
+    }
+    count, extra = registers(instruction.shape, site.chip), sum(sliding.values())
     combined = combine * ((extra if whole else max(1, extra)) * count)
-    return folded + (combined + shifts)
+    return folded + combined + sum_work(_shift(site, source, d) * (taps * count) for d, taps in sliding.items())
+
+
+def _neighbours(window: WindowDimension, size: int, is_minor: bool) -> int:
+    """Return how many others each register is combined with for a window over a dimension of ``size`` elements."""
+    # Registers that lie in one sum after the other: each is the one before, and itself.
+    if not is_minor and window.size >= size and max(window.pad_low, window.pad_high) == window.size - 1:
+        return min(1, window.size - 1)
+    # By doubling, as in a scan; a stride would skip what that needs.
+    return min(window.size - 1, 2 * ceil(log2(window.size))) if window.stride == 1 else window.size - 1
+
+
+def _shift(site: Site, shape: ArrayShape, dimension: int) -> Work:
+    """Return what brings a register's neighbours along a dimension to its places."""
+    # Along all but the two minor ones they are registers of their own.
+    kinds = dict(zip(minor_to_major(shape), ("lane_shift", "sublane_shift"), strict=False))
+    return Work(ops=site.chip.vector_ops.moves[kinds[dimension]]) if dimension in kinds else Work()
 
 
 def _sees_all(window: WindowDimension, size: int) -> bool:
