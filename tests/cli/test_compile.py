@@ -19,6 +19,17 @@ TEXT = "HloModule m\n\nENTRY e {\n  x = f32[512,256] parameter(0)\n  y = f32[512
 TEXT += "  ROOT z = f32[512,256] exponential(y)\n}\n"
 
 
+TWO_PRODUCTS = """HloModule m
+
+ENTRY e {
+  x = f32[512,512] parameter(0)
+  inner = f32[512,512] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  outer = f32[512,512] dot(inner, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT y = f32[512,512] negate(outer)
+}
+"""
+
+
 @pytest.fixture
 def program(tmp_path):
     """A file that nobody has compiled."""
@@ -34,6 +45,18 @@ def test_the_report_lists_every_pass_in_order(capsys, program):
     assert [line.split()[0] for line in table] == [name for name, _ in PASSES]
     assert "kernels   2 before, 1 after: 1 fusions" in text
     assert "(simulated)" in text
+
+
+def test_the_report_counts_decisions_by_reason(capsys, tmp_path):
+    """What was joined and placed, and by which rule other things were not, with the largest by name."""
+    path = tmp_path / "m.hlo.txt"
+    path.write_text(TWO_PRODUCTS)
+    lines = output_of(capsys, "compile", str(path), "--chip", "v5e").splitlines()
+    (fused,) = [line for line in lines if line.startswith("fuse") and "made in the kernel that uses it" in line]
+    assert fused.split()[:4] == ["fuse", "1", "1.0", "MiB"]
+    (apart,) = [line for line in lines if "not: the kernel has a product already" in line]
+    assert "inner for fusion" in apart
+    assert any(line.startswith("place") and "is saved the way through HBM" in line for line in lines)
 
 
 def test_the_report_as_json(capsys, program):

@@ -102,10 +102,16 @@ SCHEDULE = option(
     default="",
     help="as PROGRAM has it, its tiles chosen anew, or compiled by tpusim (default: given, compiled if it has none)",
 )
-LOWERING = (CHIP, TOPOLOGY, TRIPS, SCHEDULE)
-PLACED = (PROGRAM, CHIP, TOPOLOGY, SCHEDULE)
-MACHINE = (CHIP, TOPOLOGY, OVERRIDE, SCHEDULE)
+PLUGIN = option(
+    "--plugin", metavar="PACKAGE", action="append", default=[], help="let chip files load models from this package"
+)
+LOWERING = (CHIP, TOPOLOGY, TRIPS, SCHEDULE, PLUGIN)
+PLACED = (PROGRAM, CHIP, TOPOLOGY, SCHEDULE, PLUGIN)
+MACHINE = (CHIP, TOPOLOGY, OVERRIDE, SCHEDULE, PLUGIN)
 RUN = (*PLACED, OVERRIDE)
+OVERFLOW = option(
+    "--allow-overflow", action="store_true", help="run what does not fit HBM or VMEM, as if the chip had more"
+)
 WARM = option("--warm", action="store_true", help="one of many runs: cross-program prefetches have come in")
 
 # Written out, so that --help need not load the rooms; a test holds them against those of hardware/array.py.
@@ -123,10 +129,15 @@ def array_sides(size: int, kind: Callable[[str], int] = number) -> tuple[Option,
 
 
 def overrides(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the overrides of the command line by key."""
+    """Return the overrides of the command line by key, and those of a file of Accelergy's tables under them."""
     from tpusim.hardware.load import parse_override
 
-    return dict(parse_override(text) for text in options.override)
+    found = dict(parse_override(text) for text in options.override)
+    if not getattr(options, "energy_table", None):
+        return found
+    from tpusim.hardware.accelergy import read_tables
+
+    return read_tables(options.energy_table) | found
 
 
 def machine(options: argparse.Namespace) -> dict[str, Any]:

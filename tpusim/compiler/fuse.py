@@ -31,8 +31,15 @@ from tpusim.ir.ops import (
     SIBLINGS,
     SLICES,
 )
+from tpusim.semantics.marks import APART, with_mark
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
+
+_LOOPS_OVER = {"custom-call": 0, "dynamic-update-slice": 1, "reduce": 0}
+"""Opcodes whose loop goes over one of their operands, with its number."""
+
+_PARTIAL_REDUCE = "PartialReduce"
+"""The custom call that makes less of approximate top-k's candidates: in one kernel with the product that it reads."""
 
 
 class Group:
@@ -45,8 +52,8 @@ class Group:
         self.outputs: dict[Node, None] = {node: None}
         self.number = number
         self.product: Node | None = None
-        # The sizes that its loop goes over: those that a reduction takes in, or those of the result.
-        self.space = elements_of(node.operands[0] if node.opcode == "reduce" else node)
+        # The sizes that its loop goes over: those that a reduction takes in, of what is put in, or of the result.
+        self.space = elements_of(node.operands[_LOOPS_OVER[node.opcode]] if node.opcode in _LOOPS_OVER else node)
         self.join(node)
 
     def uses(self, node: Node) -> bool:
@@ -63,7 +70,7 @@ class Group:
 def fuse(draft: Draft, target: Target) -> None:
     """Join the instructions of every computation that runs as a part of the program."""
     for graph in running(draft):
-        _Fusion(graph).run()
+        _Fusion(graph, target).run()
 
 
 def running(draft: Draft) -> list[Graph]:
@@ -89,13 +96,16 @@ def is_small(node: Node) -> bool:
 class _Fusion:
     """The kernels of one graph: which groups each node is made in, and in which of them it is an output."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, target: Target) -> None:
         self.graph = graph
+        self.target = target
         self.nodes = graph.order()
         self.number = {node: number for number, node in enumerate(self.nodes)}
         self.read_bytes = _read_bytes(self.nodes)
         self.made_in: dict[Node, list[Group]] = {}
         self.owner: dict[Node, Group] = {}
+        # By kernel what it reads from memory and does not make, and why.
+        self.apart: dict[Group, dict[Node, str]] = {}
 
     def run(self) -> None:
         for node in reversed(self.nodes):
@@ -109,11 +119,15 @@ class _Fusion:
     def _place(self, node: Node) -> None:
         """Decide in which kernels a node is made, and whether it is an output."""
         groups = self._groups_using(node)
-        if not self._is_needed(node) and groups and self._joins_all(node, groups):
+        refusals = [_refusal(node, group) for group in groups]
+        why = self._why_stored(node, groups, refusals)
+        if groups and not why:
             for group in groups:
                 group.join(node)
             self.made_in[node] = groups
             return
+        for group, own in zip(groups, refusals, strict=True):
+            self.apart.setdefault(group, {})[node] = own or why
         joined = next((group for group in groups if self._can_leave(node, group, groups)), None)
         group = joined or Group(node, self.number[node])
         group.join(node)
@@ -131,20 +145,45 @@ class _Fusion:
         """Return whether something that is no kernel uses a node, or the result is made of it."""
         return node is self.graph.root or any(user not in self.made_in for user in node.users)
 
-    def _joins_all(self, node: Node, groups: Sequence[Group]) -> bool:
-        if not all(_may_join(node, group) for group in groups):
-            return False
-        return len(groups) == 1 or self._pays_again(node, groups)
+    def _why_stored(self, node: Node, groups: Sequence[Group], refusals: Sequence[str]) -> str:
+        """Return why a node is made once and stored, not in each of the kernels that use it; empty if it is not."""
+        if self._is_needed(node):
+            return "the result, or what is no kernel, needs it in memory"
+        if any(refusals):
+            return "another kernel reads it from memory"
+        if len(groups) > 1 and not self._pays_again(node, groups):
+            return "to make it again in each kernel takes more than to store it"
+        return ""
 
     def _pays_again(self, node: Node, groups: Sequence[Group]) -> bool:
-        """Return whether making a node in each of some kernels moves no more bytes than making it once and storing it.
+        """Return whether making a node in each of some kernels takes no more time than making it once and storing it.
 
-        What a kernel reads for something else costs nothing more.
+        What a kernel reads for something else costs nothing more. Time is counted in the bytes that HBM could move.
         """
-        if node.opcode in EXPENSIVE:
+        if node.opcode in EXPENSIVE or _is_of_row(node):
             return False
-        own = [self._bytes_to_make(node, group) for group in groups]
-        return sum(own) <= min(own) + len(groups) * physical_bytes(node.shape)
+        n_bytes = physical_bytes(node.shape)
+        # A kernel computes beside what it moves anyhow, two arrays of that size that it reads and one that it makes.
+        computed = self._compute_bytes(node, (len(groups) + 3) * n_bytes) - 3 * n_bytes
+        own = [max(self._bytes_to_make(node, group), computed) for group in groups]
+        return sum(own) <= min(own) + len(groups) * n_bytes
+
+    def _compute_bytes(self, node: Node, most: float) -> float:
+        """Return what HBM could move while a node and all that is made with it are computed; above ``most``, anything.
+
+        Random bits, for one, take a hundred operations. Source: programs compiled ahead of time.
+        """
+        rate = self.target.bytes_per_vector_op
+        costs = self.target.chip.vector_ops.ops
+        found, todo, seen = 0.0, [node], {node}
+        while todo and found <= most:
+            made = todo.pop()
+            found += costs.get(made.opcode, {}).get("vector", 0.0) * made.array.element_count * rate
+            for operand in made.operands:
+                if operand not in seen and operand.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES - SLICES:
+                    seen.add(operand)
+                    todo.append(operand)
+        return found
 
     def _bytes_to_make(self, node: Node, group: Group) -> int:
         """Return what a kernel reads to make a node, beside what it uses already."""
@@ -155,9 +194,9 @@ class _Fusion:
 
     def _can_leave(self, node: Node, group: Group, groups: Sequence[Group]) -> bool:
         """Return whether a node may be one more output of a kernel that uses it."""
-        if not _may_join(node, group) or elements_of(node) != group.space or group.product is not None:
+        if _refusal(node, group) or elements_of(node) != group.space or group.product is not None:
             return False
-        if node.opcode in REARRANGES - {"copy"} or "dynamic-update-slice" in (n.opcode for n in group.nodes):
+        if node.opcode in REARRANGES - {"copy"} or any(_reduces_partly(made) for made in group.outputs):
             return False
         return not self._reaches([unit for unit in self._users_of(node) if unit is not group], group)
 
@@ -195,6 +234,10 @@ class _Fusion:
                 owner = self.owner.get(node)
                 if opcode == "reduce" and owner and not _only("reduce", owner):
                     groups.insert(0, owner)
+                if opcode == "dynamic-update-slice" and groups:
+                    groups += [
+                        group for group in self._groups_using(node) if not _only(opcode, group) and not group.product
+                    ]
                 first_of: dict[tuple[int, ...], Group] = {}
                 for group in groups:
                     first = first_of.setdefault(group.space, group)
@@ -205,6 +248,8 @@ class _Fusion:
         """Return whether two kernels of the same sizes go through the same elements, and neither needs the other."""
         if _only("reduce", group) and first.space != elements_of(read):
             return False
+        if _writes_over(first, group) or _writes_over(group, first):
+            return False
         others = [unit for unit in self._users_of(*first.outputs) if unit is not group]
         return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
 
@@ -212,6 +257,7 @@ class _Fusion:
         first.nodes.update(other.nodes)
         first.outputs.update(other.outputs)
         first.number = max(first.number, other.number)
+        self.apart.setdefault(first, {}).update(self.apart.pop(other, {}))
         for node in other.nodes:
             self.made_in[node] = list(dict.fromkeys(first if g is other else g for g in self.made_in[node]))
             if self.owner.get(node) is other:
@@ -223,13 +269,34 @@ class _Fusion:
     def _emit(self) -> None:
         """Write every group of more than one node as a fusion."""
         stands_for: dict[Node, Node] = {}
+        kernels: dict[Group, Node] = {}
         for unit in self._units():
             members = [unit] if isinstance(unit, Node) else sorted(unit.nodes, key=self.number.__getitem__)
+            kernel = members[0]
             if isinstance(unit, Group) and len(members) > 1:
-                stands_for.update(self._fusion(members, unit, stands_for))
+                kernel = self._fusion(members, unit, stands_for)
             else:
-                members[0].take([stands_for.get(operand, operand) for operand in members[0].operands])
+                kernel.take([stands_for.get(operand, operand) for operand in kernel.operands])
+            if isinstance(unit, Group):
+                kernels[unit] = kernel
         self.graph.root = stands_for.get(self.graph.root, self.graph.root)
+        self._note(kernels)
+
+    def _note(self, kernels: dict[Group, Node]) -> None:
+        """Note what is made in the kernels that use it, and what is not, and say the latter of each kernel."""
+        for node, groups in self.made_in.items():
+            if node not in self.owner and groups:
+                how = "made in the kernel that uses it" if len(groups) == 1 else "made again in each that uses it"
+                size, user = physical_bytes(node.shape), kernels[groups[0]].name
+                self.target.note("fuse", is_done=True, reason=how, name=node.name, user=user, n_bytes=size)
+        for group, apart in self.apart.items():
+            kernel, read = kernels[group], {node: why for node, why in apart.items() if self.owner[node] is not group}
+            for node, why in read.items():
+                name, size = kernels[self.owner[node]].name, physical_bytes(node.shape)
+                self.target.note("fuse", is_done=False, reason=why, name=name, user=kernel.name, n_bytes=size)
+            if read:
+                text = "; ".join(f"{kernels[self.owner[node]].name}: {why}" for node, why in read.items())
+                kernel.attributes = with_mark(kernel.attributes, APART, text)
 
     def _units(self) -> Iterator[Node | Group]:
         """Yield kernels and single nodes, each after what it needs, otherwise in the order of the graph."""
@@ -265,8 +332,8 @@ class _Fusion:
         found = dict.fromkeys(operand for node in members for operand in node.operands if operand not in unit.nodes)
         return {node: None for node in found if node.opcode != "constant" or not is_small(node)}
 
-    def _fusion(self, members: list[Node], group: Group, stands_for: dict[Node, Node]) -> dict[Node, Node]:
-        """Write a fusion; return what stands for each of its outputs."""
+    def _fusion(self, members: list[Node], group: Group, stands_for: dict[Node, Node]) -> Node:
+        """Return a kernel's fusion, and enter what stands for each of its outputs."""
         inner = Graph(self.graph.draft, self.graph.draft.fresh("fused_computation"))
         self.graph.draft.graphs[inner.name] = inner
         made: dict[Node, Node] = {}
@@ -291,16 +358,32 @@ class _Fusion:
         operands = [stands_for.get(node, node) for node in outside]
         like = group.product or outputs[-1]
         fusion = self.graph.add("fusion", inner.root.shape, operands, named, like=like)
-        if len(outputs) == 1:
-            return {outputs[0]: fusion}
-        return {
-            node: self.graph.add("get-tuple-element", node.shape, [fusion], {"index": number})
-            for number, node in enumerate(outputs)
-        }
+        for number, node in enumerate(outputs):
+            stands_for[node] = (
+                self.graph.add("get-tuple-element", node.shape, [fusion], {"index": number})
+                if len(outputs) > 1
+                else fusion
+            )
+        return fusion
+
+
+def _is_of_row(node: Node) -> bool:
+    """Return whether a row window is made for this node alone: one kernel makes both, of what it has in registers."""
+    private, todo = {node}, [node]
+    while todo:
+        for operand in todo.pop().operands:
+            if operand not in private and operand.opcode in FUSES_INTO_USERS and private.issuperset(operand.users):
+                if operand.opcode == "reduce-window" and _is_row_window(operand):
+                    return True
+                private.add(operand)
+                todo.append(operand)
+    return False
 
 
 def _is_kernel(node: Node) -> bool:
     """Return whether a node is work that a kernel can do."""
+    if _reduces_partly(node):
+        return True
     if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
         return False
     if is_small(node) and all(is_small(operand) for operand in node.operands):
@@ -308,28 +391,46 @@ def _is_kernel(node: Node) -> bool:
     return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS
 
 
+def _reduces_partly(node: Node) -> bool:
+    return node.attributes.get("custom_call_target") == _PARTIAL_REDUCE
+
+
 def _only(opcode: str, group: Group) -> bool:
     """Return whether all results of a kernel are of one opcode."""
     return bool(group.outputs) and all(node.opcode == opcode for node in group.outputs)
 
 
-def _may_join(node: Node, group: Group) -> bool:
-    """Return whether a kernel may make a node that it uses."""
+def _writes_over(group: Group, other: Group) -> bool:
+    """Return whether a kernel updates in place what another one reads."""
+    targets = (node.operands[0] for node in group.nodes if node.opcode == "dynamic-update-slice")
+    return any(other.uses(target) for target in targets)
+
+
+def _refusal(node: Node, group: Group) -> str:
+    """Return the rule by which a kernel may not make a node that it uses; empty if it may."""
     if node.opcode not in FUSES_INTO_USERS:
-        return False
+        return f"a {node.opcode} ends its kernel"
     users = _users_behind_bitcasts(node, group)
     # An update in place leaves its target where it is, and is made before the target changes if it is made of it.
     updates = [user for user in users if user.opcode == "dynamic-update-slice"]
     if any(user.operands[0] is node or _is_made_of(node, user.operands[0]) for user in updates):
-        return False
+        return "it is updated in place, or made of what is"
     # What is moved to other places is read from memory, not computed on the way.
     if any(user.opcode in REARRANGES and not _moves_with(node, user) for user in users) or node.opcode in RESHAPES:
-        return False
+        return "its elements go to other places, and are read from memory for that"
     if node.opcode in PRODUCTS:
-        return group.product is None and _follows_product(node, group)
-    if node.opcode == "reduce-window":
-        return all(user.opcode in KEEPS_TILES for user in users) and _is_row_window(node)
-    return True
+        return _refused_product(node, group)
+    if node.opcode == "reduce-window" and not (
+        all(user.opcode in KEEPS_TILES for user in users) and _is_row_window(node)
+    ):
+        return "its windows reach over more than a row"
+    return ""
+
+
+def _refused_product(product: Node, group: Group) -> str:
+    if group.product is not None:
+        return "the kernel has a product already"
+    return "" if _follows_product(product, group) else "what follows the product does not go through its tiles"
 
 
 def _is_made_of(node: Node, read: Node) -> bool:
@@ -366,11 +467,11 @@ def _follows_product(product: Node, group: Group) -> bool:
         for user in todo.pop().users:
             if user not in group.nodes or user in seen:
                 continue
-            if user.opcode not in KEEPS_TILES:
+            if user.opcode not in KEEPS_TILES and not _reduces_partly(user):
                 return False
             seen.add(user)
             # A reduction is an output.
-            if user.opcode != "reduce":
+            if user.opcode not in _LOOPS_OVER:
                 todo.append(user)
     return True
 

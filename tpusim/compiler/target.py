@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tpusim.hardware.chip import Chip
+from tpusim.program.compilation import Note
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,12 @@ class Target:
     """A chip as the passes see it, and ``notes`` of what they did, for people to read."""
 
     chip: Chip
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def note(self, pass_name: str, *, is_done: bool, reason: str, name: str, user: str = "", n_bytes: int = 0) -> None:
+        """Note what a pass did with an array, or why it did not; see ``Note``."""
+        found = Note(pass_name=pass_name, is_done=is_done, reason=reason, name=name, user=user, n_bytes=n_bytes)
+        self.notes.append(found)
 
     @cached_property
     def scoped_bytes(self) -> int:
@@ -39,6 +45,12 @@ class Target:
     def latency_bytes(self) -> float:
         """What HBM could move before the first byte of a transfer comes."""
         return self.chip.dma.fixed_latency_seconds * self.hbm_rate
+
+    @cached_property
+    def bytes_per_vector_op(self) -> float:
+        """What HBM could move in the time that the vector unit takes for one operation on one element."""
+        vpu = self.chip.vpu
+        return self.hbm_rate / (self.chip.clock_hz * vpu.alu_slots * vpu.register_elements)
 
     @property
     def cores(self) -> int:

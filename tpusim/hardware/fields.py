@@ -16,8 +16,22 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import UNITS, counted_units
+from tpusim.hardware.chip import Chip, Setting
+from tpusim.hardware.units import (
+    CMEM,
+    HBM,
+    HBM_ROWS,
+    ICI,
+    MATRIX,
+    OTHER,
+    SMEM,
+    UNITS,
+    VECTOR,
+    VMEM,
+    counted_units,
+    event_key,
+    mac_key,
+)
 
 CONFIDENCE = ("published", "second-hand", "derived", "measured", "estimated", "fitted")
 """How far a number can be trusted; ``estimated`` and ``fitted`` owe a note that says how and on what."""
@@ -53,8 +67,14 @@ OPERATIONS = "vector_ops"
 # vector_ops.unpack.f16.vector: the table, the operation or type, the unit.
 _OPERATION_COST = re.compile(rf"{OPERATIONS}\.(ops|moves|unpack|pack)\.[\w-]+\.(\w+)")
 
+AREA_UNITS = (MATRIX, VECTOR, VMEM, CMEM, HBM, ICI, OTHER)
+"""What has a place on the die, by unit; all else is ``other``."""
+
 # units.sorter.slots: a unit that only some chips have.
 _UNIT_RATE = re.compile(r"units\.(\w+)\.(slots|cycles_per_op|fill)")
+
+# hbm.settings.channels: what the model of a unit is made with, which only the model knows.
+_SETTING = re.compile(r"(mxu|vpu|hbm|dma|ici)\.settings\.[a-z]\w*")
 
 _ABOVE_ZERO = 1e-9
 
@@ -69,7 +89,7 @@ class Fact(msgspec.Struct, frozen=True):
     source: str
     note: str
     is_report_only: bool = False
-    """Whether pages and comparisons show it but no simulated time, and no figure of memory, depends on it."""
+    """Whether pages and comparisons show it but no simulated time, and no figure of memory or energy, depends on it."""
 
 
 class _Range(NamedTuple):
@@ -84,7 +104,7 @@ class _Range(NamedTuple):
 class Field(NamedTuple):
     """One key: the type of its value, its unit with the plausible range, and whether all chips have it.
 
-    Nothing that is simulated depends on one that ``is_report_only``: a test changes every other one.
+    No time, memory or energy depends on one that ``is_report_only``: a test changes every other one.
     """
 
     key: str
@@ -96,6 +116,9 @@ class Field(NamedTuple):
 
 # Lower bounds of sizes catch figures in GiB, MiB or KiB, upper ones a slip of the exponent.
 _BY_KEY = {
+    "power.node_nm": _Range("nm", 1, 100, "nanometres, 1 to 100"),
+    "power.supply_ratio": _Range("", 0.1, 10, "a ratio from 0.1 to 10"),
+    "power.idle_watts": _Range("W", 0, 1e5, "watts, from 0"),
     "year": _Range("year", 2000, 2200, "a year from 2000 to 2200"),
     "hbm.capacity_bytes": _Range("B", 2**20, 2**60, "bytes, at least 1 MiB (16 GiB is 17_179_869_184)"),
     "hbm.reserved_bytes": _Range("B", 0, 2**60, "bytes, from 0"),
@@ -129,6 +152,7 @@ _UNIT_RANGES = {
     "cycles_per_op": _BY_ENDING["_cycles_per_op"],
 }
 _COST = _Range("ops/register", 0, 1e6, "operations per register, from 0")
+_ANY = _Range("", -math.inf, math.inf, "a number, true, false or a text")
 _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 0")
 
 
@@ -139,20 +163,53 @@ def field_of(key: str, where: str) -> Field:
         return Field(key, float, _RATE)
     if (rate := _UNIT_RATE.fullmatch(key)) and rate[1] in UNITS:
         return Field(key, float, _UNIT_RANGES[rate[2]])
+    if _SETTING.fullmatch(key):
+        return Field(
+            key, Setting, _Range("", -math.inf, math.inf, "a number, true, false or a text"), is_required=False
+        )
     if cost := _OPERATION_COST.fullmatch(key):
         units = [unit.key for unit in counted_units()]
         if cost[2] not in units:
             raise ConfigError(f"{where}: {key!r}: expected one of {', '.join(units)} at its end, found {cost[2]!r}")
         return Field(key, float, _COST)
+    if section in _OPEN:
+        kind = _OPEN[section]
+        if element_type not in kind.names:
+            hint = did_you_mean(element_type, kind.names)
+            raise ConfigError(f"{where}: {key!r}: expected {section}. and one of {', '.join(kind.names)}{hint}")
+        return Field(key, float, kind.range)
     if key not in FIELDS:
         raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key)}; `tpusim chips NAME` lists all keys")
     return FIELDS[key]
 
 
+def energy_activities() -> tuple[str, ...]:
+    """Return what has an energy, as the activity of a record names it."""
+    # Where values lie without moving takes none: flags, the host's own memory.
+    units = (unit.key for unit in UNITS.values() if unit.counts_operations or unit.rate or unit.key == SMEM)
+    return (*map(mac_key, OPERAND_TYPES), *units, HBM_ROWS)
+
+
+class _Open(NamedTuple):
+    """A table of figures of a chip's own: its keys, and the range of its values."""
+
+    names: tuple[str, ...]
+    range: _Range
+
+
+_OPEN = {
+    "energy": _Open(
+        tuple(map(event_key, energy_activities())),
+        _Range("J", 0, 1e-6, "joules of one event, 0 to 1e-6 (1 pJ is 1e-12)"),
+    ),
+    "area": _Open(AREA_UNITS, _Range("mm2", 0, 1e6, "square millimetres, from 0")),
+}
+
+
 def check_value(field: Field, value: Any, where: str) -> Any:
     """Return ``value`` in the field's own type; raise ConfigError if it is of another type or not plausible."""
     # Python counts True as the number 1; a chip file that says so has a slip.
-    is_stray_truth = isinstance(value, bool) and field.kind is not bool
+    is_stray_truth = isinstance(value, bool) and field.kind not in (bool, Setting)
     checked = None if is_stray_truth else _CHECKS[field.kind](field, value)
     is_number = isinstance(checked, (int, float))
     if checked is None or (is_number and not field.range.low <= checked <= field.range.high):
@@ -186,6 +243,7 @@ _CHECKS: dict[Any, Callable[[Field, Any], Any]] = {
     bool: lambda field, value: value if isinstance(value, bool) else None,
     str: _text,
     tuple[str, ...]: _texts,
+    Setting: lambda field, value: value if isinstance(value, Setting) else None,
 }
 
 
@@ -202,7 +260,7 @@ def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
     """Yield the fields of a struct and of the structs in it, in their order, with dotted keys."""
     for info in msgspec.structs.fields(struct):
         key = prefix + info.name
-        if key in (OPERATIONS, "units"):
+        if key in (OPERATIONS, "units", "energy", "area") or info.name == "settings":
             continue
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
             yield from _fields_of(info.type, f"{key}.")

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.chip import Chip, VectorOps
+from tpusim.hardware.chip import Chip, Setting, VectorOps
 from tpusim.hardware.fields import CONFIDENCE, FIELDS, OPERATIONS, TEXT_KEYS, Fact, Field, check_value, field_of
 
 _PACKAGE = Path(__file__).parents[1]
@@ -80,6 +80,13 @@ def load_vector_ops() -> VectorOps:
     return found
 
 
+@cache
+def model_settings(section: str, model: str) -> Mapping[str, Setting]:
+    """Return what a model that ships is made with where a chip says nothing: the file ``models.toml``."""
+    table = read_config("models.toml").get(section, {}).get(model, {})
+    return {key: fact["value"] for key, fact in table.items()}
+
+
 def read_config(name: str) -> dict[str, Any]:
     """Return a file that lies beside those of the chips, as nested dictionaries."""
     return _read(_config_folder() / name)
@@ -97,8 +104,11 @@ def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
 
 
 def is_as_shipped(chip: Chip) -> bool:
-    """Return whether a chip is one of the shipped ones with none of its figures replaced."""
-    return chip.name in chip_names() and chip == load_chip(chip.name)
+    """Return whether a chip is one of the shipped ones with no figure replaced that a time depends on."""
+    if chip.name not in chip_names():
+        return False
+    shipped = load_chip(chip.name)
+    return shipped == msgspec.structs.replace(chip, power=shipped.power, energy=shipped.energy, area=shipped.area)
 
 
 def chip_facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Fact]:
@@ -156,7 +166,7 @@ def _scalar(key: str, text: str) -> Any:
     try:
         table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
-        table = {"value": text if re.fullmatch(r"[A-Za-z][\w .-]*", text) else None}
+        table = {"value": text if re.fullmatch(r"[A-Za-z][\w .:-]*", text) else None}
     value = table["value"]
     # A second key means that the text had a line break in it.
     if len(table) != 1 or not isinstance(value, (str, int, float)):

@@ -88,7 +88,10 @@ def _prepared(
 def _compile(module: Module, target: Target, stop_after: str, after: _PassRecord | None = None) -> Module:
     from tpusim.compiler.passes import compile_module
 
-    compiled = compile_module(front_end_form(module), target, stop_after, after)
+    plain = front_end_form(module)
+    if after is not None:
+        after.begin()
+    compiled = compile_module(plain, target, stop_after, after)
     # What it says would be a fault of ours; better here than as a wrong time.
     verify_module(compiled)
     return compiled
@@ -96,7 +99,7 @@ def _compile(module: Module, target: Target, stop_after: str, after: _PassRecord
 
 def compiled_run(found: Compiled) -> Summary | None:
     """Return the numbers of a run of what was compiled, None if the passes stopped before it had a schedule."""
-    return simulate(found.module, found.chip).summary if found.module.is_scheduled else None
+    return simulate(found.module, found.chip, allow_overflow=True).summary if found.module.is_scheduled else None
 
 
 class _PassRecord:
@@ -104,13 +107,17 @@ class _PassRecord:
 
     def __init__(self) -> None:
         self.passes: list[PassFigures] = []
+        self._since = 0.0
+
+    def begin(self) -> None:
+        """Let the next pass begin now."""
         self._since = process_time()
 
     def __call__(self, name: str, draft: Draft) -> None:
         """Add the pass that has just ended."""
         took = process_time() - self._since
         now = contents(draft.write())
-        figures = PassFigures(name=name, cpu_seconds=took, instructions=now.instructions, kernels=now.kernels)
-        self.passes.append(figures)
+        counts = {field: getattr(now, field) for field in ("instructions", "kernels", "hbm_bytes")}
+        self.passes.append(PassFigures(name=name, cpu_seconds=took, **counts))
         # What it takes to count is no part of a pass.
-        self._since = process_time()
+        self.begin()

@@ -6,12 +6,13 @@ import msgspec
 
 
 class PassFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One pass: the CPU time that it took, and the instructions and kernels that it left."""
+    """One pass: the CPU time that it took, and the instructions, kernels and bytes of HBM that it left."""
 
     name: str
     cpu_seconds: float
     instructions: int
     kernels: int
+    hbm_bytes: int
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,17 +21,33 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     ``kernels`` are the instructions of the computations that run which do more than name a value; ``fusions`` those
     of them that are several instructions joined, ``multi_output`` the fusions with more than one result, and
     ``product_fusions`` those with a product inside. ``fast_results`` are the arrays that kernels leave in VMEM or CMEM,
-    ``prefetches`` the asynchronous copies and slices, ``tiled`` the kernels whose tiles are stated.
+    ``prefetches`` the asynchronous copies and slices, ``tiled`` the kernels whose tiles are stated. ``hbm_bytes`` are
+    what kernels take and give in HBM, whole arrays and each loop once.
     """
 
     instructions: int
     kernels: int
+    hbm_bytes: int
     fusions: int
     multi_output: int
     product_fusions: int
     fast_results: int
     prefetches: int
     tiled: int
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pass did with an array, or did not do, and why: ``name`` is what makes the array, ``user`` what reads it.
+
+    ``is_done`` says which of the two. ``n_bytes`` are those of the array.
+    """
+
+    pass_name: str
+    is_done: bool
+    reason: str
+    name: str
+    user: str = ""
+    n_bytes: int = 0
 
 
 class Compilation(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +58,7 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True):
     passes: tuple[PassFigures, ...]
     before: Contents
     after: Contents
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def cpu_seconds(self) -> float:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from tpusim.hardware.units import CMEM, VMEM
+from collections.abc import Iterable
+
+from tpusim.hardware.units import CMEM, HBM, VMEM
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import ASYNC_DONES, ASYNC_STARTS, CONTROL_FLOW, ELEMENTWISE, FREE, PRODUCTS, async_phase
 from tpusim.program.compilation import Contents
 from tpusim.semantics.memory_spaces import space_of
+from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
 
 _NO_KERNELS = FREE | CONTROL_FLOW | ASYNC_DONES | ASYNC_STARTS
@@ -14,12 +17,14 @@ _NO_KERNELS = FREE | CONTROL_FLOW | ASYNC_DONES | ASYNC_STARTS
 
 def contents(module: Module) -> Contents:
     """Return what a program consists of, scheduled or not."""
-    running = [i for computation in running_computations(module) for i in computation]
-    kernels = [i for i in running if i.opcode not in _NO_KERNELS and not async_phase(i.opcode) and not _is_scalar(i)]
+    computations = running_computations(module)
+    running = [i for computation in computations for i in computation]
+    kernels = [i for i in running if _is_kernel(i)]
     fusions = [i for i in kernels if i.opcode == "fusion"]
     return Contents(
         instructions=module.instruction_count,
         kernels=len(kernels),
+        hbm_bytes=sum(_hbm_bytes((i, *c.operands_of(i))) for c in computations for i in c if _is_kernel(i)),
         fusions=len(fusions),
         multi_output=sum(isinstance(i.shape, TupleShape) for i in fusions),
         product_fusions=sum(_has_product(module, i) for i in fusions),
@@ -40,6 +45,15 @@ def running_computations(module: Module) -> list[Computation]:
                     found[name] = module[name]
                     todo.append(module[name])
     return list(found.values())
+
+
+def _is_kernel(instruction: Instruction) -> bool:
+    is_async = instruction.opcode in _NO_KERNELS or async_phase(instruction.opcode)
+    return not is_async and not _is_scalar(instruction)
+
+
+def _hbm_bytes(values: Iterable[Instruction]) -> int:
+    return sum(physical_bytes(leaf) for value in values for leaf in leaves(value.shape) if space_of(leaf) == HBM)
 
 
 def _is_scalar(instruction: Instruction) -> bool:

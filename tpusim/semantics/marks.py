@@ -1,6 +1,6 @@
-"""What tpusim's own compiler notes in the first line of a module: that it made it, and for which chip.
+"""What tpusim's own compiler notes in a text: that it made it, and for which chip; of a kernel, what it does not make.
 
-The notes are ``frontend_attributes`` of the module, so that they stay in a text that is written to a file.
+The notes are ``frontend_attributes`` of the module or the instruction, so that they stay in what is written to a file.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tpusim.ir.attributes import Raw
-from tpusim.ir.module import Module
+from tpusim.ir.module import Instruction, Module
 from tpusim.semantics.infer.control import frontend_attributes
 
 COMPILED_FOR = "tpusim_compiled_for"
@@ -18,16 +18,20 @@ RETILED_FOR = "tpusim_retiled_for"
 """The chip that tpusim chose the tiles of another compiler's kernels anew for."""
 
 
-def mark_of(module: Module, mark: str) -> str:
-    """Return the chip that a mark names; empty if the module has no such mark."""
-    return frontend_attributes(module.attributes).get(mark, "")
+APART = "tpusim_apart"
+"""Of a kernel: the neighbours whose results it reads and does not make itself, each with the rule."""
 
 
-def with_mark(attributes: dict[str, Any], mark: str, chip_name: str) -> dict[str, Any]:
-    """Return a module's attributes with a mark that names a chip."""
+def mark_of(marked: Module | Instruction, mark: str) -> str:
+    """Return what a mark says; empty if there is no such mark."""
+    return frontend_attributes(marked.attributes).get(mark, "")
+
+
+def with_mark(attributes: dict[str, Any], mark: str, text: str) -> dict[str, Any]:
+    """Return the attributes of a module or an instruction with a mark that says something."""
     others = str(attributes.get("frontend_attributes", "{}")).strip().removeprefix("{").removesuffix("}")
     # A chip of a user's own may be called anything.
-    named = f'{mark}="{chip_name.translate(_IN_QUOTES)}"'
+    named = f'{mark}="{text.translate(_IN_QUOTES)}"'
     return attributes | {"frontend_attributes": Raw("{" + ",".join(filter(None, (named, others))) + "}")}
 
 

@@ -35,10 +35,11 @@ _USES = USES_FAST_MEMORY | CONTROL_FLOW | FREE
 class Home:
     """One place in memory: the values that lie there, when it takes room, and what kernels move to and from it."""
 
-    __slots__ = ("is_fixed", "moved_bytes", "n_bytes", "number", "stretches")
+    __slots__ = ("is_fixed", "moved_bytes", "n_bytes", "name", "number", "stretches")
 
     def __init__(self, number: int, values: list[Value]) -> None:
         self.number = number
+        self.name = values[0].instruction.name
         self.n_bytes = max(value.n_bytes for value in values)
         self.stretches = list(_stretches(values))
         # The host hands arguments over in HBM and takes results from there; constants lie there too.

@@ -50,13 +50,12 @@ class _Line:
 
     def __init__(self, graph: Graph, target: Target, lives: Lives, room: Room, moved: set[Home]) -> None:
         self.graph = graph
+        self.target = target
         self.lives = lives
         self.room = room
         self.moved = moved
-        self.space = target.fast_space
         self.nodes = graph.order()
         self.at = {node: number for number, node in enumerate(self.nodes)}
-        self.latency_bytes = target.latency_bytes
         self.could = [0.0] * len(self.nodes)
         self.must = [0.0] * len(self.nodes)
         self.lent = [0.0] * len(self.nodes)
@@ -90,6 +89,7 @@ class _Line:
             if sum(map(self._idle, range(begin, readers[0]))) >= self._size(parameter):
                 self._take(parameter, begin, readers[0], readers[-1])
                 self._fetch(parameter, begin, readers, {"cross_program_prefetch_index": 0})
+                self._note(parameter, readers[0], "comes in as the program begins", is_done=True)
                 return
 
     def fetch_ahead(self) -> None:
@@ -98,9 +98,12 @@ class _Line:
             for operand in self._waited_for(number):
                 begin, is_enough = self._begin(operand, number)
                 readers = self._readers(operand, number) if is_enough else []
-                if readers and readers[0] == number:
+                has_room = bool(readers) and readers[0] == number
+                if has_room:
                     self._take(operand, begin, number, readers[-1])
                     self._fetch(operand, begin, readers)
+                why = "has no room until it is read" if is_enough else "has too little idle time of HBM before that"
+                self._note(operand, number, "comes in beside earlier kernels" if has_room else why, is_done=has_room)
 
     def schedule(self) -> None:
         """Give the graph its schedule, with what has come to it."""
@@ -118,6 +121,11 @@ class _Line:
                 if other not in self.gone and other not in found:
                     enter(other)
         self.graph.sequence = list(found)
+
+    def _note(self, operand: Node, number: int, why: str, *, is_done: bool) -> None:
+        maker = operand.operands[0] if operand.opcode == "get-tuple-element" else operand
+        user, size = self.nodes[number].name, self._size(operand)
+        self.target.note("prefetch", is_done=is_done, reason=why, name=maker.name, user=user, n_bytes=size)
 
     # What is worth it.
 
@@ -170,7 +178,7 @@ class _Line:
 
     def _begin(self, operand: Node, end: int) -> tuple[int, bool]:
         """Return before which node a copy is to begin that ends before ``end``, and whether that is early enough."""
-        earliest, needed, ahead = self._made(operand), self._size(operand) + self.latency_bytes, 0
+        earliest, needed, ahead = self._made(operand), self._size(operand) + self.target.latency_bytes, 0
         begin = end
         while needed > 0 and begin > earliest and ahead < MOST_KERNELS_AHEAD:
             number = begin - 1
@@ -207,7 +215,7 @@ class _Line:
         self, operand: Node, begin: int, readers: Sequence[int], attributes: dict[str, object] | None = None
     ) -> None:
         """Let kernels read an operand in fast memory."""
-        fast = in_space(operand.array, self.space)
+        fast = in_space(operand.array, self.target.fast_space)
         done = self._insert(operand, fast, begin, readers[0], attributes)
         for number in readers:
             reader = self.nodes[number]

@@ -28,13 +28,26 @@ def place(draft: Draft, target: Target) -> None:
     borders = copies_at_borders(draft)
     lives = Lives(draft, target, {border.copy.name for border in borders})
     room = Room(lives.length, target.fast_bytes)
-    moved = {home for home in _by_benefit(lives, borders, target.latency_bytes) if room.take(home.stretches)}
+    wanted = _by_benefit(lives, borders, target.latency_bytes)
+    moved = {home for home in wanted if room.take(home.stretches)}
+    _note(target, lives, wanted, moved)
     set_spaces(draft, lives, moved, target.fast_space)
     kept = [border for border in borders if border.home(lives) in moved]
     for border in borders:
         if border not in kept:
             border.drop()
     prefetch(draft, target, lives, room, moved, kept)
+
+
+def _note(target: Target, lives: Lives, wanted: Sequence[Home], moved: set[Home]) -> None:
+    """Note of all that kernels move where it lies, and why."""
+    for home in (home for home in lives.homes if home.moved_bytes):
+        why = "is saved the way through HBM" if home in moved else "has no room for all of its life"
+        if home.is_fixed:
+            why = "comes from or goes to the caller, or its maker leaves it in HBM"
+        elif home not in wanted:
+            why = "would be copied where a loop begins or ends, for more than that saves"
+        target.note("place", is_done=home in moved, reason=why, name=home.name, n_bytes=home.n_bytes)
 
 
 def _by_benefit(lives: Lives, borders: Sequence[Border], latency_bytes: float) -> list[Home]:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from tpusim.cost.models.memories import needs_places
+from tpusim.cost.models.operations import operations_of
 from tpusim.cost.tile import alone_ps, loop_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
@@ -32,6 +34,7 @@ from tpusim.lowering.kernels.tiles import (
     cut_alike,
     own_nests,
     run_bytes,
+    run_pitch_bytes,
     streaming_tiles,
 )
 from tpusim.lowering.kernels.vector import Site, estimated_type, stored_registers, vector_work
@@ -84,7 +87,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     plan = _Plan(scope, instruction, body, touched, products, sides, feeds, _shares(body, demand))
     nest = (_stated_nest(plan) or _own_nest(plan, extra)) if products else None
     product_flops = sum(product.flops for _, product in products)
-    return structs.replace(
+    made = structs.replace(
         _tiled(plan, nest, extra),
         **scope.label(instruction, category),
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
@@ -95,6 +98,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         family=_family(body.values, [product for _, product in products]),
     )
+    return operations_of(scope.chip).kernel(instruction, made, scope.chip)
 
 
 def _tiled(plan: _Plan, nest: Nest | None, extra: Work | None) -> Kernel:
@@ -204,10 +208,11 @@ def _other_work(
     """Return the work of all in a kernel but its products, by position: of what is needed, as often as it is made."""
     # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
-    found = {}
+    found, costs = {}, operations_of(scope.chip)
     for at, (item, share) in enumerate(zip(body.values, shares, strict=True)):
         if share and not item.in_place and item.instruction.opcode not in _ELSEWHERE:
             work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
+            work = costs.work(item.instruction, work, scope.chip)
             # What is made for an operand of the product stays as long as its tile does, and is then made anew.
             times = share * uses.get(sides.get(at, ""), 1.0)
             # Of most values all is needed once.
@@ -410,20 +415,29 @@ def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nes
         run = run_bytes(access.shape, cut, chip.vpu.register_shape) if len(cut) == access.shape.rank else 0
         chunk = min(filter(None, (run, access.chunk_bytes)), default=0)
         block, fetches = access.n_bytes * overlap * nest.block_share[side], nest.fetches(side)
-        yield Stream(access.name, access.space, block, fetches, access.is_output, chunk)
+        stride = _stride_bytes(access, cut, chunk, chip) if chunk and needs_places(chip) else 0
+        yield Stream(access.name, access.space, block, fetches, access.is_output, chunk, stride)
+
+
+def _stride_bytes(access: Access, cut: tuple[int, ...], chunk: int, chip: Chip) -> int:
+    """Return how far apart runs begin: by the pitch of the dimension that the block cuts, rows of a gather evenly."""
+    if chunk == access.chunk_bytes:
+        return round(physical_bytes(access.shape) / max(1.0, access.n_bytes / chunk) / chunk) * chunk
+    return run_pitch_bytes(access.shape, cut, chip.vpu.register_shape)
 
 
 def _sides(body: Body, at: int) -> dict[int, str]:
     """Return, for the values that the product at a position is made of, which of its sides they feed."""
     left, right = body.values[at].operands[:2]
     # A value that feeds both is taken for what streams past the weights.
-    return dict.fromkeys(made_from(body.values, (right,)), RHS) | dict.fromkeys(made_from(body.values, (left,)), LHS)
+    made_of = [item.operands for item in body.values]
+    return dict.fromkeys(made_from(made_of, (right,)), RHS) | dict.fromkeys(made_from(made_of, (left,)), LHS)
 
 
 def _fed(body: Body, products: list[tuple[int, Product]]) -> set[str]:
     """Return the names of a kernel's operands that any of its products is made of."""
     starts = [operand for at, _ in products for operand in body.values[at].operands[:2]]
-    return {body.operands[-1 - at].name for at in made_from(body.values, starts) if at < 0}
+    return {body.operands[-1 - at].name for at in made_from([item.operands for item in body.values], starts) if at < 0}
 
 
 def _flops(item: Inner) -> float:

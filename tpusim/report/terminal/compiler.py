@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,8 +11,11 @@ from rich.table import Table
 from tpusim.analysis.compiled import FAR, NEAR, CompiledAccuracy
 from tpusim.analysis.summary import Summary
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM
-from tpusim.program.compilation import Compilation, Contents
+from tpusim.program.compilation import Compilation, Contents, Note, PassFigures
 from tpusim.report.tables import plain_table, size_text, time_text, us_text
+
+_NAMED = 3
+"""So many of the arrays that a pass did the same with are named."""
 
 
 def render_compilation(found: Compilation, run: Summary | None, console: Console) -> None:
@@ -31,16 +34,41 @@ def render_compilation(found: Compilation, run: Summary | None, console: Console
         use = run.memory
         traffic = size_text(run.utilisation.hbm_bytes)
         console.print(f"memory    {traffic} of {UNITS[HBM].label} traffic, peak {size_text(use.peak_hbm_bytes)}")
-    for note in found.notes:
-        console.print(f"note      {escape(note)}")
+    if found.notes:
+        console.print()
+        console.print(_decisions(found.notes))
 
 
 def _passes(found: Compilation) -> Table:
-    table = plain_table("pass", ">CPU", ">instructions", ">kernels")
-    table.add_row("(as given)", "", f"{found.before.instructions:,}", f"{found.before.kernels:,}")
-    for one in found.passes:
-        table.add_row(escape(one.name), f"{one.cpu_seconds * 1e3:.1f} ms", f"{one.instructions:,}", f"{one.kernels:,}")
+    # Bytes of whole arrays, each loop once: what a pass changes, not what a run moves.
+    table = plain_table("pass", ">CPU", ">instructions", ">kernels", f">arrays in {UNITS[HBM].label}")
+    rows: list[tuple[str, str, Contents | PassFigures]] = [("(as given)", "", found.before)]
+    rows += [(one.name, f"{one.cpu_seconds * 1e3:.1f} ms", one) for one in found.passes]
+    for name, cpu, left in rows:
+        table.add_row(name, cpu, f"{left.instructions:,}", f"{left.kernels:,}", size_text(left.hbm_bytes))
     return table
+
+
+def _decisions(notes: Sequence[Note]) -> Table:
+    """Return what passes did with arrays and did not do, counted by reason, with the largest by name."""
+    by_reason: dict[tuple[str, bool, str], list[Note]] = {}
+    for note in notes:
+        by_reason.setdefault((note.pass_name, not note.is_done, note.reason), []).append(note)
+    table = plain_table("pass", ">arrays", ">bytes", "what was done, or why not", "the largest", wraps="the largest")
+    # A stable order: passes as they ran, done before not done, most bytes first.
+    order = {name: at for at, name in enumerate(dict.fromkeys(note.pass_name for note in notes))}
+    for (name, is_not, reason), found in sorted(
+        by_reason.items(), key=lambda item: (order[item[0][0]], item[0][1], -sum(note.n_bytes for note in item[1]))
+    ):
+        largest = sorted(found, key=lambda note: -note.n_bytes)[:_NAMED]
+        what = f"not: {reason}" if is_not else reason
+        size = size_text(sum(note.n_bytes for note in found))
+        table.add_row(escape(name), f"{len(found):,}", size, escape(what), escape(", ".join(map(_named, largest))))
+    return table
+
+
+def _named(note: Note) -> str:
+    return f"{note.name} for {note.user}" if note.user else note.name
 
 
 def _lines(found: Compilation) -> Iterator[str]:
