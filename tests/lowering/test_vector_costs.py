@@ -128,25 +128,45 @@ def test_a_crooked_update_goes_row_by_row(ones, rotations):
     assert (found["load"] - around["load"], found["store"] - around["store"]) == (48, 48)
 
 
+@pytest.mark.parametrize(("starts", "ones"), [((9, 128), (1, 0)), ((8, 3), (0, 1)), ((40, 256), (0, 0)), ((-1, 0), ())])
+def test_a_constant_start_is_known(starts, ones):
+    """All of its bits are, and one that would reach over the edge begins earlier."""
+    row, column = starts
+    shapes = f"%a = {tiled(MATRIX)} parameter(0)\n%b = {tiled('f32[24,256]')} parameter(1)\n"
+    constants = f"%i = s32[] constant({row})\n%j = s32[] constant({column})\n"
+    call = f"ROOT %y = {tiled(MATRIX)} dynamic-update-slice(%a, %b, %i, %j)"
+    kernel = kernel_named(lower_text(shapes + constants + call, "", CHIP), "y")
+    assert_computes(
+        {unit: count * kernel.tiles for unit, count in kernel.work.ops.items()}, updated("f32[24,256]", *ones)
+    )
+
+
+BLOCKS = "f32[16,64,512]"
 WINDOWS = {
     # Neighbours on both sides: two shifts, two sums.
-    "three": ("f32[64,512]", "window={size=3x1 pad=1_1x0_0}", 32 * 2, 32 * 2),
-    # One dimension after the other.
-    "three by three": ("f32[64,512]", "window={size=3x3 pad=1_1x1_1}", 32 * 4, 32 * 4),
+    "three": (MATRIX, MATRIX, "size=3x1 pad=1_1x0_0", 32 * 2, 0, 32 * 2),
+    # One dimension after the other, each by shifts of its own.
+    "three by three": (MATRIX, MATRIX, "size=3x3 pad=1_1x1_1", 32 * 2, 32 * 2, 32 * 4),
     # By doubling, as a scan: two for each of six powers of two.
-    "a scan": ("f32[64,512]", "window={size=64x1 pad=63_0x0_0}", 32 * 12, 32 * 12),
+    "a scan": (MATRIX, MATRIX, "size=64x1 pad=63_0x0_0", 32 * 12, 0, 32 * 12),
+    "a scan along lanes": (MATRIX, MATRIX, "size=1x512 pad=0_0x511_0", 0, 32 * 18, 32 * 18),
+    # Whole registers lie behind each other: each sum is the one before and one register more.
+    "a scan of registers": (BLOCKS, BLOCKS, "size=16x1x1 pad=15_0x0_0x0_0", 0, 0, 512),
+    "a scan from behind": (BLOCKS, BLOCKS, "size=16x1x1 pad=0_15x0_0x0_0", 0, 0, 512),
+    "registers in a window": (BLOCKS, BLOCKS, "size=3x1x1 pad=1_1x0_0x0_0", 0, 0, 512 * 2),
     # A stride skips what doubling needs: 31 further rows for each of 16 registers.
-    "strided": ("f32[32,512]", "window={size=32x1 stride=2x1 pad=30_0x0_0}", 16 * 31, 16 * 31),
+    "strided": (MATRIX, "f32[32,512]", "size=32x1 stride=2x1 pad=30_0x0_0", 16 * 31, 0, 16 * 31),
     # Windows of one element still combine it with the start.
-    "single": ("f32[64,512]", "window={size=1x1}", 0, 32),
+    "single": (MATRIX, MATRIX, "size=1x1", 0, 0, 32),
 }
 
 
-@pytest.mark.parametrize(("result", "window", "shifts", "sums"), WINDOWS.values(), ids=WINDOWS.keys())
-def test_a_window_is_shifted_and_combined(result, window, shifts, sums):
-    """As many of both; long windows by doubling."""
-    found = work_of((MATRIX,), result, f"reduce-window(%a, %zero), {window}, to_apply=%add")
-    assert_computes(found, at_cost((shifts, MOVES["sublane_shift"]), (sums, OPS["add"])))
+@pytest.mark.parametrize(("operand", "result", "window", "rows", "lanes", "sums"), WINDOWS.values(), ids=WINDOWS.keys())
+def test_a_window_is_shifted_and_combined(operand, result, window, rows, lanes, sums):
+    """Where its dimension lies in registers; long windows by doubling."""
+    found = work_of((operand,), result, f"reduce-window(%a, %zero), window={{{window}}}, to_apply=%add")
+    shifts = (rows, MOVES["sublane_shift"]), (lanes, MOVES["lane_shift"])
+    assert_computes(found, at_cost(*shifts, (sums, OPS["add"])))
 
 
 def test_a_window_over_everything_is_a_reduction():

@@ -40,8 +40,8 @@ def operand_held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> 
     weight_tiles = depth_tiles * ceil(columns / mxu.columns)
     # Streamed rows come by the register, so in multiples of its sublanes (JAX, Pallas TPU).
     streamed = round_up(ceil(rows), sublanes) * weight_tiles
-    # They come in by whole registers of lanes: a narrow tile of a wide array loads as fast as it is narrow.
-    weights = depth_tiles * mxu.rows * round_up(ceil(columns), lanes) / mxu.columns
+    # Weights come in by whole registers too: a narrow or shallow tile of a large array loads as fast as it is small.
+    weights = tile.taps * round_up(tile.depth, sublanes) * round_up(ceil(columns), lanes) / mxu.columns
     whole = Matmul(weights, streamed, weight_tiles, operand_type=tile.operand_type, passes=tile.passes)
     return whole * tile.separate
 

@@ -33,7 +33,7 @@ def ideal_chip(model, size):
 def cycles_of(chip, rows, columns, depth, passes=1):
     """Return what a product takes on the arrays of a chip."""
     tile = TileProduct(rows, columns, 1, depth, 1, "bf16", passes)
-    return array_of(chip).cycles(array_of(chip).work(tile, chip, is_stated=True).matmul, chip)
+    return array_of(chip).cycles(array_of(chip).work(tile, chip).matmul, chip)
 
 
 @given(st.integers(2, 5), st.integers(1, 3), st.integers(1, 3), st.integers(0, 12))

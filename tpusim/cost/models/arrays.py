@@ -13,7 +13,7 @@ from math import ceil
 
 from tpusim.cost.models.protocols import Array, ArrayWork, TileProduct
 from tpusim.cost.models.registry import Registry
-from tpusim.cost.mxu import array_cycles, matmul_cycles, operand_held, packed_depth_tiles, round_up
+from tpusim.cost.mxu import matmul_cycles, operand_held, packed_depth_tiles, round_up
 from tpusim.hardware.chip import Chip
 from tpusim.program.work import Matmul
 
@@ -41,24 +41,19 @@ class _OperandStationary:
 
 @ARRAYS.enter("weight-stationary")
 class WeightStationary(_OperandStationary):
-    """Either operand can be the weights that stay: the compiler chooses, as it also may swap the operands.
+    """Either operand can be the weights that stay: the compiler chooses, as it also may swap the operands."""
 
-    It is taken to weigh loading against streaming, without the switches: choosing by these too makes the measured
-    products of v3 worse. Where the tile is not ``is_stated`` by one, the way is the faster one, as the tile is.
-    """
-
-    def work(self, tile: TileProduct, chip: Chip, *, is_stated: bool = True) -> ArrayWork:
+    def work(self, tile: TileProduct, chip: Chip) -> ArrayWork:
         """Return the work of the way that takes least."""
         ways = (operand_held(tile, tile.rows, tile.columns, chip), operand_held(tile, tile.columns, tile.rows, chip))
-        best = min(ways, key=lambda way: (array_cycles if is_stated else matmul_cycles)(way, chip.mxu))
-        return self._work(best, tile, chip)
+        return self._work(min(ways, key=lambda way: matmul_cycles(way, chip.mxu)), tile, chip)
 
 
 @ARRAYS.enter("input-stationary")
 class InputStationary(_OperandStationary):
     """The left operand stays, and the columns of the right one stream past it."""
 
-    def work(self, tile: TileProduct, chip: Chip, *, is_stated: bool = True) -> ArrayWork:
+    def work(self, tile: TileProduct, chip: Chip) -> ArrayWork:
         """Return the work of holding the left operand, whatever it takes."""
         return self._work(operand_held(tile, tile.columns, tile.rows, chip), tile, chip)
 
@@ -70,7 +65,7 @@ class OutputStationary:
     Sums that are ready shift out, a row a cycle as weights do elsewhere, while the next fold's come about.
     """
 
-    def work(self, tile: TileProduct, chip: Chip, *, is_stated: bool = True) -> ArrayWork:
+    def work(self, tile: TileProduct, chip: Chip) -> ArrayWork:
         """Return the folds over the rows and columns of the result, and both operands' elements for each."""
         mxu = chip.mxu
         folds = ceil(tile.rows / mxu.rows) * ceil(tile.columns / mxu.columns)

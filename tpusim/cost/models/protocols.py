@@ -54,8 +54,8 @@ class ArrayWork(NamedTuple):
 class Array(Protocol):
     """The matrix units of one core."""
 
-    def work(self, tile: TileProduct, chip: Chip, *, is_stated: bool) -> ArrayWork:
-        """Return what one tile asks of the arrays and of VMEM; ``is_stated`` says that the compiler states the tile."""
+    def work(self, tile: TileProduct, chip: Chip) -> ArrayWork:
+        """Return what one tile asks of the arrays and of VMEM."""
 
     def cycles(self, matmul: Matmul, chip: Chip) -> float:
         """Return the cycles that all arrays of a core take for what ``work`` returned, results included."""

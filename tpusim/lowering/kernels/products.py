@@ -54,7 +54,7 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
     # Where partial sums are not added in the array, the vector unit adds one register per popped one.
     mxu, register_elements = chip.mxu, chip.vpu.register_elements
     tile = _tile_of(product, nest)
-    work = array_of(chip).work(tile, chip, is_stated=bool(nest.extents or not nest.loops))
+    work = array_of(chip).work(tile, chip)
     out = output_elements / register_elements
     # A sum over depth is cut by the array, and once more by loops that bring its parts in one after another.
     cuts = nest.trips(TAPS, DEPTH)

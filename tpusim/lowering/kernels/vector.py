@@ -20,6 +20,7 @@ from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES
 from tpusim.lowering.scope import Notes, entering
 from tpusim.program.work import Matmul, Work, scaled, sum_work
+from tpusim.semantics.scalars import literal_number, origin_of
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
@@ -219,14 +220,31 @@ def _reduce_window(site: Site, instruction: Instruction) -> Work:
     # A window that reaches every element from every position is a reduction whose result is spread out again.
     whole = [d for d, w in enumerate(window.dimensions) if w.size > 1 and _sees_all(w, source.dimensions[d])]
     folded = combine * registers(source, site.chip) + _fold(site, source, tuple(whole)) if whole else Work()
-    # One dimension after another: 3x3 takes two shifts twice, not eight. A stride would skip what doubling needs.
-    sliding = [w for d, w in enumerate(window.dimensions) if d not in whole]
-    taps = sum(min(w.size, 2 * ceil(log2(w.size)) + 1) if w.stride == 1 else w.size for w in sliding)
-    extra = max(0, taps - len(sliding))
-    count = registers(instruction.shape, site.chip)
-    shifts = Work(ops=scaled(site.chip.vector_ops.moves["sublane_shift"], extra * count))
+    # One dimension after another: 3x3 takes two neighbours twice, not eight.
+    sliding = {
+        d: _neighbours(w, source.dimensions[d], d in minor_to_major(source)[:2])
+        for d, w in enumerate(window.dimensions)
+        if d not in whole
+    }
+    count, extra = registers(instruction.shape, site.chip), sum(sliding.values())
     combined = combine * ((extra if whole else max(1, extra)) * count)
-    return folded + (combined + shifts)
+    return folded + combined + sum_work(_shift(site, source, d) * (taps * count) for d, taps in sliding.items())
+
+
+def _neighbours(window: WindowDimension, size: int, is_minor: bool) -> int:
+    """Return how many others each register is combined with for a window over a dimension of ``size`` elements."""
+    # Registers that lie in one sum after the other: each is the one before, and itself.
+    if not is_minor and window.size >= size and max(window.pad_low, window.pad_high) == window.size - 1:
+        return min(1, window.size - 1)
+    # By doubling, as in a scan; a stride would skip what that needs.
+    return min(window.size - 1, 2 * ceil(log2(window.size))) if window.stride == 1 else window.size - 1
+
+
+def _shift(site: Site, shape: ArrayShape, dimension: int) -> Work:
+    """Return what brings a register's neighbours along a dimension to its places."""
+    # Along all but the two minor ones they are registers of their own.
+    kinds = dict(zip(minor_to_major(shape), ("lane_shift", "sublane_shift"), strict=False))
+    return Work(ops=site.chip.vector_ops.moves[kinds[dimension]]) if dimension in kinds else Work()
 
 
 def _sees_all(window: WindowDimension, size: int) -> bool:
@@ -297,12 +315,12 @@ def _cut(site: Site, instruction: Instruction) -> Work:
 
 
 def _dynamic_cut(site: Site, instruction: Instruction, moved: ArrayShape) -> Work:
-    """Go row by row where the compiler says that a dynamic slice or its update begins inside a register.
+    """Go row by row where a dynamic slice or its update is known to begin inside a register.
 
-    Starts of which it says nothing are taken to be aligned, as those of a scan over layers or of a cache line are.
+    Starts of which nothing is known are taken to be aligned, as those of a scan over layers or of a cache line are.
     """
     order, vpu, moves = minor_to_major(moved), site.chip.vpu, site.chip.vector_ops.moves
-    ones = instruction.backend_config.known_index_ones
+    ones = _known_ones(site, instruction, moved)
     units = dict(zip(order, (vpu.lanes, vpu.sublanes), strict=False))
     inside = [d for d, unit in units.items() if d < len(ones) and ones[d] % unit]
     if not inside or not moved.element_count:
@@ -312,6 +330,18 @@ def _dynamic_cut(site: Site, instruction: Instruction, moved: ArrayShape) -> Wor
     touched = {LOAD: per_row, STORE: per_row, VECTOR: vpu.alu_slots * _row_cycles(site.chip, per_row)}
     rotated = moves["lane_shift"] if order[0] in inside else {}
     return Work(ops=scaled(touched, rows)) + Work(ops={XLU: rotated.get(XLU, 0.0) * rows * per_row})
+
+
+def _known_ones(site: Site, instruction: Instruction, moved: ArrayShape) -> tuple[int, ...]:
+    """Return, by dimension, the bits of a start that are known: of a constant all, else what the text says."""
+    whole, stated = site.operand_shape(instruction, 0), instruction.backend_config.known_index_ones
+    found = []
+    for d, name in enumerate(instruction.operands[-moved.rank :]):
+        start = literal_number(origin_of(site.computation, name).immediate)
+        # What would reach over the edge begins earlier (XLA, Operation Semantics).
+        last = whole.dimensions[d] - moved.dimensions[d]
+        found.append(sum(stated[d : d + 1]) if start is None else min(max(0, int(start)), last))
+    return tuple(found)
 
 
 def _row_cycles(chip: Chip, per_row: int) -> float:

@@ -432,7 +432,7 @@ def _product(site: Site, operation: Operation) -> Work:
     passes = passes_of("highest" if "fp32" in str(says.get("precision")) else "default", DTYPES[element])
     chip = site.chip
     tile = TileProduct(rows, columns, 1, depth, separate, element, passes)
-    asked = array_of(chip).work(tile, chip, is_stated=True)
+    asked = array_of(chip).work(tile, chip)
     popped = register_count(out, chip)
     # The first part of a sum is popped, each further one popped and added, and so is what the sum begins with.
     added = 0.0 if chip.mxu.accumulates_in_array else popped * max(0.0, asked.parts - 1)
