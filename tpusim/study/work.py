@@ -71,7 +71,7 @@ def run_batch(
 
 
 _REUSE = Reuse()
-_PROGRAMS: OrderedDict[str, Module | Program] = OrderedDict()
+_PROGRAMS: OrderedDict[tuple[str, str], Module | Program] = OrderedDict()
 
 
 def _outcome(program: ProgramText, job: Job, reuse: Reusing) -> Outcome:
@@ -118,12 +118,14 @@ def _run(program: Module | Program, job: Job, reuse: Reusing) -> Outcome:
 
 def _loaded(program: ProgramText) -> Module | Program:
     """Return a program, read once for all its points."""
-    found = _PROGRAMS.get(program.path)
+    # Variants that a function makes may have one name.
+    key = program.path, program.digest
+    found = _PROGRAMS.get(key)
     if found is None:
-        found = _PROGRAMS[program.path] = read_program(program.path, program.content)
+        found = _PROGRAMS[key] = read_program(program.path, program.content)
         if len(_PROGRAMS) > _KEPT_PROGRAMS:
             _PROGRAMS.popitem(last=False)
-    _PROGRAMS.move_to_end(program.path)
+    _PROGRAMS.move_to_end(key)
     return found
 
 
