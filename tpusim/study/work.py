@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from tpusim.analysis.energy.run import action_counts, run_energy
-from tpusim.analysis.utilisation import group_records, utilisation
+from tpusim.analysis.utilisation import op_activities, utilisation
 from tpusim.cost.models.registry import allow_plugin
 from tpusim.errors import CapacityError, TpusimError
 from tpusim.hardware.chip import Chip
@@ -104,7 +104,7 @@ def _run(program: Module | Program, job: Job, reuse: Reusing) -> Outcome:
     )
     timeline = result.timeline
     # Not the summary, which has more to add up, and compares the chip with the shipped ones.
-    use, energy = utilisation(timeline), run_energy(group_records(timeline), chip, timeline.total_ps)
+    use, energy = utilisation(timeline), run_energy(op_activities(timeline), chip, timeline.total_ps)
     return Outcome(
         status="ok",
         time_us=result.time_us,
