@@ -133,11 +133,12 @@ def test_a_reader_s_reader_counts():
 
 
 def test_keys_are_those_that_were_read():
-    """Of what is worked out from fields, the fields; of a table, all of it."""
+    """Of what a part works out from fields, that; of a table, all of it."""
     reads = Reads(load_chip("v5e"))
     assert reads.chip.vpu.register_bytes == 4096
     assert reads.chip.mxu.rate_by_type.get("s8")
-    assert reads.keys == {"vpu.sublanes", "vpu.lanes", "mxu.rate_by_type"}
+    assert reads.chip.peak_flops_per_second
+    assert reads.keys == {"vpu.register_bytes", "mxu.rate_by_type", "peak_flops_per_second"}
 
 
 def test_a_chip_under_watch_is_read_in_no_other_way():

@@ -15,7 +15,7 @@ import pytest
 import tpusim
 from tests.house.source_tree import ROOT
 from tests.study.workers import TABLE, Mortal, Ray
-from tpusim.study import executors
+from tpusim.study import execution, executors
 from tpusim.study import study as study_room
 
 _KILLS = 4
@@ -52,6 +52,18 @@ def test_a_point_that_kills_its_workers_is_an_error_and_the_others_are_not(monke
     assert wrong == [37]
     assert rows[37]["status"] == "error"
     assert "3 workers died of this point" in rows[37]["message"]
+
+
+def test_batches_that_run_out_of_time_go_on_in_others(monkeypatch, undisturbed):
+    """Each with the rest of its own program's points, whatever else waits."""
+    monkeypatch.setattr(execution, "_SECONDS", 0.0)
+    assert rows_with(monkeypatch, lambda program, jobs: False) == undisturbed
+
+
+def test_workers_that_never_run_anything_end_the_study(monkeypatch):
+    """With what usually is the reason: a script that is imported by its own workers."""
+    with pytest.raises(tpusim.SimulationError, match="guard its own beginning"):
+        rows_with(monkeypatch, lambda program, jobs: True)
 
 
 def test_a_caller_s_broken_executor_is_refused():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+import tpusim
 from tests.study.cases import BANDWIDTH, LSTM, MLP, TRACES, kernel_module, tanh_of
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import load_chip
+from tpusim.source import SourceText
 from tpusim.study.points import points_of
 from tpusim.study.spec import make_spec, read_spec
+from tpusim.text.parser import parse_module
 
 
 def columns(**table) -> list[dict]:
@@ -80,6 +83,17 @@ def test_a_function_is_called_for_each_value_of_its_axes():
         (64, 2),
     ]
     assert len({point.program.digest for point in found}) == 2
+
+
+def test_variants_of_one_name_stay_apart():
+    """A function may leave the name of its modules as it was."""
+
+    def make(batch: int):
+        return parse_module(SourceText("same.v5e.hlo.txt", kernel_module().text.replace("1024,", f"{1024 * batch},")))
+
+    study = tpusim.Study(programs=make, axes={"batch": [1, 4]}, jobs=1)
+    small, large = study.rows()
+    assert small["time_us"] < large["time_us"]
 
 
 def test_a_file_starts_from_its_own_folder(tmp_path):

@@ -35,6 +35,15 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
+class OpActivity(msgspec.Struct, frozen=True, kw_only=True):
+    """What one op did, and its time on the core: as much of a ``Group`` as energies take."""
+
+    name: str
+    line: int
+    time_ps: int
+    activity: dict[str, float]
+
+
 class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
     """How busy units and memories were over the whole run, as shares of its time between 0 and 1, and what they did."""
 
@@ -58,6 +67,22 @@ def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
     groups = [_group(name, records, by) for (name, _), records in found.items()]
     # Sorting is stable, so ties keep the order of the run on every host.
     return tuple(sorted(groups, key=lambda group: (-group.time_ps, -group.beside_ps)))
+
+
+def op_activities(timeline: Timeline) -> list[OpActivity]:
+    """Return what each op of a run did; the ops are those of ``group_records``, in the order of the run."""
+    found: dict[tuple[str, int], list[Record]] = defaultdict(list)
+    for record in timeline.records:
+        found[record.name, record.line].append(record)
+    return [
+        OpActivity(
+            name=name,
+            line=line,
+            time_ps=sum(record.total_ps for record in records if record.row == CORE),
+            activity=activity_of(records),
+        )
+        for (name, line), records in found.items()
+    ]
 
 
 def utilisation(timeline: Timeline) -> Utilisation:

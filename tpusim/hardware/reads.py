@@ -14,7 +14,8 @@ from tpusim.hardware.chip import Chip
 class Reads:
     """A chip that notes what is read of it: ``keys`` are the dotted keys of the figures so far.
 
-    A figure that is itself a table (``mxu.rate_by_type``) counts as one key, all of it.
+    What a part of the chip works out of its figures (``vmem.kernel_bytes``) is a key like any other: what else these
+    are does not matter. A figure that is itself a table (``mxu.rate_by_type``) counts as one key, all of it.
     """
 
     def __init__(self, chip: Chip) -> None:
@@ -35,10 +36,6 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         struct, prefix, note = self.__dict__["_watched"]
-        of_class = getattr(type(struct), name, None)
-        if isinstance(of_class, property) and of_class.fget:
-            # What is worked out from fields notes these.
-            return of_class.fget(self)
         value = getattr(struct, name)
         if isinstance(value, msgspec.Struct):
             value = _Watched(value, f"{prefix}{name}.", note)

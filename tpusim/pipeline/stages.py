@@ -351,7 +351,10 @@ def _lowered(
         lowered = for_chip(loaded, machine)
         verify_blocks(lowered, machine.vmem.capacity_bytes)
         return Prepared(lowered, machine, slice_, None, used)
-    made_by = provenance_of(loaded)
+    if isinstance(chip, Chip):
+        made_by = reuse("provenance", loaded, (), chip, lambda _: provenance_of(loaded))
+    else:
+        made_by = provenance_of(loaded)
     check_compiler(loaded, made_by)
     machine = choose_chip(loaded, made_by, chip=chip, topology=slice_, overrides=overrides)
     check_models(machine)

@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from typing import Any
 
 from tpusim.cost.models.registry import allowed_plugins
+from tpusim.errors import SimulationError
 from tpusim.study.executors import Opened
 from tpusim.study.points import Point
 from tpusim.study.work import Job, Outcome, run_batch
@@ -18,6 +19,8 @@ _BATCH = 64
 _SECONDS = 0.25
 """What is lost at most if the process ends, beside a point for each worker."""
 _MOST_DEATHS = 3
+_MOST_DEATHS_IN_A_ROW = 12
+"""More than a batch takes to be halved down to the one point that workers die of, and to give that up."""
 """So many workers may die of a point before it is taken to kill them."""
 
 
@@ -32,6 +35,7 @@ class Execution:
         # Points whose worker died are run again with nothing beside them, so that it shows which it dies of.
         self._suspects: deque[list[Point]] = deque()
         self._deaths: Counter[int] = Counter()
+        self._deaths_in_a_row = 0
         self._running: dict[Future[list[Outcome]], list[Point]] = {}
         self._busy: Counter[int] = Counter()
 
@@ -93,13 +97,20 @@ class Execution:
         except Exception as error:
             self._lose(batch, error)
             return
+        self._deaths_in_a_row = 0
         self._record(list(zip(batch, outcomes, strict=False)))
         if rest := batch[len(outcomes) :]:
-            queue = next((q for q in self._queues if q and q[0].program is rest[0].program), self._queues[0])
-            queue.extendleft(reversed(rest))
+            self._queues.append(deque(rest))
 
     def _lose(self, batch: list[Point], error: Exception) -> None:
         """Run points again whose worker has died, in halves, or give up one that workers die of by itself."""
+        self._deaths_in_a_row += 1
+        if self._deaths_in_a_row > _MOST_DEATHS_IN_A_ROW:
+            raise SimulationError(
+                f"study: {_MOST_DEATHS_IN_A_ROW} times in a row workers died before they had run anything "
+                f"({type(error).__name__}: {error}): a script that makes a study has to guard its own beginning "
+                "(if __name__ == '__main__':), since each worker imports it; or run it in this process (jobs=1)"
+            ) from error
         if len(batch) > 1:
             half = len(batch) // 2
             self._suspects += [batch[:half], batch[half:]]

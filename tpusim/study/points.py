@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import product
 from typing import Any
 
@@ -51,7 +51,7 @@ class Point:
         found: str = self.columns["schedule"]
         return found
 
-    @property
+    @cached_property
     def chip_digest(self) -> str:
         """What tells its chip from others: all figures of it, and not what it is called."""
         if self.chip is None:

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -37,7 +38,7 @@ class ProgramText:
     content: bytes = field(repr=False)
     variables: tuple[tuple[str, Any], ...] = ()
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """What tells it from other programs, whatever they are called."""
         return digest(self.content)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
@@ -71,9 +70,10 @@ class Store:
 
     def found(self, keys: Iterable[str]) -> dict[str, Outcome]:
         """Return the outcomes that are there, by key; errors are left out, as the next run may fare better."""
-        wanted = set(keys)
-        with closing(self._rows.execute("SELECT key, outcome FROM outcomes")) as rows:
-            known = {key: msgspec.json.decode(row, type=Outcome) for key, row in rows if key in wanted}
+        rows = (
+            (key, self._rows.execute("SELECT outcome FROM outcomes WHERE key = ?", [key]).fetchone()) for key in keys
+        )
+        known = {key: msgspec.json.decode(row[0], type=Outcome) for key, row in rows if row}
         return {key: outcome for key, outcome in known.items() if outcome.status != "error"}
 
     def put(self, outcomes: Mapping[str, Outcome]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from tpusim.analysis.energy.run import action_counts, run_energy
-from tpusim.analysis.utilisation import group_records, utilisation
+from tpusim.analysis.utilisation import op_activities, utilisation
 from tpusim.cost.models.registry import allow_plugin
 from tpusim.errors import CapacityError, TpusimError
 from tpusim.hardware.chip import Chip
@@ -71,7 +71,7 @@ def run_batch(
 
 
 _REUSE = Reuse()
-_PROGRAMS: OrderedDict[str, Module | Program] = OrderedDict()
+_PROGRAMS: OrderedDict[tuple[str, str], Module | Program] = OrderedDict()
 
 
 def _outcome(program: ProgramText, job: Job, reuse: Reusing) -> Outcome:
@@ -104,7 +104,7 @@ def _run(program: Module | Program, job: Job, reuse: Reusing) -> Outcome:
     )
     timeline = result.timeline
     # Not the summary, which has more to add up, and compares the chip with the shipped ones.
-    use, energy = utilisation(timeline), run_energy(group_records(timeline), chip, timeline.total_ps)
+    use, energy = utilisation(timeline), run_energy(op_activities(timeline), chip, timeline.total_ps)
     return Outcome(
         status="ok",
         time_us=result.time_us,
@@ -118,12 +118,14 @@ def _run(program: Module | Program, job: Job, reuse: Reusing) -> Outcome:
 
 def _loaded(program: ProgramText) -> Module | Program:
     """Return a program, read once for all its points."""
-    found = _PROGRAMS.get(program.path)
+    # Variants that a function makes may have one name.
+    key = program.path, program.digest
+    found = _PROGRAMS.get(key)
     if found is None:
-        found = _PROGRAMS[program.path] = read_program(program.path, program.content)
+        found = _PROGRAMS[key] = read_program(program.path, program.content)
         if len(_PROGRAMS) > _KEPT_PROGRAMS:
             _PROGRAMS.popitem(last=False)
-    _PROGRAMS.move_to_end(program.path)
+    _PROGRAMS.move_to_end(key)
     return found
 
 

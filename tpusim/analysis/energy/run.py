@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from tpusim.analysis.communication import classes
-from tpusim.analysis.utilisation import Group, Utilisation, group_name, group_records
+from tpusim.analysis.utilisation import Group, OpActivity, Utilisation, group_name, group_records
 from tpusim.cost.energy import energy_of, event_joules, idle_watts
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import UNITS, unit_of
@@ -79,7 +79,7 @@ class Energy(msgspec.Struct, frozen=True, kw_only=True):
         return self.average_power_w * self.devices_per_chip
 
 
-def run_energy(ops: Sequence[Group], chip: Chip, total_ps: int) -> Energy:
+def run_energy(ops: Sequence[Group | OpActivity], chip: Chip, total_ps: int) -> Energy:
     """Return what a device took for some ops, all those of a run of ``total_ps``."""
     joules, watts = event_joules(chip), idle_watts(chip)
     found = tuple(_op_energy(op, joules, watts) for op in ops)
@@ -129,7 +129,7 @@ def action_counts(use: Utilisation, chip: Chip) -> dict[str, float]:
     }
 
 
-def _op_energy(op: Group, joules: Mapping[str, float], watts: float) -> OpEnergy:
+def _op_energy(op: Group | OpActivity, joules: Mapping[str, float], watts: float) -> OpEnergy:
     units_fj: dict[str, int] = {}
     for key, fj in energy_of(op.activity, joules).items():
         unit = unit_of(key)
