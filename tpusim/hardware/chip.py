@@ -203,6 +203,15 @@ class Ici(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     the next is sent (fitted)."""
     local_bytes_per_second: float
     """Between devices of one chip, each way."""
+    model: str = "torus"
+    """What joins the chips of a slice: a name of ``cost/models/fabrics.py``, or ``package.module:Class``."""
+    settings: dict[str, Setting] = {}
+    algorithm: str = "native"
+    """How collectives are carried out: a name of ``cost/models/algorithms.py``, or ``package.module:Class``."""
+    links_down: tuple[str, ...] = ()
+    """Links that have failed, both ways, as reports name them: ``3:+0`` up the first axis from chip 3, ``3:>9``."""
+    link_factors: dict[str, float] = {}
+    """Rates of single links, one way, in multiples of ``link_bytes_per_second``, by the same names."""
 
     @property
     def links_bytes_per_second(self) -> float:
@@ -292,10 +301,21 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     cmem: Cmem = Cmem()
     units: dict[str, dict[str, float]] = {}
     """Rates of further units, by key of the table of units: ``slots``, ``cycles_per_op``, ``fill``."""
+    devices: dict[str, dict[str, float]] = {}
+    """By number of a device what is another figure there: ``clock`` and ``hbm``, factors on its rates."""
     energy: dict[str, float] = {}
     """Joules of one event on this chip, instead of what the common table says of it (``hbm``: of a byte)."""
     # One table for all chips, as the costs of no generation are published.
     vector_ops: VectorOps = VectorOps()
+
+    def as_device(self, number: int) -> Chip:
+        """Return the chip as a device has it: with a slower clock, or slower HBM, where it says so of this one."""
+        own = self.devices.get(str(number), {})
+        if not own:
+            return self
+        rate = self.hbm.bandwidth_bytes_per_second * own.get("hbm", 1.0)
+        hbm = msgspec.structs.replace(self.hbm, bandwidth_bytes_per_second=rate)
+        return msgspec.structs.replace(self, clock_hz=self.clock_hz * own.get("clock", 1.0), hbm=hbm)
 
     @property
     def peak_flops_per_second(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
+from tpusim.cost.models.algorithms import algorithm_of
 from tpusim.cost.tile import KernelTime, kernel_time
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Pod
@@ -126,7 +127,7 @@ class Costs:
         # The planner loads NumPy: only programs that communicate need it.
         from tpusim.cost.collectives import plan_collective
 
-        return plan_collective(step, self.pod, groups)
+        return plan_collective(step, self.pod, groups, algorithm_of(self.chip))
 
     def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:
         """Return the plan with the most hops among those of a device's own groups, with what all of them carry."""

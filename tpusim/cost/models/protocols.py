@@ -5,6 +5,8 @@
 | ``Array`` | ``mxu.model`` | ``weight-``, ``input-``, ``output-stationary`` | ``lowering/kernels``, ``cost/tile`` |
 | ``Memory`` | ``hbm.model`` | ``bandwidth``, ``banked``, ``ramulator`` | ``cost/dma``, for kernels and copies |
 | ``Buffers`` | ``dma.model`` | ``rotating``, ``ideal`` | ``cost/tile``, for each kernel |
+| ``Fabric`` | ``ici.model`` | ``torus`` and others of ``fabrics.py`` | ``machine/placement`` |
+| ``CollectiveAlgorithm`` | ``ici.algorithm`` | ``native``, ``ring``, ``halving``, ``direct`` | ``cost/collectives`` |
 | ``Operations`` | ``vpu.model`` | ``table`` | ``lowering/kernels`` |
 
 A model is made once for the same ``settings`` of its section (``Class(**settings)``) and serves all devices and
@@ -19,6 +21,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.fabric import Graph
+from tpusim.hardware.torus import Torus
 from tpusim.ir.module import Instruction
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Matmul, Stream, Work
@@ -103,6 +107,37 @@ class Buffers(Protocol):
         """Return the least time of all tiles together that compute for ``compute_ps``.
 
         ``moving_ps`` is what the traffic beside them takes on each memory.
+        """
+
+
+class Fabric(Protocol):
+    """What joins the chips of a slice."""
+
+    def links(self, torus: Torus, chip: Chip) -> Torus | Graph:
+        """Return the links between chips that stand as in ``torus``, the slice by the chip's own rules.
+
+        A graph numbers the chips as the torus does, and switches behind them.
+        """
+
+
+class Round(NamedTuple):
+    """Messages that members of a group send at the same time: source, target, and the share of a collective's bytes.
+
+    ``times`` such rounds follow each other.
+    """
+
+    messages: Sequence[tuple[int, int, float]]
+    times: int = 1
+
+
+class CollectiveAlgorithm(Protocol):
+    """How a group of chips carries out a collective."""
+
+    def rounds(self, kind: str, members: int) -> Sequence[Round] | None:
+        """Return the rounds of messages among ``members``, numbered from 0; None leaves it to the fabric's own way.
+
+        ``kind`` is ``all-gather`` or ``all-to-all``; a reduce-scatter is a gather backwards, an all-reduce both. Shares
+        are of what all members have together: what one gathers, or what one sends to all.
         """
 
 

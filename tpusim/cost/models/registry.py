@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.chip import Setting
+from tpusim.hardware.chip import Chip, Setting
 from tpusim.hardware.load import model_settings
 
 M = TypeVar("M")
@@ -83,21 +83,30 @@ class Registry(Generic[M]):
         """
         if not part.settings and part.model in self._plain:
             return self._plain[part.model]
-        key = (part.model, *sorted(part.settings.items()))
+        return self.named(part.model, part.settings)
+
+    def chosen(self, chip: Chip) -> M:
+        """Return the model that a chip names under this key; what is no section's ``model`` has no settings."""
+        part, word = getattr(chip, self.section), self.key.partition(".")[2]
+        return self.named(getattr(part, word), part.settings if word == "model" else {})
+
+    def named(self, name: str, settings: Mapping[str, Setting]) -> M:
+        """Return the model of a name with its settings."""
+        key = (name, *sorted(settings.items()))
         if key not in self._made:
-            found = self._made[key] = self._make(part)
-            if not part.settings:
-                self._plain[part.model] = found
+            self._made[key] = self._make(name, settings)
+            if not settings:
+                self._plain[name] = self._made[key]
         return self._made[key]
 
-    def _make(self, part: Part) -> M:
-        kind = self._shipped.get(part.model) or self._load(part.model)
-        settings = {**model_settings(self.section, part.model), **part.settings}
-        self._check_settings(part.model, kind, settings)
+    def _make(self, name: str, stated: Mapping[str, Setting]) -> M:
+        kind = self._shipped.get(name) or self._load(name)
+        settings = {**model_settings(self.section, name), **stated}
+        self._check_settings(name, kind, settings)
         try:
             return kind(**settings)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{self.section}.settings: {part.model!r}: {error}") from error
+            raise ConfigError(f"{self.section}.settings: {name!r}: {error}") from error
 
     def _load(self, name: str) -> Callable[..., M]:
         """Return the class that ``package.module:Class`` names."""
