@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, detour, extra_link, joined, leaves_chips, slice_way
+from tpusim.cost.models.algorithms import Ring
 from tpusim.cost.models.protocols import CollectiveAlgorithm
 from tpusim.hardware.pod import Pod
 from tpusim.hardware.torus import Torus
@@ -221,8 +222,10 @@ def _gather(group: _Group) -> CommunicationPlan:
 def _in_rounds(group: _Group, kind: str, chips: tuple[int, ...]) -> _Inside | None:
     """Return what the messages of the chip's own algorithm ask of the links; None leaves it to the torus."""
     rounds = group.own.rounds(kind, len(chips)) if group.own else None
-    if rounds is None:
+    if rounds is None and group.pod.graph is None:
         return None
+    # A graph has no way of its own.
+    rounds = Ring().rounds(kind, len(chips)) if rounds is None else rounds
     members = chips if group.pod.graph is not None else group.pod.torus.ring(chips)
     loads, hops, steps = [], 0, 0
     for messages, times in rounds:

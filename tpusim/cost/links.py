@@ -78,7 +78,8 @@ def leaves_chips(links: np.ndarray, pod: Pod) -> np.ndarray:
     if pod.graph is None:
         return is_inside
     sources = np.array([source for source, _ in pod.graph.links], np.int64)
-    return is_inside & (sources[links % pod.link_count] < pod.graph.chips)
+    from_chip: np.ndarray = is_inside & (sources[links % pod.link_count] < pod.graph.chips)
+    return from_chip
 
 
 def link_name(pod: Pod, number: int) -> tuple[int, str]:
@@ -90,7 +91,7 @@ def link_name(pod: Pod, number: int) -> tuple[int, str]:
 
 
 def link_rates(pod: Pod, link_bytes_per_second: float, extra_bytes_per_second: tuple[float, ...]) -> np.ndarray:
-    """Return the bytes per second of every link: those of the slices, then ``LOCAL``, ``OUT`` and ``IN`` of each chip."""
+    """Return the bytes per second of every link: those of the slices, then the ways beside them of each chip."""
     rates = np.ones(pod.slices * pod.link_count)
     if pod.graph is not None:
         rates = np.tile(np.array(pod.graph.rates), pod.slices)

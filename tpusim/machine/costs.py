@@ -77,17 +77,25 @@ def loop_traits(loop: Loop) -> LoopTraits:
     )
 
 
-class Costs:
-    """Tables that fill as the steps of a run come up.
+class KernelCosts:
+    """What kernels cost on devices that are alike, in tables that fill as they come up.
 
-    ``undisturbed`` has kernels that nothing disturbed, by identity: their time and the details of their record.
+    ``undisturbed`` has those that nothing disturbed, by identity: their time and the details of their record.
     """
+
+    def __init__(self, chip: Chip) -> None:
+        self.chip = chip
+        self.undisturbed: dict[int, tuple[int, dict[str, Any]]] = {}
+        self.kernel: ByIdentity[Kernel, [], KernelTime] = ByIdentity(lambda kernel: kernel_time(kernel, chip))
+
+
+class Costs:
+    """Tables that fill as the steps of a run come up."""
 
     def __init__(self, chip: Chip, pod: Pod) -> None:
         self.chip = chip
         self.pod = pod
-        self.undisturbed: dict[int, tuple[int, dict[str, Any]]] = {}
-        self.kernel: ByIdentity[Kernel, [], KernelTime] = ByIdentity(lambda kernel: kernel_time(kernel, chip))
+        self._kernels: dict[tuple[tuple[str, float], ...], KernelCosts] = {}
         self.loop = ByIdentity(loop_traits)
         self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
             lambda step, devices: devices.groups_of(step)
@@ -96,6 +104,17 @@ class Costs:
         self.plan = ByIdentity(self._plan)
         self.message = cache(self._message)
         self._places = ByIdentity(self._places_of)
+
+    def rates_of(self, number: int) -> tuple[tuple[str, float], ...]:
+        """Return what of a device's rates is other than its fellows'."""
+        return tuple(sorted(self.chip.devices.get(str(number), {}).items()))
+
+    def kernels(self, number: int) -> KernelCosts:
+        """Return the table of a device, which those share that are as fast."""
+        key = self.rates_of(number)
+        if key not in self._kernels:
+            self._kernels[key] = KernelCosts(self.chip.as_device(number))
+        return self._kernels[key]
 
     def places(self, step: Collective, devices: DeviceSet, number: int) -> list[int]:
         """Return which of a collective's groups a device is in; of a permute which pairs."""

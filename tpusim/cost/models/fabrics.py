@@ -52,8 +52,9 @@ def with_faults(pod: Pod, down: tuple[str, ...], factors: Mapping[str, float]) -
                 f"ici: expected a link of this slice such as {next(iter(known), 'none')}, found {name!r}{hint}"
             )
     ends = {number: (source, target) for source, target, number in wires}
-    cut = {known[name] for name in down}
-    cut |= {number for source, target, number in wires if (target, source) in {ends[number] for number in cut}}
+    # A cable is both its ways.
+    failed = {ends[known[name]] for name in down}
+    cut = {number for source, target, number in wires if {(source, target), (target, source)} & failed}
     left = [wire for wire in wires if wire[2] not in cut]
     rates = {known[name]: factor for name, factor in factors.items()}
     graph = Graph(
@@ -146,15 +147,15 @@ def star(chips: int, rate: float) -> Graph:
 class FatTree:
     """Leaf switches of ``leaf_chips`` each, every one of them joined to all of ``spines`` switches above.
 
-    The ways up of a leaf together have the rate of its chips, over ``oversubscription``.
+    Each way up has ``up_rate``, in rates of a chip's link.
     """
 
-    def __init__(self, *, leaf_chips: int, spines: int, oversubscription: float) -> None:
-        if min(leaf_chips, spines) < 1 or oversubscription <= 0:
-            raise ValueError(f"expected counts from 1, found {leaf_chips} chips a leaf and {spines} spines")
+    def __init__(self, *, leaf_chips: int, spines: int, up_rate: float) -> None:
+        if min(leaf_chips, spines) < 1 or up_rate <= 0:
+            raise ValueError("expected counts from 1 and a rate above 0")
         self._leaf_chips = leaf_chips
         self._spines = spines
-        self._oversubscription = oversubscription
+        self._up_rate = up_rate
 
     def links(self, torus: Torus, chip: Chip) -> Graph:
         """Return two levels of switches, one where all chips hang on a leaf."""
@@ -167,9 +168,12 @@ class FatTree:
         if leaves == 1:
             return star(chips, rate)
         first_spine = chips + leaves
-        up = rate * self._leaf_chips / self._spines / self._oversubscription
         wires: list[Wire] = [(number, chips + number // self._leaf_chips, rate) for number in range(chips)]
-        wires += [(chips + leaf, first_spine + spine, up) for leaf in range(leaves) for spine in range(self._spines)]
+        wires += [
+            (chips + leaf, first_spine + spine, self._up_rate)
+            for leaf in range(leaves)
+            for spine in range(self._spines)
+        ]
         return graph_of(chips, first_spine + self._spines, wires)
 
 
