@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tpusim.hardware.units import HBM
+
 Setting = int | float | bool | str
 """A figure that a model of a unit is made with."""
 
@@ -313,7 +315,7 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         own = self.devices.get(str(number), {})
         if not own:
             return self
-        rate = self.hbm.bandwidth_bytes_per_second * own.get("hbm", 1.0)
+        rate = self.hbm.bandwidth_bytes_per_second * own.get(HBM, 1.0)
         hbm = msgspec.structs.replace(self.hbm, bandwidth_bytes_per_second=rate)
         return msgspec.structs.replace(self, clock_hz=self.clock_hz * own.get("clock", 1.0), hbm=hbm)
 
