@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tpusim.analysis.utilisation import Group, Utilisation
-from tpusim.cost.energy import energy_of, event_joules, idle_watts
+from tpusim.cost.energy import energy_of
+from tpusim.cost.models.energies import energy_model
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import UNITS, unit_of
 from tpusim.units import FJ_PER_JOULE, PS_PER_SECOND, fj_to_watts, watts_to_fj
@@ -79,7 +80,8 @@ class Energy(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_energy(ops: Sequence[Group], chip: Chip, total_ps: int) -> Energy:
     """Return what a device took for some ops, all those of a run of ``total_ps``."""
-    joules, watts = event_joules(chip), idle_watts(chip)
+    model = energy_model(chip)
+    joules, watts = model.joules(chip), model.idle_watts(chip)
     found = tuple(_op_energy(op, joules, watts) for op in ops)
     rest_fj = watts_to_fj(watts, total_ps - sum(op.time_ps for op in ops))
     units = dict.fromkeys(UNITS, 0) | {IDLE: rest_fj + sum(op.idle_fj for op in found)}

@@ -268,6 +268,9 @@ class Power(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """The supply voltage over that which is nominal for the node."""
     idle_watts: float
     """What the chip, its memory and its links draw while no program runs; a program's energy comes on top."""
+    model: str = "events"
+    """What energy events take: ``events`` (``configs/energy``), or ``package.module:Class``."""
+    settings: dict[str, Setting] = {}
 
 
 class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -60,7 +60,7 @@ _ENERGY = "energy"
 _UNIT_RATE = re.compile(r"units\.(\w+)\.(slots|cycles_per_op|fill)")
 
 # hbm.settings.channels: what the model of a unit is made with, which only the model knows.
-_SETTING = re.compile(r"(mxu|vpu|hbm|dma|ici)\.settings\.[a-z]\w*")
+_SETTING = re.compile(r"(mxu|vpu|hbm|dma|ici|power)\.settings\.[a-z]\w*")
 
 # devices.3.clock: a device that is slower than its fellows; ici.link_factors.3:+0: a link that is.
 _FACTOR = re.compile(r"devices\.\d+\.(clock|hbm)|ici\.link_factors\.\d+:([+-]|>)\d+")

@@ -8,6 +8,7 @@
 | ``Fabric`` | ``ici.model`` | ``torus`` and others of ``fabrics.py`` | ``machine/placement`` |
 | ``CollectiveAlgorithm`` | ``ici.algorithm`` | ``native``, ``ring``, ``halving``, ``direct`` | ``cost/collectives`` |
 | ``Operations`` | ``vpu.model`` | ``table`` | ``lowering/kernels`` |
+| ``Energy`` | ``power.model`` | ``events`` | ``analysis/energy`` |
 
 A model is made once for the same ``settings`` of its section (``Class(**settings)``) and serves all devices and
 threads: it answers questions and remembers nothing that its answers depend on.
@@ -149,3 +150,16 @@ class Operations(Protocol):
 
     def kernel(self, instruction: Instruction, kernel: Kernel, chip: Chip) -> Kernel:
         """Return what a scheduled instruction (a fusion, or one by itself) runs as, where the rules make ``kernel``."""
+
+
+class Energy(Protocol):
+    """What a device takes in energy."""
+
+    def joules(self, chip: Chip) -> Mapping[str, float]:
+        """Return the joules of one event, an operation or a byte, by key of a record's ``activity`` (``matrix.bf16``).
+
+        What has no key takes none; without ``hbm.rows.mean`` bytes of HBM are taken to open no rows of their own.
+        """
+
+    def idle_watts(self, chip: Chip) -> float:
+        """Return what the device draws while nothing runs, in watts; what events take comes on top."""
