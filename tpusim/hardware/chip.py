@@ -310,6 +310,8 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """By number of a device what is another figure there: ``clock`` and ``hbm``, factors on its rates."""
     energy: dict[str, float] = {}
     """Joules of one event on this chip, instead of what the common table says of it (``hbm``: of a byte)."""
+    area: dict[str, float] = {}
+    """Square millimetres of a unit or memory on the die, instead of what the common table makes of its size."""
     # One table for all chips, as the costs of no generation are published.
     vector_ops: VectorOps = VectorOps()
 
