@@ -101,7 +101,7 @@ def run_energy(ops: Sequence[Group], chip: Chip, total_ps: int) -> Energy:
 
 def record_energy(chip: Chip) -> Callable[[Record], int]:
     """Return a function of a record: the femtojoules of what one execution of it did, without the idle power."""
-    joules = event_joules(chip)
+    joules = energy_model(chip).joules(chip)
     return lambda record: sum(energy_of(record.activity, joules).values())
 
 
