@@ -336,7 +336,7 @@ def device_chip(chip: Chip, number: int) -> Chip:
 
 
 def _rebuilt(struct: msgspec.Struct, **changes: Any) -> msgspec.Struct:
-    """Return a struct with some fields replaced, read one by one: a chip that notes what is read of it has no other way."""
+    """Return a struct with some fields replaced, read one by one, as a chip that notes reads needs it."""
     kind = struct.__class__
     values = {n: changes[n] if n in changes else getattr(struct, n) for n in kind.__struct_fields__}
     return kind(**{name: _rebuilt(v) if isinstance(v, msgspec.Struct) else v for name, v in values.items()})
