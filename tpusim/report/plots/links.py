@@ -32,13 +32,14 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
     """Draw the links of a slice as lines coloured by the share of the run that they were busy; return the figure.
 
     Chips of the third axis are panels, its links stubs to the upper right (up the axis) and the lower left (down it);
-    stubs at the rim go round the back. With ``ax`` only the first plane is drawn. Raises UnsupportedError for chips that
-    switches join.
+    stubs at the rim go round the back. With ``ax`` only the first plane is drawn.
+
+    Raises UnsupportedError for chips that switches join.
     """
     if any(link.way.startswith(">") for link in run.links):
         raise UnsupportedError(
-            "plot links draws meshes and tori, found chips that switches join: `tpusim run --links FILE` writes what each "
-            "link carried"
+            "plot links draws meshes and tori, found chips that switches join: `tpusim run --links FILE` writes what "
+            "each link carried"
         )
     total_ps = max(1, run.last.total_ps)
     width, height, planes = _planes(run)
