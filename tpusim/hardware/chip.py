@@ -8,6 +8,8 @@ the configuration file says how it was fitted.
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import msgspec
 
 from tpusim.hardware.units import HBM
@@ -315,18 +317,26 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     # One table for all chips, as the costs of no generation are published.
     vector_ops: VectorOps = VectorOps()
 
-    def as_device(self, number: int) -> Chip:
-        """Return the chip as a device has it: with a slower clock, or slower HBM, where it says so of this one."""
-        own = self.devices.get(str(number), {})
-        if not own:
-            return self
-        rate = self.hbm.bandwidth_bytes_per_second * own.get(HBM, 1.0)
-        hbm = msgspec.structs.replace(self.hbm, bandwidth_bytes_per_second=rate)
-        return msgspec.structs.replace(self, clock_hz=self.clock_hz * own.get("clock", 1.0), hbm=hbm)
-
     @property
     def peak_flops_per_second(self) -> float:
         """Floating-point operations per second for bf16, two per multiply-add, on all matrix units of the device."""
         # 2 arrays x 256 x 256 x 2 rows at 1.75 GHz, times the two of a multiply-add, are the 918 TFLOP/s of v6e.
         per_cycle = self.mxu.count * self.mxu.rows * self.mxu.columns * self.mxu.lhs_rows_per_cycle
         return 2 * per_cycle * self.clock_hz * self.cores_per_device
+
+
+def device_chip(chip: Chip, number: int) -> Chip:
+    """Return a chip as a device has it: with a slower clock, or slower HBM, where it says so of this one."""
+    own = chip.devices.get(str(number), {})
+    if not own:
+        return chip
+    rate = chip.hbm.bandwidth_bytes_per_second * own.get(HBM, 1.0)
+    hbm = _rebuilt(chip.hbm, bandwidth_bytes_per_second=rate)
+    return cast("Chip", _rebuilt(chip, clock_hz=chip.clock_hz * own.get("clock", 1.0), hbm=hbm))
+
+
+def _rebuilt(struct: msgspec.Struct, **changes: Any) -> msgspec.Struct:
+    """Return a struct with some fields replaced, read one by one, as a chip that notes reads needs it."""
+    kind = struct.__class__
+    values = {n: changes[n] if n in changes else getattr(struct, n) for n in kind.__struct_fields__}
+    return kind(**{name: _rebuilt(v) if isinstance(v, msgspec.Struct) else v for name, v in values.items()})

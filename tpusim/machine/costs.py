@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 
 from tpusim.cost.models.algorithms import algorithm_of
 from tpusim.cost.tile import KernelTime, kernel_time
-from tpusim.hardware.chip import Chip
+from tpusim.hardware.chip import Chip, device_chip
 from tpusim.hardware.pod import Pod
 from tpusim.machine.placement import DeviceSet, Groups
 from tpusim.program.module import every_step
@@ -113,7 +113,7 @@ class Costs:
         """Return the table of a device, which those share that are as fast."""
         key = self.rates_of(number)
         if key not in self._kernels:
-            self._kernels[key] = KernelCosts(self.chip.as_device(number))
+            self._kernels[key] = KernelCosts(device_chip(self.chip, number))
         return self._kernels[key]
 
     def places(self, step: Collective, devices: DeviceSet, number: int) -> list[int]:

@@ -85,6 +85,9 @@ class Memory(Protocol):
     def serve(self, streams: Sequence[Stream], chip: Chip) -> Served:
         """Return what the streams of one kernel or copy take, which go on side by side, a block of each in turn.
 
+        What one access leaves (an open row) the next ones of the list find; a list begins with nothing open. Bytes of
+        collectives, hosts and channels are not asked for: they count as long reads.
+
         A stream has the ``address`` at which it begins (None: not known), ``fetches`` blocks of ``block_bytes`` in runs
         of ``chunk_bytes`` (0: in one), ``stride_bytes`` from the start of one run to the next (0: at once), and
         ``is_output`` where it is written.
