@@ -101,8 +101,14 @@ class Registry(Generic[M]):
 
     def _make(self, name: str, stated: Mapping[str, Setting]) -> M:
         kind = self._shipped.get(name) or self._load(name)
-        settings = {**model_settings(self.section, name), **stated}
-        self._check_settings(name, kind, settings)
+        # Most take nothing, and then the file of settings need not be read.
+        takes = inspect.signature(kind).parameters
+        settings = {**(model_settings(self.section, name) if takes else {}), **stated}
+        try:
+            inspect.signature(kind).bind(**settings)
+        except TypeError as error:
+            wanted = ", ".join(takes) or "none"
+            raise ConfigError(f"{self.section}.settings: {name!r} takes {wanted}: {error}") from error
         try:
             return kind(**settings)
         except (TypeError, ValueError) as error:
@@ -131,12 +137,3 @@ class Registry(Generic[M]):
             raise ConfigError(f"{self.key}: {name!r}: expected a class with {', '.join(self._methods)}, found none")
         found: Callable[..., M] = kind
         return found
-
-    def _check_settings(self, name: str, kind: Callable[..., M], settings: Mapping[str, Setting]) -> None:
-        """Refuse settings that a model's constructor does not take, and a lack of those that it needs."""
-        where = f"{self.section}.settings"
-        try:
-            inspect.signature(kind).bind(**settings)
-        except TypeError as error:
-            wanted = ", ".join(inspect.signature(kind).parameters) or "none"
-            raise ConfigError(f"{where}: {name!r} takes {wanted}: {error}") from error
