@@ -22,14 +22,20 @@ from tpusim.cost.models.protocols import (
     Array,
     ArrayWork,
     Buffers,
+    CollectiveAlgorithm,
+    Energy,
+    Fabric,
     Memory,
     Operations,
     Pace,
+    Round,
     Served,
     TileProduct,
 )
 from tpusim.cost.models.registry import allow_plugin, allowed_plugins
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.fabric import Graph
+from tpusim.hardware.torus import Torus
 from tpusim.ir.module import Instruction
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Matmul, Stream, Work
@@ -39,15 +45,21 @@ __all__ = [
     "ArrayWork",
     "Buffers",
     "Chip",
+    "CollectiveAlgorithm",
+    "Energy",
+    "Fabric",
+    "Graph",
     "Instruction",
     "Kernel",
     "Matmul",
     "Memory",
     "Operations",
     "Pace",
+    "Round",
     "Served",
     "Stream",
     "TileProduct",
+    "Torus",
     "Work",
     "allow_plugin",
     "allowed_plugins",

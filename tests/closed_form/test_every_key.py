@@ -201,3 +201,20 @@ def test_a_setting_moves_what_its_model_is_for(key, model, setting):
         for case in cases
         for other in changed_values(setting, value)
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"ici.links_down": "0:+0"},
+        {"ici.link_factors.0:+0": 0.5},
+        {"devices.1.clock": 0.5},
+        {"devices.1.hbm": 0.5},
+    ],
+    ids=str,
+)
+def test_what_is_of_one_link_or_device_moves_a_run_of_many(over):
+    """A figure that the chips' own files leave out."""
+    case = Case("memory/fsdp.v5e_2x4", "v5e", "v5e:2x4")
+    assert figures_of(case, over) != figures_before(case)

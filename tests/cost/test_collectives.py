@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.machine.collectives import collective, pod_of
-from tpusim.cost.collectives import NO_PLAN, link_name, plan_collective, plan_group
+from tpusim.cost.collectives import NO_PLAN, plan_collective, plan_group
+from tpusim.cost.links import link_name
 from tpusim.program.steps import Algorithm
 
 POD = pod_of("v5e:1x16")

@@ -10,6 +10,7 @@ import pytest
 
 import tpusim
 from tests.closed_form.test_every_key import text_of
+from tests.cost.models.test_fabrics import GIB, link_rate, seconds_of
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -94,3 +95,21 @@ def test_rows_that_open_in_time_leave_the_rate_to_decide():
     own = {"hbm__model": "banked_memory:Banked", "hbm__settings__row_seconds": 1e-9}
     at_rate = 2 * 2**25 / tpusim.load_chip("v5e").hbm.long_read_bytes_per_second
     assert time_ps(LINES, **own) == pytest.approx(at_rate * 1e12, rel=0.03)
+
+
+SWITCHES = {"ici__model": "switch_fabric:Switches"}
+
+
+def test_a_switch_gives_every_chip_all_of_its_links():
+    """A gather of 1 GiB brings 63 parts of 64 through four links; a mesh of 8 x 8 does not keep all of them busy."""
+    own = seconds_of("v5e:8x8", "all-gather", **SWITCHES)
+    assert own == pytest.approx(63 / 64 * GIB / (4 * link_rate("v5e:8x8")), rel=1e-6)
+    assert own < seconds_of("v5e:8x8", "all-gather")
+
+
+def test_leaves_share_their_ways_up():
+    """Leaves of 16 chips with one way up of a chip's rate: three quarters of what 16 chips exchange take it."""
+    own = seconds_of("v5e:8x8", "all-to-all", **SWITCHES, ici__settings__ports=16)
+    assert own == pytest.approx(16 * 48 / 64 * GIB / (4 * link_rate("v5e:8x8")), rel=1e-6)
+    faster = seconds_of("v5e:8x8", "all-to-all", **SWITCHES, ici__settings__ports=16, ici__settings__up=4.0)
+    assert own == pytest.approx(4 * faster, rel=1e-6)

@@ -14,7 +14,9 @@ PLAIN = {0, 1, 2, 8, 0.5}
 ROOMS = ("lowering", "cost", "machine")
 
 ALLOWED: dict[str, str] = {
-    "tpusim/cost/collectives.py": "kinds of links, most routes, tolerances, quarters of a ring of both ways",
+    "tpusim/cost/collectives.py": "most routes, tolerances, quarters of a ring of both ways",
+    "tpusim/cost/links.py": "kinds of ways beside the links",
+    "tpusim/cost/models/fabrics.py": "how many graphs are remembered",
     "tpusim/cost/models/dram.py": "columns of a pattern, how many bursts are played and remembered",
     "tpusim/cost/models/ramulator.py": "how many samples are remembered, how often a sample has a row",
     "tpusim/lowering/collectives.py": "the position of an operand of XLA's ragged-all-to-all",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.machine.collectives import pod_of
-from tpusim.cost.collectives import Load, joined, link_name
+from tpusim.cost.links import Load, joined, link_name
 from tpusim.hardware.load import load_chip
 from tpusim.machine.network import LinkDemand, Network, fair_speeds
 

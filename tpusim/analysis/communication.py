@@ -67,7 +67,7 @@ class PodUse(msgspec.Struct, frozen=True, kw_only=True):
 def pod_use(run: PodRun) -> PodUse:
     """Return the numbers of a run of a pod."""
     total_ps = max(1, run.last.total_ps)
-    ici = [link for link in run.links if link.way[0] in "+-"]
+    ici = [link for link in run.links if link.way[0] in "+->"]
     busiest = max(ici, key=lambda link: link.busy_ps, default=None)
     return PodUse(
         sizes=run.sizes,
@@ -184,7 +184,8 @@ def link_map(run: PodRun, links: Iterable[LinkUse]) -> dict[str, object]:
     rows = [
         {
             "chip": link.chip,
-            "coordinates": list(torus.coordinates(link.chip)),
+            # A switch stands nowhere in the torus.
+            "coordinates": list(torus.coordinates(link.chip)) if link.chip < torus.chip_count * run.slices else [],
             "link": link.way,
             "bytes": link.n_bytes,
             "busy": link.busy_ps / total_ps,

@@ -21,61 +21,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, detour, extra_link, joined, leaves_chips, slice_way
+from tpusim.cost.models.algorithms import Ring
+from tpusim.cost.models.protocols import CollectiveAlgorithm
 from tpusim.hardware.pod import Pod
 from tpusim.hardware.torus import Torus
 from tpusim.program.steps import Algorithm, Collective
 
 _MOST_ROUTED = 512
 """Groups that form no block are routed pair by pair up to this size; beyond it an all-to-all goes round their ring."""
-
-
-LOCAL, OUT, IN = range(3)
-"""What a chip has beside its links: the way between its own devices, and to and from the data-centre network."""
-
-_EXTRA = 3
-
-
-class Load(NamedTuple):
-    """Bytes on each of some links; a link may come more than once."""
-
-    links: np.ndarray
-    n_bytes: np.ndarray
-
-    def times(self, factor: float) -> Load:
-        """Return the same links with that many times the bytes."""
-        return Load(self.links, self.n_bytes * factor)
-
-
-NO_LOAD = Load(np.zeros(0, np.int64), np.zeros(0))
-
-
-def joined(loads: list[Load]) -> Load:
-    """Return several loads as one, each link once."""
-    if not loads:
-        return NO_LOAD
-    links = np.concatenate([load.links for load in loads])
-    n_bytes = np.concatenate([load.n_bytes for load in loads])
-    found, place = np.unique(links, return_inverse=True)
-    return Load(found, np.bincount(place, n_bytes, len(found)) if len(found) else n_bytes)
-
-
-def ici_link(pod: Pod, chip: int, link: int) -> int:
-    """Return the number in the whole pod of a link of the slice that ``chip`` is in."""
-    return chip // pod.torus.chip_count * pod.torus.link_count + link
-
-
-def extra_link(pod: Pod, chip: int, which: int) -> int:
-    """Return the number of a chip's ``LOCAL``, ``OUT`` or ``IN``."""
-    return pod.slices * pod.torus.link_count + chip * _EXTRA + which
-
-
-def link_name(pod: Pod, number: int) -> tuple[int, str]:
-    """Return the chip of a link and which of its links it is."""
-    beside = number - pod.slices * pod.torus.link_count
-    if beside >= 0:
-        return beside // _EXTRA, ("local", "out", "in")[beside % _EXTRA]
-    chip, which = divmod(number, 2 * len(pod.torus.sizes))
-    return chip, f"{'-' if which % 2 else '+'}{which // 2}"
 
 
 class CommunicationPlan(NamedTuple):
@@ -115,15 +69,29 @@ class _Line(NamedTuple):
     step: int
 
 
-def plan_group(kind: str, pod: Pod, devices: Sequence[int], algorithm: Algorithm | None = None) -> CommunicationPlan:
-    """Return what one group's collective of a kind asks of the network."""
+def plan_group(
+    kind: str,
+    pod: Pod,
+    devices: Sequence[int],
+    algorithm: Algorithm | None = None,
+    own: CollectiveAlgorithm | None = None,
+) -> CommunicationPlan:
+    """Return what one group's collective of a kind asks of the network; ``own`` is the chip's choice of a way."""
     chips = list(dict.fromkeys(map(pod.chip_of, devices)))
-    return _PLANS[kind](_Group(pod, chips, len(devices), algorithm))
+    return _PLANS[kind](_Group(pod, chips, len(devices), algorithm, own=own))
 
 
 def plan_pairs(pod: Pod, pairs: Sequence[tuple[int, int]]) -> CommunicationPlan:
     """Return what a permute asks of the network: every pair's message on its own route."""
-    return _messages(pod, ((source, target, 1.0) for source, target in pairs))
+    return _round_what_is_down(_messages(pod, ((source, target, 1.0) for source, target in pairs)), pod)
+
+
+def _round_what_is_down(plan: CommunicationPlan, pod: Pod) -> CommunicationPlan:
+    """Return a plan that takes no link that is down."""
+    if not pod.detours:
+        return plan
+    load, further = detour(plan.load, pod)
+    return plan._replace(load=load, hops=plan.hops + further)
 
 
 def plan_shares(pod: Pod, devices: Sequence[int], shares: Sequence[float]) -> CommunicationPlan:
@@ -135,18 +103,24 @@ def plan_shares(pod: Pod, devices: Sequence[int], shares: Sequence[float]) -> Co
     )
 
 
-def plan_collective(step: Collective, pod: Pod, groups: Sequence[Sequence[int]]) -> CommunicationPlan:
-    """Return what some groups (or pairs) of a collective ask of the network at once; ``NO_PLAN`` without groups."""
+def plan_collective(
+    step: Collective, pod: Pod, groups: Sequence[Sequence[int]], own: CollectiveAlgorithm | None = None
+) -> CommunicationPlan:
+    """Return what some groups (or pairs) of a collective ask of the network at once; ``NO_PLAN`` without groups.
+
+    ``own`` is the chip's choice of an algorithm.
+    """
     if not groups:
         return NO_PLAN
     if step.kind == "collective-permute":
         plan = plan_pairs(pod, [(pair[0], pair[-1]) for pair in groups])
     elif step.shares:
-        plan = _together([plan_shares(pod, group, step.shares) for group in groups])
+        plan = _round_what_is_down(_together([plan_shares(pod, group, step.shares) for group in groups]), pod)
     else:
-        plan = _together([plan_group(step.kind, pod, group, step.algorithm) for group in groups])
+        plans = [plan_group(step.kind, pod, group, step.algorithm, own) for group in groups]
+        plan = _round_what_is_down(_together(plans), pod)
     chips = len({pod.chip_of(number) for group in groups for number in group})
-    is_ici = plan.load.links < pod.slices * pod.torus.link_count
+    is_ici = leaves_chips(plan.load.links, pod)
     return plan._replace(carried=float(plan.load.n_bytes[is_ici].sum()) / max(1, chips))
 
 
@@ -176,9 +150,8 @@ def _message(pod: Pod, source: int, target: int) -> CommunicationPlan:
         return CommunicationPlan(
             Load(np.array([extra_link(pod, source, OUT), extra_link(pod, target, IN)]), np.ones(2)), 0, 1
         )
-    way = pod.torus.displacements(source % per_slice, target % per_slice)[0]
-    links = [ici_link(pod, source, link) for link in pod.torus.route(source % per_slice, way)]
-    return CommunicationPlan(Load(np.array(links, np.int64), np.ones(len(links))), len(links))
+    load, hops = slice_way(pod, source % per_slice, target % per_slice)
+    return CommunicationPlan(Load(load.links + source // per_slice * pod.link_count, load.n_bytes), hops)
 
 
 class _Group(NamedTuple):
@@ -190,6 +163,8 @@ class _Group(NamedTuple):
     algorithm: Algorithm | None
     through_devices: bool = False
     """Whether rings go through all devices of a chip; else these exchange what they have over the chip's own way."""
+    own: CollectiveAlgorithm | None = None
+    """The chip's choice of how to do it, None for the fabric's way."""
 
     @property
     def ring_devices(self) -> float:
@@ -225,7 +200,7 @@ class _Group(NamedTuple):
         plans = []
         for number, chips in slices.items():
             load, hops, steps = plan(self, tuple(chips)) if len(chips) > 1 else _Inside(NO_LOAD, 0)
-            load = Load(load.links + number * torus.link_count, load.n_bytes)
+            load = Load(load.links + number * self.pod.link_count, load.n_bytes)
             plans.append(CommunicationPlan(load, hops, steps=steps))
         return plans
 
@@ -244,7 +219,25 @@ def _gather(group: _Group) -> CommunicationPlan:
     return slowest._replace(load=joined(loads), far_hops=int(len(slices) > 1), relayed=relayed)
 
 
+def _in_rounds(group: _Group, kind: str, chips: tuple[int, ...]) -> _Inside | None:
+    """Return what the messages of the chip's own algorithm ask of the links; None leaves it to the torus."""
+    rounds = group.own.rounds(kind, len(chips)) if group.own else None
+    if rounds is None and group.pod.graph is None:
+        return None
+    # A graph has no way of its own.
+    rounds = Ring().rounds(kind, len(chips)) if rounds is None else rounds
+    members = chips if group.pod.graph is not None else group.pod.torus.ring(chips)
+    loads, hops, steps = [], 0, 0
+    for messages, times in rounds:
+        ways = [(slice_way(group.pod, members[a], members[b]), share) for a, b, share in messages]
+        loads += [load.times(share * times) for (load, _), share in ways]
+        hops, steps = hops + times * max(count for (_, count), _ in ways), steps + times
+    return _Inside(joined(loads), hops, steps)
+
+
 def _gather_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
+    if found := _in_rounds(group, "all-gather", chips):
+        return found
     lines = _lines(group.pod.torus, chips)
     if group.one_ring or not lines:
         return _gather_round(group, group.pod.torus.ring(chips) if lines else chips)
@@ -283,7 +276,9 @@ def _exchange(group: _Group) -> CommunicationPlan:
 
 def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
     """Return load and hops of what the chips of a slice send to each other in an all-to-all of the group."""
-    torus = group.pod.torus
+    torus, each = group.pod.torus, len(chips) * (group.per_chip / len(group.chips))
+    if found := _in_rounds(group, "all-to-all", chips):
+        return found._replace(load=found.load.times(each))
     lines = _lines(torus, chips)
     # Of one byte in all from every chip.
     if torus.twist and len(chips) == torus.chip_count:
@@ -299,7 +294,7 @@ def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
     else:
         ring, length = _round(torus, torus.ring(chips), 2, (len(chips) - 1) / len(chips))
         load, hops = ring.times(len(chips) / 4), length // 2
-    return _Inside(load.times(len(chips) * (group.per_chip / len(group.chips))), hops)
+    return _Inside(load.times(each), hops)
 
 
 def _broadcast(group: _Group) -> CommunicationPlan:

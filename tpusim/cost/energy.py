@@ -42,7 +42,7 @@ def energy_of(activity: Mapping[str, float], joules: Mapping[str, float]) -> dic
     """Return the femtojoules of some activity, by its keys; what has no energy (flags of the core) is left out."""
     found = {key: round(count * joules[key] * FJ_PER_JOULE) for key, count in activity.items() if key in joules}
     if HBM in activity and HBM_ROWS not in activity:
-        found[HBM] += round(activity[HBM] * joules[MEAN_ROWS] * FJ_PER_JOULE)
+        found[HBM] = found.get(HBM, 0) + round(activity[HBM] * joules.get(MEAN_ROWS, 0.0) * FJ_PER_JOULE)
     return found
 
 

@@ -8,7 +8,11 @@ the configuration file says how it was fitted.
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import msgspec
+
+from tpusim.hardware.units import HBM
 
 Setting = int | float | bool | str
 """A figure that a model of a unit is made with."""
@@ -203,6 +207,15 @@ class Ici(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     the next is sent (fitted)."""
     local_bytes_per_second: float
     """Between devices of one chip, each way."""
+    model: str = "torus"
+    """What joins the chips of a slice: a name of ``cost/models/fabrics.py``, or ``package.module:Class``."""
+    settings: dict[str, Setting] = {}
+    algorithm: str = "native"
+    """How collectives are carried out: a name of ``cost/models/algorithms.py``, or ``package.module:Class``."""
+    links_down: tuple[str, ...] = ()
+    """Links that have failed, both ways, as reports name them: ``3:+0`` up the first axis from chip 3, ``3:>9``."""
+    link_factors: dict[str, float] = {}
+    """Rates of single links, one way, in multiples of ``link_bytes_per_second``, by the same names."""
 
     @property
     def links_bytes_per_second(self) -> float:
@@ -257,6 +270,9 @@ class Power(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """The supply voltage over that which is nominal for the node."""
     idle_watts: float
     """What the chip, its memory and its links draw while no program runs; a program's energy comes on top."""
+    model: str = "events"
+    """What energy events take: ``events`` (``configs/energy``), or ``package.module:Class``."""
+    settings: dict[str, Setting] = {}
 
 
 class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -292,6 +308,8 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     cmem: Cmem = Cmem()
     units: dict[str, dict[str, float]] = {}
     """Rates of further units, by key of the table of units: ``slots``, ``cycles_per_op``, ``fill``."""
+    devices: dict[str, dict[str, float]] = {}
+    """By number of a device what is another figure there: ``clock`` and ``hbm``, factors on its rates."""
     energy: dict[str, float] = {}
     """Joules of one event on this chip, instead of what the common table says of it (``hbm``: of a byte)."""
     area: dict[str, float] = {}
@@ -305,3 +323,20 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         # 2 arrays x 256 x 256 x 2 rows at 1.75 GHz, times the two of a multiply-add, are the 918 TFLOP/s of v6e.
         per_cycle = self.mxu.count * self.mxu.rows * self.mxu.columns * self.mxu.lhs_rows_per_cycle
         return 2 * per_cycle * self.clock_hz * self.cores_per_device
+
+
+def device_chip(chip: Chip, number: int) -> Chip:
+    """Return a chip as a device has it: with a slower clock, or slower HBM, where it says so of this one."""
+    own = chip.devices.get(str(number), {})
+    if not own:
+        return chip
+    rate = chip.hbm.bandwidth_bytes_per_second * own.get(HBM, 1.0)
+    hbm = _rebuilt(chip.hbm, bandwidth_bytes_per_second=rate)
+    return cast("Chip", _rebuilt(chip, clock_hz=chip.clock_hz * own.get("clock", 1.0), hbm=hbm))
+
+
+def _rebuilt(struct: msgspec.Struct, **changes: Any) -> msgspec.Struct:
+    """Return a struct with some fields replaced, read one by one, as a chip that notes reads needs it."""
+    kind = struct.__class__
+    values = {n: changes[n] if n in changes else getattr(struct, n) for n in kind.__struct_fields__}
+    return kind(**{name: _rebuilt(v) if isinstance(v, msgspec.Struct) else v for name, v in values.items()})

@@ -74,7 +74,10 @@ AREA_UNITS = (MATRIX, VECTOR, VMEM, CMEM, HBM, ICI, OTHER)
 _UNIT_RATE = re.compile(r"units\.(\w+)\.(slots|cycles_per_op|fill)")
 
 # hbm.settings.channels: what the model of a unit is made with, which only the model knows.
-_SETTING = re.compile(r"(mxu|vpu|hbm|dma|ici)\.settings\.[a-z]\w*")
+_SETTING = re.compile(r"(mxu|vpu|hbm|dma|ici|power)\.settings\.[a-z]\w*")
+
+# devices.3.clock: a device that is slower than its fellows; ici.link_factors.3:+0: a link that is.
+_FACTOR = re.compile(r"devices\.\d+\.(clock|hbm)|ici\.link_factors\.\d+:([+-]|>)\d+")
 
 _ABOVE_ZERO = 1e-9
 
@@ -152,6 +155,7 @@ _UNIT_RANGES = {
     "cycles_per_op": _BY_ENDING["_cycles_per_op"],
 }
 _COST = _Range("ops/register", 0, 1e6, "operations per register, from 0")
+_OF_RATE = _Range("", _ABOVE_ZERO, 1024, "a multiple of the rate of the others, above 0")
 _ANY = _Range("", -math.inf, math.inf, "a number, true, false or a text")
 _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 0")
 
@@ -163,6 +167,8 @@ def field_of(key: str, where: str) -> Field:
         return Field(key, float, _RATE)
     if (rate := _UNIT_RATE.fullmatch(key)) and rate[1] in UNITS:
         return Field(key, float, _UNIT_RANGES[rate[2]])
+    if _FACTOR.fullmatch(key):
+        return Field(key, float, _OF_RATE, is_required=False)
     if _SETTING.fullmatch(key):
         return Field(
             key, Setting, _Range("", -math.inf, math.inf, "a number, true, false or a text"), is_required=False
@@ -233,6 +239,8 @@ def _text(field: Field, value: Any) -> str | None:
 
 
 def _texts(field: Field, value: Any) -> tuple[str, ...] | None:
+    """Accept a list of texts; a text stands for a list of those between its commas, as an override gives them."""
+    value = value.split(",") if isinstance(value, str) else value
     is_list = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
     return tuple(value) if is_list else None
 
@@ -260,7 +268,7 @@ def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
     """Yield the fields of a struct and of the structs in it, in their order, with dotted keys."""
     for info in msgspec.structs.fields(struct):
         key = prefix + info.name
-        if key in (OPERATIONS, "units", "energy", "area") or info.name == "settings":
+        if key in (OPERATIONS, "units", "energy", "area", "devices") or info.name in ("settings", "link_factors"):
             continue
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
             yield from _fields_of(info.type, f"{key}.")

@@ -26,6 +26,8 @@ _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 # Other tables lie in the same folder; a chip's file is named after its generation.
 _CHIP_FILES = "v[0-9]*.toml"
+# What an override may give without quotes: words, the name of a class, names of links.
+_WORDS = re.compile(r"[A-Za-z][\w .:-]*|\d+:[+>-]\d+(,\d+:[+>-]\d+)*")
 _QUANTITY_KEYS = ("value", "confidence", "source", "note")
 _REFERENCE_KEYS = ("same_as", "note")
 _OWES_NOTE = ("estimated", "fitted")
@@ -166,7 +168,7 @@ def _scalar(key: str, text: str) -> Any:
     try:
         table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
-        table = {"value": text if re.fullmatch(r"[A-Za-z][\w .:-]*", text) else None}
+        table = {"value": text if _WORDS.fullmatch(text) else None}
     value = table["value"]
     # A second key means that the text had a line break in it.
     if len(table) != 1 or not isinstance(value, (str, int, float)):

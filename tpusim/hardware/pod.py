@@ -16,6 +16,7 @@ import msgspec
 
 from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.fabric import Graph
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.torus import Torus
 
@@ -59,11 +60,19 @@ class Place(NamedTuple):
     on_chip: int
 
 
+class Detour(msgspec.Struct, frozen=True):
+    """The ways round a link that is down: what each link of them carries of a byte, and how many follow each other."""
+
+    carried: tuple[tuple[int, float], ...]
+    links: int
+
+
 class Pod(msgspec.Struct, frozen=True):
     """Slices of one chip with their links.
 
     ``host_sizes`` are the chips along each axis that hang on one host; ``order`` lists the chips of a slice as its
-    devices are numbered.
+    devices are numbered. Chips stand as in ``torus``, and are joined by its links or by those of a ``graph``.
+    ``detours`` are by the number of a link that is down, ``link_factors`` by that of one whose rate is another.
     """
 
     chip: str
@@ -72,6 +81,33 @@ class Pod(msgspec.Struct, frozen=True):
     devices_per_chip: int
     host_sizes: tuple[int, ...]
     order: tuple[int, ...]
+    graph: Graph | None = None
+    detours: dict[int, Detour] = {}
+    link_factors: dict[int, float] = {}
+
+    @property
+    def link_count(self) -> int:
+        """Numbers of links in a slice."""
+        return self.torus.link_count if self.graph is None else len(self.graph.links)
+
+    def named_link(self, number: int) -> tuple[int, str]:
+        """Return the chip that a link of a slice leaves, and how: up or down an axis (``-1``), or to a node (``>9``).
+
+        Switches are numbered behind the chips of all slices.
+        """
+        in_slice, link = divmod(number, self.link_count)
+        if self.graph is None:
+            chip, which = divmod(link, 2 * len(self.torus.sizes))
+            return in_slice * self.torus.chip_count + chip, f"{'-' if which % 2 else '+'}{which // 2}"
+        source, target = (self._node(in_slice, node) for node in self.graph.links[link])
+        return source, f">{target}"
+
+    def _node(self, in_slice: int, node: int) -> int:
+        """Return the number in the pod of a node of a slice."""
+        chips = len(self.order)
+        if node < chips or self.graph is None:
+            return in_slice * chips + node
+        return self.slices * chips + in_slice * (self.graph.nodes - chips) + node - chips
 
     @property
     def device_count(self) -> int:

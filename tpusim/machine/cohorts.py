@@ -45,14 +45,14 @@ def cohorts_of(costs: Costs, assigned: Sequence[Assignment], options: RunOptions
     """Return which devices are simulated together, and a warning if they are not alike."""
     each = options.per_device or _paces_differ(assigned, options)
     permutes = any(step.kind == "collective-permute" for step in assigned[0].program.collectives)
-    # Seen at a glance: one program, without permutes and choices.
-    is_plain = not (each or permutes) and _is_one_program(assigned)
+    # Seen at a glance: one program, without permutes and choices, on devices that are alike.
+    is_plain = not (each or permutes or _rates_differ(costs, assigned)) and _is_one_program(assigned)
     if options.per_device is False or (is_plain and not _choices_differ(assigned)):
         return ONE_FOR_ALL, ()
     cohorts = [] if each else _first_cohorts(costs, assigned, coarse=len(assigned) <= MOST_COARSE)
     if len(cohorts) == 1 and _is_one_program(assigned) and len(_first_cohorts(costs, assigned)) == 1:
         return ONE_FOR_ALL, ()
-    if may_collapse(cohorts, assigned):
+    if may_collapse(costs, cohorts, assigned):
         return collapsed(cohorts)
     return (cohorts if _may_share(assigned, options) else [(number,) for number in range(len(assigned))]), ()
 
@@ -66,10 +66,17 @@ def collapsed(cohorts: Cohorts) -> tuple[Cohorts, tuple[str, ...]]:
     )
 
 
-def may_collapse(cohorts: Cohorts, assigned: Sequence[Assignment]) -> bool:
+def may_collapse(costs: Costs, cohorts: Cohorts, assigned: Sequence[Assignment]) -> bool:
     """Return whether cohorts are too many to run and differ in nothing but the distances of their bytes."""
     too_many = len(cohorts) > MOST_COHORTS and sum(map(len, cohorts)) > MOST_SIMULATED
-    return too_many and _is_one_program(assigned) and not _choices_differ(assigned)
+    if not too_many or _rates_differ(costs, assigned):
+        return False
+    return _is_one_program(assigned) and not _choices_differ(assigned)
+
+
+def _rates_differ(costs: Costs, assigned: Sequence[Assignment]) -> bool:
+    """Return whether some devices are slower than others."""
+    return bool(costs.chip.devices) and len(set(map(costs.rates_of, range(len(assigned))))) > 1
 
 
 def _programs(assigned: Iterable[Assignment]) -> list[Program]:
@@ -118,7 +125,7 @@ def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool
             plans = [costs.plan(step, devices, place) for place in costs.places(step, devices, number)]
             distances.append(tuple(sorted(plan[1:] for plan in plans)))
         choices = tuple(devices.chosen_values(step, number) for step in program.choosers)
-        found[id(program), devices, tuple(distances), choices].append(number)
+        found[id(program), devices, tuple(distances), choices, costs.rates_of(number)].append(number)
     return [tuple(members) for members in found.values()]
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
+from tpusim.cost.models.algorithms import algorithm_of
 from tpusim.cost.tile import KernelTime, kernel_time
-from tpusim.hardware.chip import Chip
+from tpusim.hardware.chip import Chip, device_chip
 from tpusim.hardware.pod import Pod
 from tpusim.machine.placement import DeviceSet, Groups
 from tpusim.program.module import every_step
@@ -76,17 +77,25 @@ def loop_traits(loop: Loop) -> LoopTraits:
     )
 
 
-class Costs:
-    """Tables that fill as the steps of a run come up.
+class KernelCosts:
+    """What kernels cost on devices that are alike, in tables that fill as they come up.
 
-    ``undisturbed`` has kernels that nothing disturbed, by identity: their time and the details of their record.
+    ``undisturbed`` has those that nothing disturbed, by identity: their time and the details of their record.
     """
+
+    def __init__(self, chip: Chip) -> None:
+        self.chip = chip
+        self.undisturbed: dict[int, tuple[int, dict[str, Any]]] = {}
+        self.kernel: ByIdentity[Kernel, [], KernelTime] = ByIdentity(lambda kernel: kernel_time(kernel, chip))
+
+
+class Costs:
+    """Tables that fill as the steps of a run come up."""
 
     def __init__(self, chip: Chip, pod: Pod) -> None:
         self.chip = chip
         self.pod = pod
-        self.undisturbed: dict[int, tuple[int, dict[str, Any]]] = {}
-        self.kernel: ByIdentity[Kernel, [], KernelTime] = ByIdentity(lambda kernel: kernel_time(kernel, chip))
+        self._kernels: dict[tuple[tuple[str, float], ...], KernelCosts] = {}
         self.loop = ByIdentity(loop_traits)
         self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
             lambda step, devices: devices.groups_of(step)
@@ -95,6 +104,17 @@ class Costs:
         self.plan = ByIdentity(self._plan)
         self.message = cache(self._message)
         self._places = ByIdentity(self._places_of)
+
+    def rates_of(self, number: int) -> tuple[tuple[str, float], ...]:
+        """Return what of a device's rates is other than its fellows'."""
+        return tuple(sorted(self.chip.devices.get(str(number), {}).items()))
+
+    def kernels(self, number: int) -> KernelCosts:
+        """Return the table of a device, which those share that are as fast."""
+        key = self.rates_of(number)
+        if key not in self._kernels:
+            self._kernels[key] = KernelCosts(device_chip(self.chip, number))
+        return self._kernels[key]
 
     def places(self, step: Collective, devices: DeviceSet, number: int) -> list[int]:
         """Return which of a collective's groups a device is in; of a permute which pairs."""
@@ -126,7 +146,7 @@ class Costs:
         # The planner loads NumPy: only programs that communicate need it.
         from tpusim.cost.collectives import plan_collective
 
-        return plan_collective(step, self.pod, groups)
+        return plan_collective(step, self.pod, groups, algorithm_of(self.chip))
 
     def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:
         """Return the plan with the most hops among those of a device's own groups, with what all of them carry."""

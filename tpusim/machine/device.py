@@ -80,11 +80,11 @@ class Device:
     def __init__(
         self, world: World, cohort: Cohort, options: RunOptions, progress: Callable[[Record], None] | None = None
     ) -> None:
-        chip = world.chip
         self.world = world
         self.cohort = cohort
         self.number = cohort.number
-        self.chip = chip
+        self.kernels = world.costs.kernels(self.number)
+        chip = self.chip = self.kernels.chip
         self.warm = options.warm
         self.env = world.env
         self.recorder = Recorder(cohort.program, progress)

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from simpy import Environment
 
-from tpusim.cost.collectives import Load, link_name
+from tpusim.cost.links import Load, link_name, link_rates
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Pod
 from tpusim.machine.fluid import Flow, Fluid, OnEnd, call_after
@@ -54,9 +54,8 @@ class Network(Fluid[Transfer]):
         super().__init__(env)
         self._pod = pod
         ici = chip.ici.link_bytes_per_second * chip.ici.efficiency
-        extra = np.array([chip.ici.local_bytes_per_second, *(chip.pod.dcn_bytes_per_second,) * 2])
-        rates = [np.full(pod.slices * pod.torus.link_count, ici), np.tile(extra, pod.chip_count)]
-        self._bytes_per_ps = np.concatenate(rates) / PS_PER_SECOND
+        extra = chip.ici.local_bytes_per_second, *(chip.pod.dcn_bytes_per_second,) * 2
+        self._bytes_per_ps = link_rates(pod, ici, extra) / PS_PER_SECOND
         self._demands: dict[int, LinkDemand] = {}
         self._rates: dict[tuple[int, ...], list[float]] = {}
         self._is_stale = False

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tpusim.cost.models.fabrics import build_pod
 from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.pod import Pod, Topology, default_sizes, make_pod
+from tpusim.hardware.pod import Pod, Topology, default_sizes
 from tpusim.program.feed import Feed
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, Branch, Collective, Loop
@@ -111,7 +112,7 @@ def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -
         chips = -(-needed // chip.devices_per_chip)
         slices = -(-chips // chip.pod.chips)
         topology = Topology(default_sizes(-(-chips // slices), chip), slices=slices)
-    return make_pod(topology, chip, along_ring=len(programs) == 1 and _has_one_axis(programs[0], count))
+    return build_pod(topology, chip, along_ring=len(programs) == 1 and _has_one_axis(programs[0], count))
 
 
 def devices_needed(programs: Sequence[Program]) -> int:

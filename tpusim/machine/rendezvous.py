@@ -17,7 +17,8 @@ from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.timeline.records import LATE
 
 if TYPE_CHECKING:
-    from tpusim.cost.collectives import CommunicationPlan, Load
+    from tpusim.cost.collectives import CommunicationPlan
+    from tpusim.cost.links import Load
 
     Move = Callable[[Load, float, Callable[[int], object]], None]
     """Begins to move bytes over links; what it is given is called with the time at which they have arrived."""

@@ -82,7 +82,7 @@ def simulate_pod(
             break
         cohorts = refined(costs, assigned, cohorts, split, deep=number >= MOST_SIMPLE_SPLITS)
         # Not where every device is to be run, nor where devices wait for each other for ever.
-        if split.step is not None and may_collapse(cohorts, assigned):
+        if split.step is not None and may_collapse(costs, cohorts, assigned):
             cohorts, warnings = collapsed(cohorts)
     return PodRun(
         sizes=pod.torus.sizes,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tpusim.analysis.energy.run import CYCLES
 from tpusim.cost.area import area_by_unit
-from tpusim.cost.energy import MEAN_ROWS, event_joules, idle_watts
+from tpusim.cost.energy import MEAN_ROWS
+from tpusim.cost.models.energies import energy_model
 from tpusim.hardware.accelergy import CYCLE, DEVICE, action_of
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, HBM_ROWS, unit_of
@@ -38,11 +39,12 @@ def _counts(counts: Mapping[str, float]) -> Iterator[str]:
 
 
 def _energies(counts: Mapping[str, float], chip: Chip) -> Iterator[str]:
-    joules = event_joules(chip)
-    share = joules.pop(MEAN_ROWS)
+    model = energy_model(chip)
+    joules = dict(model.joules(chip))
+    share = joules.pop(MEAN_ROWS, 0.0)
     # Where no row is counted, a byte takes its share of one.
-    joules[HBM] += 0.0 if HBM_ROWS in counts else share
-    joules[CYCLES] = idle_watts(chip) / chip.clock_hz
+    joules[HBM] = joules.get(HBM, 0.0) + (0.0 if HBM_ROWS in counts else share)
+    joules[CYCLES] = model.idle_watts(chip) / chip.clock_hz
     yield from ("ERT:", f"  version: {_VERSION}", "  tables:")
     for component, actions in _by_component(joules).items():
         yield from (f"    - name: {_TOP}.{component}", "      actions:")

@@ -13,6 +13,8 @@ from tpusim.cost.models.choice import REGISTRIES, check_models
 from tpusim.cost.models.registry import Registry, allow_plugin, allowed_plugins
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import chip_names, load_chip, override_chip, parse_override
+from tpusim.hardware.reads import Reads
+from tpusim.pipeline.stages import simulate
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = str(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz")
@@ -125,3 +127,20 @@ def test_settings_go_to_the_constructor():
     models = [registry.of(chip.mxu) for chip in chips]
     assert [model.width for model in models] == [3, 4, 3]
     assert models[0] is models[2]
+
+
+@pytest.mark.parametrize(
+    ("over", "keys"),
+    [
+        ({"hbm.model": "banked", "hbm.settings.channels": 8}, {"hbm.model", "hbm.settings"}),
+        ({"mxu.model": "output-stationary"}, {"mxu.model", "mxu.settings"}),
+        ({"devices.0.clock": 0.5}, {"devices", "clock_hz"}),
+    ],
+    ids=str,
+)
+def test_what_models_read_of_a_chip_is_noted(over, keys):
+    """A study takes an outcome for that of another chip where all that was read is the same."""
+    chip = load_chip("v5e", over)
+    reads = Reads(chip)
+    assert simulate(PROGRAM, reads.chip).timeline.total_ps == simulate(PROGRAM, chip).timeline.total_ps
+    assert keys <= reads.keys

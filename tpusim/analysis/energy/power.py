@@ -6,7 +6,7 @@ import numpy as np
 
 from tpusim.analysis.busy import Values, amounts_until
 from tpusim.analysis.energy.run import record_energy
-from tpusim.cost.energy import idle_watts
+from tpusim.cost.models.energies import energy_model
 from tpusim.hardware.chip import Chip
 from tpusim.timeline.records import Timeline
 from tpusim.units import fj_to_watts
@@ -21,5 +21,6 @@ def mean_watts(timeline: Timeline, chip: Chip, starts_ps: Values, ends_ps: Value
     both = np.concatenate([starts_ps, ends_ps])
     until = amounts_until(timeline, lambda record: {"fj": energy(record)}, both).get("fj", np.zeros(len(both)))
     taken = until[len(starts_ps) :] - until[: len(starts_ps)]
-    watts: Values = idle_watts(chip) + fj_to_watts(1.0, 1.0) * taken / np.maximum(1.0, ends_ps - starts_ps)
+    idle = energy_model(chip).idle_watts(chip)
+    watts: Values = idle + fj_to_watts(1.0, 1.0) * taken / np.maximum(1.0, ends_ps - starts_ps)
     return watts

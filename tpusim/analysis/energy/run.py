@@ -8,7 +8,8 @@ import msgspec
 
 from tpusim.analysis.communication import classes
 from tpusim.analysis.utilisation import Group, OpActivity, Utilisation, group_name, group_records
-from tpusim.cost.energy import energy_of, event_joules, idle_watts
+from tpusim.cost.energy import energy_of
+from tpusim.cost.models.energies import energy_model
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import UNITS, unit_of
 from tpusim.timeline.records import PodRun, Record
@@ -81,7 +82,8 @@ class Energy(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_energy(ops: Sequence[Group | OpActivity], chip: Chip, total_ps: int) -> Energy:
     """Return what a device took for some ops, all those of a run of ``total_ps``."""
-    joules, watts = event_joules(chip), idle_watts(chip)
+    model = energy_model(chip)
+    joules, watts = model.joules(chip), model.idle_watts(chip)
     found = tuple(_op_energy(op, joules, watts) for op in ops)
     rest_fj = watts_to_fj(watts, total_ps - sum(op.time_ps for op in ops))
     units = dict.fromkeys(UNITS, 0) | {IDLE: rest_fj + sum(op.idle_fj for op in found)}
@@ -118,7 +120,7 @@ def group_joules(groups: Sequence[Group], by: str, ops: Sequence[Group], energy:
 
 def record_energy(chip: Chip) -> Callable[[Record], int]:
     """Return a function of a record: the femtojoules of what one execution of it did, without the idle power."""
-    joules = event_joules(chip)
+    joules = energy_model(chip).joules(chip)
     return lambda record: sum(energy_of(record.activity, joules).values())
 
 

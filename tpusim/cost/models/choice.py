@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from tpusim.cost.models.algorithms import ALGORITHMS
 from tpusim.cost.models.arrays import ARRAYS
 from tpusim.cost.models.buffers import BUFFERS
+from tpusim.cost.models.energies import ENERGIES
+from tpusim.cost.models.fabrics import FABRICS
 from tpusim.cost.models.memories import MEMORIES
 from tpusim.cost.models.operations import OPERATIONS
 from tpusim.cost.models.registry import Registry
 from tpusim.hardware.chip import Chip
 
-REGISTRIES: tuple[Registry[Any], ...] = (ARRAYS, MEMORIES, BUFFERS, OPERATIONS)
+REGISTRIES: tuple[Registry[Any], ...] = (ARRAYS, MEMORIES, BUFFERS, OPERATIONS, FABRICS, ALGORITHMS, ENERGIES)
 """Every one, by the section of the chip that the key of each begins with."""
 
 
 def check_models(chip: Chip) -> None:
-    """Make every model that a chip names; raise ConfigError as ``Registry.of`` does."""
+    """Make every model that a chip names; raise ConfigError as ``Registry.named`` does."""
     for registry in REGISTRIES:
-        registry.of(getattr(chip, registry.section))
+        registry.chosen(chip)

@@ -5,7 +5,10 @@
 | ``Array`` | ``mxu.model`` | ``weight-``, ``input-``, ``output-stationary`` | ``lowering/kernels``, ``cost/tile`` |
 | ``Memory`` | ``hbm.model`` | ``bandwidth``, ``banked``, ``ramulator`` | ``cost/dma``, for kernels and copies |
 | ``Buffers`` | ``dma.model`` | ``rotating``, ``ideal`` | ``cost/tile``, for each kernel |
+| ``Fabric`` | ``ici.model`` | ``torus`` and others of ``fabrics.py`` | ``machine/placement`` |
+| ``CollectiveAlgorithm`` | ``ici.algorithm`` | ``native``, ``ring``, ``halving``, ``direct`` | ``cost/collectives`` |
 | ``Operations`` | ``vpu.model`` | ``table`` | ``lowering/kernels`` |
+| ``Energy`` | ``power.model`` | ``events`` | ``analysis/energy`` |
 
 A model is made once for the same ``settings`` of its section (``Class(**settings)``) and serves all devices and
 threads: it answers questions and remembers nothing that its answers depend on.
@@ -19,6 +22,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.fabric import Graph
+from tpusim.hardware.torus import Torus
 from tpusim.ir.module import Instruction
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Matmul, Stream, Work
@@ -80,6 +85,9 @@ class Memory(Protocol):
     def serve(self, streams: Sequence[Stream], chip: Chip) -> Served:
         """Return what the streams of one kernel or copy take, which go on side by side, a block of each in turn.
 
+        What one access leaves (an open row) the next ones of the list find; a list begins with nothing open. Bytes of
+        collectives, hosts and channels are not asked for: they count as long reads.
+
         A stream has the ``address`` at which it begins (None: not known), ``fetches`` blocks of ``block_bytes`` in runs
         of ``chunk_bytes`` (0: in one), ``stride_bytes`` from the start of one run to the next (0: at once), and
         ``is_output`` where it is written.
@@ -106,6 +114,37 @@ class Buffers(Protocol):
         """
 
 
+class Fabric(Protocol):
+    """What joins the chips of a slice."""
+
+    def links(self, torus: Torus, chip: Chip) -> Torus | Graph:
+        """Return the links between chips that stand as in ``torus``, the slice by the chip's own rules.
+
+        A graph numbers the chips as the torus does, and switches behind them.
+        """
+
+
+class Round(NamedTuple):
+    """Messages that members of a group send at the same time: source, target, and the share of a collective's bytes.
+
+    ``times`` such rounds follow each other.
+    """
+
+    messages: Sequence[tuple[int, int, float]]
+    times: int = 1
+
+
+class CollectiveAlgorithm(Protocol):
+    """How a group of chips carries out a collective."""
+
+    def rounds(self, kind: str, members: int) -> Sequence[Round] | None:
+        """Return the rounds of messages among ``members``, numbered from 0; None leaves it to the fabric's own way.
+
+        ``kind`` is ``all-gather`` or ``all-to-all``; a reduce-scatter is a gather backwards, an all-reduce both. Shares
+        are of what all members have together: what one gathers, or what one sends to all.
+        """
+
+
 class Operations(Protocol):
     """What operations and kernels cost the core."""
 
@@ -114,3 +153,16 @@ class Operations(Protocol):
 
     def kernel(self, instruction: Instruction, kernel: Kernel, chip: Chip) -> Kernel:
         """Return what a scheduled instruction (a fusion, or one by itself) runs as, where the rules make ``kernel``."""
+
+
+class Energy(Protocol):
+    """What a device takes in energy."""
+
+    def joules(self, chip: Chip) -> Mapping[str, float]:
+        """Return the joules of one event, an operation or a byte, by key of a record's ``activity`` (``matrix.bf16``).
+
+        What has no key takes none; without ``hbm.rows.mean`` bytes of HBM are taken to open no rows of their own.
+        """
+
+    def idle_watts(self, chip: Chip) -> float:
+        """Return what the device draws while nothing runs, in watts; what events take comes on top."""

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.chip import Setting
+from tpusim.hardware.chip import Chip, Setting
 from tpusim.hardware.load import model_settings
 
 M = TypeVar("M")
@@ -83,21 +83,36 @@ class Registry(Generic[M]):
         """
         if not part.settings and part.model in self._plain:
             return self._plain[part.model]
-        key = (part.model, *sorted(part.settings.items()))
+        return self.named(part.model, part.settings)
+
+    def chosen(self, chip: Chip) -> M:
+        """Return the model that a chip names under this key; what is no section's ``model`` has no settings."""
+        part, word = getattr(chip, self.section), self.key.partition(".")[2]
+        return self.named(getattr(part, word), part.settings if word == "model" else {})
+
+    def named(self, name: str, settings: Mapping[str, Setting]) -> M:
+        """Return the model of a name with its settings."""
+        key = (name, *sorted(settings.items()))
         if key not in self._made:
-            found = self._made[key] = self._make(part)
-            if not part.settings:
-                self._plain[part.model] = found
+            self._made[key] = self._make(name, settings)
+            if not settings:
+                self._plain[name] = self._made[key]
         return self._made[key]
 
-    def _make(self, part: Part) -> M:
-        kind = self._shipped.get(part.model) or self._load(part.model)
-        settings = {**model_settings(self.section, part.model), **part.settings}
-        self._check_settings(part.model, kind, settings)
+    def _make(self, name: str, stated: Mapping[str, Setting]) -> M:
+        kind = self._shipped.get(name) or self._load(name)
+        # Most take nothing, and then the file of settings need not be read.
+        takes = inspect.signature(kind).parameters
+        settings = {**(model_settings(self.section, name) if takes else {}), **stated}
+        try:
+            inspect.signature(kind).bind(**settings)
+        except TypeError as error:
+            wanted = ", ".join(takes) or "none"
+            raise ConfigError(f"{self.section}.settings: {name!r} takes {wanted}: {error}") from error
         try:
             return kind(**settings)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{self.section}.settings: {part.model!r}: {error}") from error
+            raise ConfigError(f"{self.section}.settings: {name!r}: {error}") from error
 
     def _load(self, name: str) -> Callable[..., M]:
         """Return the class that ``package.module:Class`` names."""
@@ -122,12 +137,3 @@ class Registry(Generic[M]):
             raise ConfigError(f"{self.key}: {name!r}: expected a class with {', '.join(self._methods)}, found none")
         found: Callable[..., M] = kind
         return found
-
-    def _check_settings(self, name: str, kind: Callable[..., M], settings: Mapping[str, Setting]) -> None:
-        """Refuse settings that a model's constructor does not take, and a lack of those that it needs."""
-        where = f"{self.section}.settings"
-        try:
-            inspect.signature(kind).bind(**settings)
-        except TypeError as error:
-            wanted = ", ".join(inspect.signature(kind).parameters) or "none"
-            raise ConfigError(f"{where}: {name!r} takes {wanted}: {error}") from error

@@ -23,7 +23,7 @@ ROUNDING_PS = 1000
 @runs(Kernel)
 def run_kernel(core: Core, kernel: Kernel) -> Activity:
     """Run one kernel; one that nothing can disturb takes as long, and for the same reasons, as the last time."""
-    start_ps, device, costs = core.now_ps, core.device, core.device.world.costs
+    start_ps, device, costs = core.now_ps, core.device, core.device.kernels
     traffic = costs.kernel(kernel).traffic
     alone = not traffic or (not device.in_flight and not any(t.space in HOST_LINKS for t in traffic))
     known = costs.undisturbed.get(id(kernel)) if alone else None
@@ -47,7 +47,7 @@ def run_kernel(core: Core, kernel: Kernel) -> Activity:
 
 def _play(core: Core, kernel: Kernel) -> Generator[simpy.Event, Any, dict[str, Any]]:
     """Play one kernel; return the fields of its record that say where its time went."""
-    time = core.device.world.costs.kernel(kernel)
+    time = core.device.kernels.kernel(kernel)
     parts = {"latency": time.fixed_ps + time.between_ps}
     # Nothing overlaps this: the kernel's own code starts its transfers, and waits for them.
     yield core.env.timeout(time.fixed_ps + time.between_ps)

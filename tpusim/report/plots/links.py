@@ -13,6 +13,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from tpusim.errors import UnsupportedError
 from tpusim.report.plots.colours import GREY, HEAT, INK
 from tpusim.report.plots.style import figure_of, new_figure, styled
 from tpusim.report.tables import time_text
@@ -32,7 +33,14 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
 
     Chips of the third axis are panels, its links stubs to the upper right (up the axis) and the lower left (down it);
     stubs at the rim go round the back. With ``ax`` only the first plane is drawn.
+
+    Raises UnsupportedError for chips that switches join.
     """
+    if any(link.way.startswith(">") for link in run.links):
+        raise UnsupportedError(
+            "plot links draws meshes and tori, found chips that switches join: `tpusim run --links FILE` writes what "
+            "each link carried"
+        )
     total_ps = max(1, run.last.total_ps)
     width, height, planes = _planes(run)
     shares = [(link, link.busy_ps / total_ps) for link in run.links if link.way[0] in "+-"]

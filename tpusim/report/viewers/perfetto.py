@@ -18,7 +18,7 @@ from typing import Any
 from tpusim.analysis.communication import classes
 from tpusim.analysis.energy.run import record_energy
 from tpusim.analysis.memory import memory_profile
-from tpusim.cost.energy import idle_watts
+from tpusim.cost.models.energies import energy_model
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, UNITS, VMEM, MemorySpace
 from tpusim.program.module import Program, walk
@@ -220,7 +220,7 @@ def _power(timeline: Timeline, chip: Chip | None) -> Iterator[dict[str, Any]]:
     """Yield the counter of what a device draws, its share of the chip's idle power included."""
     if chip is None:
         return
-    idle = idle_watts(chip)
+    idle = energy_model(chip).idle_watts(chip)
     for at_ps, rate in _rates(timeline, record_energy(chip)):
         yield _counter("power", at_ps, {"W": round(idle + fj_to_watts(rate, 1), 3)})
 

@@ -1,0 +1,100 @@
+"""The links of a pod by number: what messages load them with, which way they take, what a link is called.
+
+Numbers count the links of each slice, one slice after the other, and then the ways beside them of each chip. Where a
+link is down, what would take it goes over the shortest ways round it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tpusim.hardware.pod import Pod
+
+LOCAL, OUT, IN = range(3)
+"""What a chip has beside its links: the way between its own devices, and to and from the data-centre network."""
+
+_EXTRA = 3
+
+
+class Load(NamedTuple):
+    """Bytes on each of some links; a link may come more than once."""
+
+    links: np.ndarray
+    n_bytes: np.ndarray
+
+    def times(self, factor: float) -> Load:
+        """Return the same links with that many times the bytes."""
+        return Load(self.links, self.n_bytes * factor)
+
+
+NO_LOAD = Load(np.zeros(0, np.int64), np.zeros(0))
+
+
+def load_of(carried: dict[int, float]) -> Load:
+    """Return bytes by link as a load."""
+    return Load(np.array(list(carried), np.int64), np.array(list(carried.values()), float))
+
+
+def joined(loads: list[Load]) -> Load:
+    """Return several loads as one, each link once."""
+    if not loads:
+        return NO_LOAD
+    links = np.concatenate([load.links for load in loads])
+    n_bytes = np.concatenate([load.n_bytes for load in loads])
+    found, place = np.unique(links, return_inverse=True)
+    return Load(found, np.bincount(place, n_bytes, len(found)) if len(found) else n_bytes)
+
+
+def slice_way(pod: Pod, source: int, target: int) -> tuple[Load, int]:
+    """Return the load of a byte between two chips of a slice, both numbered in it, and the links that follow."""
+    if pod.graph is not None:
+        return load_of(pod.graph.spread(source, target)), pod.graph.distances(target)[source]
+    route = pod.torus.route(source, pod.torus.displacements(source, target)[0])
+    return Load(np.array(route, np.int64), np.ones(len(route))), len(route)
+
+
+def detour(load: Load, pod: Pod) -> tuple[Load, int]:
+    """Return a load with what would take links that are down on the ways round them, and the links that are added."""
+    down = [number for number in np.unique(load.links) if int(number) in pod.detours]
+    if not down:
+        return load, 0
+    loads = [Load(load.links[keep], load.n_bytes[keep])] if (keep := ~np.isin(load.links, down)).any() else []
+    for number in map(int, down):
+        round_it = load_of(dict(pod.detours[number].carried))
+        loads.append(round_it.times(float(load.n_bytes[load.links == number].sum())))
+    return joined(loads), sum(pod.detours[int(number)].links - 1 for number in down)
+
+
+def extra_link(pod: Pod, chip: int, which: int) -> int:
+    """Return the number of a chip's ``LOCAL``, ``OUT`` or ``IN``."""
+    return pod.slices * pod.link_count + chip * _EXTRA + which
+
+
+def leaves_chips(links: np.ndarray, pod: Pod) -> np.ndarray:
+    """Return which links are of a slice and leave a chip: not those of switches, nor the ways beside."""
+    is_inside: np.ndarray = links < pod.slices * pod.link_count
+    if pod.graph is None:
+        return is_inside
+    sources = np.array([source for source, _ in pod.graph.links], np.int64)
+    from_chip: np.ndarray = is_inside & (sources[links % pod.link_count] < pod.graph.chips)
+    return from_chip
+
+
+def link_name(pod: Pod, number: int) -> tuple[int, str]:
+    """Return the chip of a link and which of its links it is; switches are numbered behind all chips."""
+    beside = number - pod.slices * pod.link_count
+    if beside >= 0:
+        return beside // _EXTRA, ("local", "out", "in")[beside % _EXTRA]
+    return pod.named_link(number)
+
+
+def link_rates(pod: Pod, link_bytes_per_second: float, extra_bytes_per_second: tuple[float, ...]) -> np.ndarray:
+    """Return the bytes per second of every link: those of the slices, then the ways beside them of each chip."""
+    rates = np.ones(pod.slices * pod.link_count)
+    if pod.graph is not None:
+        rates = np.tile(np.array(pod.graph.rates), pod.slices)
+    for number, factor in pod.link_factors.items():
+        rates[number] *= factor
+    return np.concatenate([rates * link_bytes_per_second, np.tile(np.array(extra_bytes_per_second), pod.chip_count)])
