@@ -19,7 +19,7 @@ from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import schedule
 from tpusim.compiler.simplify.rules import simplify
 from tpusim.compiler.target import Target
-from tpusim.compiler.tiles import split_over_cores
+from tpusim.compiler.tiles import state_tiles
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.ir.module import Module
 from tpusim.semantics.marks import COMPILED_FOR, with_mark
@@ -36,10 +36,10 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("copies", copy_what_is_kept),
     ("widen", widen),
     ("emitters", choose_emitters),
-    ("tiles", split_over_cores),
     ("order", schedule),
     ("place", place),
     ("collectives", start_early),
+    ("tiles", state_tiles),
 )
 """Every pass by its name, in the order in which they run."""
 

@@ -1,0 +1,160 @@
+"""Which tiles a kernel could have, what each of them takes, and how a text states the best.
+
+Stated are blocks of whole registers, as a TPU compiler states them: what is cut finer than that is rounded up, and what
+then needs more than VMEM has for it is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from math import ceil, inf, prod
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from tpusim.cost.tile import alone_ps
+from tpusim.hardware.chip import Chip
+from tpusim.ir.attributes import Raw
+from tpusim.ir.frames import SourceFrames
+from tpusim.ir.module import Instruction, Module, with_window
+from tpusim.lowering.collectives import inner_collective
+from tpusim.lowering.kernels.kernel import (
+    Plan,
+    bare,
+    gone_through,
+    is_scalar,
+    own_candidates,
+    plan_of,
+    side_bytes,
+    stated_tiling,
+    tiled,
+    vector_tiles,
+)
+from tpusim.lowering.kernels.tiles import LHS, OUT, RHS, Nest, StatedTiling, blocks, tile_room_bytes
+from tpusim.lowering.scope import Notes, Scope
+from tpusim.program.steps import TileLoop
+from tpusim.semantics.contexts import EntryContext
+from tpusim.semantics.products import BATCH, COLUMNS, ROWS, WINDOW
+from tpusim.units import seconds_to_ps
+
+
+class TriedTiles(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to cut a kernel: its tiles, and what it then takes by itself. ``stated`` are bounds by key of a window.
+
+    ``split`` is the loop that is shared out among cores, -1 for none.
+    """
+
+    tiles: int
+    loops: tuple[TileLoop, ...]
+    stated: dict[str, tuple[int, ...]]
+    alone_ps: int
+    split: int = -1
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What ``backend_config`` says of it; numbers are text there."""
+        window = {key: [str(bound) for bound in bounds] for key, bounds in self.stated.items()}
+        return {"window_config": window} | ({} if self.split < 0 else _split_at(self.split))
+
+
+def _split_at(loop: int) -> dict[str, Any]:
+    return {"megacore_config": {"megacore_split_dim": str(loop)}}
+
+
+def chosen_tiles(module: Module, chip: Chip, names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return what ``backend_config`` should say of the tiles of some instructions, given with their computations.
+
+    Of those that are left out lowering chooses whenever it comes to them.
+    """
+    tried = ((name, tried_tiles(module, chip, computation, name, wanted=1)) for name, computation in names.items())
+    return {name: found[0].fields for name, found in tried if found}
+
+
+def tried_tiles(module: Module, chip: Chip, computation: str, name: str, *, wanted: int) -> list[TriedTiles]:
+    """Return the ways to cut a kernel that can be stated, the fastest first; the first ``wanted`` are the best of all.
+
+    None for what is no kernel of its own, and for kernels around several products or one in groups.
+    """
+    scope = Scope(EntryContext(module), chip, Notes(), 1, SourceFrames(module)).inside(computation)
+    instruction = scope.computation[name]
+    if is_scalar(scope, instruction) or (instruction.opcode == "fusion" and _has_collective(scope, instruction)):
+        return []
+    plan = plan_of(scope, instruction)
+    if not plan.products:
+        return list(_through_array(plan))
+    tiling = stated_tiling(plan) if len(plan.products) == 1 else None
+    return _around_product(plan, tiling, wanted) if tiling and plan.products[0][1].groups == 1 else []
+
+
+def _has_collective(scope: Scope, instruction: Instruction) -> bool:
+    return inner_collective(scope, scope.module[instruction.attributes["calls"]].name) is not None
+
+
+def _around_product(plan: Plan, tiling: StatedTiling, wanted: int) -> list[TriedTiles]:
+    n_bytes, room_bytes, chip = side_bytes(plan), tile_room_bytes(plan.scope.chip), plan.scope.chip
+    found: dict[object, TriedTiles] = {}
+    for bound_seconds, own in own_candidates(plan):
+        # What takes longer than the last of those that are wanted need not be known exactly.
+        limit_ps = min(sorted(each.alone_ps for each in found.values())[wanted - 1 : wanted], default=inf)
+        if seconds_to_ps(bound_seconds) >= limit_ps:
+            break
+        for stating in (tiling.stating(own, windows_last=last) for last in _ORDERS[WINDOW in tiling.kinds]):
+            nest = stating.nest() if stating.fits and stating.config not in found else None
+            if nest and sum(n_bytes[side] * nest.block_share[side] for side in n_bytes) <= room_bytes:
+                shared = [each for each in _splits(plan, nest) if alone_ps(bare(*each), chip) < limit_ps]
+                tried = (_tried(*each) for each in shared)
+                found |= {stating.config: min(tried, key=lambda each: each.alone_ps)} if shared else {}
+    return sorted(found.values(), key=lambda each: each.alone_ps)
+
+
+_ORDERS = {True: (False, True), False: (False,)}
+"""In which orders the dimensions of a product are cut, with windows and without."""
+
+
+def _splits(plan: Plan, nest: Nest) -> Iterator[tuple[Plan, Nest]]:
+    """Yield a nest with each loop shared out among cores that can be, or as it is where there is one core or tile."""
+    cores = plan.scope.chip.cores_per_device
+    loops = [at for at, loop in enumerate(nest.loops) if loop.trips > 1 and loop.role in (BATCH, ROWS, COLUMNS)]
+    if cores == 1 or not loops:
+        yield _on_cores(plan, {}), nest
+        return
+    for at in loops:
+        yield _on_cores(plan, _split_at(at)), structs.replace(nest, split=at, cores=cores)
+
+
+def _on_cores(plan: Plan, split: dict[str, Any]) -> Plan:
+    """Return a kernel that cores share as is said, or that one of them runs."""
+    fields = {key: value for key, value in plan.instruction.backend_config.fields.items() if key not in _split_at(0)}
+    named = plan.instruction.attributes | {"backend_config": Raw(json.dumps(fields | split))}
+    return plan._replace(instruction=structs.replace(plan.instruction, attributes=named))
+
+
+def _tried(plan: Plan, nest: Nest) -> TriedTiles:
+    keys = {OUT: "output_window_bounds", RHS: "kernel_window_bounds", LHS: "input_window_bounds"}
+    return TriedTiles(
+        tiles=nest.tiles,
+        loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1),
+        stated={key: nest.bounds[side] for side, key in keys.items()},
+        alone_ps=alone_ps(tiled(plan, nest), plan.scope.chip),
+        split=nest.split,
+    )
+
+
+def _through_array(plan: Plan) -> Iterator[TriedTiles]:
+    """Yield the cut of a kernel without a product that comes nearest to the tiles which its bytes want."""
+    array, chip = gone_through(plan.body), plan.scope.chip
+    if plan.body.values[-1].in_place or not array.rank or not array.element_count:
+        return
+    # Cores that share a kernel have a tile each at least.
+    wanted, bounds, trips = max(vector_tiles(plan), chip.cores_per_device), list[int](), list[int]()
+    for count in blocks(array, chip.vpu.register_shape):
+        cut = min(count, ceil(wanted / prod(trips)))
+        bounds.append(ceil(count / cut))
+        trips.append(ceil(count / bounds[-1]))
+    stated = {"output_window_bounds": tuple(bounds), "iteration_bounds": tuple(trips)}
+    own, is_cut = plan._replace(instruction=with_window(plan.instruction, stated)), max(trips) > 1
+    split = next(at for at, count in enumerate(trips) if count > 1) if is_cut and chip.cores_per_device > 1 else -1
+    kernel = tiled(_on_cores(own, {} if split < 0 else _split_at(split)), None)
+    yield TriedTiles(tiles=kernel.tiles, loops=(), stated=stated, alone_ps=alone_ps(kernel, chip), split=split)
