@@ -16,13 +16,14 @@ from msgspec import structs
 
 from tpusim.cost.tile import alone_ps
 from tpusim.hardware.chip import Chip
-from tpusim.ir.attributes import Raw
+from tpusim.ir.attributes import Raw, WindowConfig
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Instruction, Module, with_window
 from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.kernels.kernel import (
     Plan,
     bare,
+    bound_seconds,
     gone_through,
     is_scalar,
     own_candidates,
@@ -93,20 +94,27 @@ def _has_collective(scope: Scope, instruction: Instruction) -> bool:
 
 
 def _around_product(plan: Plan, tiling: StatedTiling, wanted: int) -> list[TriedTiles]:
-    n_bytes, room_bytes, chip = side_bytes(plan), tile_room_bytes(plan.scope.chip), plan.scope.chip
-    found: dict[object, TriedTiles] = {}
-    for bound_seconds, own in own_candidates(plan):
+    n_bytes, room_bytes = side_bytes(plan), tile_room_bytes(plan.scope.chip)
+    seen, found, orders = set[WindowConfig](), list[TriedTiles](), _ORDERS[WINDOW in tiling.kinds]
+    for least_seconds, own in own_candidates(plan):
         # What takes longer than the last of those that are wanted need not be known exactly.
-        limit_ps = min(sorted(each.alone_ps for each in found.values())[wanted - 1 : wanted], default=inf)
-        if seconds_to_ps(bound_seconds) >= limit_ps:
+        limit_ps = found[wanted - 1].alone_ps if len(found) >= wanted else inf
+        if seconds_to_ps(least_seconds) >= limit_ps:
             break
-        for stating in (tiling.stating(own, windows_last=last) for last in _ORDERS[WINDOW in tiling.kinds]):
-            nest = stating.nest() if stating.fits and stating.config not in found else None
+        for stating in (tiling.stating(own, windows_last=last) for last in orders):
+            nest = stating.nest() if stating.fits and stating.config not in seen else None
+            seen.add(stating.config)
             if nest and sum(n_bytes[side] * nest.block_share[side] for side in n_bytes) <= room_bytes:
-                shared = [each for each in _splits(plan, nest) if alone_ps(bare(*each), chip) < limit_ps]
-                tried = (_tried(*each) for each in shared)
-                found |= {stating.config: min(tried, key=lambda each: each.alone_ps)} if shared else {}
-    return sorted(found.values(), key=lambda each: each.alone_ps)
+                shared = (each for each in _splits(plan, nest) if _least_ps(*each, limit_ps) < limit_ps)
+                tried = min((_tried(*each) for each in shared), key=lambda each: each.alone_ps, default=None)
+                found = sorted([*found, tried], key=lambda each: each.alone_ps) if tried else found
+    return found
+
+
+def _least_ps(plan: Plan, nest: Nest, limit_ps: float) -> int:
+    """Return what a kernel takes at least: for what it moves and, if that is below a limit, for its product too."""
+    least_ps = seconds_to_ps(bound_seconds(plan, nest))
+    return least_ps if least_ps >= limit_ps else alone_ps(bare(plan, nest), plan.scope.chip)
 
 
 _ORDERS = {True: (False, True), False: (False,)}
@@ -126,7 +134,10 @@ def _splits(plan: Plan, nest: Nest) -> Iterator[tuple[Plan, Nest]]:
 
 def _on_cores(plan: Plan, split: dict[str, Any]) -> Plan:
     """Return a kernel that cores share as is said, or that one of them runs."""
-    fields = {key: value for key, value in plan.instruction.backend_config.fields.items() if key not in _split_at(0)}
+    stated = plan.instruction.backend_config.fields
+    if not split and stated.keys().isdisjoint(_split_at(0)):
+        return plan
+    fields = {key: value for key, value in stated.items() if key not in _split_at(0)}
     named = plan.instruction.attributes | {"backend_config": Raw(json.dumps(fields | split))}
     return plan._replace(instruction=structs.replace(plan.instruction, attributes=named))
 

@@ -352,7 +352,7 @@ def _own_nest(plan: Plan, extra: Work | None) -> Nest:
 def own_candidates(plan: Plan) -> list[tuple[float, Nest]]:
     """Return the nests to choose from, each with the least seconds that its blocks take to move, these first."""
     nests = own_nests(side_bytes(plan), plan.scope.chip, _cut_limits(plan))
-    return sorted(((_bound_seconds(plan, nest), nest) for nest in nests), key=itemgetter(0))
+    return sorted(((bound_seconds(plan, nest), nest) for nest in nests), key=itemgetter(0))
 
 
 def side_bytes(plan: Plan) -> dict[str, float]:
@@ -387,7 +387,7 @@ def _whole_rows(plan: Plan) -> set[str]:
     return found - {BATCH}
 
 
-def _bound_seconds(plan: Plan, nest: Nest) -> float:
+def bound_seconds(plan: Plan, nest: Nest) -> float:
     """Return what a kernel takes at least for the blocks that it moves."""
     chip, fetches, moved_bytes = plan.scope.chip, [], 0.0
     for access in plan.touched:
