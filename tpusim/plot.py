@@ -12,18 +12,22 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tpusim.analysis.memory import memory_profile
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, VMEM
+from tpusim.ir.module import Module
+from tpusim.pipeline.explain import tiles_tried
 from tpusim.program.layers import Layer
 from tpusim.report.plots import layout as plot_layout
 from tpusim.report.plots import links as plot_links
 from tpusim.report.plots import memory as plot_memory
 from tpusim.report.plots import roofline as plot_roofline
 from tpusim.report.plots import systolic as plot_systolic
+from tpusim.report.plots import tiles as plot_tiles
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots import utilisation as plot_utilisation
 from tpusim.report.plots.style import Axes, Figure
@@ -75,6 +79,17 @@ def utilisation(result: Result, ax: Axes | None = None, by: str = "source") -> F
 def links(result: Result, ax: Axes | None = None) -> Figure:
     """Draw how busy every link of the slice was."""
     return plot_links.links(result.pod, ax)
+
+
+def tiles(
+    program: Module | str | Path,
+    op: str,
+    chip: Chip | str | None = None,
+    ax: Axes | None = None,
+    **machine: Any,
+) -> Figure:
+    """Draw the ways to cut one kernel into tiles and what each takes; ``machine`` as for ``tpusim.explain``."""
+    return plot_tiles.tiles(op, *tiles_tried(program, op, chip, **machine), ax)
 
 
 def systolic(

@@ -59,6 +59,30 @@ def test_the_report_counts_decisions_by_reason(capsys, tmp_path):
     assert any(line.startswith("place") and "is saved the way through HBM" in line for line in lines)
 
 
+def test_explain_says_where_a_fusion_stopped_and_which_tiles_were_tried(capsys, tmp_path):
+    """Of text that it compiles itself, and of what it compiled and wrote, the same: on both sides of the border."""
+    path, out = tmp_path / "m.hlo.txt", str(tmp_path / "out.hlo.txt")
+    path.write_text(TWO_PRODUCTS)
+    compiled = tpusim.compile(path, "v5e")
+    compiled.save(out)
+    for program, chip in ((str(path), ("--chip", "v5e")), (out, ())):
+        text = output_of(capsys, "explain", program, *chip, "--op", "fusion")
+        assert "compiled  by tpusim for v5e" in text
+        assert "reads     inner, not made in one kernel with it: the kernel has a product already" in text
+        assert "(here)" in text.partition("best of the tiles tried")[2].splitlines()[1]
+        text = output_of(capsys, "explain", program, *chip, "--op", "inner")
+        assert "read by   fusion, not made in one kernel with it: the kernel has a product already" in text
+
+
+def test_the_tiles_tried_are_in_json_and_those_of_other_compilers_too(capsys):
+    """Five at most, the fastest first."""
+    data = json.loads(output_of(capsys, "explain", MLP, "--op", "fusion.7", "--json"))
+    times = [one["alone_ps"] for one in data["tried"]]
+    assert len(times) == 5
+    assert times == sorted(times)
+    assert data["apart"] == {}
+
+
 def test_the_report_as_json(capsys, program):
     """The same figures under stable keys; of a pass before there is a schedule no run."""
     data = json.loads(output_of(capsys, "compile", program, "--chip", "v5e", "--json"))

@@ -10,10 +10,13 @@ from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import run_layers
 from tpusim.program.buffers import Buffer
+from tpusim.program.compilation import TriedTiles
 from tpusim.program.layers import Layer
+from tpusim.program.steps import TileLoop
 from tpusim.report.plots import links as plot_links
 from tpusim.report.plots import memory as plot_memory
 from tpusim.report.plots import roofline as plot_roofline
+from tpusim.report.plots import tiles as plot_tiles
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots import utilisation as plot_utilisation
 from tpusim.report.plots.style import Figure
@@ -122,6 +125,22 @@ def designs() -> list[dict[str, object]]:
     ]
 
 
+def tried() -> list[TriedTiles]:
+    """Return ways to cut an imaginary product, the fastest first."""
+    loops = [("rows",), ("rows", "columns"), ("rows", "depth"), ("columns", "depth")]
+    made = [
+        TriedTiles(
+            tiles=2**power * len(over),
+            loops=tuple(TileLoop(role, 2**power) for role in over),
+            stated={},
+            alone_ps=US * (40 + abs(power - 3) * 9 + 15 * number),
+        )
+        for number, over in enumerate(loops)
+        for power in range(1, 9)
+    ]
+    return sorted(made, key=lambda one: one.alone_ps)
+
+
 def chip_limits() -> dict[str, int]:
     """Return capacities of which one is near the peak and one far above it."""
     return {"hbm": 16 * 1024 * MIB, "vmem": 128 * MIB}
@@ -143,6 +162,7 @@ CASES: dict[str, Callable[[], Figure]] = {
     "roofline": lambda: plot_roofline.roofline(run(), load_chip("v5e")),
     "memory": lambda: plot_memory.memory(profiles(), chip_limits(), "by_hand on v5e (simulated)"),
     "utilisation": lambda: plot_utilisation.utilisation(run(), by="op"),
+    "tiles": lambda: plot_tiles.tiles("fusion.7", 32, 49 * US, tried()),
     "links_2d": lambda: plot_links.links(pod(4, 4)),
     "links_3d": lambda: plot_links.links(pod(4, 4, 4)),
     "systolic_weights_stay": lambda: plot.systolic(12, 7, 6),

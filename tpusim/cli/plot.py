@@ -132,6 +132,14 @@ _KINDS = (
         *_RUN,
         _BY,
     ),
+    _kind(
+        "tiles",
+        "the ways to cut one kernel into tiles, and what each takes",
+        lambda plot, options: plot.tiles(options.program, options.op, options.chip, **machine(options)),
+        *PLACED,
+        _OVERRIDE,
+        option("--op", metavar="NAME", required=True, help="an instruction, as `tpusim run` names it"),
+    ),
     _kind("links", "how busy every link of a slice was", _of_run("links"), *_RUN),
     _kind(
         "systolic",

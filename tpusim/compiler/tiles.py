@@ -14,8 +14,9 @@ from tpusim.compiler.graph import Draft
 from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.target import Target
 from tpusim.ir.ops import ENDS_KERNELS, FUSES_INTO_USERS
+from tpusim.program.compilation import split_at
 
-SPLIT = {"megacore_config": {"megacore_split_dim": "0"}}
+SPLIT = split_at(0)
 """What a ``backend_config`` says of a kernel whose outermost loop is split."""
 
 HAS_TILES = FUSES_INTO_USERS | ENDS_KERNELS | {"fusion"}

@@ -7,11 +7,10 @@ then needs more than VMEM has for it is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from math import ceil, inf, prod
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil, inf
 from typing import Any
 
-import msgspec
 from msgspec import structs
 
 from tpusim.cost.tile import alone_ps
@@ -35,33 +34,11 @@ from tpusim.lowering.kernels.kernel import (
 )
 from tpusim.lowering.kernels.tiles import LHS, OUT, RHS, Nest, StatedTiling, blocks, tile_room_bytes
 from tpusim.lowering.scope import Notes, Scope
+from tpusim.program.compilation import TriedTiles, split_at
 from tpusim.program.steps import TileLoop
 from tpusim.semantics.contexts import EntryContext
 from tpusim.semantics.products import BATCH, COLUMNS, ROWS, WINDOW
 from tpusim.units import seconds_to_ps
-
-
-class TriedTiles(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to cut a kernel: its tiles, and what it then takes by itself. ``stated`` are bounds by key of a window.
-
-    ``split`` is the loop that is shared out among cores, -1 for none.
-    """
-
-    tiles: int
-    loops: tuple[TileLoop, ...]
-    stated: dict[str, tuple[int, ...]]
-    alone_ps: int
-    split: int = -1
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What ``backend_config`` says of it; numbers are text there."""
-        window = {key: [str(bound) for bound in bounds] for key, bounds in self.stated.items()}
-        return {"window_config": window} | ({} if self.split < 0 else _split_at(self.split))
-
-
-def _split_at(loop: int) -> dict[str, Any]:
-    return {"megacore_config": {"megacore_split_dim": str(loop)}}
 
 
 def chosen_tiles(module: Module, chip: Chip, names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -84,7 +61,7 @@ def tried_tiles(module: Module, chip: Chip, computation: str, name: str, *, want
         return []
     plan = plan_of(scope, instruction)
     if not plan.products:
-        return list(_through_array(plan))
+        return sorted(_through_array(plan), key=lambda each: each.alone_ps)
     tiling = stated_tiling(plan) if len(plan.products) == 1 else None
     return _around_product(plan, tiling, wanted) if tiling and plan.products[0][1].groups == 1 else []
 
@@ -129,15 +106,15 @@ def _splits(plan: Plan, nest: Nest) -> Iterator[tuple[Plan, Nest]]:
         yield _on_cores(plan, {}), nest
         return
     for at in loops:
-        yield _on_cores(plan, _split_at(at)), structs.replace(nest, split=at, cores=cores)
+        yield _on_cores(plan, split_at(at)), structs.replace(nest, split=at, cores=cores)
 
 
 def _on_cores(plan: Plan, split: dict[str, Any]) -> Plan:
     """Return a kernel that cores share as is said, or that one of them runs."""
     stated = plan.instruction.backend_config.fields
-    if not split and stated.keys().isdisjoint(_split_at(0)):
+    if not split and stated.keys().isdisjoint(split_at(0)):
         return plan
-    fields = {key: value for key, value in stated.items() if key not in _split_at(0)}
+    fields = {key: value for key, value in stated.items() if key not in split_at(0)}
     named = plan.instruction.attributes | {"backend_config": Raw(json.dumps(fields | split))}
     return plan._replace(instruction=structs.replace(plan.instruction, attributes=named))
 
@@ -154,18 +131,26 @@ def _tried(plan: Plan, nest: Nest) -> TriedTiles:
 
 
 def _through_array(plan: Plan) -> Iterator[TriedTiles]:
-    """Yield the cut of a kernel without a product that comes nearest to the tiles which its bytes want."""
+    """Yield cuts of a kernel without a product into about as many tiles as its bytes want, a few more and fewer."""
     array, chip = gone_through(plan.body), plan.scope.chip
     if plan.body.values[-1].in_place or not array.rank or not array.element_count:
         return
-    # Cores that share a kernel have a tile each at least.
-    wanted, bounds, trips = max(vector_tiles(plan), chip.cores_per_device), list[int](), list[int]()
-    for count in blocks(array, chip.vpu.register_shape):
-        cut = min(count, ceil(wanted / prod(trips)))
-        bounds.append(ceil(count / cut))
-        trips.append(ceil(count / bounds[-1]))
-    stated = {"output_window_bounds": tuple(bounds), "iteration_bounds": tuple(trips)}
-    own, is_cut = plan._replace(instruction=with_window(plan.instruction, stated)), max(trips) > 1
-    split = next(at for at, count in enumerate(trips) if count > 1) if is_cut and chip.cores_per_device > 1 else -1
-    kernel = tiled(_on_cores(own, {} if split < 0 else _split_at(split)), None)
-    yield TriedTiles(tiles=kernel.tiles, loops=(), stated=stated, alone_ps=alone_ps(kernel, chip), split=split)
+    wanted, sizes = vector_tiles(plan), blocks(array, chip.vpu.register_shape)
+    for bounds in dict.fromkeys(_cut(sizes, max(wanted * 2**power // 4, chip.cores_per_device)) for power in range(5)):
+        trips = tuple(ceil(size / bound) for size, bound in zip(sizes, bounds, strict=True))
+        stated = {"output_window_bounds": bounds, "iteration_bounds": trips}
+        shared = next((at for at, count in enumerate(trips) if count > 1), -1) if chip.cores_per_device > 1 else -1
+        own = plan._replace(instruction=with_window(plan.instruction, stated))
+        kernel = tiled(_on_cores(own, {} if shared < 0 else split_at(shared)), None)
+        if kernel.vmem_bytes <= chip.vmem.kernel_bytes:
+            time = alone_ps(kernel, chip)
+            yield TriedTiles(tiles=kernel.tiles, loops=(), stated=stated, alone_ps=time, split=shared)
+
+
+def _cut(sizes: Sequence[int], tiles: int) -> tuple[int, ...]:
+    """Return the bounds that cut sizes in blocks into so many tiles or a few more, the major ones first."""
+    bounds = []
+    for size in sizes:
+        bounds.append(max(1, size // tiles))
+        tiles = ceil(tiles / ceil(size / bounds[-1]))
+    return tuple(bounds)
