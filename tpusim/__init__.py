@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tpusim.analysis.compare import Comparison as Comparison
     from tpusim.analysis.explanation import Explanation as Explanation
     from tpusim.analysis.memory import MemoryReport as MemoryReport
+    from tpusim.errors import CapacityError as CapacityError
     from tpusim.errors import ConfigError as ConfigError
     from tpusim.errors import ProgramError as ProgramError
     from tpusim.errors import SimulationError as SimulationError
@@ -94,7 +95,9 @@ _NAMES = {
     "tpusim.analysis.compare": ("Comparison",),
     "tpusim.analysis.explanation": ("Explanation",),
     "tpusim.analysis.memory": ("MemoryReport",),
-    "tpusim.errors": ("ConfigError", "ProgramError", "SimulationError", "TpusimError", "UnsupportedError"),
+    "tpusim.errors": tuple(
+        "CapacityError ConfigError ProgramError SimulationError TpusimError UnsupportedError".split()
+    ),
     "tpusim.hardware.array": ("Array",),
     "tpusim.hardware.chip": ("Chip",),
     "tpusim.hardware.load": ("load_chip",),

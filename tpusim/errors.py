@@ -43,6 +43,13 @@ class ConfigError(TpusimError):
     """A chip or pod file, or an override of one, is wrong: says file, key and the nearest known key."""
 
 
+class CapacityError(ConfigError):
+    """A program does not fit the memories of the chip: names its largest buffers.
+
+    A configuration that is wrong for the program: another chip, another schedule, or leave to run all the same.
+    """
+
+
 class SimulationError(TpusimError):
     """The simulated machine cannot go on: says which device waits for which."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -143,3 +144,16 @@ def test_a_warm_run_is_shorter(capsys):
 def test_a_lowered_program_has_its_ending(capsys, tmp_path):
     """By it `run` knows what it reads."""
     assert "ends in .json" in refusal_of(capsys, "lower", MLP, "-o", str(tmp_path / "prog.hlo"))
+
+
+def test_run_tells_energy_power_and_price(capsys):
+    """As text, and as JSON: power times time is energy, ops and units add up to it, and a price is what is asked."""
+    text = output_of(capsys, "run", MLP, "--price", "3.6", "--tokens", "1000")
+    assert re.search(r"^energy    \d+ mJ, \d+ W on average: .*idle \d+%", text, re.MULTILINE)
+    assert "a million tokens, at $3.60 a chip-hour\n" in text
+    found = json.loads(output_of(capsys, "run", MLP, "--json"))
+    assert found["average_power_w"] * found["time_us"] / 1e6 == pytest.approx(found["energy_j"], rel=1e-9)
+    assert sum(op["energy_j"] for op in found["ops"]) == pytest.approx(found["energy_j"], rel=1e-12)
+    assert sum(found["energy"]["by_unit"].values()) == pytest.approx(found["energy_j"], rel=1e-12)
+    assert found["counts"]["matrix.bf16"] > 0
+    assert found["cost"]["price_date"]

@@ -105,11 +105,15 @@ def module_of(name: str):
 
 
 def figures_of(case: Case, over: dict | None = None):
-    """Return the time of a case, and what its memory report says of the chip's memories."""
+    """Return the time and the energy of a case, and what its memory report says of the chip's memories."""
     overrides = dict(case.given) | (over or {})
     result = simulate(module_of(case.name), case.chip, topology=case.topology, overrides=overrides)
     spaces = memory_report(result.program, result.chip).spaces
-    return result.timeline.total_ps, [(space.capacity_bytes, space.needed_bytes) for space in spaces]
+    return (
+        result.timeline.total_ps,
+        result.energy.total_fj,
+        [(space.capacity_bytes, space.needed_bytes) for space in spaces],
+    )
 
 
 figures_before = cache(figures_of)

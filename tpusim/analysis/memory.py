@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import NamedTuple
 
 import msgspec
 
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import CMEM, HBM, VMEM, MemorySpace
+from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
 from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel
 
+_MIB = 2**20
 _IN_HEAP = ("temporary", "scratch")
 
 
@@ -104,6 +106,29 @@ def memory_use(program: Program) -> MemoryUse:
         peak_hbm_bytes=_held_bytes(program) + heap,
         peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == VMEM)) + int(blocks_bytes),
     )
+
+
+class Overflow(NamedTuple):
+    """A memory of which a program needs more than it may have, in bytes."""
+
+    space: MemorySpace
+    needed_bytes: int
+    available_bytes: int
+
+    def __str__(self) -> str:
+        """Return it as pages say it."""
+        needed, has = (n_bytes / _MIB for n_bytes in self[1:])
+        name = UNITS[self.space].label
+        return f"does not fit: the program needs {needed:.1f} MiB of {name}, a program may have {has:.1f} MiB"
+
+
+def overflows(use: MemoryUse, chip: Chip) -> tuple[Overflow, ...]:
+    """Return the memories of ``chip`` of which a program needs more than it may have."""
+    needs = (
+        Overflow(HBM, use.peak_hbm_bytes, chip.hbm.available_bytes),
+        Overflow(VMEM, use.peak_vmem_bytes, chip.vmem.capacity_bytes),
+    )
+    return tuple(one for one in needs if one.needed_bytes > one.available_bytes)
 
 
 def _held_bytes(program: Program) -> int:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from tpusim.analysis.bands import Band, CompiledError, compiled_error, compiler_clock_hz, error_bands
-from tpusim.analysis.memory import MemoryUse, memory_use
+from tpusim.analysis.energy import Energy, action_counts, run_energy
+from tpusim.analysis.memory import MemoryUse, memory_use, overflows
 from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import is_as_shipped
-from tpusim.hardware.units import HBM, UNITS, VMEM
+from tpusim.hardware.units import HBM
 from tpusim.program.module import Estimate, Program
 from tpusim.program.provenance import Provenance
 from tpusim.timeline.records import Timeline
-
-_MIB = 2**20
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,9 +23,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     They are of the device ``device`` and the program that it ran, ``device_program``: of ``devices_run`` with time
     lines of their own the first of those that ended last. ``provenance`` is what made the program; its estimates of
     cycles are those of ``compiler_clock_hz``, which is 0 where it was not compiled for this chip. ``compiled_error`` is
-    how far programs are off that tpusim compiled for the chip, if it is one. ``is_as_shipped`` says that no figure of
-    the chip was replaced; then ``operating_point`` is the chip's. Unless it ``fits`` into the memories a program cannot
-    run there: its figures are those of a chip with more of them.
+    how far programs are off that tpusim compiled for the chip, if it is one; ``schedule`` says whose schedule it was.
+    ``is_as_shipped`` says that no figure of the chip was replaced; then ``operating_point`` is the chip's. Unless it
+    ``fits`` into the memories a program cannot run there: its figures are those of a chip with more of them.
     """
 
     program: str
@@ -38,6 +37,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     roofline: Roofline
     flops_utilisation: float
     hbm_utilisation: float
+    energy: Energy
+    counts: dict[str, float]
     memory: MemoryUse
     fits: bool
     hbm_capacity_bytes: int
@@ -54,12 +55,15 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     device: int = 0
     device_program: str = ""
     devices_run: int = 1
+    schedule: str = "given"
 
 
-def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int = 1) -> Summary:
+def summarise(
+    program: Program, chip: Chip, timeline: Timeline, devices_run: int = 1, schedule: str = "given"
+) -> Summary:
     """Return the numbers of the run of ``program`` on ``chip`` that ``timeline`` records, one of ``devices_run``."""
     use, bound, busy = memory_use(program), roofline(timeline, chip), utilisation(timeline)
-    ops, too_much = group_records(timeline, "op"), _capacity_warnings(use, chip)
+    ops, too_much = group_records(timeline, "op"), overflows(use, chip)
     shipped, made_by = is_as_shipped(chip), program.provenance
     ours = made_by is not None and made_by.compiler == "tpusim" and made_by.chip == chip.name
     # What was measured are programs compiled for the chip, on the chip as it is.
@@ -78,6 +82,8 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
         # Always against bf16: with one denominator runs of different types can be compared.
         flops_utilisation=busy.flops / peak_flops_per_second(chip, "bf16") * 1e12 / total_ps,
         hbm_utilisation=bound.roofs_ps[HBM] / total_ps,
+        energy=run_energy(ops, chip, timeline.total_ps),
+        counts=action_counts(busy, chip),
         memory=use,
         fits=not too_much,
         hbm_capacity_bytes=chip.hbm.capacity_bytes,
@@ -90,21 +96,9 @@ def summarise(program: Program, chip: Chip, timeline: Timeline, devices_run: int
         bands=error_bands(program, timeline, chip.name if claims else ""),
         compiled_error=compiled_error() if shipped and ours else None,
         unsupported=program.unsupported,
-        warnings=(*program.warnings, *too_much),
+        warnings=(*program.warnings, *map(str, too_much)),
         device=timeline.device,
         device_program=timeline.program,
         devices_run=devices_run,
-    )
-
-
-def _capacity_warnings(use: MemoryUse, chip: Chip) -> tuple[str, ...]:
-    # Warned of, not refused: how much memory the next chip should have is a question people ask.
-    needs = (
-        (UNITS[HBM].label, use.peak_hbm_bytes, chip.hbm.available_bytes),
-        (UNITS[VMEM].label, use.peak_vmem_bytes, chip.vmem.capacity_bytes),
-    )
-    return tuple(
-        f"does not fit: the program needs {need / _MIB:.1f} MiB of {name}, a program may have {has / _MIB:.1f} MiB"
-        for name, need, has in needs
-        if need > has
+        schedule=schedule,
     )

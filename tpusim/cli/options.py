@@ -106,6 +106,9 @@ LOWERING = (CHIP, TOPOLOGY, TRIPS, SCHEDULE)
 PLACED = (PROGRAM, CHIP, TOPOLOGY, SCHEDULE)
 MACHINE = (CHIP, TOPOLOGY, OVERRIDE, SCHEDULE)
 RUN = (*PLACED, OVERRIDE)
+OVERFLOW = option(
+    "--allow-overflow", action="store_true", help="run what does not fit HBM or VMEM, as if the chip had more"
+)
 WARM = option("--warm", action="store_true", help="one of many runs: cross-program prefetches have come in")
 
 # Written out, so that --help need not load the rooms; a test holds them against those of hardware/array.py.

@@ -8,7 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.model import product_sizes
-from tpusim.cli.options import DATAFLOW, PLACED, WARM, Command, Option, array_sides, command, machine, number, option
+from tpusim.cli.options import (
+    DATAFLOW,
+    OVERFLOW,
+    PLACED,
+    WARM,
+    Command,
+    Option,
+    array_sides,
+    command,
+    machine,
+    number,
+    option,
+)
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +44,7 @@ examples:
 _OUTPUT = option("-o", "--output", metavar="FILE", required=True, help="ends in .png, .svg or .pdf")
 # Here -o is the picture.
 _OVERRIDE = option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
-_RUN = (*PLACED, _OVERRIDE, WARM)
+_RUN = (*PLACED, _OVERRIDE, WARM, OVERFLOW)
 _BY = option("--by", choices=("source", "category", "op"), default="source", help="what a layer is")
 _SIZES = {"m": 12, "n": 8, "k": 8}
 
@@ -57,7 +69,13 @@ def _kind(name: str, help_text: str, draw: Draw, *options: Option) -> Command:
 def _simulated(options: Namespace) -> Result:
     from tpusim.pipeline.stages import simulate
 
-    return simulate(options.program, options.chip, **machine(options), warm=options.warm)
+    return simulate(
+        options.program,
+        options.chip,
+        **machine(options),
+        warm=options.warm,
+        allow_overflow=options.allow_overflow,
+    )
 
 
 def _of_run(name: str) -> Draw:

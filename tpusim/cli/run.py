@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import (
+    OVERFLOW,
     RUN,
     SCHEDULES,
     TRIPS,
@@ -23,6 +24,7 @@ from tpusim.cli.show import fmt
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tpusim.analysis.price import Cost
     from tpusim.pipeline.result import Result
 
 _EXPORTS = {"trace": "perfetto", "html": "html", "xprof": "xprof", "model_explorer": "model_explorer"}
@@ -56,9 +58,12 @@ examples:
     *RUN,
     option("--by", choices=("op", "category", "source"), default="op", help="what a line of the table is"),
     TRIPS,
+    OVERFLOW,
     option(
         "--with", dest="beside", metavar="PROGRAM", action="append", default=[], help="run this on the next devices"
     ),
+    option("--price", metavar="USD", type=positive, help="of an hour of a chip (default: as listed, where it is)"),
+    option("--tokens", metavar="N", type=positive, help="that a run makes or reads, for the price of a million"),
     option("--timeout", metavar="US", type=positive, help="end a run that takes longer, in simulated microseconds"),
     option("--infeed-pace", metavar="P", help=f"the host's time for an infeed: {_PACE}"),
     option("--outfeed-pace", metavar="P", help="the host's time for an outfeed, written likewise"),
@@ -109,6 +114,7 @@ def _simulate(options: Namespace) -> Result:
             **machine(options),
             default_trip_count=options.default_trip_count,
             warm=options.warm,
+            allow_overflow=options.allow_overflow,
             timeout_us=options.timeout,
             beside=options.beside,
             infeed=infeed,
@@ -131,9 +137,14 @@ def _write_files(result: Result, options: Namespace) -> None:
         from tpusim.report.json.run import save_links, save_result
 
         if options.save:
-            save_result(result.summary, options.save)
+            save_result(result.summary, options.save, _cost(result, options))
         if options.links:
             save_links(result.pod, options.links)
+
+
+def _cost(result: Result, options: Namespace) -> Cost | None:
+    """Return what the run costs at the price, and for the tokens, of the command line."""
+    return result.cost(options.price, options.tokens or 0.0)
 
 
 def _report(result: Result, options: Namespace) -> None:
@@ -143,13 +154,14 @@ def _report(result: Result, options: Namespace) -> None:
         from tpusim.report.json.run import run_page
 
         # Ops are in every object already; only another grouping adds something.
-        write_json(run_page(result.summary, pod, {} if options.by == "op" else {options.by: groups}))
+        by = {} if options.by == "op" else {options.by: groups}
+        write_json(run_page(result.summary, pod, by, _cost(result, options)))
         return
     from tpusim.report.terminal.pod import render_pod
     from tpusim.report.terminal.run import render_run
 
     page = console()
-    render_run(result.summary, groups, options.by, page)
+    render_run(result.summary, groups, options.by, page, _cost(result, options))
     if pod is not None:
         render_pod(pod, page)
 
@@ -211,6 +223,7 @@ def execute(options: Namespace) -> None:
     option(
         "--schedule", choices=SCHEDULES, action="append", default=[], help="as `run` takes it; twice: of A, then of B"
     ),
+    OVERFLOW,
     json_option("print one JSON object with every op"),
     description=_DIFF,
     epilog=_DIFF_EXAMPLES,
@@ -230,5 +243,7 @@ def diff(options: Namespace) -> None:
             "expected two programs or results, or one program and two --chip or two --schedule; found one and no second"
         )
     wanted = dict(zip(("schedule", "other_schedule"), schedules, strict=False))
-    found = diff(options.before, options.after or options.before, *chips, **wanted)
+    found = diff(
+        options.before, options.after or options.before, *chips, **wanted, allow_overflow=options.allow_overflow
+    )
     answer(options, comparison_page, render_comparison, found)

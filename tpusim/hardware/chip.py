@@ -227,6 +227,17 @@ class VectorOps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str = ""
 
 
+class Power(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the chip is made and what it draws, per chip."""
+
+    node_nm: float
+    """The process, by its name."""
+    supply_ratio: float
+    """The supply voltage over that which is nominal for the node."""
+    idle_watts: float
+    """What the chip, its memory and its links draw while no program runs; a program's energy comes on top."""
+
+
 class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One device as a program sees it."""
 
@@ -255,10 +266,13 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     host: Host
     ici: Ici
     pod: Pod
+    power: Power
     # What not every chip has, a file may leave out: the default is that there is none.
     cmem: Cmem = Cmem()
     units: dict[str, dict[str, float]] = {}
     """Rates of further units, by key of the table of units: ``slots``, ``cycles_per_op``, ``fill``."""
+    energy: dict[str, float] = {}
+    """Joules of one event on this chip, instead of what the common table says of it (``hbm``: of a byte)."""
     # One table for all chips, as the costs of no generation are published.
     vector_ops: VectorOps = VectorOps()
 

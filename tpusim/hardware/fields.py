@@ -17,7 +17,7 @@ import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import UNITS, counted_units
+from tpusim.hardware.units import HBM_ROWS, SMEM, UNITS, counted_units, event_key, mac_key
 
 CONFIDENCE = ("published", "second-hand", "derived", "measured", "estimated", "fitted")
 """How far a number can be trusted; ``estimated`` and ``fitted`` owe a note that says how and on what."""
@@ -53,6 +53,9 @@ OPERATIONS = "vector_ops"
 # vector_ops.unpack.f16.vector: the table, the operation or type, the unit.
 _OPERATION_COST = re.compile(rf"{OPERATIONS}\.(ops|moves|unpack|pack)\.[\w-]+\.(\w+)")
 
+# energy.hbm: joules of an event on this chip.
+_ENERGY = "energy"
+
 # units.sorter.slots: a unit that only some chips have.
 _UNIT_RATE = re.compile(r"units\.(\w+)\.(slots|cycles_per_op|fill)")
 
@@ -69,7 +72,7 @@ class Fact(msgspec.Struct, frozen=True):
     source: str
     note: str
     is_report_only: bool = False
-    """Whether pages and comparisons show it but no simulated time, and no figure of memory, depends on it."""
+    """Whether pages and comparisons show it but no simulated time, and no figure of memory or energy, depends on it."""
 
 
 class _Range(NamedTuple):
@@ -84,7 +87,7 @@ class _Range(NamedTuple):
 class Field(NamedTuple):
     """One key: the type of its value, its unit with the plausible range, and whether all chips have it.
 
-    Nothing that is simulated depends on one that ``is_report_only``: a test changes every other one.
+    No time, memory or energy depends on one that ``is_report_only``: a test changes every other one.
     """
 
     key: str
@@ -96,6 +99,9 @@ class Field(NamedTuple):
 
 # Lower bounds of sizes catch figures in GiB, MiB or KiB, upper ones a slip of the exponent.
 _BY_KEY = {
+    "power.node_nm": _Range("nm", 1, 100, "nanometres, 1 to 100"),
+    "power.supply_ratio": _Range("", 0.1, 10, "a ratio from 0.1 to 10"),
+    "power.idle_watts": _Range("W", 0, 1e5, "watts, from 0"),
     "year": _Range("year", 2000, 2200, "a year from 2000 to 2200"),
     "hbm.capacity_bytes": _Range("B", 2**20, 2**60, "bytes, at least 1 MiB (16 GiB is 17_179_869_184)"),
     "hbm.reserved_bytes": _Range("B", 0, 2**60, "bytes, from 0"),
@@ -129,6 +135,7 @@ _UNIT_RANGES = {
     "cycles_per_op": _BY_ENDING["_cycles_per_op"],
 }
 _COST = _Range("ops/register", 0, 1e6, "operations per register, from 0")
+_JOULES = _Range("J", 0, 1e-6, "joules of one event, 0 to 1e-6 (1 pJ is 1e-12)")
 _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 0")
 
 
@@ -144,9 +151,22 @@ def field_of(key: str, where: str) -> Field:
         if cost[2] not in units:
             raise ConfigError(f"{where}: {key!r}: expected one of {', '.join(units)} at its end, found {cost[2]!r}")
         return Field(key, float, _COST)
+    if section == _ENERGY:
+        events = energy_events()
+        if element_type not in events:
+            raise ConfigError(f"{where}: {key!r}: expected energy.EVENT, an event being one of {', '.join(events)}")
+        return Field(key, float, _JOULES)
     if key not in FIELDS:
         raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key)}; `tpusim chips NAME` lists all keys")
     return FIELDS[key]
+
+
+def energy_events() -> tuple[str, ...]:
+    """Return the events that have an energy: what units and memories do, by key of ``Chip.energy``."""
+    macs = (event_key(mac_key(operand_type)) for operand_type in OPERAND_TYPES)
+    # Where values lie without moving takes none: flags, the host's own memory.
+    units = (unit.key for unit in UNITS.values() if unit.counts_operations or unit.rate or unit.key == SMEM)
+    return (*macs, *units, event_key(HBM_ROWS))
 
 
 def check_value(field: Field, value: Any, where: str) -> Any:
@@ -202,7 +222,7 @@ def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
     """Yield the fields of a struct and of the structs in it, in their order, with dotted keys."""
     for info in msgspec.structs.fields(struct):
         key = prefix + info.name
-        if key in (OPERATIONS, "units"):
+        if key in (OPERATIONS, _ENERGY, "units"):
             continue
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
             yield from _fields_of(info.type, f"{key}.")

@@ -32,6 +32,9 @@ HOST_OUT: Final = "host_out"
 ICI: Final = "ici"
 OTHER: Final = "other"
 
+HBM_ROWS: Final = f"{HBM}.rows"
+"""What the activity of a record calls the rows of HBM that were opened, where a model of the memory counts them."""
+
 MemorySpace = Literal["hbm", "vmem", "sync", "cmem", "host", "smem", "other"]
 """The memories in which values lie."""
 
@@ -127,6 +130,16 @@ def counted_units() -> tuple[Unit, ...]:
 def mac_key(operand_type: str) -> str:
     """Return what the activity of a record calls multiply-accumulates of operands of a type."""
     return f"{MATRIX}.{operand_type}"
+
+
+def event_key(activity: str) -> str:
+    """Return what tables of energy call an event that an activity counts: ``matrix_bf16`` for ``matrix.bf16``."""
+    return activity.replace(".", "_")
+
+
+def unit_of(activity: str) -> str:
+    """Return the unit that does what an activity counts."""
+    return activity.partition(".")[0]
 
 
 def peak_bytes_per_second(chip: Any, unit: Unit) -> float:

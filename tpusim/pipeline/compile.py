@@ -96,7 +96,7 @@ def _compile(module: Module, target: Target, stop_after: str, after: _PassRecord
 
 def compiled_run(found: Compiled) -> Summary | None:
     """Return the numbers of a run of what was compiled, None if the passes stopped before it had a schedule."""
-    return simulate(found.module, found.chip).summary if found.module.is_scheduled else None
+    return simulate(found.module, found.chip, allow_overflow=True).summary if found.module.is_scheduled else None
 
 
 class _PassRecord:

@@ -43,7 +43,7 @@ def explain(
 
     Raises ConfigError if the program has no kernel of that name.
     """
-    lowered, machine, slice_, module = prepare(program, chip, topology, overrides, schedule=schedule)
+    lowered, machine, slice_, module, _ = prepare(program, chip, topology, overrides, schedule=schedule)
     kernel = _kernel(lowered, op)
     by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
     alone = next(r for r in run_program(by_itself, machine, slice_).records if r.name == op)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tpusim.analysis.communication import PodUse, pod_use
+from tpusim.analysis.energy import Energy
 from tpusim.analysis.explanation import Explanation
+from tpusim.analysis.price import Cost, run_cost
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
 from tpusim.hardware.chip import Chip
@@ -21,13 +23,15 @@ class Result:
     """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
 
     ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is
-    what the text said, None for a program that came lowered.
+    what the text said, None for a program that came lowered. ``schedule`` is whose schedule
+    ran: ``given``, ``retiled`` or ``compiled``.
     """
 
     program: Program
     chip: Chip
     pod: PodRun
     module: Module | None = None
+    schedule: str = "given"
 
     @property
     def timeline(self) -> Timeline:
@@ -42,7 +46,27 @@ class Result:
     @cached_property
     def summary(self) -> Summary:
         """All numbers of the run: utilisation, roofline, memory, ops, warnings."""
-        return summarise(self.program, self.chip, self.timeline, len(self.pod.timelines))
+        return summarise(self.program, self.chip, self.timeline, len(self.pod.timelines), self.schedule)
+
+    @property
+    def energy(self) -> Energy:
+        """What the device of the summary took, by op and by unit, with its share of the chip's idle power."""
+        return self.summary.energy
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """What that device did: multiply-accumulates by type, operations and bytes by unit, cycles of its clock."""
+        return self.summary.counts
+
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars of one run on all its chips at the listed price of a chip-hour, None for a chip without one."""
+        cost = self.cost()
+        return cost.usd if cost else None
+
+    def cost(self, price: float | None = None, tokens: float = 0.0) -> Cost | None:
+        """Return what one run costs at a price for an hour of a chip (default: the listed one, None without one)."""
+        return run_cost(self.chip, self.timeline.total_ps, self.pod.device_count, price, tokens)
 
     @cached_property
     def communication(self) -> PodUse:

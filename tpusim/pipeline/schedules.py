@@ -41,6 +41,11 @@ def check_lowered(program: Program, schedule: str) -> None:
         raise ConfigError(f"schedule: expected given, since {program.name} is lowered already, found {schedule!r}")
 
 
+def resolved_schedule(program: Module | Program, schedule: str) -> str:
+    """Return the schedule that a program runs under: the one that is asked for, else its own, else ours."""
+    return schedule or ("compiled" if isinstance(program, Module) and not program.is_scheduled else "given")
+
+
 def with_schedule(
     module: Module, made_by: Provenance, chip: Chip, schedule: str = "", price: Price | None = None
 ) -> tuple[Module, Provenance]:
@@ -52,7 +57,7 @@ def with_schedule(
     it cannot be had as is wanted.
     """
     check_schedule(schedule)
-    schedule = schedule or ("given" if module.is_scheduled else "compiled")
+    schedule = resolved_schedule(module, schedule)
     if schedule == "given" and module.is_scheduled:
         return module, made_by
     # The compiler loads where something is compiled.

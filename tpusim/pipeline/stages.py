@@ -24,9 +24,10 @@ from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module, with_devices
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
+from tpusim.pipeline.capacity import check_capacity
 from tpusim.pipeline.chip_choice import check_compiler, check_topology, choose_chip, for_chip, provenance_of
 from tpusim.pipeline.result import Result
-from tpusim.pipeline.schedules import check_lowered, check_schedule, with_schedule
+from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program
@@ -47,12 +48,13 @@ PRECISIONS = ("tpu", "exact")
 
 
 class Prepared(NamedTuple):
-    """A lowered program, the chip that it is to run on, the slice, and the module that it was lowered from, if any."""
+    """A lowered program, the chip that it is to run on, the slice, the module it was lowered from, and its schedule."""
 
     program: Program
     chip: Chip
     topology: Topology | None
     module: Module | None
+    schedule: str
 
 
 def load(path: str | Path) -> Module:
@@ -94,6 +96,7 @@ def simulate(
     outfeed: Feed | str | None = None,
     progress: Progress | None = None,
     schedule: str = "",
+    allow_overflow: bool = False,
 ) -> Result:
     """Run a program on the devices of a chip or of a slice of chips and return the result.
 
@@ -107,14 +110,17 @@ def simulate(
     ``infeed`` and ``outfeed`` are the host's paces (``50us``, ``normal:50us:5us:7``, a file); else it is always ready.
     ``schedule`` is ``given`` (as the text has it), ``retiled`` (the same kernels, their tiles chosen anew for the chip)
     or ``compiled`` (by tpusim, for the chip); by default a scheduled module runs as given, any other compiled.
-    Raises TpusimError of the kind that says what has to change, SimulationError if devices wait for ever.
+    Raises TpusimError of the kind that says what has to change: CapacityError if the program does not fit the chip's
+    HBM or VMEM, unless ``allow_overflow``; SimulationError if devices wait for ever.
     """
     # SimPy is needed by no other stage.
     from tpusim.machine.run import RunOptions, simulate_pod
 
-    lowered, machine, slice_, module = _lowered(program, chip, topology, overrides, default_trip_count, schedule)
+    lowered, machine, slice_, module, used = _lowered(program, chip, topology, overrides, default_trip_count, schedule)
     others = [_lowered(other, machine, slice_, None, default_trip_count, schedule).program for other in beside]
     check_topology(slice_, [lowered, *others], machine)
+    for one in () if allow_overflow else (lowered, *others):
+        check_capacity(one, machine)
     if timeout_us is not None and not 0 < timeout_us < inf:
         raise ConfigError(f"timeout: expected microseconds above 0, found {timeout_us}")
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
@@ -123,20 +129,26 @@ def simulate(
     run = simulate_pod([lowered, *others], machine, slice_, progress, options)
     warnings = run_warnings([lowered, *others], *paces)
     lowered = structs.replace(lowered, warnings=(*lowered.warnings, *run.warnings, *warnings))
-    return Result(lowered, machine, run, module)
+    return Result(lowered, machine, run, module, used)
 
 
-def figures(program: Module | Program | str | Path, chip: Chip | str | None = None, schedule: str = "") -> RunFigures:
+def figures(
+    program: Module | Program | str | Path,
+    chip: Chip | str | None = None,
+    schedule: str = "",
+    *,
+    allow_overflow: bool = False,
+) -> RunFigures:
     """Return what ``analysis.compare`` compares of a run: of a saved result, or of a program that is simulated.
 
-    Raises ConfigError if a saved result is to have run on another chip than it did.
+    Raises ConfigError if a saved result is to have run on another chip than it did, CapacityError as ``simulate`` does.
     """
     if isinstance(program, str | Path) and is_result(program):
         found = load_result(program)
         if chip is not None and (chip if isinstance(chip, str) else chip.name) != found.chip:
             raise ConfigError(f"{program}: a saved result of {found.chip}, which cannot be run on another chip")
         return found
-    return run_figures(simulate(program, chip, schedule=schedule).summary)
+    return run_figures(simulate(program, chip, schedule=schedule, allow_overflow=allow_overflow).summary)
 
 
 def diff(
@@ -147,14 +159,15 @@ def diff(
     *,
     schedule: str = "",
     other_schedule: str = "",
+    allow_overflow: bool = False,
 ) -> Comparison:
     """Return what changes from one run to another, by op and by category: what ``tpusim diff`` prints.
 
     Each is what ``simulate`` takes, or a path to a result that ``tpusim run --save`` wrote. ``other_chip`` is the
-    second one's, by default ``chip``; ``other_schedule`` likewise.
+    second one's, by default ``chip``; ``other_schedule`` likewise. ``allow_overflow`` is as for ``simulate``.
     """
-    second = figures(after, other_chip or chip, other_schedule or schedule)
-    return compare(figures(before, chip, schedule), second)
+    second = figures(after, other_chip or chip, other_schedule or schedule, allow_overflow=allow_overflow)
+    return compare(figures(before, chip, schedule, allow_overflow=allow_overflow), second)
 
 
 def run_program(
@@ -305,6 +318,7 @@ def _lowered(
     slice_ = parse_topology(topology) if isinstance(topology, str) else topology
     loaded = load_any(program)
     made_by = provenance_of(loaded) if isinstance(loaded, Module) else loaded.provenance
+    used = resolved_schedule(loaded, schedule)
     check_compiler(loaded, made_by)
     machine = choose_chip(loaded, made_by, chip=chip, topology=slice_, overrides=overrides)
     if isinstance(loaded, Module):
@@ -320,7 +334,7 @@ def _lowered(
         check_lowered(loaded, schedule)
         lowered = for_chip(loaded, machine)
     verify_blocks(lowered, machine.vmem.capacity_bytes)
-    return Prepared(lowered, machine, slice_, loaded if isinstance(loaded, Module) else None)
+    return Prepared(lowered, machine, slice_, loaded if isinstance(loaded, Module) else None, used)
 
 
 def load_any(program: Module | Program | str | Path) -> Module | Program:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tpusim.analysis.communication import PodUse
+from tpusim.analysis.price import Cost
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.hardware.chip import Chip
@@ -42,3 +43,6 @@ class ResultLike(Protocol):
 
     def groups(self, by: str = "op") -> tuple[Group, ...]:
         """Return the records added up by ``op``, ``category`` or ``source``."""
+
+    def cost(self) -> Cost | None:
+        """Return what a run costs at the listed price of a chip-hour, None for a chip without one."""

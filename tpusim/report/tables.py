@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
@@ -74,3 +75,14 @@ def count_text(number: float) -> str:
     """Return a count with a decimal prefix."""
     size, prefix = unit_of(number, ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")))
     return f"{number / size:.4g} {prefix}"
+
+
+def energy_text(joules: float) -> str:
+    """Return an energy in a unit that keeps it readable."""
+    size, name = unit_of(joules, ((1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")))
+    return f"{joules / size:.3g} {name}"
+
+
+def dollars_text(usd: float) -> str:
+    """Return US dollars: in cents from one dollar up, with three digits that count below."""
+    return f"${usd:,.2f}" if usd >= 1 else f"${Decimal(f'{usd:.3g}'):f}"

@@ -10,6 +10,8 @@ from msgspec import UNSET, UnsetType
 
 from tpusim.analysis.communication import CollectiveUse, DeviceUse, PodUse, link_map
 from tpusim.analysis.compare import RESULT_FORMAT, Change, Comparison, RunFigures
+from tpusim.analysis.energy import Energy
+from tpusim.analysis.price import Cost
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.program.module import Estimate
@@ -19,7 +21,7 @@ from tpusim.units import ps_to_us
 
 _BESIDE = {"beside_ps": "overlapped_us"}
 _OP = "name opcode category count time_ps beside_ps bound_by flops hbm_bytes line op_name source"
-_Op = page("Op", Group, _OP, _BESIDE, compiler_estimated_us=float | None)
+_Op = page("Op", Group, _OP, _BESIDE | {"total_j": "energy_j"}, compiler_estimated_us=float | None, total_j=float)
 _Category = page("Category", Group, "name count time_ps beside_ps", _BESIDE | {"name": "category"})
 # Which of the two names it has is as was asked for.
 _Group = page(
@@ -41,12 +43,14 @@ _Pod = page(
     collectives=rows(page("Collective", CollectiveUse, None, {"opcode": "kind"})),
     links=_Links,
 )
+_Energy = page("Energy", Energy, "", chip_power_w=float, by_unit=dict[str, float])
+_Cost = page("Cost", Cost, None, usd_per_million_tokens=float | None)
 RunPage = document(
     "Run",
     Summary,
-    "program chip operating_point device devices_run total_ps flops_utilisation hbm_utilisation memory fits provenance "
-    "compiled_error bands warnings",
-    {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy"},
+    "program chip operating_point device devices_run total_ps flops_utilisation hbm_utilisation memory counts fits "
+    "schedule provenance compiled_error bands warnings",
+    {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy", "total_j": "energy_j"},
     bound_by=str,
     roofline_us=float,
     kernels=int,
@@ -55,6 +59,10 @@ RunPage = document(
     busy=dict[str, float],
     bound_ps=dict[str, Microseconds],
     compiler_estimated_us=float | None,
+    total_j=float,
+    average_power_w=float,
+    energy=_Energy,
+    cost=_Cost | None,
     ops=rows(_Op),
     categories=rows(_Category),
     unsupported=rows(page("Estimate", Estimate, None, {"how": "estimate"})),
@@ -78,7 +86,12 @@ ComparisonPage = document(
 )
 
 
-def run_page(summary: Summary, pod: PodUse | None = None, groups: Mapping[str, Sequence[Group]] | None = None) -> Any:
+def run_page(
+    summary: Summary,
+    pod: PodUse | None = None,
+    groups: Mapping[str, Sequence[Group]] | None = None,
+    cost: Cost | None = None,
+) -> Any:
     """Return a run; ``groups`` are those by ``category`` or ``source``, under that name."""
     named = ((by, group) for by, found in (groups or {}).items() for group in found)
     # Both names are given: a group has a category or a source beside the one that it is named by.
@@ -87,11 +100,14 @@ def run_page(summary: Summary, pod: PodUse | None = None, groups: Mapping[str, S
         RunPage,
         summary,
         summary.utilisation,
+        summary.energy,
+        energy=fill(_Energy, summary.energy),
+        cost=fill(_Cost, cost) if cost else None,
         roofline_us=ps_to_us(summary.roofline.bound_ps),
         compiler_estimated_us=compiler_us(summary.compiler_cycles, summary.compiler_clock_hz),
         ops=tuple(
-            fill(_Op, group, compiler_estimated_us=compiler_us(group.compiler_cycles, summary.compiler_clock_hz))
-            for group in summary.ops
+            fill(_Op, group, op, compiler_estimated_us=compiler_us(group.compiler_cycles, summary.compiler_clock_hz))
+            for group, op in zip(summary.ops, summary.energy.ops, strict=True)
         ),
         pod=pod_page(pod) if pod else UNSET,
         groups=tuple(rows) if groups else UNSET,
@@ -114,9 +130,9 @@ def comparison_page(comparison: Comparison) -> Any:
     return fill(ComparisonPage, comparison, change_us=comparison.after.time_us - comparison.before.time_us)
 
 
-def save_result(summary: Summary, path: str | Path) -> None:
+def save_result(summary: Summary, path: str | Path, cost: Cost | None = None) -> None:
     """Write a run as a saved result: what ``run --json`` prints, with its format's name and version before it."""
-    save_json({"format": RESULT_FORMAT, **plain(run_page(summary))}, path)
+    save_json({"format": RESULT_FORMAT, **plain(run_page(summary, cost=cost))}, path)
 
 
 def save_links(run: PodRun, path: str | Path) -> None:

@@ -21,7 +21,7 @@ _FORMAT = '<pre style="line-height:1.25;overflow-x:auto;white-space:pre;font-siz
 def printed_run(result: ResultLike) -> Console:
     """Return a console that holds the page of ``tpusim run``."""
     console = _recorder()
-    render_run(result.summary, result.groups(), "op", console)
+    render_run(result.summary, result.groups(), "op", console, result.cost())
     if result.pod.device_count > 1:
         render_pod(result.communication, console)
     return console

@@ -9,21 +9,24 @@ from rich.markup import escape
 from rich.table import Table
 
 from tpusim.analysis.bands import OTHER, Band, CompiledError
+from tpusim.analysis.energy import IDLE, Energy
+from tpusim.analysis.price import Cost
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.json.run import compiler_us
 from tpusim.report.provenance import provenance_text
-from tpusim.report.tables import count_text, plain_table, size_text, time_text, us_text
+from tpusim.report.tables import count_text, dollars_text, energy_text, plain_table, size_text, time_text, us_text
 
 # With head, categories and memory this fills a screen and no more.
 SHOWN_OPS = 20
+_LEAST_SHARE = 0.01
 # Below this many characters every column would leave the names too little room.
 _WIDE = 110
 
 
-def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Console) -> None:
-    """Print a run: head line, how busy the machine was, the table of groups, memory, and what to be careful with."""
+def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Console, cost: Cost | None = None) -> None:
+    """Print a run: head line, how busy the machine was, groups, memory, energy, and what to be careful with."""
     _print_head(summary, console)
     console.print(_group_table(summary, groups[:SHOWN_OPS], by, console.width))
     if len(groups) > SHOWN_OPS:
@@ -34,6 +37,7 @@ def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Cons
         console.print(_category_table(summary))
     console.print()
     _print_memory(summary, console)
+    _print_energy(summary.energy, cost, console)
     _print_notes(summary, console)
 
 
@@ -113,6 +117,23 @@ def _print_memory(summary: Summary, console: Console) -> None:
         f"          peak HBM {size_text(use.peak_hbm_bytes)} of {size_text(summary.hbm_capacity_bytes)}, "
         f"peak VMEM {size_text(use.peak_vmem_bytes)} of {size_text(summary.vmem_capacity_bytes)}"
     )
+
+
+def _print_energy(energy: Energy, cost: Cost | None, console: Console) -> None:
+    """Print the energy and the mean power of the device and of its chip, by unit, and what the run costs to rent."""
+    of_chip = f" ({energy.chip_power_w:.3g} W a chip of such devices)" if energy.devices_per_chip > 1 else ""
+    head = f"{energy_text(energy.total_j)}, {energy.average_power_w:.3g} W on average{of_chip}"
+    parts = sorted(energy.units_fj.items(), key=lambda item: -item[1])
+    shares = ((UNITS[key].label if key != IDLE else key, fj / energy.total_fj) for key, fj in parts)
+    shown = ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= _LEAST_SHARE)
+    console.print(f"energy    {head}: {shown or 'nothing'}")
+    if cost is None:
+        return
+    each = cost.usd_per_million_tokens
+    tokens = "" if each is None else f", {dollars_text(each)} a million tokens"
+    price = f"{dollars_text(cost.usd_per_chip_hour)} a chip-hour"
+    listed = f" (listed {cost.price_date})" if cost.price_date else ""
+    console.print(f"cost      {dollars_text(cost.usd)}{tokens}, at {price}{listed}")
 
 
 def _print_notes(summary: Summary, console: Console) -> None:

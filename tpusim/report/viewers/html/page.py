@@ -79,7 +79,8 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
     devices, left_out = _shown(result)
     ops = _Ops(result.summary.ops)
     # Ops have columns of their own.
-    summary = {name: value for name, value in plain(run_page(result.summary)).items() if name != "ops"}
+    summary = plain(run_page(result.summary, cost=result.cost()))
+    del summary["ops"]
     time_line = []
     for timeline, numbers in devices:
         alike = f" (and {len(numbers) - 1} alike)" if len(numbers) > 1 else ""

@@ -1,0 +1,42 @@
+"""What a run costs to rent: chips, hours, and the price of a chip-hour."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.figures import load_price_table
+from tpusim.units import PS_PER_SECOND, SECONDS_PER_HOUR
+
+_MILLION = 10**6
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """US dollars of one run on all its ``chips``, at a price that was listed on ``price_date`` (empty: the caller's).
+
+    ``chips`` is no whole number where a device is a part of one. ``tokens`` is what a run makes or reads, 0 if unknown.
+    """
+
+    usd_per_chip_hour: float
+    price_date: str
+    chips: float
+    usd: float
+    tokens: float
+
+    @property
+    def usd_per_million_tokens(self) -> float | None:
+        """US dollars for a million tokens, None where a run's tokens are not known."""
+        return self.usd / self.tokens * _MILLION if self.tokens else None
+
+
+def run_cost(chip: Chip, total_ps: int, devices: int, price: float | None = None, tokens: float = 0.0) -> Cost | None:
+    """Return what a run of some devices costs, at a price for an hour of a chip or the listed one; None without one."""
+    date = ""
+    if price is None:
+        table = load_price_table()
+        if chip.name not in table.chips:
+            return None
+        price, date = table.chips[chip.name].value, table.date
+    chips = devices / chip.devices_per_chip
+    hours = total_ps / PS_PER_SECOND / SECONDS_PER_HOUR
+    return Cost(usd_per_chip_hour=price, price_date=date, chips=chips, usd=price * chips * hours, tokens=tokens)
