@@ -12,15 +12,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.memory import memory_profile
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
-from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, VMEM
-from tpusim.ir.module import Module
-from tpusim.pipeline.explain import tiles_tried
 from tpusim.program.layers import Layer
 from tpusim.report.plots import layout as plot_layout
 from tpusim.report.plots import links as plot_links
@@ -81,15 +79,9 @@ def links(result: Result, ax: Axes | None = None) -> Figure:
     return plot_links.links(result.pod, ax)
 
 
-def tiles(
-    program: Module | str | Path,
-    op: str,
-    chip: Chip | str | None = None,
-    ax: Axes | None = None,
-    **machine: Any,
-) -> Figure:
-    """Draw the ways to cut one kernel into tiles and what each takes; ``machine`` as for ``tpusim.explain``."""
-    return plot_tiles.tiles(op, *tiles_tried(program, op, chip, **machine), ax)
+def tiles(kernel: Explanation, ax: Axes | None = None) -> Figure:
+    """Draw the ways to cut a kernel into tiles and what each takes; ``tpusim.explain(..., tried=60)`` finds them."""
+    return plot_tiles.tiles(kernel, ax)
 
 
 def systolic(

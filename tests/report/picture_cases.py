@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from tpusim import plot
+from tpusim.analysis.explanation import Explanation, explanation
 from tpusim.analysis.memory import MemoryProfile
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
@@ -12,11 +15,10 @@ from tpusim.pipeline.stages import run_layers
 from tpusim.program.buffers import Buffer
 from tpusim.program.compilation import TriedTiles
 from tpusim.program.layers import Layer
-from tpusim.program.steps import TileLoop
+from tpusim.program.steps import Kernel, TileLoop
 from tpusim.report.plots import links as plot_links
 from tpusim.report.plots import memory as plot_memory
 from tpusim.report.plots import roofline as plot_roofline
-from tpusim.report.plots import tiles as plot_tiles
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots import utilisation as plot_utilisation
 from tpusim.report.plots.style import Figure
@@ -125,8 +127,8 @@ def designs() -> list[dict[str, object]]:
     ]
 
 
-def tried() -> list[TriedTiles]:
-    """Return ways to cut an imaginary product, the fastest first."""
+def product() -> Explanation:
+    """Return what is known of an imaginary product, of which many tiles were tried."""
     loops = [("rows",), ("rows", "columns"), ("rows", "depth"), ("columns", "depth")]
     made = [
         TriedTiles(
@@ -138,7 +140,11 @@ def tried() -> list[TriedTiles]:
         for number, over in enumerate(loops)
         for power in range(1, 9)
     ]
-    return sorted(made, key=lambda one: one.alone_ps)
+    tried = tuple(sorted(made, key=lambda one: one.alone_ps))
+    record = kernel("fusion.7", 0, 49, "matrix")
+    step = Kernel(name="fusion.7", opcode="fusion", tiles=32)
+    found = explanation(step, load_chip("v5e"), {}, 0.0, (record, [record]), {}, stages=())
+    return structs.replace(found, tried=tried)
 
 
 def chip_limits() -> dict[str, int]:
@@ -162,7 +168,7 @@ CASES: dict[str, Callable[[], Figure]] = {
     "roofline": lambda: plot_roofline.roofline(run(), load_chip("v5e")),
     "memory": lambda: plot_memory.memory(profiles(), chip_limits(), "by_hand on v5e (simulated)"),
     "utilisation": lambda: plot_utilisation.utilisation(run(), by="op"),
-    "tiles": lambda: plot_tiles.tiles("fusion.7", 32, 49 * US, tried()),
+    "tiles": lambda: plot.tiles(product()),
     "links_2d": lambda: plot_links.links(pod(4, 4)),
     "links_3d": lambda: plot_links.links(pod(4, 4, 4)),
     "systolic_weights_stay": lambda: plot.systolic(12, 7, 6),

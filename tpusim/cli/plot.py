@@ -91,6 +91,12 @@ def _timeline(plot: Any, options: Namespace) -> Any:
     return plot.timeline(result, window_us=(begin, end))
 
 
+def _tiles(plot: Any, options: Namespace) -> Any:
+    from tpusim.pipeline.explain import explain
+
+    return plot.tiles(explain(options.program, options.op, options.chip, **machine(options), tried=60))
+
+
 def _array(options: Namespace) -> Array:
     from tpusim.hardware.array import Array
 
@@ -153,7 +159,7 @@ _KINDS = (
     _kind(
         "tiles",
         "the ways to cut one kernel into tiles, and what each takes",
-        lambda plot, options: plot.tiles(options.program, options.op, options.chip, **machine(options)),
+        _tiles,
         *PLACED,
         _OVERRIDE,
         option("--op", metavar="NAME", required=True, help="an instruction, as `tpusim run` names it"),

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from tpusim.analysis.explanation import explanation
-from tpusim.cost.tile import alone_ps, between_tiles_cycles, stage_cycles, tile_costs
+from tpusim.cost.tile import between_tiles_cycles, stage_cycles, tile_costs
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
@@ -17,17 +17,11 @@ from tpusim.ir.module import Computation, Module
 from tpusim.lowering.kernels.choice import tried_tiles
 from tpusim.pipeline.result import ExplainedKernel
 from tpusim.pipeline.stages import prepare, run_program
-from tpusim.program.compilation import TriedTiles
 from tpusim.program.module import Program, walk
 from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.report.provenance import provenance_text
 from tpusim.semantics.marks import apart_of
 from tpusim.shapes.address import logical_bytes, physical_bytes
-
-SHOWN_TILES = 5
-"""So many of the tiles that were tried are told."""
-
-_DRAWN_TILES = 60
 
 
 def explain(
@@ -38,9 +32,11 @@ def explain(
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     schedule: str = "",
+    tried: int = 5,
 ) -> ExplainedKernel:
     """Return why the kernel of one instruction takes as long as it does: its tiles, units, memories and padding.
 
+    ``tried`` is how many ways to cut it are wanted, the best of those that can be stated; there may be fewer.
     Raises ConfigError if the program has no kernel of that name.
     """
     lowered, machine, slice_, module, _ = prepare(program, chip, topology, overrides, schedule=schedule)
@@ -53,37 +49,13 @@ def explain(
         computation = next(c for c in module.computations if op in c.by_name)
         arrays = (computation[op], *computation.operands_of(computation[op]))
         shapes = {array.name: (physical_bytes(array.shape), logical_bytes(array.shape)) for array in arrays}
-        tried = tried_tiles(module, machine, computation.name, op, wanted=SHOWN_TILES)[:SHOWN_TILES]
-        compiled = {"apart": apart_of(computation[op]), "apart_users": _users_apart(computation, op), "tried": tried}
+        ways = tried_tiles(module, machine, computation.name, op, wanted=tried)[:tried]
+        compiled = {"apart": apart_of(computation[op]), "apart_users": _users_apart(computation, op), "tried": ways}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
     stages = stage_cycles(kernel, machine)
     found = explanation(kernel, machine, *costs, (alone, in_run), shapes, stages=stages, provenance=lowered.provenance)
     who = provenance_text(lowered.provenance, machine.name)
     return ExplainedKernel(**structs.asdict(found) | compiled | {"compiled": who})
-
-
-def tiles_tried(
-    program: Module | str | Path,
-    op: str,
-    chip: Chip | str | None = None,
-    *,
-    topology: Topology | str | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    schedule: str = "",
-) -> tuple[int, int, list[TriedTiles]]:
-    """Return the tiles and the time of one kernel by itself, and the ways to cut it that are worth a look, best first.
-
-    Raises ConfigError if the program has no kernel of that name, or one for which nothing is tried.
-    """
-    lowered, machine, _, module = prepare(program, chip, topology, overrides, schedule=schedule)
-    kernel = _kernel(lowered, op)
-    computation = next((c for c in module.computations if op in c.by_name), None) if module else None
-    tried = tried_tiles(module, machine, computation.name, op, wanted=_DRAWN_TILES) if module and computation else []
-    if not tried:
-        raise ConfigError(
-            f"{op}: expected a kernel whose tiles can be stated, found one whose tiles follow from its code"
-        )
-    return kernel.tiles, alone_ps(kernel, machine), tried
 
 
 def _users_apart(computation: Computation, op: str) -> dict[str, str]:
