@@ -22,6 +22,7 @@ The rooms in reading order. Nouns are frozen data; verbs are functions from noun
     report/        numbers to text, plots and files
     pipeline/      the flat list of stages: where the verbs meet
     plot.py        pictures of what the pipeline returns
+    models.py      what a user's own model of a unit is written with
     export.py      files of it for viewers
     cli/           options of the command line to calls of the pipeline
 
@@ -37,11 +38,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tpusim import export as export
+    from tpusim import models as models
     from tpusim import plot as plot
     from tpusim.analysis.accuracy import Validation as Validation
     from tpusim.analysis.compare import Comparison as Comparison
     from tpusim.analysis.explanation import Explanation as Explanation
     from tpusim.analysis.memory import MemoryReport as MemoryReport
+    from tpusim.cost.models.registry import allow_plugin as allow_plugin
+    from tpusim.cost.models.registry import allowed_plugins as allowed_plugins
     from tpusim.errors import CapacityError as CapacityError
     from tpusim.errors import ConfigError as ConfigError
     from tpusim.errors import ProgramError as ProgramError
@@ -90,11 +94,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "tpusim": ("export", "plot"),
+    "tpusim": ("export", "models", "plot"),
     "tpusim.analysis.accuracy": ("Validation",),
     "tpusim.analysis.compare": ("Comparison",),
     "tpusim.analysis.explanation": ("Explanation",),
     "tpusim.analysis.memory": ("MemoryReport",),
+    "tpusim.cost.models.registry": ("allow_plugin", "allowed_plugins"),
     "tpusim.errors": tuple(
         "CapacityError ConfigError ProgramError SimulationError TpusimError UnsupportedError".split()
     ),
@@ -130,7 +135,7 @@ def __getattr__(name: str) -> Any:
     """Return a public name from the room that it lives in (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module 'tpusim' has no attribute {name!r}; its public names are {', '.join(__all__)}")
-    # Pictures and exports are modules of functions.
+    # Pictures, exports and models are modules.
     return import_module(f"tpusim.{name}") if _HOMES[name] == "tpusim" else getattr(import_module(_HOMES[name]), name)
 
 

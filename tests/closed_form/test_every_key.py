@@ -9,9 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from tpusim.analysis.memory import memory_report
+from tpusim.cost.models.choice import REGISTRIES
 from tpusim.errors import TpusimError
 from tpusim.hardware.fields import FIELDS
-from tpusim.hardware.load import chip_facts, chip_names, load_chip
+from tpusim.hardware.load import chip_facts, chip_names, load_chip, model_settings, read_config
 from tpusim.pipeline.stages import load, simulate
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -32,7 +33,7 @@ class Case(NamedTuple):
     name: str
     chip: str
     topology: str | None = None
-    given: tuple[tuple[str, float], ...] = ()
+    given: tuple[tuple[str, float | str], ...] = ()
 
 
 def text_of(*lines: str, others: str = "") -> str:
@@ -163,3 +164,40 @@ def test_each_rate_of_a_type_moves_a_product_of_it(chip_name):
 def test_costs_that_a_chip_has_of_its_own_move_its_programs(key):
     """v4's of f16."""
     assert moves(Case("measured/selu_8x40x16_f16.v4", "v4-megacore"), key)
+
+
+MODELS = {
+    registry.key: name
+    for registry in REGISTRIES
+    for name in registry.names
+    if name not in ("ramulator", getattr(getattr(load_chip("v5e"), registry.section), registry.key.split(".")[1]))
+}
+"""The keys that choose a model, and of each a name that is not the chip's."""
+
+SETTINGS = [
+    (f"{section}.model", model, f"{section}.settings.{name}")
+    for section, models in read_config("models.toml").items()
+    for model, settings in models.items()
+    for name in settings
+    if model != "ramulator"
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("key", "model"), MODELS.items(), ids=str)
+def test_the_choice_of_a_model_moves_what_is_simulated(key, model):
+    """Of one that ships."""
+    assert any(figures_of(case, {key: model}) != figures_before(case) for case in CASES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("key", "model", "setting"), SETTINGS, ids=str)
+def test_a_setting_moves_what_its_model_is_for(key, model, setting):
+    """By the same factors as the chip's own figures."""
+    value = model_settings(*key.split(".")[:1], model)[setting.rpartition(".")[2]]
+    cases = (case._replace(given=(*case.given, (key, model))) for case in CASES)
+    assert any(
+        figures_of(case, {setting: other}) != figures_before(case)
+        for case in cases
+        for other in changed_values(setting, value)
+    )

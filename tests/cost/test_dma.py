@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tpusim.cost.dma import copy_loads, loaded_bytes, memory_rates, traffic_of
+from tpusim.cost.dma import copy_loads, memory_rates, traffic_of
+from tpusim.cost.models.memories import loaded_bytes
 from tpusim.cost.tile import kernel_activity
 from tpusim.hardware.load import load_chip, override_chip
 from tpusim.program.steps import Copy, Kernel
@@ -17,25 +18,25 @@ PLAIN = override_chip(load_chip("v5e"), {"dma.chunk_cost_bytes": 0, "hbm.efficie
 
 def test_long_runs_cost_their_bytes():
     """Without costs of their own, ten blocks of 1000 bytes load the memory with 10,000."""
-    assert loaded_bytes(Stream("x", "hbm", 1000, 10), PLAIN) == 10_000
+    assert loaded_bytes(Stream("x", "hbm", 1000, 10), "hbm", PLAIN) == 10_000
 
 
 def test_each_run_costs_something_more():
     """A hundred bytes for each of the runs of 500 that a block consists of."""
     chip = override_chip(PLAIN, {"dma.chunk_cost_bytes": 100, "dma.min_chunk_bytes": 1})
-    assert loaded_bytes(Stream("x", "hbm", 1000, 10, chunk_bytes=500), chip) == 12_000
+    assert loaded_bytes(Stream("x", "hbm", 1000, 10, chunk_bytes=500), "hbm", chip) == 12_000
 
 
 def test_a_short_run_costs_as_much_as_the_least():
     """Runs of 64 bytes where the engine moves 512 at least: eight times."""
     chip = override_chip(PLAIN, {"dma.min_chunk_bytes": 512})
-    assert loaded_bytes(Stream("x", "hbm", 1000, 1, chunk_bytes=64), chip) == 8000
+    assert loaded_bytes(Stream("x", "hbm", 1000, 1, chunk_bytes=64), "hbm", chip) == 8000
 
 
 def test_writes_go_at_their_own_share():
     """At two thirds of the rate of reads a byte that is written counts as one and a half."""
     chip = override_chip(PLAIN, {"hbm.write_efficiency": 0.6})
-    assert loaded_bytes(Stream("x", "hbm", 1000, 1, is_output=True), chip) == pytest.approx(1500)
+    assert loaded_bytes(Stream("x", "hbm", 1000, 1, is_output=True), "hbm", chip) == pytest.approx(1500)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 2]))
@@ -83,7 +84,7 @@ OFF = override_chip(V4, {"cmem.capacity_bytes": 0})
 def test_writes_to_cmem_go_at_its_own_rate_of_writes():
     """Half the rate of reads on v4: a byte that is written takes twice as long."""
     rates = V4.cmem
-    read, written = (loaded_bytes(Stream("x", "cmem", 1000, 1, is_output=out), V4) for out in (False, True))
+    read, written = (loaded_bytes(Stream("x", "cmem", 1000, 1, is_output=out), "cmem", V4) for out in (False, True))
     reading, writing = 1000 / rates.read_bytes_per_second, 1000 / rates.write_bytes_per_second
     assert read / memory_rates(V4)["cmem"] == pytest.approx(reading)
     assert written / memory_rates(V4)["cmem"] == pytest.approx(writing)

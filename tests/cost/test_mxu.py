@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpusim.cost.mxu import TileProduct, matmul_cycles, tile_matmul
+from tpusim.cost.models.arrays import array_of
+from tpusim.cost.models.protocols import TileProduct
+from tpusim.cost.mxu import matmul_cycles
 from tpusim.hardware.array import Array
 from tpusim.hardware.chip import Mxu
 from tpusim.hardware.load import load_chip, override_chip
@@ -93,5 +95,5 @@ def test_weights_fill_whole_arrays(chip_name, depth, taps, rows_loaded):
     49 taps of 3 features, 8 when padded, are 392 rows: four arrays of 128.
     """
     tile = TileProduct(rows=128, columns=128, taps=taps, depth=depth, separate=1, operand_type="bf16", passes=1)
-    matmul = tile_matmul(tile, load_chip(chip_name))
-    assert matmul.weight_rows == rows_loaded
+    chip = load_chip(chip_name)
+    assert array_of(chip).work(tile, chip, is_stated=True).matmul.weight_rows == rows_loaded

@@ -15,6 +15,8 @@ ROOMS = ("lowering", "cost", "machine")
 
 ALLOWED: dict[str, str] = {
     "tpusim/cost/collectives.py": "kinds of links, most routes, tolerances, quarters of a ring of both ways",
+    "tpusim/cost/models/dram.py": "columns of a pattern, how many bursts are played and remembered",
+    "tpusim/cost/models/ramulator.py": "how many samples are remembered, how often a sample has a row",
     "tpusim/lowering/collectives.py": "the position of an operand of XLA's ragged-all-to-all",
     "tpusim/lowering/kernels/tiles.py": "how many cuts of each of three loops are tried, and remembered",
     "tpusim/lowering/kernels/vector.py": "the bits of bf16",

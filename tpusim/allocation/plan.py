@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from tpusim.allocation.heap import aligned
 from tpusim.allocation.liveness import Liveness
 from tpusim.allocation.placement import (
     HBM_ALIGNMENT_BYTES,
@@ -28,20 +29,27 @@ from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Module
 from tpusim.program.buffers import Buffer
 from tpusim.shapes.address import logical_bytes
+from tpusim.shapes.shape import TupleShape
 
 TABLES = "tuple tables"
 """The buffer of all tables of addresses that the program's tuples need."""
 
 
 class BufferPlan(msgspec.Struct, frozen=True):
-    """A program's buffers, the instruction at each position, and HBM temporaries as XLA's statistics count them."""
+    """A program's buffers, the instruction at each position, and HBM temporaries as XLA's statistics count them.
+
+    ``addresses`` has for each instruction those of the arrays that it makes, if they are asked for.
+    """
 
     schedule: tuple[str, ...]
     buffers: tuple[Buffer, ...]
     temp_bytes: int
+    addresses: dict[str, tuple[int | None, ...]] = {}
 
 
-def plan_buffers(module: Module, granule_bytes: int, frames: SourceFrames) -> BufferPlan:
+def plan_buffers(
+    module: Module, granule_bytes: int, frames: SourceFrames, *, with_addresses: bool = False
+) -> BufferPlan:
     """Return the buffers of a scheduled module, those of called computations included.
 
     ``granule_bytes`` is what tables of tuples are rounded up to; ``frames`` say where in the source they come from.
@@ -62,7 +70,34 @@ def plan_buffers(module: Module, granule_bytes: int, frames: SourceFrames) -> Bu
         buffers.append(replace(made, opcode="tuple", offset_bytes=heap_bytes))
         heap_bytes += n_bytes
     temp_bytes = counted_temp_bytes(heap_bytes, [*places, *tables], liveness)
-    return BufferPlan(tuple(liveness.schedule), tuple(buffers), temp_bytes)
+    addresses = _addresses(liveness, places, heap_bytes) if with_addresses else {}
+    return BufferPlan(tuple(liveness.schedule), tuple(buffers), temp_bytes, addresses)
+
+
+def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict[str, tuple[int | None, ...]]:
+    """Return where in HBM each instruction's arrays begin, None for what is elsewhere; a tuple's table is no array.
+
+    The heap comes first; arguments, outputs and constants, which have memory of their own, lie behind it one by one.
+    """
+    free = aligned(heap_bytes, HBM_ALIGNMENT_BYTES)
+    found: dict[int, int] = {}
+    homes: dict[str, int] = {}
+    # What lies within an output comes after it.
+    for place in sorted(places, key=lambda place: bool(place.within)):
+        if place.space != HBM or place.kind == "scratch":
+            continue
+        address = homes.get(place.within, place.offset_bytes)
+        if address is None:
+            address, free = free, aligned(free + place.n_bytes, HBM_ALIGNMENT_BYTES)
+        homes[place.values[-1].instruction.name] = address
+        found |= {id(value): address for value in place.values}
+    arrays: dict[str, tuple[int | None, ...]] = {}
+    for frame in liveness.frames:
+        for name, parts in frame.values.items():
+            values = [liveness.values[part[0]] for part in parts if part]
+            kept = [value for value in values if not isinstance(value.shape, TupleShape)]
+            arrays.setdefault(name, tuple(found.get(id(value)) for value in kept))
+    return arrays
 
 
 def _buffers(place: Place, frames: SourceFrames) -> Iterator[Buffer]:

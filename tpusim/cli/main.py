@@ -73,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _joined(sys.argv[1:] if arguments is None else arguments)
     options = _parser(given).parse_args(given)
     try:
+        _allow(getattr(options, "plugin", ()))
         options.run(options)
         # Here and not at exit, so that a full disk or a closed pipe meets the clauses below.
         sys.stdout.flush()
@@ -89,6 +90,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return 0
+
+
+def _allow(packages: Sequence[str]) -> None:
+    """Let chip files load code from the packages that ``--plugin`` names."""
+    if packages:
+        from tpusim.cost.models.registry import allow_plugin
+
+        allow_plugin(*packages)
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:

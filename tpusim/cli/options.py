@@ -102,9 +102,12 @@ SCHEDULE = option(
     default="",
     help="as PROGRAM has it, its tiles chosen anew, or compiled by tpusim (default: given, compiled if it has none)",
 )
-LOWERING = (CHIP, TOPOLOGY, TRIPS, SCHEDULE)
-PLACED = (PROGRAM, CHIP, TOPOLOGY, SCHEDULE)
-MACHINE = (CHIP, TOPOLOGY, OVERRIDE, SCHEDULE)
+PLUGIN = option(
+    "--plugin", metavar="PACKAGE", action="append", default=[], help="let chip files load models from this package"
+)
+LOWERING = (CHIP, TOPOLOGY, TRIPS, SCHEDULE, PLUGIN)
+PLACED = (PROGRAM, CHIP, TOPOLOGY, SCHEDULE, PLUGIN)
+MACHINE = (CHIP, TOPOLOGY, OVERRIDE, SCHEDULE, PLUGIN)
 RUN = (*PLACED, OVERRIDE)
 OVERFLOW = option(
     "--allow-overflow", action="store_true", help="run what does not fit HBM or VMEM, as if the chip had more"

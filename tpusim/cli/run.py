@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import (
     OVERFLOW,
+    PLUGIN,
     RUN,
     SCHEDULES,
     TRIPS,
@@ -223,6 +224,7 @@ def execute(options: Namespace) -> None:
     option(
         "--schedule", choices=SCHEDULES, action="append", default=[], help="as `run` takes it; twice: of A, then of B"
     ),
+    PLUGIN,
     OVERFLOW,
     json_option("print one JSON object with every op"),
     description=_DIFF,

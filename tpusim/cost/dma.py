@@ -6,12 +6,26 @@ others move while tiles compute. A block that does not change from one tile to t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 import msgspec
 
+from tpusim.cost.models.memories import hbm_of, loaded_bytes, needs_places
+from tpusim.cost.models.protocols import Served
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import CMEM, HBM, HOST, HOST_IN, HOST_OUT, UNITS, Unit, chip_value, peak_bytes_per_second
+from tpusim.hardware.units import (
+    CMEM,
+    HBM,
+    HBM_ROWS,
+    HOST,
+    HOST_IN,
+    HOST_OUT,
+    UNITS,
+    Unit,
+    chip_value,
+    peak_bytes_per_second,
+)
 from tpusim.program.steps import Copy, Kernel
 from tpusim.program.work import Stream
 
@@ -67,16 +81,16 @@ def _link(space: str, chip: Chip, *, is_output: bool) -> str:
 
 def _traffic(kernel: Kernel, space: str, chip: Chip) -> Traffic:
     """Split a kernel's traffic with one memory into what comes before, during and after its tiles' computation."""
-    loads = [(s, loaded_bytes(s, chip)) for s in kernel.streams if link_of(s, chip) == space]
+    loads, turn_cost = stream_loads(kernel, space, chip)
     # A block that is fetched only once is needed by the first tile: no computation can hide it.
     first = sum(n_bytes * min(1.0, kernel.cores / s.fetches) for s, n_bytes in loads if not s.is_output)
     last = sum(n_bytes * min(1.0, kernel.cores / s.fetches) for s, n_bytes in loads if s.is_output)
     written = sum(n_bytes for s, n_bytes in loads if s.is_output)
     read = sum(n_bytes for s, n_bytes in loads if not s.is_output)
     steady = max(0.0, read + written - first - last)
-    if space == HBM:
+    if turn_cost:
         # The bus turns round between what comes and what goes, which the first and the last blocks have to themselves.
-        steady += chip.hbm.turn_cost * max(0.0, min(read - first, written - last))
+        steady += turn_cost * max(0.0, min(read - first, written - last))
     return Traffic(space, first, steady, last)
 
 
@@ -87,48 +101,57 @@ def later_blocks(kernel: Kernel, space: str, chip: Chip) -> list[tuple[float, fl
     has until the next one is complete, and goes out little by little (JAX documentation, Pallas: Software Pipelining).
     """
     tiles, found = -(-kernel.tiles // kernel.cores), []
-    for stream in kernel.streams:
+    for stream, load_bytes in stream_loads(kernel, space, chip)[0]:
         count = stream.fetches / kernel.cores - 1
-        if count > 0 and link_of(stream, chip) == space:
-            n_bytes = loaded_bytes(stream, chip) / stream.fetches * kernel.cores
+        if count > 0:
+            n_bytes = load_bytes / stream.fetches * kernel.cores
             turns = max(1.0, tiles - 1.0)
             found.append((turns, n_bytes * count / turns) if stream.is_output else (count, n_bytes))
     return sorted(found)
 
 
-def loaded_bytes(stream: Stream, chip: Chip) -> float:
-    """Return a stream's bytes as the memory feels them: each run costs something more."""
-    n_bytes, memory = stream.total_bytes, link_of(stream, chip)
-    if stream.is_output:
-        n_bytes *= write_cost(memory, chip)
-    return n_bytes * run_cost(stream.chunk_bytes, chip)
+def stream_loads(kernel: Kernel, space: str, chip: Chip) -> tuple[list[tuple[Stream, float]], float]:
+    """Return a kernel's streams of one memory with their bytes as that feels them, and what a byte's turn costs it."""
+    streams = [stream for stream in kernel.streams if link_of(stream, chip) == space]
+    served = _served(streams, space, chip)
+    return list(zip(streams, served.load_bytes, strict=True)), served.turn_cost
 
 
-def write_cost(memory: str, chip: Chip) -> float:
-    """Return what a byte that is written to a memory costs, a byte that is read 1: its rate is that of reads."""
+def _served(streams: list[Stream], memory: str, chip: Chip) -> Served:
+    """Return what streams take of a memory or link: HBM's model says it of HBM."""
     if memory == HBM:
-        return chip.hbm.efficiency / chip.hbm.write_efficiency
-    return chip.cmem.read_bytes_per_second / chip.cmem.write_bytes_per_second if memory == CMEM else 1.0
+        return hbm_of(chip).serve(streams, chip)
+    return Served([loaded_bytes(stream, memory, chip) for stream in streams])
 
 
-def run_cost(chunk_bytes: int, chip: Chip) -> float:
-    """Return what a byte costs the memory if runs are ``chunk_bytes`` long (0: long enough), a byte of long ones 1."""
-    if not chunk_bytes:
-        return 1.0
-    # Runs below the native element of the DMA engine use only a part of each (512 B: ISCA 2021, TPUv4i).
-    return (max(chunk_bytes, chip.dma.min_chunk_bytes) + chip.dma.chunk_cost_bytes) / chunk_bytes
+def rows_opened(streams: Iterable[Stream], chip: Chip) -> dict[str, float]:
+    """Return the rows of HBM that streams open, by the key of activity, nothing where no model counts them."""
+    if not needs_places(chip):
+        return {}
+    rows = _served([stream for stream in streams if link_of(stream, chip) == HBM], HBM, chip).activations
+    return {HBM_ROWS: rows} if rows else {}
 
 
 def copy_activity(copy: Copy, chip: Chip) -> dict[str, float]:
     """Return the bytes that a copy reads and writes; within one memory it does both."""
     source = _link(copy.source_space, chip, is_output=False)
     target = _link(copy.target_space, chip, is_output=True)
-    return {source: copy.n_bytes * 2} if source == target else {source: copy.n_bytes, target: copy.n_bytes}
+    moved = {source: copy.n_bytes * 2} if source == target else {source: copy.n_bytes, target: copy.n_bytes}
+    return moved | rows_opened(_copy_ends(copy), chip)
+
+
+def _copy_ends(copy: Copy) -> tuple[Stream, Stream]:
+    """Return what a copy reads and what it writes."""
+    n_bytes, run = copy.n_bytes, copy.chunk_bytes
+    return (
+        Stream(copy.name, copy.source_space, n_bytes, chunk_bytes=run, address=copy.source_address),
+        Stream(copy.name, copy.target_space, n_bytes, 1, True, run, address=copy.target_address),
+    )
 
 
 def copy_loads(copy: Copy, chip: Chip) -> dict[str, float]:
-    """Return a copy's bytes by memory as the memory feels them."""
-    loads = copy_activity(copy, chip)
-    target = _link(copy.target_space, chip, is_output=True)
-    loads[target] += copy.n_bytes * (write_cost(target, chip) - 1)
-    return {memory: n_bytes * run_cost(copy.chunk_bytes, chip) for memory, n_bytes in loads.items()}
+    """Return a copy's bytes by memory as the memory feels them; within one it is read and written side by side."""
+    by_memory: dict[str, list[Stream]] = {}
+    for stream in _copy_ends(copy):
+        by_memory.setdefault(link_of(stream, chip), []).append(stream)
+    return {memory: sum(_served(streams, memory, chip).load_bytes) for memory, streams in by_memory.items()}

@@ -1,29 +1,17 @@
 """The matrix unit: how many cycles a core's arrays need for a product that is cut into weight tiles.
 
-A weight-stationary array holds one tile of one operand while the rows of the other one stream past it. The next tile
-loads under the current one, so that a tile costs the longer of the two; the core's arrays share the tiles.
+An array holds one tile of one operand while the rows of the other one stream past it. The next tile loads under the
+current one, so that a tile costs the longer of the two; the core's arrays share the tiles. ``models/arrays.py`` has the
+arrays that a chip's file can name, this one and others.
 """
 
 from __future__ import annotations
 
 from math import ceil
 
-import msgspec
-
+from tpusim.cost.models.protocols import TileProduct
 from tpusim.hardware.chip import Chip, Mxu
 from tpusim.program.work import Matmul
-
-
-class TileProduct(msgspec.Struct, frozen=True, gc=False):
-    """The product of one tile: ``separate`` products of ``rows`` by ``columns`` over ``taps`` times ``depth``."""
-
-    rows: float
-    columns: float
-    taps: float
-    depth: int
-    separate: float
-    operand_type: str
-    passes: int
 
 
 def array_cycles(matmul: Matmul, mxu: Mxu) -> float:
@@ -45,26 +33,15 @@ def matmul_cycles(matmul: Matmul, mxu: Mxu) -> float:
     return matmul.passes * max(busy_cycles, result_cycles) + parked_cycles
 
 
-def tile_matmul(tile: TileProduct, chip: Chip, *, is_stated: bool = True) -> Matmul:
-    """Return what the arrays do for one tile, its results left out.
-
-    Either operand can be the one that stays in the array while the other streams. A compiler is taken to weigh loading
-    against streaming, without the switches: choosing by these too makes the measured products of v3 worse. Where the
-    tile is not ``is_stated`` by one, the way is the faster one, as the tile is.
-    """
-    ways = (_held(tile, tile.rows, tile.columns, chip), _held(tile, tile.columns, tile.rows, chip))
-    return min(ways, key=lambda way: (array_cycles if is_stated else matmul_cycles)(way, chip.mxu))
-
-
-def _held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> Matmul:
+def operand_held(tile: TileProduct, rows: float, columns: float, chip: Chip) -> Matmul:
     """Return one tile's work where ``columns`` stay in the array and ``rows`` stream past them."""
     mxu, (sublanes, lanes) = chip.mxu, chip.vpu.register_shape
     depth_tiles = packed_depth_tiles(tile.depth, tile.taps, chip)
     weight_tiles = depth_tiles * ceil(columns / mxu.columns)
     # Streamed rows come by the register, so in multiples of its sublanes (JAX, Pallas TPU).
-    streamed = _round_up(ceil(rows), sublanes) * weight_tiles
+    streamed = round_up(ceil(rows), sublanes) * weight_tiles
     # They come in by whole registers of lanes: a narrow tile of a wide array loads as fast as it is narrow.
-    weights = depth_tiles * mxu.rows * _round_up(ceil(columns), lanes) / mxu.columns
+    weights = depth_tiles * mxu.rows * round_up(ceil(columns), lanes) / mxu.columns
     whole = Matmul(weights, streamed, weight_tiles, operand_type=tile.operand_type, passes=tile.passes)
     return whole * tile.separate
 
@@ -78,8 +55,9 @@ def packed_depth_tiles(depth: int, taps: float, chip: Chip) -> float:
     # A tap that fills the array by itself shares its last, ragged tile with no other.
     if depth >= chip.mxu.rows:
         return taps * ceil(depth / chip.mxu.rows)
-    return ceil(taps * _round_up(depth, chip.vpu.sublanes) / chip.mxu.rows)
+    return ceil(taps * round_up(depth, chip.vpu.sublanes) / chip.mxu.rows)
 
 
-def _round_up(value: int, multiple: int) -> int:
+def round_up(value: int, multiple: int) -> int:
+    """Return the least multiple that is at least a value."""
     return -(-value // multiple) * multiple

@@ -14,12 +14,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tpusim.cost.dma import Traffic, later_blocks, link_of, memory_rates, traffic_of
-from tpusim.cost.mxu import matmul_cycles
+from tpusim.cost.dma import Traffic, link_of, memory_rates, rows_opened, traffic_of
+from tpusim.cost.models.arrays import array_of
+from tpusim.cost.models.buffers import buffers_of
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
 from tpusim.program.steps import Kernel
-from tpusim.program.work import Stream, Work, scaled
+from tpusim.program.work import Work, scaled
 from tpusim.units import cycles_to_ps, seconds_to_ps
 
 
@@ -66,13 +67,14 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     moving_ps = max(moving.values(), default=0)
     if moving_ps > compute_ps:
         slowest = max(moving, key=lambda space: moving[space])
+    pace = buffers_of(chip).pace(kernel, moving, compute_ps, chip)
     return KernelTime(
         fixed_ps=seconds_to_ps(chip.fixed.kernel_seconds),
         between_ps=cycles_to_ps(between_tiles_cycles(kernel, chip) * tiles, chip.clock_hz),
         compute_ps=compute_ps,
         moving_ps=moving_ps,
-        rounds_ps=_rounds_ps(kernel, moving_ps, compute_ps, chip),
-        bursts_ps=max((_bursts_ps(kernel, space, ps, compute_ps, chip) for space, ps in moving.items()), default=0),
+        rounds_ps=pace.rounds_ps,
+        bursts_ps=pace.bursts_ps,
         unit_ps={unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c},
         traffic=traffic,
         slowest=slowest,
@@ -88,32 +90,6 @@ def alone_ps(kernel: Kernel, chip: Chip) -> int:
         seconds = [n_bytes / rates[t.space] for t in time.traffic if (n_bytes := getattr(t, edge)) > 0]
         total_ps += seconds_to_ps(chip.dma.fixed_latency_seconds + max(seconds)) if seconds else 0
     return total_ps
-
-
-def _rounds_ps(kernel: Kernel, moving_ps: int, compute_ps: int, chip: Chip) -> int:
-    """Return what the tiles take at least, as a block's buffer is free again only when it has been computed with."""
-    waits = max((_later_fetches(stream, kernel) for stream in kernel.streams), default=0.0)
-    return (seconds_to_ps(waits * chip.dma.fixed_latency_seconds) + moving_ps + compute_ps) // chip.dma.buffers
-
-
-def _bursts_ps(kernel: Kernel, space: str, moving_ps: int, compute_ps: int, chip: Chip) -> int:
-    """Return what the tiles take at least, as more comes in with some of them than with others."""
-    later = later_blocks(kernel, space, chip)
-    total = sum(count * n_bytes for count, n_bytes in later)
-    if not total:
-        return 0
-    tiles = -(-kernel.tiles // kernel.cores)
-    at_once, done, taken_ps = sum(n_bytes for _, n_bytes in later), 0.0, 0.0
-    # What seldom changes does so together with all that changes oftener: loops are nested.
-    for count, n_bytes in later:
-        taken_ps += (count - done) * max(compute_ps / tiles, moving_ps * at_once / total)
-        at_once, done = at_once - n_bytes, count
-    return round(taken_ps + max(0.0, tiles - done) * compute_ps / tiles)
-
-
-def _later_fetches(stream: Stream, kernel: Kernel) -> float:
-    """Return how often a core moves a block of a stream beside the first one; what lies in VMEM stays where it is."""
-    return max(0.0, stream.fetches / kernel.cores - 1) if stream.space not in (VMEM, SMEM) else 0.0
 
 
 def stage_cycles(kernel: Kernel, chip: Chip) -> list[tuple[str, float]]:
@@ -158,7 +134,7 @@ def loop_cycles(tiles: int, fetches: Iterable[int], cores: int, chip: Chip) -> f
 
 def unit_cycles(work: Work, chip: Chip) -> dict[str, float]:
     """Return the cycles that work keeps each functional unit of one core busy, at the unit's peak rate."""
-    cycles = {MATRIX: sum(matmul_cycles(matmul, chip.mxu) for matmul in work.matmuls)}
+    cycles = {MATRIX: sum(array_of(chip).cycles(matmul, chip) for matmul in work.matmuls)}
     for unit in UNITS.values():
         if unit.slots:
             # A chip need not have a unit that nothing is asked of.
@@ -196,4 +172,4 @@ def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:
     for matmul in kernel.work.matmuls:
         macs = matmul.streamed_rows * matmul.passes * kernel.tiles * chip.mxu.rows * chip.mxu.columns
         done[mac_key(matmul.operand_type)] = done.get(mac_key(matmul.operand_type), 0.0) + macs
-    return done
+    return done | rows_opened(kernel.streams, chip)

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
+Setting = int | float | bool | str
+"""A figure that a model of a unit is made with."""
+
 
 class Mxu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The matrix units of one core: weight-stationary systolic arrays."""
@@ -38,6 +41,10 @@ class Mxu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     The product waits for it."""
     accumulates_in_array: bool
     """Whether partial sums over K are added by the result buffer (v7x) rather than by the vector unit."""
+    model: str = "weight-stationary"
+    """What prices products: a name of ``cost/models/arrays.py``, or ``package.module:Class``."""
+    settings: dict[str, Setting] = {}
+    """What the model is made with."""
 
 
 class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -56,6 +63,9 @@ class Vpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     xlu_cycles_per_op: float
     native_bf16: bool
     """Whether 16-bit elements are added and multiplied without a conversion to f32."""
+    model: str = "table"
+    """What prices operations and whole kernels: ``table`` (``vector_ops``), or ``package.module:Class``."""
+    settings: dict[str, Setting] = {}
 
     @property
     def register_shape(self) -> tuple[int, int]:
@@ -109,6 +119,14 @@ class Hbm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The same of long writes."""
     turn_cost: float
     """What a byte that is written between reads, or read between writes, costs beside itself, in bytes (fitted)."""
+    model: str = "bandwidth"
+    """What prices accesses: a name of ``cost/models/memories.py``, or ``package.module:Class``."""
+    settings: dict[str, Setting] = {}
+
+    @property
+    def long_read_bytes_per_second(self) -> float:
+        """What long reads reach, to which the loads of all accesses are held."""
+        return self.bandwidth_bytes_per_second * self.efficiency
 
     @property
     def available_bytes(self) -> int:
@@ -133,6 +151,9 @@ class Dma(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Bandwidth of copies that stay inside the core."""
     smallest_block_bytes: int
     """Tiles of our own choosing move at least this at a time."""
+    model: str = "rotating"
+    """How the buffers of blocks go round: a name of ``cost/models/buffers.py``, or ``package.module:Class``."""
+    settings: dict[str, Setting] = {}
 
 
 class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

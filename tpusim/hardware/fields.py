@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.chip import Chip
+from tpusim.hardware.chip import Chip, Setting
 from tpusim.hardware.units import HBM_ROWS, SMEM, UNITS, counted_units, event_key, mac_key
 
 CONFIDENCE = ("published", "second-hand", "derived", "measured", "estimated", "fitted")
@@ -58,6 +58,9 @@ _ENERGY = "energy"
 
 # units.sorter.slots: a unit that only some chips have.
 _UNIT_RATE = re.compile(r"units\.(\w+)\.(slots|cycles_per_op|fill)")
+
+# hbm.settings.channels: what the model of a unit is made with, which only the model knows.
+_SETTING = re.compile(r"(mxu|vpu|hbm|dma|ici)\.settings\.[a-z]\w*")
 
 _ABOVE_ZERO = 1e-9
 
@@ -135,6 +138,7 @@ _UNIT_RANGES = {
     "cycles_per_op": _BY_ENDING["_cycles_per_op"],
 }
 _COST = _Range("ops/register", 0, 1e6, "operations per register, from 0")
+_ANY = _Range("", -math.inf, math.inf, "a number, true, false or a text")
 _JOULES = _Range("J", 0, 1e-6, "joules of one event, 0 to 1e-6 (1 pJ is 1e-12)")
 _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 0")
 
@@ -146,6 +150,10 @@ def field_of(key: str, where: str) -> Field:
         return Field(key, float, _RATE)
     if (rate := _UNIT_RATE.fullmatch(key)) and rate[1] in UNITS:
         return Field(key, float, _UNIT_RANGES[rate[2]])
+    if _SETTING.fullmatch(key):
+        return Field(
+            key, Setting, _Range("", -math.inf, math.inf, "a number, true, false or a text"), is_required=False
+        )
     if cost := _OPERATION_COST.fullmatch(key):
         units = [unit.key for unit in counted_units()]
         if cost[2] not in units:
@@ -172,7 +180,7 @@ def energy_events() -> tuple[str, ...]:
 def check_value(field: Field, value: Any, where: str) -> Any:
     """Return ``value`` in the field's own type; raise ConfigError if it is of another type or not plausible."""
     # Python counts True as the number 1; a chip file that says so has a slip.
-    is_stray_truth = isinstance(value, bool) and field.kind is not bool
+    is_stray_truth = isinstance(value, bool) and field.kind not in (bool, Setting)
     checked = None if is_stray_truth else _CHECKS[field.kind](field, value)
     is_number = isinstance(checked, (int, float))
     if checked is None or (is_number and not field.range.low <= checked <= field.range.high):
@@ -206,6 +214,7 @@ _CHECKS: dict[Any, Callable[[Field, Any], Any]] = {
     bool: lambda field, value: value if isinstance(value, bool) else None,
     str: _text,
     tuple[str, ...]: _texts,
+    Setting: lambda field, value: value if isinstance(value, Setting) else None,
 }
 
 
@@ -222,7 +231,7 @@ def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
     """Yield the fields of a struct and of the structs in it, in their order, with dotted keys."""
     for info in msgspec.structs.fields(struct):
         key = prefix + info.name
-        if key in (OPERATIONS, _ENERGY, "units"):
+        if key in (OPERATIONS, _ENERGY, "units") or info.name == "settings":
             continue
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
             yield from _fields_of(info.type, f"{key}.")

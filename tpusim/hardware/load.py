@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.chip import Chip, VectorOps
+from tpusim.hardware.chip import Chip, Setting, VectorOps
 from tpusim.hardware.fields import CONFIDENCE, FIELDS, OPERATIONS, TEXT_KEYS, Fact, Field, check_value, field_of
 
 _PACKAGE = Path(__file__).parents[1]
@@ -78,6 +78,13 @@ def load_vector_ops() -> VectorOps:
             for unit in cost:
                 field_of(f"{OPERATIONS}.{table}.{name}.{unit}", str(path))
     return found
+
+
+@cache
+def model_settings(section: str, model: str) -> Mapping[str, Setting]:
+    """Return what a model that ships is made with where a chip says nothing: the file ``models.toml``."""
+    table = read_config("models.toml").get(section, {}).get(model, {})
+    return {key: fact["value"] for key, fact in table.items()}
 
 
 def read_config(name: str) -> dict[str, Any]:
@@ -156,7 +163,7 @@ def _scalar(key: str, text: str) -> Any:
     try:
         table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
-        table = {"value": text if re.fullmatch(r"[A-Za-z][\w .-]*", text) else None}
+        table = {"value": text if re.fullmatch(r"[A-Za-z][\w .:-]*", text) else None}
     value = table["value"]
     # A second key means that the text had a line break in it.
     if len(table) != 1 or not isinstance(value, (str, int, float)):

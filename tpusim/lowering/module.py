@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from tpusim.allocation.liveness import TABLE_ENTRY_BYTES, table_size
 from tpusim.allocation.plan import plan_buffers
+from tpusim.cost.models.memories import needs_places
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HOST
 from tpusim.ir.frames import SourceFrames
@@ -13,6 +14,7 @@ from tpusim.ir.module import Module
 
 # Importing the modules of rules fills the table.
 from tpusim.lowering import collectives, control, copies, custom_calls
+from tpusim.lowering.addresses import with_addresses
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import kernel as kernels
 from tpusim.lowering.scope import RULES, Notes, Scope
@@ -42,11 +44,12 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
     frames = SourceFrames(module)
     scope = Scope(EntryContext(module), chip, notes, default_trips, frames)
     steps = lower_computation(scope)
-    plan = plan_buffers(module, chip.tuple_table_granule_bytes, frames)
+    places = needs_places(chip)
+    plan = plan_buffers(module, chip.tuple_table_granule_bytes, frames, with_addresses=places)
     return Program(
         name=module.name,
         chip=chip.name,
-        steps=steps,
+        steps=with_addresses(steps, plan.addresses) if places else steps,
         buffers=plan.buffers,
         schedule=plan.schedule,
         temp_bytes=plan.temp_bytes,

@@ -101,9 +101,10 @@ class Device:
             self.host.drain(options.outfeed, self.memories[HOST_OUT])
 
     def busy_ps(self, n_bytes: Mapping[str, float]) -> dict[str, int]:
-        """Return how long bytes keep memories and links busy, those that records show."""
+        """Return how long bytes keep memories and links busy, those that records show; rows that open are no bytes."""
         # At advertised rates, so that shares of time can be held against the roofline.
-        peaks = {unit: peak_bytes_per_second(self.chip, UNITS[unit]) for unit in n_bytes if unit not in _NOT_SHOWN}
+        shown = [unit for unit in n_bytes if unit in UNITS and unit not in _NOT_SHOWN]
+        peaks = {unit: peak_bytes_per_second(self.chip, UNITS[unit]) for unit in shown}
         return {unit: bytes_to_ps(n_bytes[unit], peak) for unit, peak in peaks.items() if peak and n_bytes[unit]}
 
     def launch(self, activity: Activity) -> simpy.Event:

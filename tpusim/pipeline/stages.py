@@ -16,6 +16,7 @@ from msgspec import structs
 
 from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report, memory_use
+from tpusim.cost.models.choice import check_models
 from tpusim.errors import ConfigError
 from tpusim.frontends.read import hlo_text
 from tpusim.hardware.array import Array
@@ -321,6 +322,7 @@ def _lowered(
     used = resolved_schedule(loaded, schedule)
     check_compiler(loaded, made_by)
     machine = choose_chip(loaded, made_by, chip=chip, topology=slice_, overrides=overrides)
+    check_models(machine)
     if isinstance(loaded, Module):
 
         def price(module: Module) -> float:

@@ -92,6 +92,9 @@ class Copy(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     target_space: MemorySpace = VMEM
     # In bytes; 0 where runs are long enough not to matter.
     chunk_bytes: int = 0
+    # Of the first byte; None where it is not known, or of no interest to the chip's memory.
+    source_address: int | None = None
+    target_address: int | None = None
     through: Literal["dma", "sparsecore"] = "dma"
     # Set where the compiler lets the run before bring the operand in (cross-program prefetch).
     is_prefetch: bool = False

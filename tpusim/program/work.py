@@ -102,7 +102,8 @@ class Stream(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     ``fetches`` times in the whole loop nest a block of ``block_bytes`` moves (fewer than the tiles when the block's
     index does not change from one tile to the next); ``chunk_bytes`` is the length of the runs that are contiguous in
-    memory.
+    memory, and ``stride_bytes`` from the start of one to that of the next (0: they follow each other). ``address`` is
+    the place of its first byte (None: not known, or of no interest to the chip's memory).
     """
 
     operand: str
@@ -111,6 +112,8 @@ class Stream(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     fetches: int = 1
     is_output: bool = False
     chunk_bytes: int = 0
+    stride_bytes: int = 0
+    address: int | None = None
 
     @property
     def total_bytes(self) -> float:

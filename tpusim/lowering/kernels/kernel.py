@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from tpusim.cost.models.memories import needs_places
+from tpusim.cost.models.operations import operations_of
 from tpusim.cost.tile import alone_ps, loop_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
@@ -32,6 +34,7 @@ from tpusim.lowering.kernels.tiles import (
     cut_alike,
     own_nests,
     run_bytes,
+    run_pitch_bytes,
     streaming_tiles,
 )
 from tpusim.lowering.kernels.vector import Site, estimated_type, stored_registers, vector_work
@@ -77,7 +80,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     body, products = plan.body, plan.products
     nest = (_stated_nest(plan) or _own_nest(plan, extra)) if products else None
     product_flops = sum(product.flops for _, product in products)
-    return structs.replace(
+    made = structs.replace(
         tiled(plan, nest, extra),
         **scope.label(instruction, category),
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
@@ -88,6 +91,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         family=_family(body.values, [product for _, product in products]),
     )
+    return operations_of(scope.chip).kernel(instruction, made, scope.chip)
 
 
 def plan_of(scope: Scope, instruction: Instruction) -> Plan:
@@ -210,10 +214,11 @@ def _other_work(
     """Return the work of all in a kernel but its products, by position: of what is needed, as often as it is made."""
     # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
-    found = {}
+    found, costs = {}, operations_of(scope.chip)
     for at, (item, share) in enumerate(zip(body.values, shares, strict=True)):
         if share and not item.in_place and item.instruction.opcode not in _ELSEWHERE:
             work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
+            work = costs.work(item.instruction, work, scope.chip)
             # What is made for an operand of the product stays as long as its tile does, and is then made anew.
             times = share * uses.get(sides.get(at, ""), 1.0)
             # Of most values all is needed once.
@@ -430,7 +435,15 @@ def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nes
         run = run_bytes(access.shape, cut, chip.vpu.register_shape) if len(cut) == access.shape.rank else 0
         chunk = min(filter(None, (run, access.chunk_bytes)), default=0)
         block, fetches = access.n_bytes * overlap * nest.block_share[side], nest.fetches(side)
-        yield Stream(access.name, access.space, block, fetches, access.is_output, chunk)
+        stride = _stride_bytes(access, cut, chunk, chip) if chunk and needs_places(chip) else 0
+        yield Stream(access.name, access.space, block, fetches, access.is_output, chunk, stride)
+
+
+def _stride_bytes(access: Access, cut: tuple[int, ...], chunk: int, chip: Chip) -> int:
+    """Return how far apart runs begin: by the pitch of the dimension that the block cuts, rows of a gather evenly."""
+    if chunk == access.chunk_bytes:
+        return round(physical_bytes(access.shape) / max(1.0, access.n_bytes / chunk) / chunk) * chunk
+    return run_pitch_bytes(access.shape, cut, chip.vpu.register_shape)
 
 
 def _sides(body: Body, at: int) -> dict[int, str]:

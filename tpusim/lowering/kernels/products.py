@@ -9,7 +9,8 @@ from math import ceil
 
 import msgspec
 
-from tpusim.cost.mxu import TileProduct, matmul_cycles, packed_depth_tiles, tile_matmul
+from tpusim.cost.models.arrays import array_of
+from tpusim.cost.models.protocols import TileProduct
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, VECTOR, WORD_BITS
 from tpusim.lowering.kernels.tiles import LHS, RHS, TAPS, Nest
@@ -42,7 +43,7 @@ def product_work(
     each = [(1, table.ops["multiply"]), (sums, table.ops["add"]), (spread, table.moves["sublane_broadcast"])]
     terms = product.flops / 2 * padding / chip.vpu.register_elements
     on_vector_unit = sum_work(Work(ops=scaled(cost, count * terms)) for count, cost in each)
-    array_cycles = sum(matmul_cycles(matmul, chip.mxu) for matmul in on_array.matmuls)
+    array_cycles = sum(array_of(chip).cycles(matmul, chip) for matmul in on_array.matmuls)
     # Arrays without elements ask for nothing.
     vector_cycles = on_vector_unit.ops.get(VECTOR, 0.0) / chip.vpu.alu_slots
     return on_vector_unit if vector_cycles < array_cycles else on_array
@@ -53,20 +54,20 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
     # Where partial sums are not added in the array, the vector unit adds one register per popped one.
     mxu, register_elements = chip.mxu, chip.vpu.register_elements
     tile = _tile_of(product, nest)
-    matmul = tile_matmul(tile, chip, is_stated=bool(nest.extents or not nest.loops))
+    work = array_of(chip).work(tile, chip, is_stated=bool(nest.extents or not nest.loops))
     out = output_elements / register_elements
     # A sum over depth is cut by the array, and once more by loops that bring its parts in one after another.
     cuts = nest.trips(TAPS, DEPTH)
-    depth_tiles = packed_depth_tiles(tile.depth, tile.taps, chip) * cuts
+    depth_tiles = work.parts * cuts
     # The first result of a sum is popped, each further one popped and added.
     sums = 0.0 if mxu.accumulates_in_array else out * max(0.0, depth_tiles - 1)
     # Rows wait in VMEM as packed words: a register holds twice as many of bf16 as of f32.
     packed = register_elements * max(1, WORD_BITS // DTYPES[product.operand_type].bits)
-    loads = matmul.streamed_rows * mxu.rows / packed * nest.tiles
+    loads = work.loaded_elements / packed * nest.tiles
     # Between two parts of a sum the tile of the result waits in VMEM as f32.
     parked = out * (cuts - 1)
     popped = out * (cuts if mxu.accumulates_in_array else depth_tiles)
-    whole = msgspec.structs.replace(matmul * nest.tiles, results=popped, parked=parked)
+    whole = msgspec.structs.replace(work.matmul * nest.tiles, results=popped, parked=parked)
     return Work((whole,), {VECTOR: sums, LOAD: loads})
 
 

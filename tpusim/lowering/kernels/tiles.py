@@ -288,6 +288,16 @@ def run_bytes(shape: ArrayShape, bounds: tuple[int, ...], block: tuple[int, int]
     return 0
 
 
+def run_pitch_bytes(shape: ArrayShape, bounds: tuple[int, ...], block: tuple[int, int]) -> int:
+    """Return from the start of one run of a block to that of the next, in bytes; 0 if the block is one run."""
+    pitch = prod(block) * shape.dtype.bits // 8
+    for size, bound in zip(reversed(blocks(shape, block)), reversed(bounds), strict=False):
+        pitch *= size
+        if bound < size:
+            return pitch
+    return 0
+
+
 def cut_alike(
     tiled: ArrayShape, bounds: tuple[int, ...], array: ArrayShape, block: tuple[int, int]
 ) -> tuple[tuple[int, ...], float]:

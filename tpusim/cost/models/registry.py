@@ -1,0 +1,133 @@
+"""Which class stands for a unit of a chip: one that ships, entered by decorator, or a user's, ``package.module:Class``.
+
+A chip's file only names it. Code of a package that does not ship runs where the caller has allowed that package:
+``tpusim --plugin mypackage``, or ``tpusim.allow_plugin("mypackage")`` once in each process that simulates.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Generic, Protocol, TypeVar
+
+from tpusim.errors import ConfigError, did_you_mean
+from tpusim.hardware.chip import Setting
+from tpusim.hardware.load import model_settings
+
+M = TypeVar("M")
+C = TypeVar("C", bound=type)
+
+_ALLOWED: dict[str, None] = {}
+
+
+class Part(Protocol):
+    """A section of a chip that names its model, and the figures that the model is made with."""
+
+    @property
+    def model(self) -> str:
+        """The name of a class that ships, or ``package.module:Class``."""
+
+    @property
+    def settings(self) -> Mapping[str, Setting]:
+        """What its constructor is given, by name."""
+
+
+def allow_plugin(*packages: str) -> None:
+    """Let chip files load classes from these packages and from the modules in them, in this process.
+
+    Worker processes begin without: give them ``allow_plugin(*allowed_plugins())``. Raises ConfigError for what cannot
+    be a package's name.
+    """
+    for package in packages:
+        if not all(part.isidentifier() for part in package.split(".")):
+            raise ConfigError(f"plugin: expected the name of a package such as mypackage, found {package!r}")
+        _ALLOWED[package] = None
+
+
+def allowed_plugins() -> tuple[str, ...]:
+    """Return the packages that this process may load classes from, in the order in which they were allowed."""
+    return tuple(_ALLOWED)
+
+
+class Registry(Generic[M]):
+    """The models of one unit by name. ``key`` is the chip key that names one, ``methods`` what every one has."""
+
+    def __init__(self, key: str, *methods: str) -> None:
+        self.key = key
+        self.section = key.partition(".")[0]
+        self._methods = methods
+        self._shipped: dict[str, Callable[..., M]] = {}
+        # Of those without settings, which nearly all are: products ask thousands of times in a lowering.
+        self._plain: dict[str, M] = {}
+        self._made: dict[tuple[object, ...], M] = {}
+
+    def enter(self, name: str) -> Callable[[C], C]:
+        """Return the decorator that enters a class under the name that a chip's file calls it."""
+
+        def enter(kind: C) -> C:
+            self._shipped[name] = kind
+            return kind
+
+        return enter
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the models that ship."""
+        return tuple(self._shipped)
+
+    def of(self, part: Part) -> M:
+        """Return the model of a section of a chip, made once for the same settings.
+
+        Raises ConfigError for a name that is not known or not allowed, and for settings that it does not take.
+        """
+        if not part.settings and part.model in self._plain:
+            return self._plain[part.model]
+        key = (part.model, *sorted(part.settings.items()))
+        if key not in self._made:
+            found = self._made[key] = self._make(part)
+            if not part.settings:
+                self._plain[part.model] = found
+        return self._made[key]
+
+    def _make(self, part: Part) -> M:
+        kind = self._shipped.get(part.model) or self._load(part.model)
+        settings = {**model_settings(self.section, part.model), **part.settings}
+        self._check_settings(part.model, kind, settings)
+        try:
+            return kind(**settings)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{self.section}.settings: {part.model!r}: {error}") from error
+
+    def _load(self, name: str) -> Callable[..., M]:
+        """Return the class that ``package.module:Class`` names."""
+        module, colon, class_name = name.partition(":")
+        if not colon:
+            hint = did_you_mean(name, self.names)
+            raise ConfigError(
+                f"{self.key}: expected one of {', '.join(self.names)}, or package.module:Class, found {name!r}{hint}"
+            )
+        if not any(module == package or module.startswith(f"{package}.") for package in _ALLOWED):
+            package = module.partition(".")[0]
+            raise ConfigError(
+                f"{self.key}: {name!r} is code of another package, and a chip file alone never runs code: allow it by "
+                f"--plugin {package}, or in Python by tpusim.allow_plugin({package!r})"
+            )
+        try:
+            kind: Any = getattr(import_module(module), class_name)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"{self.key}: {name!r}: {error}; is it installed or on PYTHONPATH?") from error
+        missing = [method for method in self._methods if not callable(getattr(kind, method, None))]
+        if missing or not callable(kind):
+            raise ConfigError(f"{self.key}: {name!r}: expected a class with {', '.join(self._methods)}, found none")
+        found: Callable[..., M] = kind
+        return found
+
+    def _check_settings(self, name: str, kind: Callable[..., M], settings: Mapping[str, Setting]) -> None:
+        """Refuse settings that a model's constructor does not take, and a lack of those that it needs."""
+        where = f"{self.section}.settings"
+        try:
+            inspect.signature(kind).bind(**settings)
+        except TypeError as error:
+            wanted = ", ".join(inspect.signature(kind).parameters) or "none"
+            raise ConfigError(f"{where}: {name!r} takes {wanted}: {error}") from error
