@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tpusim.compiler.collectives import start_early
+from tpusim.compiler.collectives import combine, start_early
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
@@ -36,6 +36,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("copies", copy_what_is_kept),
     ("widen", widen),
     ("emitters", choose_emitters),
+    ("combine", combine),
     ("order", schedule),
     ("place", place),
     ("collectives", start_early),
