@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from math import ceil, inf
+from math import ceil
+from sys import maxsize
 from typing import Any
 
 from msgspec import structs
@@ -75,7 +76,7 @@ def _around_product(plan: Plan, tiling: StatedTiling, wanted: int) -> list[Tried
     seen, found, orders = set[WindowConfig](), list[TriedTiles](), _ORDERS[WINDOW in tiling.kinds]
     for least_seconds, own in own_candidates(plan):
         # What takes longer than the last of those that are wanted need not be known exactly.
-        limit_ps = found[wanted - 1].alone_ps if len(found) >= wanted else inf
+        limit_ps = found[wanted - 1].alone_ps if len(found) >= wanted else maxsize
         if seconds_to_ps(least_seconds) >= limit_ps:
             break
         for stating in (tiling.stating(own, windows_last=last) for last in orders):
@@ -88,7 +89,7 @@ def _around_product(plan: Plan, tiling: StatedTiling, wanted: int) -> list[Tried
     return found
 
 
-def _least_ps(plan: Plan, nest: Nest, limit_ps: float) -> int:
+def _least_ps(plan: Plan, nest: Nest, limit_ps: int) -> int:
     """Return what a kernel takes at least: for what it moves and, if that is below a limit, for its product too."""
     least_ps = seconds_to_ps(bound_seconds(plan, nest))
     return least_ps if least_ps >= limit_ps else alone_ps(bare(plan, nest), plan.scope.chip)
@@ -136,7 +137,8 @@ def _through_array(plan: Plan) -> Iterator[TriedTiles]:
     if plan.body.values[-1].in_place or not array.rank or not array.element_count:
         return
     wanted, sizes = vector_tiles(plan), blocks(array, chip.vpu.register_shape)
-    for bounds in dict.fromkeys(_cut(sizes, max(wanted * 2**power // 4, chip.cores_per_device)) for power in range(5)):
+    counts = (max(ceil(wanted * 2.0**doublings), chip.cores_per_device) for doublings in (-2, -1, 0, 1, 2))
+    for bounds in dict.fromkeys(_cut(sizes, count) for count in counts):
         trips = tuple(ceil(size / bound) for size, bound in zip(sizes, bounds, strict=True))
         stated = {"output_window_bounds": bounds, "iteration_bounds": trips}
         shared = next((at for at, count in enumerate(trips) if count > 1), -1) if chip.cores_per_device > 1 else -1
