@@ -1,4 +1,4 @@
-"""A run as a file for a viewer: a browser, XProf, Perfetto, Model Explorer.
+"""A run as a file for another tool: a browser, XProf, Perfetto, Model Explorer, Accelergy.
 
     from tpusim import export
     result = tpusim.simulate("step.v5e.hlo.txt.gz")
@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim import __version__
+from tpusim.report.accelergy import write_accelergy
 from tpusim.report.viewers.html.page import write_page
 from tpusim.report.viewers.model_explorer import write_model_explorer
 from tpusim.report.viewers.perfetto import write_trace
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
     from tpusim.pipeline.result import Result
 
-__all__ = ["html", "model_explorer", "perfetto", "xprof"]
+__all__ = ["accelergy", "html", "model_explorer", "perfetto", "xprof"]
+
+
+def accelergy(result: Result, path: str | Path) -> None:
+    """Write what was done, with energies and areas, for ``accelergy FILE.yaml -f energy_estimation``."""
+    write_accelergy(result.counts, result.chip, path)
 
 
 def html(result: Result, path: str | Path) -> None:
@@ -33,7 +39,7 @@ def html(result: Result, path: str | Path) -> None:
 
 def perfetto(result: Result, path: str | Path) -> None:
     """Write a time line for https://ui.perfetto.dev (``.json``, or ``.json.gz``): rows, counters, arrows."""
-    write_trace(result.pod, path, result.program)
+    write_trace(result.pod, path, result.program, result.chip)
 
 
 def xprof(result: Result, directory: str | Path) -> Path:

@@ -52,8 +52,8 @@ def relayout(before: Shape | str, after: Shape | str) -> Figure:
 
 
 def timeline(result: Result, ax: Axes | None = None, window_us: tuple[float, float] | None = None) -> Figure:
-    """Draw a run over time: the core, its units and memories, what ran beside it; ``window_us`` is a part of it."""
-    return plot_timeline.timeline(result.timeline, ax, window_us)
+    """Draw a run over time: the core, power, units and memories, what ran beside it; ``window_us`` is a part of it."""
+    return plot_timeline.timeline(result.timeline, ax, window_us, result.chip)
 
 
 def roofline(result: Result, ax: Axes | None = None) -> Figure:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tpusim.analysis.energy import IDLE, run_energy
-from tpusim.analysis.price import run_cost
+from tpusim.analysis.energy.power import mean_watts
+from tpusim.analysis.energy.price import run_cost
+from tpusim.analysis.energy.run import IDLE, run_energy
 from tpusim.analysis.utilisation import group_records
 from tpusim.hardware.load import load_chip
 from tpusim.machine.run import simulate_program
@@ -76,6 +78,21 @@ def test_power_is_energy_over_time():
 def test_v4_draws_between_the_least_and_the_most_that_was_measured(name):
     """121 to 192 W of a chip over production programs (Jouppi et al., ISCA 2023); no figure is fitted to power."""
     assert 121 <= simulate(TRACES / f"{name}.v4.hlo.txt.gz").energy.chip_power_w <= 192
+
+
+def test_mean_power_of_stretches_is_that_of_the_run():
+    """A loop of which one trip is played; a time of no length has the idle power."""
+    found, timeline = energy_of_steps(Loop(name="w", opcode="while", trips=1001, body=(kernel("a"), kernel("b", 2e4))))
+    edges = np.linspace(0, timeline.total_ps, 11)
+    watts = mean_watts(timeline, CHIP, edges[:-1], edges[1:])
+    assert watts.mean() == pytest.approx(found.average_power_w, rel=1e-6)
+    assert mean_watts(timeline, CHIP, edges[3:4], edges[3:4]) == pytest.approx(45)
+
+
+def test_a_run_of_nothing_has_the_idle_power():
+    """45 W of a core of v4."""
+    _, timeline = energy_of_steps()
+    assert mean_watts(timeline, CHIP, np.array([0.0]), np.array([1.0])) == pytest.approx(45)
 
 
 def test_a_run_costs_its_hours():

@@ -157,3 +157,15 @@ def test_run_tells_energy_power_and_price(capsys):
     assert sum(found["energy"]["by_unit"].values()) == pytest.approx(found["energy_j"], rel=1e-12)
     assert found["counts"]["matrix.bf16"] > 0
     assert found["cost"]["price_date"]
+
+
+def test_run_writes_and_takes_accelergys_tables(capsys, tmp_path):
+    """What it wrote gives the same energy; half of every energy gives less; times and what is said of them stay."""
+    path = str(tmp_path / "run.yaml")
+    plain = json.loads(output_of(capsys, "run", MLP, "--json", "--counts", path))
+    again = json.loads(output_of(capsys, "run", MLP, "--json", "--energy-table", path))
+    assert again["energy_j"] == pytest.approx(plain["energy_j"], rel=1e-9)
+    cheap = "energy.matrix_bf16=1e-13"
+    less = json.loads(output_of(capsys, "run", MLP, "--json", "--energy-table", path, "-o", cheap))
+    assert less["energy_j"] < 0.8 * plain["energy_j"]
+    assert (less["time_us"], less["accuracy"]) == (plain["time_us"], plain["accuracy"])

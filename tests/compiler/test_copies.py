@@ -98,3 +98,37 @@ def test_what_a_loop_changes_of_its_arguments_is_copied():
     assert copied(module) == ["x"]
     x, w = np.random.default_rng(7).standard_normal((2, 64, 128)).astype(np.float32)
     assert (execute(module, {"in0": x, "in1": w}, precision="exact", chip="v3") == x * w * w * w).all()
+
+
+SWAPPED = """
+body { p = (s32[], f32[64,128], f32[64,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  a = f32[64,128] get-tuple-element(p), index=1
+  b = f32[64,128] get-tuple-element(p), index=2
+  c = f32[64,128] tanh(a)
+  d = f32[64,128] add(a, b)
+  ROOT out = (s32[], f32[64,128], f32[64,128]) tuple(next, c, d) }
+condition { p = (s32[], f32[64,128], f32[64,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  most = s32[] constant(4)
+  ROOT less = pred[] compare(i, most), direction=LT }
+"""
+
+TWICE = """
+  zero = s32[] constant(0)
+  number = f32[] constant(2)
+  more = f32[] constant(3)
+  x = f32[64,128] MADE
+  first = (s32[], f32[64,128], f32[64,128]) tuple(zero, x, x)
+  ROOT loop = (s32[], f32[64,128], f32[64,128]) while(first), condition=condition, body=body
+"""
+
+
+def test_what_a_loop_carries_twice_and_changes_has_two_places():
+    """What is made of nothing is made twice; anything else is copied."""
+    made = compiled(TWICE.replace("MADE", "broadcast(number), dimensions={}"), regions=SWAPPED)
+    assert [i.opcode for i in made.entry.instructions].count("broadcast") == 2
+    drawn = compiled(TWICE.replace("MADE", "rng(number, more), distribution=rng_uniform"), regions=SWAPPED)
+    assert copied(drawn) == ["x"]

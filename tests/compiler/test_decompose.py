@@ -204,6 +204,26 @@ def test_a_scatter_of_one_update_is_an_update_in_place(row, region):
     assert made.entry.root.opcode == "dynamic-update-slice"
 
 
+@pytest.mark.parametrize(("update", "scatters"), [("broadcast(number), dimensions={}", 0), ("parameter(1)", 1)])
+def test_a_number_scattered_once_a_row_is_selected(update, scatters):
+    """As in the gradient of a cross-entropy; outside of the row it goes nowhere. Other numbers stay a scatter."""
+    entry = f"""
+    i = s32[3,5,1] parameter(0)
+    nought = f32[] constant(-0.0)
+    zeros = f32[5,3,40] broadcast(nought), dimensions={{}}
+    number = f32[] constant(0.25)
+    u = f32[3,5] {update}
+    ROOT out = f32[5,3,40] scatter(zeros, i, u), update_window_dims={{}}, inserted_window_dims={{2}},
+      scatter_dims_to_operand_dims={{2}}, input_batching_dims={{0,1}}, scatter_indices_batching_dims={{1,0}},
+      index_vector_dim=2, to_apply=add
+    """
+    module, made = decomposed(entry, ADD)
+    assert opcodes(made)["scatter"] == scatters
+    i = np.arange(-1, 44, 3, dtype=np.int32).reshape(3, 5, 1)
+    inputs = [i, *([normal(3, 5)] if scatters else [])]
+    assert values(module, *inputs).tobytes() == values(made, *inputs).tobytes()
+
+
 @pytest.mark.parametrize(("start", "is_inside"), [(1, True), (3, False)])
 def test_an_update_known_to_lie_inside_is_not_looked_at(start, is_inside):
     """As in a stencil, ``u.at[1:-1, 1:-1].set(...)``."""

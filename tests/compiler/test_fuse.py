@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.hardware.load import load_chip
@@ -111,6 +113,119 @@ def test_slices_of_each_size_are_made_together():
     entry = compiled(ROLLED).entry
     results = [i.shape for i in entry.instructions if i.opcode == "fusion" and isinstance(i.shape, TupleShape)]
     assert sorted([leaf.dimensions[0] for leaf in shape.elements] for shape in results) == [[1, 1], [127, 127]]
+
+
+SHARED = """HloModule shared
+
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  x = f32[2048,1024] parameter(0)
+LINES
+  zero = f32[] constant(0)
+  sums = f32[2048] reduce(y, zero), dimensions={1}, to_apply=add
+  row = f32[2048,1024] broadcast(sums), dimensions={0}
+  ROOT out = f32[2048,1024] divide(y, row)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("opcodes", "is_stored"), [(["exponential"], False), (["tanh", "exponential"], False), (["sine"] * 6, True)]
+)
+def test_what_takes_longer_to_compute_than_to_read_is_stored(opcodes, is_stored):
+    """A softmax's exponentials are made twice in compiled programs, long chains once."""
+    names = ["x", *(f"y{number}" for number in range(len(opcodes) - 1)), "y"]
+    lines = (f"  {new} = f32[2048,1024] {op}({old})" for op, old, new in zip(opcodes, names, names[1:], strict=False))
+    entry = compiled(SHARED.replace("LINES", "\n".join(lines))).entry
+    first = next(i for i in entry.instructions if i.opcode == "fusion")
+    assert isinstance(first.shape, TupleShape) == is_stored
+
+
+SCORES = """HloModule scores
+
+larger { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  q = f32[8,256,64] parameter(0)
+  k = f32[8,256,64] parameter(1)
+  x = f32[8,256,256] dot(q, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_contracting_dims={2}
+  low = f32[] constant(-inf)
+  most = f32[8,256] reduce(x, low), dimensions={2}, to_apply=larger
+  wide = f32[8,256,256] broadcast(most), dimensions={0,1}
+  less = f32[8,256,256] subtract(x, wide)
+  y = f32[8,256,256] exponential(less)
+  zero = f32[] constant(0)
+  sums = f32[8,256] reduce(y, zero), dimensions={2}, to_apply=add
+  row = f32[8,256,256] broadcast(sums), dimensions={0,1}
+  ROOT out = f32[8,256,256] divide(y, row)
+}
+"""
+
+
+def test_what_is_made_with_a_row_window_is_stored():
+    """Scores, their maxima and exponentials are one kernel, as in compiled attention; its scores are never stored."""
+    kernels = [i for i in compiled(SCORES).entry.instructions if i.opcode == "fusion"]
+    assert len(kernels) == 2
+    assert sorted(len(leaf.dimensions) for leaf in kernels[0].shape.elements) == [2, 3]
+
+
+STACKS = """HloModule stacks, buffer_donor={ (1, {}), (2, {}) }
+
+ENTRY main {
+  g = f32[64,512] parameter(0)
+  a = f32[32,64,512] parameter(1)
+  b = f32[32,64,512] parameter(2)
+  i = s32[] parameter(3)
+  zero = s32[] constant(0)
+  one = f32[64,512] tanh(g)
+  first = f32[1,64,512] reshape(one)
+  new = f32[32,64,512] dynamic-update-slice(a, first, i, zero, zero)
+  part = f32[1,64,512] dynamic-slice(READ, i, zero, zero), dynamic_slice_sizes={1,64,512}
+  flat = f32[64,512] reshape(part)
+  other = f32[64,512] add(g, flat)
+  second = f32[1,64,512] reshape(other)
+  also = f32[32,64,512] dynamic-update-slice(b, second, i, zero, zero)
+  ROOT both = (f32[32,64,512], f32[32,64,512]) tuple(new, also)
+}
+"""
+
+
+@pytest.mark.parametrize(("read", "kernels"), [("b", 1), ("a", 2)])
+def test_updates_of_what_is_read_once_are_made_together(read, kernels):
+    """As the steps of a recurrent net store them, unless one would write over what the other reads."""
+    entry = compiled(STACKS.replace("READ", read)).entry
+    updated = [i for i in entry.instructions if i.opcode == "fusion"]
+    assert len(updated) == kernels
+
+
+NEIGHBOURS = """HloModule neighbours
+
+less { a = f32[] parameter(0)  b = f32[] parameter(1)  c = s32[] parameter(2)  d = s32[] parameter(3)
+  ROOT e = pred[] compare(a, b), direction=LT }
+
+ENTRY main {
+  q = f32[256,128] parameter(0)
+  rows = f32[4096,128] parameter(1)
+  near = f32[256,4096] dot(q, rows), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  far = f32[256,4096] negate(near)
+  place = s32[256,4096] iota(), iota_dimension=1
+  most = f32[] constant(inf)
+  none = s32[] constant(-1)
+  ROOT some = (f32[256,128], s32[256,128]) custom-call(far, place, most, none), custom_call_target="PartialReduce",
+    called_computations={less}, backend_config={"log2_reduction": 5, "reduction_dim": 1, "to_apply_type": "comparator",
+    "top_k": 10, "recall_target": 0.95}
+}
+"""
+
+
+def test_candidates_for_the_nearest_are_reduced_where_they_are_made():
+    """As ``lax.approx_min_k`` of distances is compiled: they are never stored."""
+    assert [i.opcode for i in compiled(NEIGHBOURS).entry.instructions if i.opcode in ("fusion", "custom-call")] == [
+        "fusion"
+    ]
 
 
 def test_a_kernel_says_which_neighbours_it_does_not_make():

@@ -170,7 +170,8 @@ ENTRY main {
   x = f32[256,256] parameter(0)
   a = f32[256,256] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   t = f32[256,256] reverse(a), dimensions={0}
-  s = f32[256,256] sine(t)
+  u = f32[256,256] sine(t)
+  s = f32[256,256] cosine(u)
   b = f32[256,256] dot(s, s), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   c = f32[256,256] dot(s, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   ROOT both = (f32[256,256], f32[256,256]) tuple(b, c)

@@ -7,7 +7,7 @@ import pytest
 
 from tpusim.errors import ConfigError
 from tpusim.hardware import figures
-from tpusim.hardware.fields import CONFIDENCE, OPERAND_TYPES, energy_events
+from tpusim.hardware.fields import CONFIDENCE, OPERAND_TYPES, energy_activities
 from tpusim.hardware.figures import Figure, at_node, load_area_table, load_energy_table, load_price_table
 from tpusim.hardware.load import chip_names, load_chip
 
@@ -39,7 +39,7 @@ def test_every_unit_and_memory_has_an_energy():
     """Nothing costs nothing in silence: multiply-accumulates of all types, all operations, all bytes, rows."""
     table = load_energy_table()
     rows = {f"matrix_{table.like.get(kind, kind)}" for kind in OPERAND_TYPES}
-    others = {key for key in energy_events() if not key.startswith("matrix_")}
+    others = {key.replace(".", "_") for key in energy_activities() if not key.startswith("matrix.")}
     assert rows | others == set(table.events)
 
 

@@ -73,6 +73,16 @@ def test_the_page_holds_every_op_of_the_report():
     assert data["summary"]["time_us"] * 1e6 == pytest.approx(run.pod.last.total_ps)
 
 
+def test_the_page_has_the_energy_of_every_op_and_the_power_of_every_record():
+    """Femtojoules that add up to the whole, and watts above those of an idle chip."""
+    result = tpusim.simulate(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
+    data = report_data(result)
+    assert sum(data["ops"]["energy"]) == result.energy.total_fj
+    core = data["devices"][0]["rows"][0]
+    watts = sum(each * length for each, length in zip(core["watts"], core["length"], strict=True)) / sum(core["length"])
+    assert watts == pytest.approx(result.energy.average_power_w, abs=0.1)
+
+
 def test_records_are_found_again_from_their_differences():
     """Starts add up to what the time line has."""
     run = tpusim.simulate(DECODE)

@@ -90,3 +90,15 @@ def test_the_counter_of_memory_stays_within_the_peak(space, counter):
     assert values
     assert set(values) <= set(profile.alive_bytes)
     assert max(values) <= profile.peak_bytes
+
+
+@pytest.mark.parametrize("name", ["llama1b_decode_b16s2048.v6e", "mlp_b1024.v5e"])
+def test_the_counter_of_power_integrates_to_all_energy(name):
+    """Watts over microseconds, with the trips that are not drawn and with what runs beside the core."""
+    result = tpusim.simulate(TRACES / f"{name}.hlo.txt.gz")
+    events = pod_trace_json(result.pod, result.program, result.chip)["traceEvents"]
+    steps = [(e["ts"], e["args"]["W"]) for e in events if e["name"] == "power"]
+    joules = sum(watts * 1e-6 * (after - at) for (at, watts), (after, _) in pairwise(steps))
+    assert (steps[0][0], steps[-1][0]) == pytest.approx((0, result.time_us), abs=1)
+    assert joules == pytest.approx(result.energy.total_j, rel=2e-3)
+    assert not [e for e in traced(name)[1] if e["name"] == "power"]

@@ -1,4 +1,4 @@
-"""How busy every unit and memory was over the course of a run: shares of stretches of equal length.
+"""What a run did over its course: how busy every unit and memory was, and any other amount of its records.
 
 A record says how long a unit was busy in it, not when; here its time is spread evenly over the record.
 """
@@ -6,11 +6,12 @@ A record says how long a unit was busy in it, not when; here its time is spread 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tpusim.timeline.records import Timeline
+from tpusim.timeline.records import Record, Timeline
 
 Values = np.ndarray[Any, Any]
 _Segments = list[tuple[float, float, float]]
@@ -23,19 +24,24 @@ def busy_over_time(timeline: Timeline, first_ps: int, last_ps: int, stretches: i
     """
     edges = np.linspace(first_ps, last_ps, stretches + 1)
     width = max(1.0, (last_ps - first_ps) / stretches)
-    return {
-        unit: np.clip(np.diff(_integral(segments, edges)) / width, 0, 1)
-        for unit, segments in _segments(timeline).items()
-    }
+    busy = amounts_until(timeline, lambda record: record.units, edges)
+    return {unit: np.clip(np.diff(busy_ps) / width, 0, 1) for unit, busy_ps in busy.items()}
 
 
-def _segments(timeline: Timeline) -> dict[str, _Segments]:
-    """Return by unit the stretches in which it was busy: start, end, share."""
+def amounts_until(
+    timeline: Timeline, amounts: Callable[[Record], Mapping[str, float]], at_ps: Values
+) -> dict[str, Values]:
+    """Return by name what the executions of records come to from the start of the run to each of some times."""
+    return {name: _integral(segments, at_ps) for name, segments in _segments(timeline, amounts).items()}
+
+
+def _segments(timeline: Timeline, amounts: Callable[[Record], Mapping[str, float]]) -> dict[str, _Segments]:
+    """Return by name the stretches in which something was done: start, end, how much in a picosecond."""
     found: dict[str, _Segments] = defaultdict(list)
     for record in timeline.records:
-        for unit, busy_ps in record.units.items():
-            if record.duration_ps:
-                found[unit].append((record.start_ps, record.end_ps, busy_ps / record.duration_ps))
+        if record.duration_ps:
+            for name, amount in amounts(record).items():
+                found[name].append((record.start_ps, record.end_ps, amount / record.duration_ps))
     # Inner loops repeat within the trip of an outer one, and so come first.
     for repeat in sorted(timeline.repeats, key=lambda repeat: repeat.start_ps):
         trip_ps = (repeat.end_ps - repeat.start_ps) / repeat.trips
@@ -47,7 +53,7 @@ def _segments(timeline: Timeline) -> dict[str, _Segments]:
 
 
 def _integral(segments: _Segments, at: Values) -> Values:
-    """Return the busy picoseconds up to some times."""
+    """Return what was done up to some times."""
     starts, ends, shares = (np.array(column, dtype=float) for column in zip(*segments, strict=True))
     times = np.concatenate([starts, ends])
     order = np.argsort(times, kind="stable")

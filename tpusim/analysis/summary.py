@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tpusim.analysis.bands import Band, CompiledError, compiled_error, compiler_clock_hz, error_bands
-from tpusim.analysis.energy import Energy, action_counts, run_energy
+from tpusim.analysis.energy.run import Energy, action_counts, run_energy
 from tpusim.analysis.memory import MemoryUse, memory_use, overflows
 from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation

@@ -129,10 +129,15 @@ def array_sides(size: int, kind: Callable[[str], int] = number) -> tuple[Option,
 
 
 def overrides(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the overrides of the command line by key."""
+    """Return the overrides of the command line by key, and those of a file of Accelergy's tables under them."""
     from tpusim.hardware.load import parse_override
 
-    return dict(parse_override(text) for text in options.override)
+    found = dict(parse_override(text) for text in options.override)
+    if not getattr(options, "energy_table", None):
+        return found
+    from tpusim.hardware.accelergy import read_tables
+
+    return read_tables(options.energy_table) | found
 
 
 def machine(options: argparse.Namespace) -> dict[str, Any]:

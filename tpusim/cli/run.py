@@ -25,10 +25,10 @@ from tpusim.cli.show import fmt
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tpusim.analysis.price import Cost
+    from tpusim.analysis.energy.price import Cost
     from tpusim.pipeline.result import Result
 
-_EXPORTS = {"trace": "perfetto", "html": "html", "xprof": "xprof", "model_explorer": "model_explorer"}
+_EXPORTS = {"trace": "perfetto", "counts": "accelergy"} | {name: name for name in ("html", "xprof", "model_explorer")}
 """By option the function of ``tpusim.export``."""
 
 _PACE = "50us, normal:50us:5us:SEED, exponential:50us:SEED, or a file of times (default: always ready)"
@@ -38,6 +38,7 @@ _VIEWERS = (
     option("--trace", metavar="FILE", help="a time line for Perfetto (.json or .json.gz)"),
     option("--xprof", metavar="DIR", help="a profile in DIR, for xprof --logdir DIR and TensorBoard"),
     option("--model-explorer", metavar="FILE.json", help=_GRAPH),
+    option("--counts", metavar="FILE.yaml", help="what was done, with energies and areas, as Accelergy's tables"),
 )
 
 _DIFF = """\
@@ -63,6 +64,7 @@ examples:
     option(
         "--with", dest="beside", metavar="PROGRAM", action="append", default=[], help="run this on the next devices"
     ),
+    option("--energy-table", metavar="FILE.yaml", help="Accelergy's tables (ERT, ART) instead of the chip's figures"),
     option("--price", metavar="USD", type=positive, help="of an hour of a chip (default: as listed, where it is)"),
     option("--tokens", metavar="N", type=positive, help="that a run makes or reads, for the price of a million"),
     option("--timeout", metavar="US", type=positive, help="end a run that takes longer, in simulated microseconds"),

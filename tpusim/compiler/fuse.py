@@ -35,6 +35,12 @@ from tpusim.semantics.marks import with_apart
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
+_LOOPS_OVER = {"custom-call": 0, "dynamic-update-slice": 1, "reduce": 0}
+"""Opcodes whose loop goes over one of their operands, with its number."""
+
+_PARTIAL_REDUCE = "PartialReduce"
+"""The custom call that makes less of approximate top-k's candidates: in one kernel with the product that it reads."""
+
 
 class Group:
     """Nodes that become one kernel. ``number`` is where the last of them stands in the order of the graph."""
@@ -46,8 +52,8 @@ class Group:
         self.outputs: dict[Node, None] = {node: None}
         self.number = number
         self.product: Node | None = None
-        # The sizes that its loop goes over: those that a reduction takes in, or those of the result.
-        self.space = elements_of(node.operands[0] if node.opcode == "reduce" else node)
+        # The sizes that its loop goes over: those that a reduction takes in, of what is put in, or of the result.
+        self.space = elements_of(node.operands[_LOOPS_OVER[node.opcode]] if node.opcode in _LOOPS_OVER else node)
         self.join(node)
 
     def uses(self, node: Node) -> bool:
@@ -150,14 +156,34 @@ class _Fusion:
         return ""
 
     def _pays_again(self, node: Node, groups: Sequence[Group]) -> bool:
-        """Return whether making a node in each of some kernels moves no more bytes than making it once and storing it.
+        """Return whether making a node in each of some kernels takes no more time than making it once and storing it.
 
-        What a kernel reads for something else costs nothing more.
+        What a kernel reads for something else costs nothing more. Time is counted in the bytes that HBM could move.
         """
-        if node.opcode in EXPENSIVE:
+        if node.opcode in EXPENSIVE or _is_of_row(node):
             return False
-        own = [self._bytes_to_make(node, group) for group in groups]
-        return sum(own) <= min(own) + len(groups) * physical_bytes(node.shape)
+        n_bytes = physical_bytes(node.shape)
+        # A kernel computes beside what it moves anyhow, two arrays of that size that it reads and one that it makes.
+        computed = self._compute_bytes(node, (len(groups) + 3) * n_bytes) - 3 * n_bytes
+        own = [max(self._bytes_to_make(node, group), computed) for group in groups]
+        return sum(own) <= min(own) + len(groups) * n_bytes
+
+    def _compute_bytes(self, node: Node, most: float) -> float:
+        """Return what HBM could move while a node and all that is made with it are computed; above ``most``, anything.
+
+        Random bits, for one, take a hundred operations. Source: programs compiled ahead of time.
+        """
+        rate = self.target.bytes_per_vector_op
+        costs = self.target.chip.vector_ops.ops
+        found, todo, seen = 0.0, [node], {node}
+        while todo and found <= most:
+            made = todo.pop()
+            found += costs.get(made.opcode, {}).get("vector", 0.0) * made.array.element_count * rate
+            for operand in made.operands:
+                if operand not in seen and operand.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES - SLICES:
+                    seen.add(operand)
+                    todo.append(operand)
+        return found
 
     def _bytes_to_make(self, node: Node, group: Group) -> int:
         """Return what a kernel reads to make a node, beside what it uses already."""
@@ -170,7 +196,7 @@ class _Fusion:
         """Return whether a node may be one more output of a kernel that uses it."""
         if _refusal(node, group) or elements_of(node) != group.space or group.product is not None:
             return False
-        if node.opcode in REARRANGES - {"copy"} or "dynamic-update-slice" in (n.opcode for n in group.nodes):
+        if node.opcode in REARRANGES - {"copy"} or any(_reduces_partly(made) for made in group.outputs):
             return False
         return not self._reaches([unit for unit in self._users_of(node) if unit is not group], group)
 
@@ -208,6 +234,10 @@ class _Fusion:
                 owner = self.owner.get(node)
                 if opcode == "reduce" and owner and not _only("reduce", owner):
                     groups.insert(0, owner)
+                if opcode == "dynamic-update-slice" and groups:
+                    groups += [
+                        group for group in self._groups_using(node) if not _only(opcode, group) and not group.product
+                    ]
                 first_of: dict[tuple[int, ...], Group] = {}
                 for group in groups:
                     first = first_of.setdefault(group.space, group)
@@ -217,6 +247,8 @@ class _Fusion:
     def _are_alike(self, first: Group, group: Group, read: Node) -> bool:
         """Return whether two kernels of the same sizes go through the same elements, and neither needs the other."""
         if _only("reduce", group) and first.space != elements_of(read):
+            return False
+        if _writes_over(first, group) or _writes_over(group, first):
             return False
         others = [unit for unit in self._users_of(*first.outputs) if unit is not group]
         return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
@@ -335,8 +367,23 @@ class _Fusion:
         return fusion
 
 
+def _is_of_row(node: Node) -> bool:
+    """Return whether a row window is made for this node alone: one kernel makes both, of what it has in registers."""
+    private, todo = {node}, [node]
+    while todo:
+        for operand in todo.pop().operands:
+            if operand not in private and operand.opcode in FUSES_INTO_USERS and private.issuperset(operand.users):
+                if operand.opcode == "reduce-window" and _is_row_window(operand):
+                    return True
+                private.add(operand)
+                todo.append(operand)
+    return False
+
+
 def _is_kernel(node: Node) -> bool:
     """Return whether a node is work that a kernel can do."""
+    if _reduces_partly(node):
+        return True
     if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
         return False
     if is_small(node) and all(is_small(operand) for operand in node.operands):
@@ -344,9 +391,19 @@ def _is_kernel(node: Node) -> bool:
     return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS
 
 
+def _reduces_partly(node: Node) -> bool:
+    return node.attributes.get("custom_call_target") == _PARTIAL_REDUCE
+
+
 def _only(opcode: str, group: Group) -> bool:
     """Return whether all results of a kernel are of one opcode."""
     return bool(group.outputs) and all(node.opcode == opcode for node in group.outputs)
+
+
+def _writes_over(group: Group, other: Group) -> bool:
+    """Return whether a kernel updates in place what another one reads."""
+    targets = (node.operands[0] for node in group.nodes if node.opcode == "dynamic-update-slice")
+    return any(other.uses(target) for target in targets)
 
 
 def _refusal(node: Node, group: Group) -> str:
@@ -410,11 +467,11 @@ def _follows_product(product: Node, group: Group) -> bool:
         for user in todo.pop().users:
             if user not in group.nodes or user in seen:
                 continue
-            if user.opcode not in KEEPS_TILES:
+            if user.opcode not in KEEPS_TILES and not _reduces_partly(user):
                 return False
             seen.add(user)
             # A reduction is an output.
-            if user.opcode != "reduce":
+            if user.opcode not in _LOOPS_OVER:
                 todo.append(user)
     return True
 

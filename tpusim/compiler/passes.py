@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tpusim.compiler.buffers import allocate_stacks
 from tpusim.compiler.collectives import combine, start_early
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
@@ -32,6 +33,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("clean-up", simplify),
     ("row-window", make_row_windows),
     ("layouts", assign_layouts),
+    ("buffers", allocate_stacks),
     ("fuse", fuse),
     ("copies", copy_what_is_kept),
     ("widen", widen),

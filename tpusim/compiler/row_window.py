@@ -1,8 +1,10 @@
 """Pass 4: a maximum over a row that is broadcast back over it becomes a window as wide as the row reaches both ways.
 
-The window's result has the row's own shape, so that scores, their maximum and the exponentials are one kernel.
+The window's result has the row's own shape, so that scores, their maximum and the exponentials are one kernel. So are
+only stacks of matrices treated, and rows that are not too long.
 
-Source: programs compiled ahead of time, in which a softmax over rows of n has a ``reduce-window`` of 2n - 1.
+Source: programs compiled ahead of time for v4, v5e and v6e, in which a softmax over rows of n has a ``reduce-window``
+of 2n - 1, with three dimensions (from 128 to 8,192 elements) and not with two, nor from 12,288 on.
 """
 
 from __future__ import annotations
@@ -35,10 +37,19 @@ def _replace(graph: Graph, node: Node) -> None:
     if [node.attributes["dimensions"][d] for d in _big(operand)] != others:
         return
     size = row.array.dimensions[along]
+    if size > _LONGEST or len(_big(row)) <= _MATRIX:
+        return
     whole = WindowDimension(2 * size - 1, 1, size - 1, size - 1)
     window = Window(tuple(whole if d == along else WindowDimension(1) for d in range(row.array.rank)))
     named = {"window": window, "to_apply": reduce.attributes["to_apply"]}
     graph.replace(node, graph.add("reduce-window", node.shape, [row, start], named, like=reduce))
+
+
+_LONGEST = 8192
+"""Elements of a row that a kernel still sees as a whole."""
+
+_MATRIX = 2
+"""Dimensions of a matrix."""
 
 
 def _big(node: Node) -> list[int]:

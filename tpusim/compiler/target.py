@@ -56,6 +56,12 @@ class Target:
         """What HBM could move before the first byte of a transfer comes."""
         return self.chip.dma.fixed_latency_seconds * self.hbm_rate
 
+    @cached_property
+    def bytes_per_vector_op(self) -> float:
+        """What HBM could move in the time that the vector unit takes for one operation on one element."""
+        vpu = self.chip.vpu
+        return self.hbm_rate / (self.chip.clock_hz * vpu.alu_slots * vpu.register_elements)
+
     @property
     def cores(self) -> int:
         """Cores that share the tiles of a kernel."""

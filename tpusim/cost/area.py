@@ -7,6 +7,8 @@ Memories beside the die (HBM) and the package are not in it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.figures import AreaTable, at_node, load_area_table
 from tpusim.hardware.units import CMEM, HBM, ICI, MATRIX, OTHER, VECTOR, VMEM
@@ -22,6 +24,11 @@ def area_by_unit(chip: Chip, table: AreaTable | None = None) -> dict[str, float]
     table = table or load_area_table()
     factors = {kind: at_node(nodes, chip.power.node_nm) for kind, nodes in table.nodes.items()}
     part = {key: part.value * factors.get(part.scales, 1.0) for key, part in table.parts.items()}
+    return {**_by_unit(chip, part), **chip.area}
+
+
+def _by_unit(chip: Chip, part: Mapping[str, float]) -> dict[str, float]:
+    """Return the square millimetres of units and memories, from those of parts."""
     devices = chip.devices_per_chip
     cores, mxu = devices * chip.cores_per_device, chip.mxu
     cells = mxu.rows * mxu.columns * mxu.lhs_rows_per_cycle * part["multiplier"]

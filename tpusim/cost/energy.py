@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.fields import OPERAND_TYPES
+from tpusim.hardware.fields import energy_activities
 from tpusim.hardware.figures import EnergyTable, Event, at_node, load_energy_table
-from tpusim.hardware.units import HBM, HBM_ROWS, MATRIX, UNITS, VMEM, event_key, mac_key
+from tpusim.hardware.units import HBM, HBM_ROWS, VMEM, event_key, mac_key
 from tpusim.units import FJ_PER_JOULE
 
 MEAN_ROWS = f"{HBM_ROWS}.mean"
 """The share of opening rows in a byte of HBM, where nothing counts rows."""
+
+
+_UNKNOWN = Event(value=0.0, scales=False, confidence="estimated", source="")
+"""Of a unit that the table does not know: it takes what its chip says, else nothing."""
 
 
 def event_joules(chip: Chip, table: EnergyTable | None = None) -> dict[str, float]:
@@ -24,9 +28,9 @@ def event_joules(chip: Chip, table: EnergyTable | None = None) -> dict[str, floa
     """
     table = table or load_energy_table()
     factor = at_node(table.nodes, chip.power.node_nm) * chip.power.supply_ratio**2
-    names = {mac_key(kind): f"{MATRIX}_{table.like.get(kind, kind)}" for kind in OPERAND_TYPES}
-    names |= {key: event_key(key) for key in (*UNITS, HBM_ROWS) if event_key(key) in table.events}
-    joules = {key: _joules(table.events[name], chip, factor) for key, name in names.items()}
+    like = {mac_key(kind): mac_key(other) for kind, other in table.like.items()}
+    events = {key: table.events.get(event_key(like.get(key, key)), _UNKNOWN) for key in energy_activities()}
+    joules = {key: _joules(event, chip, factor) for key, event in events.items()}
     # Each lane has a bank of its own.
     joules[VMEM] *= (chip.vmem.capacity_bytes / chip.vpu.lanes / table.bank.bytes.value) ** table.bank.exponent.value
     joules |= {key: chip.energy[event_key(key)] for key in joules if event_key(key) in chip.energy}

@@ -294,6 +294,8 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Rates of further units, by key of the table of units: ``slots``, ``cycles_per_op``, ``fill``."""
     energy: dict[str, float] = {}
     """Joules of one event on this chip, instead of what the common table says of it (``hbm``: of a byte)."""
+    area: dict[str, float] = {}
+    """Square millimetres of a unit or memory on the die, instead of what the common table makes of its size."""
     # One table for all chips, as the costs of no generation are published.
     vector_ops: VectorOps = VectorOps()
 

@@ -17,7 +17,21 @@ import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip, Setting
-from tpusim.hardware.units import HBM_ROWS, SMEM, UNITS, counted_units, event_key, mac_key
+from tpusim.hardware.units import (
+    CMEM,
+    HBM,
+    HBM_ROWS,
+    ICI,
+    MATRIX,
+    OTHER,
+    SMEM,
+    UNITS,
+    VECTOR,
+    VMEM,
+    counted_units,
+    event_key,
+    mac_key,
+)
 
 CONFIDENCE = ("published", "second-hand", "derived", "measured", "estimated", "fitted")
 """How far a number can be trusted; ``estimated`` and ``fitted`` owe a note that says how and on what."""
@@ -53,8 +67,8 @@ OPERATIONS = "vector_ops"
 # vector_ops.unpack.f16.vector: the table, the operation or type, the unit.
 _OPERATION_COST = re.compile(rf"{OPERATIONS}\.(ops|moves|unpack|pack)\.[\w-]+\.(\w+)")
 
-# energy.hbm: joules of an event on this chip.
-_ENERGY = "energy"
+AREA_UNITS = (MATRIX, VECTOR, VMEM, CMEM, HBM, ICI, OTHER)
+"""What has a place on the die, by unit; all else is ``other``."""
 
 # units.sorter.slots: a unit that only some chips have.
 _UNIT_RATE = re.compile(r"units\.(\w+)\.(slots|cycles_per_op|fill)")
@@ -139,7 +153,6 @@ _UNIT_RANGES = {
 }
 _COST = _Range("ops/register", 0, 1e6, "operations per register, from 0")
 _ANY = _Range("", -math.inf, math.inf, "a number, true, false or a text")
-_JOULES = _Range("J", 0, 1e-6, "joules of one event, 0 to 1e-6 (1 pJ is 1e-12)")
 _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 0")
 
 
@@ -159,22 +172,38 @@ def field_of(key: str, where: str) -> Field:
         if cost[2] not in units:
             raise ConfigError(f"{where}: {key!r}: expected one of {', '.join(units)} at its end, found {cost[2]!r}")
         return Field(key, float, _COST)
-    if section == _ENERGY:
-        events = energy_events()
-        if element_type not in events:
-            raise ConfigError(f"{where}: {key!r}: expected energy.EVENT, an event being one of {', '.join(events)}")
-        return Field(key, float, _JOULES)
+    if section in _OPEN:
+        kind = _OPEN[section]
+        if element_type not in kind.names:
+            hint = did_you_mean(element_type, kind.names)
+            raise ConfigError(f"{where}: {key!r}: expected {section}. and one of {', '.join(kind.names)}{hint}")
+        return Field(key, float, kind.range)
     if key not in FIELDS:
         raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key)}; `tpusim chips NAME` lists all keys")
     return FIELDS[key]
 
 
-def energy_events() -> tuple[str, ...]:
-    """Return the events that have an energy: what units and memories do, by key of ``Chip.energy``."""
-    macs = (event_key(mac_key(operand_type)) for operand_type in OPERAND_TYPES)
+def energy_activities() -> tuple[str, ...]:
+    """Return what has an energy, as the activity of a record names it."""
     # Where values lie without moving takes none: flags, the host's own memory.
     units = (unit.key for unit in UNITS.values() if unit.counts_operations or unit.rate or unit.key == SMEM)
-    return (*macs, *units, event_key(HBM_ROWS))
+    return (*map(mac_key, OPERAND_TYPES), *units, HBM_ROWS)
+
+
+class _Open(NamedTuple):
+    """A table of figures of a chip's own: its keys, and the range of its values."""
+
+    names: tuple[str, ...]
+    range: _Range
+
+
+_OPEN = {
+    "energy": _Open(
+        tuple(map(event_key, energy_activities())),
+        _Range("J", 0, 1e-6, "joules of one event, 0 to 1e-6 (1 pJ is 1e-12)"),
+    ),
+    "area": _Open(AREA_UNITS, _Range("mm2", 0, 1e6, "square millimetres, from 0")),
+}
 
 
 def check_value(field: Field, value: Any, where: str) -> Any:
@@ -231,7 +260,7 @@ def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
     """Yield the fields of a struct and of the structs in it, in their order, with dotted keys."""
     for info in msgspec.structs.fields(struct):
         key = prefix + info.name
-        if key in (OPERATIONS, _ENERGY, "units") or info.name == "settings":
+        if key in (OPERATIONS, "units", "energy", "area") or info.name == "settings":
             continue
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
             yield from _fields_of(info.type, f"{key}.")

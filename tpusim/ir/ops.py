@@ -455,16 +455,13 @@ SHAPE_IMPLIED: Final = (
 KEEPS_FLOATS: Final = PASSES_ON | PRODUCTS | HAS_EFFECTS | WRITTEN_OUT | _named("bitcast-convert convert iota")
 """Opcodes whose types of float are their own affair, or follow from those of what they are given."""
 
-EXPENSIVE: Final = _named(
-    "atan2 cbrt convolution cosine divide dot erf exponential exponential-minus-one log log-plus-one logistic power"
-    " reduce-window remainder rsqrt sine sqrt tan tanh"
-)
-"""Not computed twice in order to save memory traffic (XLA, InstructionFusion::IsExpensive)."""
+EXPENSIVE: Final = PRODUCTS | _named("reduce-window")
+"""Never computed twice in order to save memory traffic."""
 
 SLICES: Final = _named("dynamic-slice slice")
 """The result is a part of the operand."""
 
-SIBLINGS: Final = _named("reduce reshape slice")
+SIBLINGS: Final = _named("dynamic-update-slice reduce reshape slice")
 """Kernels that end with one of these are made together where they read the same (XLA, MultiOutputFusion)."""
 
 RELAYOUTS: Final = RESHAPES | _named("copy transpose")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tpusim.analysis.communication import PodUse, pod_use
-from tpusim.analysis.energy import Energy
+from tpusim.analysis.energy.price import Cost, run_cost
+from tpusim.analysis.energy.run import Energy
 from tpusim.analysis.explanation import Explanation
-from tpusim.analysis.price import Cost, run_cost
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
 from tpusim.hardware.chip import Chip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tpusim.analysis.communication import PodUse
-from tpusim.analysis.price import Cost
+from tpusim.analysis.energy.price import Cost
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.hardware.chip import Chip

@@ -1,6 +1,6 @@
 """Systolic arrays cycle by cycle: every register of every element, the values that come out, and which were busy when.
 
-In each cycle an element reads its neighbours' registers as the previous cycle left them. ``closed_form`` computes how
+In each cycle an element reads what its neighbours' registers held after the previous one. ``closed_form`` computes how
 many cycles this takes; here they are counted. The models of the three dataflows stand in ``weight_stationary`` (an
 operand stays: ``ws``, ``is``) and ``output_stationary`` (the result stays: ``os``).
 """
@@ -17,7 +17,7 @@ from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
 from tpusim.systolic.closed_form import Folds, cut_folds, run_gemm, share_folds
 from tpusim.systolic.output_stationary import run_output_stationary
-from tpusim.systolic.registers import Values
+from tpusim.systolic.registers import Operands, Values
 from tpusim.systolic.weight_stationary import run_weight_stationary
 from tpusim.timeline.folds import ArrayRun
 
@@ -59,37 +59,72 @@ def run_cycle_by_cycle(lhs: Values, rhs: Values, array: Array) -> CycleRun:
     # The product with the left operand at rest is the transposed product with the right one at rest.
     turned = array.dataflow == "is"
     left, right = (rhs.T, lhs.T) if turned else (lhs, rhs)
-    out = np.zeros((left.shape[0], right.shape[1]), kind)
     layer = Layer(name="", m=lhs.shape[0], n=rhs.shape[1], k=lhs.shape[1])
     folds = cut_folds(layer, array)
-    operands = np.ascontiguousarray(left, kind), np.ascontiguousarray(right, kind), out
+    operands = _lay_out(left.astype(kind), right.astype(kind), array)
     runs = [_run_array(operands, folds, array, part) for part in share_folds(folds.total, array.count)]
     active = np.zeros(max(len(run.active) for run in runs), np.int64)
     for run in runs:
         active[: len(run.active)] += run.active
     macs = np.stack([run.macs for run in runs])
-    return CycleRun(_totals(layer, array, runs), out.T if turned else out, macs, active)
+    out = operands.out if array.dataflow == "os" else _join_lanes(operands.out, left.shape[0])
+    return CycleRun(_totals(layer, array, runs), out if turned else out.T, macs, active)
 
 
-def _run_array(operands: tuple[Values, Values, Values], folds: Folds, array: Array, run: range) -> _One:
-    """Let one array compute its folds, and add their results to the last operand."""
-    # A row for each fold: first row and rows, first column and columns of its tile, and its pass.
-    rows = []
-    for fold in run:
-        column, within = divmod(fold, folds.per_column)
-        number, place = divmod(within, folds.high)
-        height = folds.last_height if folds.is_ragged(fold) else array.rows
-        width = folds.last_width if column == folds.wide - 1 else array.columns
-        rows.append((place * array.rows, height, column * array.columns, width, number))
-    sizes = np.array([array.rows, array.columns, array.rows_per_cycle, array.overlaps])
+def _lay_out(left: Values, right: Values, array: Array) -> Operands:
+    """Return an (m, k) and a (k, n) matrix as the array reads them, and room for their product."""
+    lanes, stays = array.rows_per_cycle, array.dataflow == "os"
+    length = left.shape[1 if stays else 0]
+    # The last cycle of a stream may not have something for every lane.
+    steps = np.array([len(range(lane, length, lanes)) for lane in range(lanes)])
+    if stays:
+        stream = np.ascontiguousarray(_split_lanes(left, lanes).transpose(1, 2, 0))
+        return Operands(
+            stream, _split_lanes(right.T, lanes), np.zeros((right.shape[1], left.shape[0]), left.dtype), steps
+        )
+    out = np.zeros((right.shape[1], lanes, steps[0]), left.dtype)
+    return Operands(_split_lanes(left.T, lanes), np.ascontiguousarray(right.T), out, steps)
+
+
+def _split_lanes(values: Values, lanes: int) -> Values:
+    """Return (x, step of any lane) as (x, lane, step), zeros where there is none."""
+    padded = np.pad(values, ((0, 0), (0, -values.shape[1] % lanes)))
+    return np.ascontiguousarray(padded.reshape(len(values), -1, lanes).transpose(0, 2, 1))
+
+
+def _join_lanes(values: Values, length: int) -> Values:
+    """Return (x, lane, step) as (x, step of any lane)."""
+    return values.transpose(0, 2, 1).reshape(len(values), -1)[:, :length]
+
+
+def _run_array(operands: Operands, folds: Folds, array: Array, run: range) -> _One:
+    """Let one array compute its folds, and add their results to the product."""
+    tiles = np.array([_write_down(fold, folds, array) for fold in run])
+    sizes = np.array([array.rows, array.columns, array.overlaps])
     macs = np.zeros((array.rows, array.columns), np.int64)
     # No dataflow can take longer: folds one after the other, tiles in and sums out at full height.
     most_cycles = len(run) * (folds.stream_cycles + 3 * array.rows + array.columns) + 1
-    active = np.zeros(most_cycles, np.int32)
+    active = np.zeros(most_cycles, np.int64)
     kernel = run_output_stationary if array.dataflow == "os" else run_weight_stationary
-    cycles = int(kernel(*operands, np.array(rows), sizes, macs, active))
+    cycles = int(kernel(operands, tiles, sizes, macs, active))
     # SCALE-Sim counts the cycles from 0 and reports the last one's number.
     return _One(cycles if array.overlaps else cycles - 1, macs, active[:cycles])
+
+
+def _write_down(fold: int, folds: Folds, array: Array) -> tuple[int, ...]:
+    """Return a fold as ``registers`` reads it: its tile, its pass, and when the array is free for what comes next."""
+    column, within = divmod(fold, folds.per_column)
+    number, place = divmod(within, folds.high)
+    height = folds.last_height if folds.is_ragged(fold) else array.rows
+    width = folds.last_width if column == folds.wide - 1 else array.columns
+    across = folds.stream_cycles + array.rows + array.columns - 2
+    if array.dataflow == "os":
+        # Sums that are ready have to be out before the next ones are.
+        lead, busy = 0, max(folds.stream_cycles, height)
+        stay = across + (array.rows + height if array.overlaps else 0)
+    else:
+        lead, busy, stay = height if array.overlaps else array.rows, folds.stream_cycles, across
+    return place * array.rows, height, column * array.columns, width, number, lead, busy, stay
 
 
 def _totals(layer: Layer, array: Array, runs: list[_One]) -> ArrayRun:

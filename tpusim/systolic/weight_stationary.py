@@ -7,157 +7,162 @@ wavefront of the tile before. A token that runs along with the first activations
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from tpusim.systolic.registers import SETTLE_CYCLES, Values, count, multiply, settle, shift_down, shift_right
+from tpusim.systolic import registers as at
+from tpusim.systolic.registers import (
+    BLOCK,
+    Block,
+    Counters,
+    Operands,
+    Values,
+    add,
+    begin,
+    block_end,
+    clear,
+    count,
+    no_counts,
+    settle,
+    steps_seen,
+    take,
+)
+
+# Rows that sums go through between two visits to memory.
+_GROUP: Final = 8
 
 
 class Registers(NamedTuple):
-    """The registers of an array; activations and sums once for every row that streams in per cycle (lane)."""
+    """The registers of an array; activations once for every row that streams in per cycle (lane)."""
 
     spare: Values
+    """(column, row)."""
     in_use: Values
-    enabled: Values
-    """1 where the weight in use is part of its tile, 0 beyond a ragged edge."""
+    """(column, row)."""
     lines: Values
-    """(lane, row, place): the activations on their way right, column 0 at the moving ``head``."""
-    valid: Values
-    """1 where ``lines`` holds an activation, 0 where it holds a bubble."""
+    """(lane, row, place): the activations on their way right; column 0 at a moving place."""
     sums: Values
-    """(lane, place, column): the partial sums on their way down, row 0 at the moving ``top``."""
-    recent: Values
-    """Multiply-accumulates of each element that are not in the totals yet."""
+    """(wavefront): the partial sums of one column on their way down."""
 
 
 @njit(cache=True)
-def run_weight_stationary(  # noqa: C901 - one cycle of the array, whose parts follow each other
-    stream: Values, weights: Values, out: Values, folds: Values, sizes: Values, macs: Values, active: Values
-) -> int:
-    """Compute ``out += stream @ weights`` fold by fold and return the cycles.
+def run_weight_stationary(operands: Operands, tiles: Values, sizes: Values, macs: Values, active: Values) -> int:
+    """Add the operands' product to ``out``, fold by fold, and return the cycles.
 
-    ``folds``: a row for each, as ``count`` makes them; ``sizes``: rows, columns, rows per cycle, and whether
-    folds overlap. Counts multiply-accumulates by element in ``macs`` and by cycle in ``active``.
+    ``tiles``: the folds as ``count`` writes them down; ``sizes``: rows, columns, and whether folds overlap. Counts
+    multiply-accumulates by element in ``macs`` and by cycle in ``active``.
     """
-    rows, columns, lanes, overlaps = sizes[0], sizes[1], sizes[2], sizes[3] == 1
-    steps = (stream.shape[0] + lanes - 1) // lanes
-    registers = _registers(out, rows, columns, lanes)
-    total, settle_cycles = folds.shape[0], SETTLE_CYCLES // lanes
-    # When each fold's tile began to shift in, and when its stream began.
-    loads, starts = np.zeros(total, np.int64), np.zeros(total, np.int64)
-    oldest, loading, streaming = 0, 1, 0
-    cycle, last_out, head, top = 0, 0, 0, 0
-    while oldest < total:
-        if streaming < loading and _may_stream(folds, sizes, loads, starts, streaming, cycle, steps):
-            starts[streaming] = cycle
-            streaming += 1
-            if overlaps and loading < total:
-                loads[loading] = cycle
-                loading += 1
-        shift_right(registers.valid, head, columns)
-        head = shift_right(registers.lines, head, columns)
-        top = shift_down(registers.sums, top, rows)
-        for fold in range(oldest, streaming):
-            _switch(registers, folds[fold], cycle - starts[fold])
-            _feed(registers, stream, folds[fold], head, cycle - starts[fold], steps)
-        for fold in range(oldest, loading):
-            height = folds[fold, 1] if overlaps else rows
-            _shift_tile(registers.spare, weights, folds[fold], height, cycle - loads[fold])
-        active[cycle] = _compute(registers, head, top)
-        bottom = registers.sums[:, top + rows - 1]
-        for fold in range(oldest, streaming):
-            if _collect(bottom, out, folds[fold], cycle - starts[fold] - rows + 1, steps):
-                last_out = cycle + 1
-        cycle += 1
-        if cycle % settle_cycles == 0:
-            settle(macs, registers.recent)
-        if oldest < streaming and cycle >= starts[oldest] + steps + rows + columns - 2:
-            oldest += 1
-            if not overlaps and loading < total:
-                loads[loading] = cycle
-                loading += 1
-    settle(macs, registers.recent)
-    return last_out if overlaps else cycle
+    rows, columns, overlaps = sizes[0], sizes[1], sizes[2] == 1
+    registers = _registers(operands.out, rows, columns)
+    counters = no_counts(rows, columns, active.shape[0])
+    folds = begin(tiles, overlaps)
+    wave, last_out, place = 0, 0, columns
+    while folds.reached[0] < tiles.shape[0]:
+        oldest, coming, streaming = folds.reached
+        end = block_end(folds, wave, overlaps)
+        place = _make_room(registers.lines, place, columns)
+        block = Block(wave, end - wave, place)
+        if streaming:
+            _feed(registers.lines, operands, tiles[streaming - 1], block, folds.starts[streaming - 1])
+        for column in range(columns):
+            for fold in range(oldest, coming):
+                height = tiles[fold, at.HEIGHT] if overlaps else rows
+                first, last = steps_seen(wave - folds.loads[fold] - column, block.span, height)
+                if first < last:
+                    rows_in = height - last, height - first
+                    _shift_tile(registers.spare[column], operands.other, tiles[fold], column, rows_in)
+                age = wave - folds.starts[fold] - column
+                if fold < streaming and -block.span < age < operands.steps[0] and column < tiles[fold, at.WIDTH]:
+                    last_wave = _stream(registers, operands, counters, tiles[fold], column, block, age)
+                    last_out = max(last_out, last_wave + rows)
+        place += block.span
+        wave = end
+    settle(counters, macs, active)
+    return last_out if overlaps else wave
 
 
 @njit(cache=True)
-def _registers(out: Values, rows: int, columns: int, lanes: int) -> Registers:
+def _registers(out: Values, rows: int, columns: int) -> Registers:
     """Return an array's registers, empty, for values of the type of ``out``."""
-    spare = np.zeros((rows, columns), out.dtype)
-    in_use = np.zeros((rows, columns), out.dtype)
-    enabled = np.zeros((rows, columns), np.uint8)
-    lines = np.zeros((lanes, rows, 3 * columns), out.dtype)
-    valid = np.zeros((lanes, rows, 3 * columns), np.uint8)
-    sums = np.zeros((lanes, 3 * rows, columns), out.dtype)
-    return Registers(spare, in_use, enabled, lines, valid, sums, np.zeros((rows, columns), np.uint8))
+    spare = np.zeros((columns, rows), out.dtype)
+    in_use = np.zeros((columns, rows), out.dtype)
+    lines = np.zeros((out.shape[1], rows, columns + 4 * BLOCK), out.dtype)
+    return Registers(spare, in_use, lines, np.zeros(BLOCK, out.dtype))
 
 
 @njit(cache=True)
-def _may_stream(folds: Values, sizes: Values, loads: Values, starts: Values, fold: int, cycle: int, steps: int) -> bool:
-    """Return whether a fold's tile is in and the stream before it is over."""
-    load_cycles = folds[fold, 1] if sizes[3] else sizes[0]
-    return cycle >= loads[fold] + load_cycles and (fold == 0 or cycle >= starts[fold - 1] + steps)
-
-
-@njit(cache=True)
-def _switch(registers: Registers, fold: Values, age: int) -> None:
-    """Take the spare weights into use where a fold's token is, ``age`` cycles after it came in."""
-    rows, columns = registers.in_use.shape
-    for i in range(max(0, age - columns + 1), min(rows, age + 1)):
-        j = age - i
-        inside = i < fold[1] and j < fold[3]
-        # Below a ragged tile stands what the tile before left there.
-        registers.in_use[i, j] = registers.spare[i, j] if inside else 0
-        registers.enabled[i, j] = inside
-
-
-@njit(cache=True)
-def _feed(registers: Registers, stream: Values, fold: Values, head: int, age: int, steps: int) -> None:
-    """Put a fold's next activations in at the left, each row one cycle after the row above."""
-    lines, valid = registers.lines, registers.valid
+def _make_room(lines: Values, place: int, columns: int) -> int:
+    """Return where the next block goes; what the columns still have to see is moved to the front."""
+    if place + BLOCK <= lines.shape[2]:
+        return place
     for lane in range(lines.shape[0]):
-        for i in range(max(0, age - steps + 1), min(fold[1], age + 1)):
-            step = (age - i) * lines.shape[0] + lane
-            if step < stream.shape[0]:
-                lines[lane, i, head] = stream[step, fold[0] + i] if fold[4] == 0 else 0
-                valid[lane, i, head] = 1
+        for i in range(lines.shape[1]):
+            take(lines[lane, i, :columns], lines[lane, i, place - columns : place])
+    return columns
 
 
 @njit(cache=True)
-def _shift_tile(spare: Values, weights: Values, fold: Values, height: int, age: int) -> None:
-    """Shift a fold's tile one row further down, in those columns that it is coming into, last row first."""
-    rows, columns = spare.shape
-    low, high = max(0, age - height + 1), min(columns, age + 1)
-    for i in range(min(rows - 1, age - low), 0, -1):
-        # Rows that the tile has not reached yet still hold the tile before, which they may not have taken into use.
-        for j in range(low, min(high, age - i + 1)):
-            spare[i, j] = spare[i - 1, j]
-    for j in range(low, high):
-        row = height - 1 - (age - j)
-        inside = row < fold[1] and j < fold[3]
-        spare[0, j] = weights[fold[0] + row, fold[2] + j] if inside else 0
+def _feed(lines: Values, operands: Operands, tile: Values, block: Block, start: int) -> None:
+    """Put a fold's next activations in at the left; those of later passes are zeros."""
+    age = block.wave - start
+    for lane in range(lines.shape[0]):
+        first, last = steps_seen(age, block.span, operands.steps[lane])
+        if first < last:
+            place = block.place + first - age
+            for i in range(tile[at.HEIGHT]):
+                line = lines[lane, i, place : place + last - first]
+                take(line, operands.stream[tile[at.ROW] + i, lane, first:last])
+                if tile[at.PASS] > 0:
+                    clear(line)
 
 
 @njit(cache=True)
-def _compute(registers: Registers, head: int, top: int) -> int:
-    """Let every element add its product to the sum from above; return how many products were of real operands."""
-    active = 0
-    for lane in range(registers.lines.shape[0]):
-        multiply(registers.sums[lane], top, registers.lines[lane], head, registers.in_use, 0)
-        active += count(registers.valid[lane], head, registers.enabled, 0, registers.recent)
-    return active
+def _shift_tile(spare: Values, weights: Values, tile: Values, column: int, rows: tuple[int, int]) -> None:
+    """Let rows of a fold's tile come into a column, last one first; each goes down as far as the one before lets it."""
+    first, last = rows
+    edge = max(first, min(last, tile[at.HEIGHT])) if column < tile[at.WIDTH] else first
+    if first < edge:
+        take(spare[first:edge], weights[tile[at.COLUMN] + column, tile[at.ROW] + first : tile[at.ROW] + edge])
+    # Beyond a ragged edge.
+    clear(spare[edge:last])
 
 
 @njit(cache=True)
-def _collect(bottom: Values, out: Values, fold: Values, age: int, steps: int) -> bool:
-    """Add what leaves the bottom row ``age`` cycles after its first sum to the result; return whether anything did."""
-    lanes = bottom.shape[0]
-    low, high = max(0, age - steps + 1), min(fold[3], age + 1)
-    for lane in range(lanes):
-        for j in range(low, high):
-            step = (age - j) * lanes + lane
-            if step < out.shape[0]:
-                out[step, fold[2] + j] += bottom[lane, j]
-    return low < high
+def _stream(
+    registers: Registers, operands: Operands, counters: Counters, tile: Values, column: int, block: Block, age: int
+) -> int:
+    """Let what a block has of a fold's stream pass a column, ``age`` steps on; return the last wavefront, or 0."""
+    height, in_use = tile[at.HEIGHT], registers.in_use[column]
+    if -block.span < age <= 0:
+        # The token comes by.
+        take(in_use, registers.spare[column])
+    seen = 0
+    for lane in range(operands.steps.shape[0]):
+        first, last = steps_seen(age, block.span, operands.steps[lane])
+        if first < last:
+            sums = registers.sums[: last - first]
+            _sum_up(sums, registers.lines[lane], in_use, height, block.place + first - age - column)
+            add(operands.out[tile[at.COLUMN] + column, lane, first:last], sums)
+            count(counters, column, height, block.wave + first - age, block.wave + last - age)
+            seen = max(seen, block.wave + last - age - 1)
+    return seen
+
+
+@njit(cache=True)
+def _sum_up(sums: Values, lines: Values, in_use: Values, height: int, place: int) -> None:
+    """Let the sums of some wavefronts go down a column; each element adds its product to what comes from above."""
+    span, whole = sums.shape[0], height - height % _GROUP
+    clear(sums)
+    for i in range(0, whole, _GROUP):
+        for wave in range(span):
+            value = sums[wave]
+            for below in range(_GROUP):
+                # Unsigned, as an index that may be negative keeps Numba from using vector registers.
+                row = np.uint64(i + below)
+                value += lines[row, np.uint64(place + wave)] * in_use[row]
+            sums[wave] = value
+    for i in range(whole, height):
+        for wave in range(span):
+            sums[wave] += lines[np.uint64(i), np.uint64(place + wave)] * in_use[i]

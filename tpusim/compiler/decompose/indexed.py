@@ -95,6 +95,33 @@ def _is_inside(build: Build, target: Node, places: dict[int, int | Node], sizes:
 
 
 @decomposes("scatter")
+def one_hot(build: Build, node: Node) -> Node | None:
+    """One number scattered onto another, once in every row, is selected where a row's place is the index.
+
+    So the gradient of a cross-entropy is made in registers. Source: programs compiled ahead of time, in which such a
+    scatter of numbers that are not all alike stays one.
+    """
+    named = node.attributes
+    if len(node.operands) != 3 or named["update_window_dims"] or len(named["inserted_window_dims"]) != 1:
+        return None
+    target, indices, update = node.operands
+    rows, numbers = named.get("input_batching_dims", ()), (splat_text(target), splat_text(update))
+    if not all(numbers) or update.array.element_count != prod(target.array.dimensions[d] for d in rows):
+        return None
+    onto, number = (build.constant(text, node.array.dtype) for text in numbers)
+    value = _combined(build, named["to_apply"], onto, number)
+    if value is None:
+        return None
+    (along,) = named["inserted_window_dims"]
+    sizes = target.array.dimensions
+    by_row = [rows[at] for _, at in sorted(zip(named["scatter_indices_batching_dims"], range(len(rows)), strict=True))]
+    place = build.reshape(indices, *(sizes[d] for d in by_row))
+    own = build.iota(indices.array.dtype.name, sizes, along)
+    is_there = build.compare("EQ", own, build.broadcast(place, sizes, by_row))
+    return build.apply("select", is_there, build.broadcast(value, sizes, ()), target)
+
+
+@decomposes("scatter")
 def scatter(build: Build, node: Node) -> Node | None:
     """Indices of one number each have no dimension for it. Source: programs compiled ahead of time."""
     at = len(node.operands) // 2

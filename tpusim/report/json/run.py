@@ -10,8 +10,8 @@ from msgspec import UNSET, UnsetType
 
 from tpusim.analysis.communication import CollectiveUse, DeviceUse, PodUse, link_map
 from tpusim.analysis.compare import RESULT_FORMAT, Change, Comparison, RunFigures
-from tpusim.analysis.energy import Energy
-from tpusim.analysis.price import Cost
+from tpusim.analysis.energy.price import Cost
+from tpusim.analysis.energy.run import Energy
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.program.module import Estimate

@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tpusim.analysis.busy import Values, busy_over_time
+from tpusim.analysis.energy.power import mean_watts
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import ICI, UNITS
 from tpusim.report.plots.colours import GREY, ink_on, kind_of, kind_order, kind_patch, look_of
 from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled, time_unit
@@ -41,24 +43,34 @@ class _Block(NamedTuple):
 
 
 @styled
-def timeline(run: Timeline, ax: Axes | None = None, window_us: tuple[float, float] | None = None) -> Figure:
+def timeline(
+    run: Timeline, ax: Axes | None = None, window_us: tuple[float, float] | None = None, chip: Chip | None = None
+) -> Figure:
     """Draw one device's run and return the figure; ``window_us`` is the part that is drawn, by default all of it.
 
-    The core's row says what bounds each step; rows of units how busy they were, full height being all the time; rows
-    below them what ran beside the core. Hatched is what a loop repeats.
+    The core's row says what bounds each step; rows of units how busy they were, full height being all the time; of a
+    known ``chip`` one its power, full height being the most; rows below them what ran beside the core. Hatched is what
+    a loop repeats.
     """
     first_ps, last_ps = _window(run, window_us)
     shares = busy_over_time(run, first_ps, last_ps, _PIXELS)
     units = [u for u in UNITS.values() if u.key in shares and shares[u.key].mean() >= _LEAST_SHARE]
     beside = _beside_rows(run, first_ps, last_ps)
-    height = 1.35 + 0.26 * len(units) + 0.2 * sum(min(_LANES, max(lanes) + 1) for lanes, _ in beside.values())
+    height = (
+        1.35 + 0.26 * (len(units) + bool(chip)) + 0.2 * sum(min(_LANES, max(lanes) + 1) for lanes, _ in beside.values())
+    )
     ax = axes_or_new(ax, _WIDTH, max(2.2, height))
     per_unit, unit_name = time_unit(last_ps - first_ps)
     kinds, unnamed = _draw_core(ax, run, (first_ps, last_ps), per_unit)
     labels = [(0.5, "core")]
     y = 1.25
+    edges = np.linspace(first_ps, last_ps, _PIXELS + 1) / per_unit
+    if chip:
+        watts = mean_watts(run, chip, edges[:-1] * per_unit, edges[1:] * per_unit)
+        _draw_unit(ax, y, edges, watts / max(watts.max(), 1.0), GREY)
+        labels.append((y + 0.4, f"power (most: {watts.max():.0f} W)"))
+        y += 0.95
     for unit in units:
-        edges = np.linspace(first_ps, last_ps, len(shares[unit.key]) + 1) / per_unit
         _draw_unit(ax, y, edges, shares[unit.key], unit.colour)
         labels.append((y + 0.4, unit.label))
         y += 0.95

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from tpusim.analysis.bands import OTHER, Band, CompiledError
-from tpusim.analysis.energy import IDLE, Energy
-from tpusim.analysis.price import Cost
+from tpusim.analysis.energy.price import Cost
+from tpusim.analysis.energy.run import IDLE, Energy
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.hardware.units import HBM, UNITS

@@ -1,5 +1,5 @@
 """A run as a trace file that Perfetto opens: Chrome's JSON trace format, one row per engine and functional unit,
-counters for memory, and arrows from what is sent or fetched to what waits for it.
+counters for memory and power, and arrows from what is sent or fetched to what waits for it.
 
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU describes the format: times are
 microseconds, here with picoseconds after the point.
@@ -10,17 +10,20 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tpusim.analysis.communication import classes
+from tpusim.analysis.energy.run import record_energy
 from tpusim.analysis.memory import memory_profile
+from tpusim.cost.energy import idle_watts
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, UNITS, VMEM, MemorySpace
 from tpusim.program.module import Program, walk
 from tpusim.timeline.records import CORE, PodRun, Record, Repeat, Timeline
-from tpusim.units import PS_PER_US
+from tpusim.units import PS_PER_US, fj_to_watts
 
 # One device is one process of the format, and its rows are the threads.
 _PROCESS = 1
@@ -29,17 +32,18 @@ _SPACES: tuple[MemorySpace, ...] = (HBM, VMEM)
 _GB_PER_SECOND = 1e3
 
 
-def write_trace(run: PodRun, path: str | Path, program: Program | None = None) -> None:
+def write_trace(run: PodRun, path: str | Path, program: Program | None = None, chip: Chip | None = None) -> None:
     """Write the trace, gzip-compressed if the name ends in ``.gz``. The same run always gives the same bytes."""
     # Without blanks, and without the time of writing in the header, which would differ from run to run.
-    data = json.dumps(pod_trace_json(run, program), separators=(",", ":")).encode()
+    data = json.dumps(pod_trace_json(run, program, chip), separators=(",", ":")).encode()
     Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
 
-def pod_trace_json(run: PodRun, program: Program | None = None) -> dict[str, Any]:
+def pod_trace_json(run: PodRun, program: Program | None = None, chip: Chip | None = None) -> dict[str, Any]:
     """Return a run of a pod: a process per class of equal devices, and an arrow from every send to its receive.
 
-    ``program``, where it is known, tells what each op waits for, and how much memory is in use when.
+    ``program``, where it is known, tells what each op waits for, and how much memory is in use when; ``chip``, what
+    power its devices draw.
     """
     alike = classes(run)
     events: list[dict[str, Any]] = []
@@ -49,7 +53,8 @@ def pod_trace_json(run: PodRun, program: Program | None = None) -> dict[str, Any
         if len(alike) == 1:
             shown = f" on {run.device_count} devices alike" if run.device_count > 1 else ""
         rows[number] = _Rows()
-        events += [event | {"pid": number} for event in _process_events(timeline, shown, rows[number], program)]
+        found = [*_process_events(timeline, shown, rows[number], program), *_power(timeline, chip)]
+        events += [event | {"pid": number} for event in found]
     if len(alike) > 1:
         processes = {device: number for number, (_, devices) in enumerate(alike, start=1) for device in devices}
         events += _arrows(alike, processes, rows)
@@ -184,7 +189,7 @@ def _meta(kind: str, row: int, details: dict[str, Any]) -> dict[str, Any]:
 
 def _counters(timeline: Timeline, program: Program | None) -> Iterator[dict[str, Any]]:
     """Yield the counters of a device; memory only if ``program`` is the one that it ran."""
-    for at_ps, rate in _traffic(timeline):
+    for at_ps, rate in _rates(timeline, lambda record: record.hbm_bytes):
         yield _counter(f"{UNITS[HBM].label} traffic", at_ps, {"GB/s": round(rate * _GB_PER_SECOND, 3)})
     if program is None or program.name != timeline.program:
         return
@@ -211,16 +216,26 @@ def _in_use(timeline: Timeline, program: Program, space: MemorySpace) -> Iterato
         last = now
 
 
-def _traffic(timeline: Timeline) -> Iterator[tuple[int, float]]:
-    """Yield the bytes per picosecond from each time at which they change: each op's spread evenly over its length."""
+def _power(timeline: Timeline, chip: Chip | None) -> Iterator[dict[str, Any]]:
+    """Yield the counter of what a device draws, its share of the chip's idle power included."""
+    if chip is None:
+        return
+    idle = idle_watts(chip)
+    for at_ps, rate in _rates(timeline, record_energy(chip)):
+        yield _counter("power", at_ps, {"W": round(idle + fj_to_watts(rate, 1), 3)})
+
+
+def _rates(timeline: Timeline, amount: Callable[[Record], float]) -> Iterator[tuple[int, float]]:
+    """Yield an amount per picosecond from each time at which it changes: each op's spread evenly over its length."""
     changes: dict[int, float] = defaultdict(float)
     for record in timeline.records:
-        if record.hbm_bytes and record.duration_ps:
-            _add(changes, record.start_ps, record.end_ps, record.hbm_bytes / record.duration_ps)
+        each = amount(record)
+        if each and record.duration_ps:
+            _add(changes, record.start_ps, record.end_ps, each / record.duration_ps)
     for repeat in timeline.repeats:
-        # The trips that are not drawn one by one have the mean traffic of the one that is.
+        # The trips that are not drawn one by one have the mean rate of the one that is.
         length_ps = max(1, repeat.end_ps - repeat.start_ps)
-        _add(changes, repeat.start_ps, repeat.end_ps, _bytes_of_trip(timeline, repeat) * repeat.trips / length_ps)
+        _add(changes, repeat.start_ps, repeat.end_ps, _of_trip(timeline, repeat, amount) * repeat.trips / length_ps)
     rate = 0.0
     for at_ps in sorted(changes):
         rate += changes[at_ps]
@@ -233,9 +248,9 @@ def _add(changes: dict[int, float], start_ps: int, end_ps: int, rate: float) -> 
     changes[end_ps] -= rate
 
 
-def _bytes_of_trip(timeline: Timeline, repeat: Repeat) -> float:
-    """Return the bytes of the trip before a repetition, inner loops with all their trips."""
+def _of_trip(timeline: Timeline, repeat: Repeat, amount: Callable[[Record], float]) -> float:
+    """Return the amount of the trip before a repetition, inner loops with all their trips."""
     begin_ps = repeat.start_ps - max(1, repeat.end_ps - repeat.start_ps) // repeat.trips
     times = 1 + repeat.trips
     inside = (r for r in timeline.records if begin_ps <= r.start_ps and r.end_ps <= repeat.start_ps)
-    return sum(record.hbm_bytes * record.count / times for record in inside if record.count % times == 0)
+    return sum(amount(record) * record.count / times for record in inside if record.count % times == 0)

@@ -15,10 +15,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tpusim.analysis.communication import classes, pod_use
+from tpusim.analysis.energy.power import mean_watts
+from tpusim.analysis.energy.run import Energy
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.analysis.utilisation import Group
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import compiler_us, pod_page, run_page
@@ -85,7 +90,7 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
     for timeline, numbers in devices:
         alike = f" (and {len(numbers) - 1} alike)" if len(numbers) > 1 else ""
         name = f"device {numbers[0]}{alike}" if result.pod.device_count > 1 else ""
-        time_line.append(_device(timeline, name, ops))
+        time_line.append(_device(timeline, name, ops, chip))
     return {
         "version": version,
         "simulated": True,
@@ -97,7 +102,7 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
         "left_out": left_out,
         "units": {unit.key: unit.label for unit in UNITS.values()},
         "devices": time_line,
-        "ops": _op_columns(ops, result.summary.compiler_clock_hz, texts),
+        "ops": _op_columns(ops, result.summary.energy, result.summary.compiler_clock_hz, texts),
         "memory": [_memory(result, space, texts) for space in _SPACES if space in used],
         "roofs": {
             "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
@@ -138,22 +143,23 @@ class _Ops:
         return self._numbers[key]
 
 
-def _device(timeline: Timeline, name: str, ops: _Ops) -> dict[str, Any]:
+def _device(timeline: Timeline, name: str, ops: _Ops, chip: Chip) -> dict[str, Any]:
     """Return the records of a device in order of their starts, row by row, and the loops whose trips were alike."""
     by_row: dict[str, list[Record]] = {CORE: []}
     for record in timeline.records:
         by_row.setdefault(record.row, []).append(record)
+    rows = [_row(label, sorted(records, key=_times), ops) for label, records in by_row.items()]
+    rows[0]["watts"] = _watts(timeline, sorted(by_row[CORE], key=_times), chip)
     return {
         "name": name,
         "total_ps": timeline.total_ps,
-        "rows": [_row(label, records, ops) for label, records in by_row.items()],
+        "rows": rows,
         "repeats": [[repeat.name, repeat.start_ps, repeat.end_ps, repeat.trips] for repeat in timeline.repeats],
     }
 
 
 def _row(label: str, records: list[Record], ops: _Ops) -> dict[str, Any]:
     """Return the records of one row as columns; of the core with the share of each unit, per mille of the record."""
-    records = sorted(records, key=lambda record: (record.start_ps, record.end_ps))
     row: dict[str, Any] = {
         "label": label,
         "op": [ops.number(record) for record in records],
@@ -164,6 +170,16 @@ def _row(label: str, records: list[Record], ops: _Ops) -> dict[str, Any]:
     if label == CORE:
         row["units"] = {unit: _shares(records, unit) for unit in UNITS if any(unit in r.units for r in records)}
     return row
+
+
+def _times(record: Record) -> tuple[int, int]:
+    return record.start_ps, record.end_ps
+
+
+def _watts(timeline: Timeline, records: Sequence[Record], chip: Chip) -> list[float]:
+    """Return the mean power of a device in each record of its core, with what ran beside it."""
+    starts, ends = (np.array([times[place] for times in map(_times, records)], dtype=float) for place in (0, 1))
+    return [round(watts, 1) for watts in mean_watts(timeline, chip, starts, ends).tolist()]
 
 
 def _shares(records: Sequence[Record], unit: str) -> list[int]:
@@ -179,7 +195,7 @@ def _differences(numbers: Sequence[int]) -> list[int]:
     return [*numbers[:1], *(after - before for before, after in pairwise(numbers))]
 
 
-def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
+def _op_columns(ops: _Ops, energy: Energy, clock_hz: float, texts: _Texts) -> dict[str, Any]:
     """Return the ops: those of the table, then the others, whose figures are 0."""
     rows: list[Group | Record] = [*ops.groups, *ops.others]
     estimates = [compiler_us(group.compiler_cycles, clock_hz) for group in ops.groups]
@@ -189,6 +205,7 @@ def _op_columns(ops: _Ops, clock_hz: float, texts: _Texts) -> dict[str, Any]:
         "line": [row.line for row in rows],
         "tabled": len(ops.groups),
         **{key: [round(getattr(group, name)) for group in ops.groups] for key, name in _FIGURES.items()},
+        "energy": [op.total_fj for op in energy.ops],
         "compiler": [None if us is None else round(us, 3) for us in estimates],
     }
 

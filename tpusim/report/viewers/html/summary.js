@@ -36,6 +36,8 @@ function showSummary(store) {
     card("roofline", percentText(summary.roofline_us / total), `at least ${timeText(summary.roofline_us * us)}`),
     card("FLOP/s of bf16 peak", percentText(summary.flops_utilization), `${countText(summary.flops)}FLOP`),
     card("HBM bandwidth", percentText(summary.hbm_utilization), `${sizeText(summary.hbm_bytes)} moved`),
+    card("energy", energyText(summary.energy_j), summary.cost ? `${dollarsText(summary.cost.usd)} at ${dollarsText(summary.cost.usd_per_chip_hour)} a chip-hour` : ""),
+    card("mean power", `${trimmed(summary.average_power_w)} W`, `${trimmed(summary.energy.chip_power_w)} W a chip`),
     card("peak HBM", sizeText(memory.peak_hbm_bytes), `of ${sizeText(capacity.hbm)}`),
     card("peak VMEM", sizeText(memory.peak_vmem_bytes), `of ${sizeText(capacity.vmem)}`),
   );
@@ -43,6 +45,8 @@ function showSummary(store) {
   bars(el("bounds"), bound.slice(0, 10));
   const units = Object.entries(summary.unit_utilization).filter(([unit]) => unit !== "hbm").map(([unit, share]) => [store.units[unit] ?? unit, share]);
   bars(el("units"), [...units, ["HBM", summary.hbm_utilization]].sort((a, b) => b[1] - a[1]));
+  const energy = Object.entries(summary.energy.by_unit).sort((a, b) => b[1] - a[1]);
+  bars(el("energy"), energy.map(([unit, joules]) => [store.units[unit] ?? unit, joules / Math.max(1e-18, summary.energy_j), energyText(joules)]));
   const categories = summary.categories.slice(0, 12);
   bars(el("categories"), categories.map((one) => [one.category, one.time_us / total, `${one.count.toLocaleString("en-US")} times, ${timeText(one.time_us * us)}, beside the core ${timeText(one.overlapped_us * us)}`]), (place) => `var(--c${store.colours.get(categories[place].category)})`);
   showNotes(store);
@@ -69,7 +73,7 @@ function showDetails(store, op) {
     const seconds = ops.time[op] / 1e12;
     facts.push(["time", `${timeText(ops.time[op])} (${percentText(ops.time[op] / Math.max(1, store.total_ps))})`], ["executions", ops.count[op].toLocaleString("en-US")]);
     if (ops.beside[op]) facts.push(["beside the core", timeText(ops.beside[op])]);
-    facts.push(["bound by", ops.bound_by[op]], ["work", `${countText(ops.flops[op])}FLOP`], ["HBM traffic", sizeText(ops.hbm_bytes[op])]);
+    facts.push(["bound by", ops.bound_by[op]], ["work", `${countText(ops.flops[op])}FLOP`], ["HBM traffic", sizeText(ops.hbm_bytes[op])], ["energy", energyText(ops.energy[op] / 1e15)]);
     if (seconds && ops.flops[op]) facts.push(["rate", rateText(ops.flops[op] / seconds, "FLOP")]);
     if (seconds && ops.hbm_bytes[op]) facts.push(["HBM rate", rateText(ops.hbm_bytes[op] / seconds, "B")]);
     if (ops.compiler[op] !== null) facts.push(["compiler's estimate", timeText(ops.compiler[op] * 1e6)]);

@@ -16,6 +16,7 @@ class OpTable {
       { id: "bound_by", title: "bound by", text: (op) => ops.bound_by[op], key: (op) => ops.bound_by[op] },
       { id: "flops", title: "FLOP", text: (op) => countText(ops.flops[op]), key: (op) => ops.flops[op], number: true },
       { id: "hbm_bytes", title: "HBM", text: (op) => sizeText(ops.hbm_bytes[op]), key: (op) => ops.hbm_bytes[op], number: true },
+      { id: "energy", title: "energy", text: (op) => energyText(ops.energy[op] / 1e15), key: (op) => ops.energy[op], number: true, hint: "of its work, and of the idle power in its time" },
       { id: "compiler", title: "compiler", text: (op) => ops.compiler[op] === null ? "" : timeText(ops.compiler[op] * 1e6), key: (op) => ops.compiler[op] ?? -1, number: true, hint: "the compiler's own estimate" },
       { id: "category", title: "category", text: (op) => ops.category[op], key: (op) => ops.category[op] },
       { id: "op_name", title: "scope", text: (op) => ops.op_name[op], key: (op) => ops.op_name[op] },

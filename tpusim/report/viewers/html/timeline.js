@@ -35,6 +35,10 @@ class Timeline extends Chart {
     for (const row of isOpen ? device.rows : device.rows.slice(0, 1)) {
       if (row.label === "core") {
         tracks.push({ kind: "core", label: "core", row, device, start: row.start, end: row.end, op: row.op, count: row.count });
+        if (isOpen && row.watts) {
+          const peak = row.watts.reduce((most, watts) => Math.max(most, watts), 1e-9);
+          tracks.push({ kind: "unit", label: "power", row, start: row.start, end: row.end, op: row.op, count: row.count, share: row.watts.map((watts) => 1000 * watts / peak), watts: row.watts });
+        }
         for (const [unit, share] of Object.entries(isOpen ? row.units ?? {} : {})) {
           tracks.push({ kind: "unit", label: this.store.units[unit], row, start: row.start, end: row.end, op: row.op, count: row.count, share });
         }
@@ -320,7 +324,8 @@ class Timeline extends Chart {
     const length = track.end[place] - track.start[place];
     const lines = [ops.name[op], `${timeText(length)} from ${timeText(track.start[place], 6)}`];
     if (track.count[place] > 1) lines.push(`${track.count[place].toLocaleString("en-US")} executions`);
-    if (track.kind === "unit") lines.push(`${track.label}: busy ${percentText(track.share[place] / 1000)} of it`);
+    if (track.watts) lines.push(`power: ${track.watts[place].toFixed(1)} W`);
+    else if (track.kind === "unit") lines.push(`${track.label}: busy ${percentText(track.share[place] / 1000)} of it`);
     else lines.push([ops.category[op], ops.bound_by[op] && `bound by ${ops.bound_by[op]}`].filter(Boolean).join(", "));
     return lines.filter(Boolean).join("\n");
   }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -10,6 +10,7 @@ from tpusim.analysis.utilisation import Group, Utilisation
 from tpusim.cost.energy import energy_of, event_joules, idle_watts
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import UNITS, unit_of
+from tpusim.timeline.records import Record
 from tpusim.units import FJ_PER_JOULE, PS_PER_SECOND, fj_to_watts, watts_to_fj
 
 IDLE = "idle"
@@ -94,6 +95,12 @@ def run_energy(ops: Sequence[Group], chip: Chip, total_ps: int) -> Energy:
         total_fj=rest_fj + sum(op.total_fj for op in found),
         devices_per_chip=chip.devices_per_chip,
     )
+
+
+def record_energy(chip: Chip) -> Callable[[Record], int]:
+    """Return a function of a record: the femtojoules of what one execution of it did, without the idle power."""
+    joules = event_joules(chip)
+    return lambda record: sum(energy_of(record.activity, joules).values())
 
 
 def action_counts(use: Utilisation, chip: Chip) -> dict[str, float]:

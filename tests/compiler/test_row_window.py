@@ -1,0 +1,32 @@
+"""Pass 4: which maxima of rows become windows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.compiler.programs import compiled
+
+MAXIMA = """HloModule maxima
+
+larger {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }}
+
+ENTRY main {{
+  x = f32[{sizes}] parameter(0)
+  low = f32[] constant(-inf)
+  most = f32[{rows}] reduce(x, low), dimensions={{{last}}}, to_apply=larger
+  wide = f32[{sizes}] broadcast(most), dimensions={{{kept}}}
+  ROOT out = f32[{sizes}] subtract(x, wide)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_window"),
+    [((8, 64, 128), True), ((8, 16, 8192), True), ((8, 16, 12288), False), ((512, 128), False), ((1, 512, 128), False)],
+)
+def test_rows_of_stacks_are_windows_unless_they_are_long(sizes, is_window):
+    """As softmax is compiled for v4, v5e and v6e: not over the rows of one matrix, nor over 12,288 elements."""
+    texts = {"sizes": sizes, "rows": sizes[:-1], "last": [len(sizes) - 1], "kept": range(len(sizes) - 1)}
+    text = MAXIMA.format(**{name: ",".join(map(str, numbers)) for name, numbers in texts.items()})
+    opcodes = [i.opcode for i in compiled(text, stop_after="row-window").entry.instructions]
+    assert ("reduce-window" in opcodes) == is_window

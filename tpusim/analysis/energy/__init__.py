@@ -1,0 +1,1 @@
+"""Energy and power of runs, and what they cost to rent."""

@@ -1,0 +1,79 @@
+"""Between layouts and fusion: a stack that a loop fills, one part each trip, begins as memory that nobody has written.
+
+What a front end gives it to begin with, zeros as a rule, is never read: the body only writes to it, and its trips write
+to every place.
+
+Source: programs compiled ahead of time, where such stacks begin as ``AllocateBuffer``.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from tpusim.compiler.fuse import running
+from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.compiler.target import Target
+from tpusim.ir.module import Module
+from tpusim.ir.ops import LAID_OUT_FREELY
+from tpusim.semantics.contexts import Context
+from tpusim.semantics.scalars import Scalars, Unknown
+from tpusim.semantics.trip_counts import MOST_TRIPS, count_trips, states_of
+
+
+def allocate_stacks(draft: Draft, target: Target) -> None:
+    """Replace the first values of stacks that loops fill."""
+    for graph in running(draft):
+        loops = [node for node in graph.order() if node.opcode == "while" and node.operands[0].opcode == "tuple"]
+        module = draft.write() if loops else draft.module
+        for loop in loops:
+            first, body = loop.operands[0], draft.graphs[loop.attributes["body"]]
+            filled = {at: _place_written(body, at) for at in _stacks(body, first)}
+            whole = _whole(module, graph.name, loop, {place.name for place in filled.values() if place is not None})
+            for at, place in filled.items():
+                if place is not None and (place.name, first.operands[at].array.dimensions[0]) in whole:
+                    named = {"custom_call_target": "AllocateBuffer"}
+                    operands = list(first.operands)
+                    operands[at] = graph.add("custom-call", operands[at].shape, (), named, like=loop)
+                    first.take(operands)
+
+
+def _stacks(body: Graph, first: Node) -> list[int]:
+    """Return which parts of a loop's tuple are made of nothing, and updated in place by its body."""
+    if body.root.opcode != "tuple":
+        return []
+    made = zip(first.operands, body.root.operands, strict=True)
+    return [
+        at
+        for at, (given, last) in enumerate(made)
+        if given.opcode in LAID_OUT_FREELY and last.opcode == "dynamic-update-slice"
+    ]
+
+
+def _place_written(body: Graph, at: int) -> Node | None:
+    """Return where a body writes in the first dimension of a part that it carries, if it does no more with it."""
+    update = body.root.operands[at]
+    stack, part, *places = update.operands
+    is_carried = stack.opcode == "get-tuple-element" and stack.operands[0] is body.parameters[0]
+    if not is_carried or stack.attributes["index"] != at or list(stack.users) != [update]:
+        return None
+    if list(update.users) != [body.root] or body.root.operands.count(update) > 1 or stack is part:
+        return None
+    return places[0] if part.array.dimensions == (1, *stack.array.dimensions[1:]) else None
+
+
+def _whole(module: Module, name: str, loop: Node, places: set[str]) -> set[tuple[str, int]]:
+    """Return which places go through all numbers from 0 to some count while a loop runs, each with that count."""
+    if not places:
+        return set()
+    context = Context(module, module[name], {})
+    instruction, body = module[name][loop.name], module[loop.attributes["body"]]
+    start = context.known_of(instruction.operands)
+    counted = count_trips(module, instruction, start)
+    trips = counted.trips if counted else MOST_TRIPS
+    if trips >= MOST_TRIPS:
+        return set()
+    try:
+        states = [Scalars(module, body, state) for state in islice(states_of(module, instruction, start), trips)]
+        return {(place, trips) for place in places if {s.value(place) for s in states} == set(range(trips))}
+    except Unknown:
+        return set()

@@ -1,0 +1,125 @@
+"""Accelergy's tables, which a user made of a chip's parts, as figures of it: the energy of events, the area of units.
+
+Components are named as in what ``report.accelergy`` writes, with or without what they are part of: ``tpu.hbm`` and
+``hbm[0..3]`` are both the unit ``hbm``. Energies are in picojoules, areas in square micrometres, as Accelergy has them.
+
+Accelergy, https://github.com/Accelergy-Project/accelergy: energy and area reference tables (ERT, ART) of version 0.4.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tpusim.errors import ConfigError, did_you_mean
+from tpusim.hardware.fields import AREA_UNITS, energy_activities
+from tpusim.hardware.units import HBM_ROWS, MATRIX, UNITS, event_key, unit_of
+
+DEVICE = "device"
+"""The component for what a device draws while nothing runs, which counts cycles of its clock."""
+
+CYCLE = "cycle"
+_RANGE = re.compile(r"\[[^\]]*\]")
+_EACH = "op"
+_BYTE = "byte"
+_ROW = "row"
+_PJ = 1e-12
+_MM2_PER_UM2 = 1e-6
+
+
+class _Action(msgspec.Struct):
+    """An action of a component, and its picojoules."""
+
+    name: str
+    energy: float
+    arguments: dict[str, Any] | None = None
+
+
+class _Energies(msgspec.Struct):
+    """The actions of a component."""
+
+    name: str
+    actions: list[_Action]
+
+
+class _Area(msgspec.Struct):
+    """The square micrometres of a component."""
+
+    name: str
+    area: float
+
+
+class _Ert(msgspec.Struct):
+    """The table of energies."""
+
+    tables: list[_Energies]
+
+
+class _Art(msgspec.Struct):
+    """The table of areas."""
+
+    tables: list[_Area]
+
+
+class _File(msgspec.Struct):
+    """A file with either table, or both; other keys are Accelergy's and not ours."""
+
+    ert: _Ert = msgspec.field(name="ERT", default_factory=lambda: _Ert([]))
+    art: _Art = msgspec.field(name="ART", default_factory=lambda: _Art([]))
+
+
+def action_of(activity: str) -> str:
+    """Return what an event that an activity counts is called as an action of its unit: ``bf16``, ``op``, ``byte``."""
+    if activity == HBM_ROWS:
+        return _ROW
+    unit = UNITS[unit_of(activity)]
+    return activity.removeprefix(f"{MATRIX}.") if unit.key == MATRIX else _EACH if unit.counts_operations else _BYTE
+
+
+def read_tables(path: str | Path) -> dict[str, float]:
+    """Return the figures of a file of Accelergy's tables as overrides of a chip: ``energy.hbm``, ``area.matrix``.
+
+    What a device draws while nothing runs stays that of the chip. Raises ConfigError for a file that has neither table,
+    and for a component or an action that no chip has.
+    """
+    try:
+        found = msgspec.yaml.decode(Path(path).read_bytes(), type=_File)
+    except ImportError as error:
+        raise ConfigError("Accelergy's tables need PyYAML: pip install 'tpusim[accelergy]'") from error
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART): {error}") from error
+    if not found.ert.tables and not found.art.tables:
+        raise ConfigError(f"{path}: expected tables of Accelergy under the key ERT or ART, found neither")
+    return dict(_energies(found.ert, path)) | dict(_areas(found.art, path))
+
+
+def _energies(table: _Ert, path: str | Path) -> Iterator[tuple[str, float]]:
+    events = {f"{unit_of(activity)}: {action_of(activity)}": event_key(activity) for activity in energy_activities()}
+    for component in table.tables:
+        unit = _component(component.name)
+        for action in component.actions if unit != DEVICE else ():
+            name = f"{unit}: {action.name}"
+            if name not in events:
+                expected = ", ".join(events)
+                raise ConfigError(f"{path}: ERT: expected one of {expected}, found {name}{did_you_mean(name, events)}")
+            if [other.name for other in component.actions].count(action.name) > 1:
+                raise ConfigError(f"{path}: ERT: {name}: expected one energy, found several, for other arguments")
+            yield f"energy.{events[name]}", action.energy * _PJ
+
+
+def _areas(table: _Art, path: str | Path) -> Iterator[tuple[str, float]]:
+    for component in table.tables:
+        unit = _component(component.name)
+        if unit not in AREA_UNITS:
+            hint = did_you_mean(unit, AREA_UNITS)
+            raise ConfigError(f"{path}: ART: expected one of {', '.join(AREA_UNITS)}, found {component.name}{hint}")
+        yield f"area.{unit}", component.area * _MM2_PER_UM2
+
+
+def _component(name: str) -> str:
+    """Return the last word of a component's name, without ranges of arrays of them."""
+    return _RANGE.sub("", name).rpartition(".")[2]
