@@ -160,7 +160,7 @@ def test_what_is_written_runs_as_what_was_compiled(tmp_path, name, chip):
     program, path = TRACES / "unscheduled" / f"{name}.hlo.txt.gz", tmp_path / "out.hlo.txt.gz"
     compiled = tpusim.compile(program, chip)
     compiled.save(path)
-    assert contents(compiled).tiled > 0.9 * contents(compiled).kernels
+    assert contents(compiled).tiled >= contents(compiled).fusions > 0
     written = tpusim.simulate(path)
     assert written.timeline.total_ps == tpusim.simulate(program, chip).timeline.total_ps
     retiled = tpusim.simulate(path, schedule="retiled")
