@@ -107,14 +107,14 @@ def test_a_chip_that_does_not_exist_is_refused_before_jax_is_asked(topology):
         devices_of(topology)
 
 
-@pytest.mark.parametrize("fails", ["compile", "as_text"])
+@pytest.mark.parametrize("fails", ["compile", "runtime_executable"])
 def test_a_compiler_that_fails_is_quoted_in_one_line(monkeypatch, fails):
     """A lowered function whose compiler runs out of memory, or has no text to give."""
 
     def fail(*_):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.\nstack")
 
-    works = SimpleNamespace(as_text=fail)
+    works = SimpleNamespace(runtime_executable=fail)
     lowered = SimpleNamespace(compile=fail if fails == "compile" else lambda: works)
     jitted = SimpleNamespace(trace=lambda: SimpleNamespace(lower=lambda **_: lowered), __name__="step")
     monkeypatch.setattr("tpusim.jax.devices_of", lambda _: jax.devices())

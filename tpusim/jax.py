@@ -94,7 +94,9 @@ def _module(function: Callable[..., Any], chip: str, text: str) -> Module:
 def _compiled_text(lowered: Any, name: str, topology: str) -> str:
     """Return what the compiler makes of a lowered function; raise ConfigError if it fails."""
     try:
-        return str(lowered.compile().as_text())
+        (program,) = lowered.compile().runtime_executable().hlo_modules()
+        # Not as_text, which leaves out large constants: those that a Pallas kernel looks up say what it skips.
+        return module_text(program, name)
     # Of a function that does not fit the chip, say; the first line is the reason, the rest the compiler's own stack.
     except _jax().errors.JaxRuntimeError as error:
         reason = (str(error).splitlines() or [repr(error)])[0]

@@ -13,7 +13,9 @@ from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.timeline.records import Record, executions
 
-_SAME = ("name", "opcode", "source", "line", "tiles", "cores", "loops", "flops", "compiler_cycles")
+_SAME = (
+    "name", "opcode", "source", "line", "tiles", "cores", "loops", "flops", "compiler_cycles", "basis", "vmem_bytes",
+)  # fmt: skip
 """Fields of an explanation that are those of its kernel."""
 
 
@@ -29,6 +31,19 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: float
     physical_bytes: int = 0
     unpadded_bytes: int = 0
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """Tiles that are alike, where not all are: what one of them computes on a core, and moves beside that.
+
+    ``is_skipped`` where it runs nothing of what others do.
+    """
+
+    tiles: int
+    cycles: float
+    moved_bytes: float
+    moving_cycles: float
+    is_skipped: bool
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +75,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     operands: tuple[Operand, ...]
     array_share: float
     flops: float
+    basis: str
+    vmem_bytes: float
+    floor_ps: int
+    kinds: tuple[Kind, ...]
     compiler_cycles: int
     compiler_clock_hz: float
     compiled: str = ""
@@ -82,6 +101,8 @@ def explanation(
     shapes: Mapping[str, tuple[int, int]],
     *,
     stages: Sequence[tuple[str, float]],
+    floor_ps: int = 0,
+    kinds: Sequence[Kind] = (),
     provenance: Provenance | None = None,
 ) -> Explanation:
     """Return what is known of a kernel.
@@ -104,6 +125,8 @@ def explanation(
         stages=tuple(stages),
         overhead_cycles=overhead_cycles,
         operands=tuple(_operands(kernel, shapes)),
+        floor_ps=floor_ps,
+        kinds=tuple(sorted(kinds, key=lambda kind: -kind.tiles * max(kind.cycles, kind.moving_cycles))),
         # The multiply-adds that the program asked for, of those that streaming rows pass by.
         array_share=kernel.product_flops / 2 / passed if passed else 0.0,
         compiler_clock_hz=compiler_clock_hz(provenance, chip),

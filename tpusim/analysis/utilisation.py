@@ -79,12 +79,15 @@ def utilisation(timeline: Timeline) -> Utilisation:
 
 def _key(record: Record, by: str) -> tuple[str, str]:
     """Return what groups a record; ops of one name in different computations differ by their line."""
+    return group_name(record, by), str(record.line) if by == "op" else ""
+
+
+def group_name(one: Record | Group, by: str) -> str:
+    """Return the name of the group ``by`` op, category or source that a record, or an op's records, are in."""
     if by == "category":
-        return record.category, ""
-    if by == "source":
-        # Copies and prefetches that the compiler put in have no line of the framework.
-        return record.source or "(unknown)", ""
-    return record.name, str(record.line)
+        return one.category
+    # Copies and prefetches that the compiler put in have no line of the framework.
+    return one.source or "(unknown)" if by == "source" else one.name
 
 
 def _group(name: str, records: list[Record], by: str) -> Group:

@@ -14,13 +14,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tpusim.cost.classes import class_cycles
+from tpusim.cost.classes import unit_cycles as unit_cycles
 from tpusim.cost.dma import Traffic, link_of, memory_rates, rows_opened, traffic_of
-from tpusim.cost.models.arrays import array_of
 from tpusim.cost.models.buffers import buffers_of
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, UNITS, VMEM, chip_value, mac_key
+from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, VMEM, mac_key
 from tpusim.program.steps import Kernel
-from tpusim.program.work import Work, scaled
+from tpusim.program.work import scaled
 from tpusim.units import cycles_to_ps, seconds_to_ps
 
 
@@ -59,9 +60,11 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     tile_cycles = max(sum(stage for _, stage in longest), registers_cycles(kernel, chip))
     # Nothing of the last turn is overlapped; behind a product it is what its results take to come out.
     tile_cycles += kernel.vector_loop.depth_cycles if not cycles[MATRIX] else 0.0
+    if kernel.classes:
+        tile_cycles = sum(c.tiles * class_cycles(kernel, c, chip) for c in kernel.classes) / kernel.tiles
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
     tiles = -(-kernel.tiles // kernel.cores)
-    compute_ps = cycles_to_ps(tile_cycles * tiles, chip.clock_hz)
+    compute_ps = max(cycles_to_ps(tile_cycles * tiles, chip.clock_hz), floor_ps(kernel, chip))
     traffic, rates = traffic_of(kernel, chip), memory_rates(chip)
     moving = {t.space: seconds_to_ps(t.steady_bytes / rates[t.space]) for t in traffic}
     moving_ps = max(moving.values(), default=0)
@@ -92,6 +95,19 @@ def alone_ps(kernel: Kernel, chip: Chip) -> int:
     return total_ps
 
 
+def floor_ps(kernel: Kernel, chip: Chip) -> int:
+    """Return the least time in which a chip could do what a kernel states of itself, at the peaks of its units."""
+    floor, vpu = kernel.floor, chip.vpu
+    elements = vpu.eup_slots * vpu.register_elements * chip.clock_hz * chip.cores_per_device
+    peak = chip.peak_flops_per_second * chip.mxu.rate_by_type.get(kernel.flops_type, 1.0)
+    seconds = (
+        floor.flops / peak,
+        floor.transcendentals / elements,
+        floor.hbm_bytes / chip.hbm.bandwidth_bytes_per_second,
+    )
+    return seconds_to_ps(max(seconds))
+
+
 def stage_cycles(kernel: Kernel, chip: Chip) -> list[tuple[str, float]]:
     """Return the unit that takes longest in each stage of a tile, and its cycles."""
     # One instruction word feeds all units at once (VLIW): in a stage they overlap, and the busiest decides.
@@ -118,6 +134,9 @@ def between_tiles_cycles(kernel: Kernel, chip: Chip) -> float:
     """Return what a tile costs beside its work and its bytes, in cycles, on the mean of a core's tiles."""
     fetches = [stream.fetches for stream in kernel.streams if stream.space not in (VMEM, SMEM)]
     cycles = loop_cycles(kernel.tiles, fetches, kernel.cores, chip)
+    if kernel.classes:
+        # What leaves the arrays last does so while blocks for the next tile are on their way.
+        return cycles / -(-kernel.tiles // kernel.cores)
     # The next tile's weights, or the next stage's, go in when the last results of this one have come out.
     drains = sum(bool(work.matmuls) for work in kernel.stages or (kernel.work,))
     return cycles / -(-kernel.tiles // kernel.cores) + drains * chip.mxu.result_latency_cycles
@@ -130,18 +149,6 @@ def loop_cycles(tiles: int, fetches: Iterable[int], cores: int, chip: Chip) -> f
     """
     later = sum(max(0.0, count / cores - 1) for count in fetches)
     return (-(-tiles // cores) - 1) * chip.fixed.tile_cycles + later * chip.dma.issue_cycles
-
-
-def unit_cycles(work: Work, chip: Chip) -> dict[str, float]:
-    """Return the cycles that work keeps each functional unit of one core busy, at the unit's peak rate."""
-    cycles = {MATRIX: sum(array_of(chip).cycles(matmul, chip) for matmul in work.matmuls)}
-    for unit in UNITS.values():
-        if unit.slots:
-            # A chip need not have a unit that nothing is asked of.
-            count = work.ops.get(unit.key, 0.0)
-            per_op = chip_value(chip, unit.op_cycles) if count and unit.op_cycles else 1.0
-            cycles[unit.key] = count * per_op / chip_value(chip, unit.slots) if count else 0.0
-    return cycles
 
 
 def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:

@@ -235,6 +235,12 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
         return CostEstimate(*(max(0, _integer(stated.get(key)) or 0) for key in CostEstimate.__struct_fields__))
 
     @property
+    def kernel_body(self) -> str:
+        """The code of a hand-written kernel, encoded; empty where there is none."""
+        body = self._object("custom_call_config").get("body")
+        return body if isinstance(body, str) else ""
+
+    @property
     def known_index_ones(self) -> tuple[int, ...]:
         """By dimension, the bits that the compiler knows to be set in where a dynamic slice or its update begins."""
         known = self._object("indices_config").get("index_known_bits")

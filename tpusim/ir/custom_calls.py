@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tpusim.ir.module import Instruction
+
 
 @dataclass(frozen=True)
 class CustomCall:
@@ -21,10 +23,19 @@ REGISTERED: dict[str, CustomCall] = {}
 """What users registered, by target; it comes before what is built in."""
 
 
+def registered_for(instruction: Instruction) -> CustomCall | None:
+    """Return what was registered for a custom call: for the name of its kernel, or for its target."""
+    names = (instruction.kernel_name, instruction.attributes.get("custom_call_target", ""))
+    return next((REGISTERED[name] for name in names if name in REGISTERED), None)
+
+
 def register_custom_call(
     name: str, *, numerics: Callable[..., Any] | None = None, cost: Callable[..., Any] | None = None
 ) -> None:
     """Say what custom calls with the target ``name`` compute and cost; a second call replaces the first.
+
+    A hand-written kernel has a name of its own, which comes before the target that all of them share: that of its
+    instruction, without the number behind it (``pallas_call(..., name="rms_norm")``).
 
     ``numerics(instruction, *operands)`` returns an array of the element type and dimensions of ``instruction.shape``,
     or a tuple of such; the operands are NumPy arrays that must not be written to. ``cost(instruction, chip)`` returns

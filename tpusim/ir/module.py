@@ -72,6 +72,11 @@ class Instruction(msgspec.Struct, frozen=True):
         return Metadata.decode(self.attributes.get("metadata", ""))
 
     @property
+    def kernel_name(self) -> str:
+        """What a hand-written kernel calls itself: the instruction's name, without the number that XLA adds."""
+        return self.name.partition(".")[0] if self.backend_config.kernel_body else ""
+
+    @property
     def called_computations(self) -> tuple[str, ...]:
         """Names of the computations that this instruction calls, in the order of its attributes."""
         return called_in(self.attributes)

@@ -5,22 +5,24 @@ from __future__ import annotations
 from msgspec import structs
 
 from tpusim.errors import ProgramError
-from tpusim.hardware.units import VMEM
-from tpusim.ir.custom_calls import REGISTERED
+from tpusim.hardware.units import HBM, VMEM
+from tpusim.ir.attributes import CostEstimate
+from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Instruction
+from tpusim.ir.mosaic import Unreadable, read_body
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels.kernel import make_kernel, scalar_kernel
 from tpusim.lowering.kernels.vector import CUSTOM_WORK, FREE_TARGETS
 from tpusim.lowering.scope import Scope, rule
-from tpusim.program.steps import AnyStep, Call
-from tpusim.program.work import Stream, unit_fault
+from tpusim.program.steps import AnyStep, Basis, Call, Kernel
+from tpusim.program.work import Floor, Stream, unit_fault
 
 
 @rule("custom-call")
 def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a custom call by its target; of an unknown one only the operands and results are costed."""
     target = instruction.attributes.get("custom_call_target", "")
-    registered = REGISTERED.get(target)
+    registered = registered_for(instruction)
     if registered is not None and registered.cost is not None:
         work = registered.cost(instruction, scope.chip)
         if fault := unit_fault(work):
@@ -33,14 +35,40 @@ def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
         # The wrapper that hands a computation to the sparse cores: what runs is the computation.
         body = tuple(step for name in called for step in lower_computation(scope.inside(name)))
         return (Call(**scope.label(instruction, "call"), body=body),)
-    estimate = instruction.backend_config.cost_estimate
-    if target not in CUSTOM_WORK and estimate is not None:
-        kernel = make_kernel(scope, instruction, "custom-call")
-        return (structs.replace(kernel, streams=_moving_at_least(kernel.streams, estimate.bytes_accessed)),)
-    if target not in CUSTOM_WORK:
-        # Not refused: its bytes bound its time from below, and every report names it.
-        scope.notes.estimated(instruction, f"custom call to {target!r}: only its operands and results are moved")
-    return (make_kernel(scope, instruction, "custom-call"),)
+    if target in CUSTOM_WORK:
+        return (make_kernel(scope, instruction, "custom-call"),)
+    return (_written_elsewhere(scope, instruction, target),)
+
+
+def _written_elsewhere(scope: Scope, instruction: Instruction, target: str) -> Kernel:
+    """Return the kernel of code that is not the compiler's: by its body, by what it states, or else by its bytes."""
+    config, why = instruction.backend_config, ""
+    estimate = config.cost_estimate
+    if config.kernel_body:
+        # NumPy, which goes through a grid, is for programs with such a kernel.
+        from tpusim.lowering.pallas.kernel import pallas_kernel
+
+        try:
+            kernel = pallas_kernel(scope, instruction, read_body(config.kernel_body))
+            return _with_floor(kernel, estimate) if estimate else kernel
+        except Unreadable as error:
+            why = f" ({error.message})"
+    # Not refused: what it states, or its bytes, bound its time from below, and every report names it.
+    basis: Basis = "stated cost" if estimate else "bytes"
+    scope.notes.estimated(instruction, f"custom call to {target!r}: by its {basis}{why}")
+    kernel = structs.replace(make_kernel(scope, instruction, "custom-call"), basis=basis)
+    if estimate is None:
+        return kernel
+    streams = _moving_at_least(kernel.streams, estimate.bytes_accessed)
+    return _with_floor(structs.replace(kernel, streams=streams), estimate)
+
+
+def _with_floor(kernel: Kernel, estimate: CostEstimate) -> Kernel:
+    """Return a kernel that takes at least what it states; its operations are those that it states."""
+    in_hbm = sum(stream.total_bytes for stream in kernel.streams if stream.space == HBM)
+    share = in_hbm / max(1.0, sum(stream.total_bytes for stream in kernel.streams))
+    floor = Floor(float(estimate.flops), float(estimate.transcendentals), estimate.bytes_accessed * share)
+    return structs.replace(kernel, floor=floor, flops=max(kernel.flops, floor.flops))
 
 
 def _moving_at_least(streams: tuple[Stream, ...], n_bytes: int) -> tuple[Stream, ...]:

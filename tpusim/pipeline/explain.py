@@ -8,17 +8,20 @@ from typing import Any
 
 from msgspec import structs
 
-from tpusim.analysis.explanation import explanation
-from tpusim.cost.tile import between_tiles_cycles, stage_cycles, tile_costs
+from tpusim.analysis.explanation import Kind, explanation
+from tpusim.cost.classes import class_cycles, class_moving_seconds
+from tpusim.cost.tile import between_tiles_cycles, floor_ps, stage_cycles, tile_costs
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
+from tpusim.hardware.units import SMEM, VMEM
 from tpusim.ir.module import Computation, Module
 from tpusim.lowering.kernels.choice import tried_tiles
 from tpusim.pipeline.result import ExplainedKernel
 from tpusim.pipeline.stages import prepare, run_program
 from tpusim.program.module import Program, walk
 from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
+from tpusim.program.work import TileClass
 from tpusim.report.provenance import provenance_text
 from tpusim.semantics.marks import apart_of
 from tpusim.shapes.address import logical_bytes, physical_bytes
@@ -53,7 +56,20 @@ def explain(
         compiled = {"apart": apart_of(computation[op]), "apart_users": _users_apart(computation, op), "tried": ways}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
     stages = stage_cycles(kernel, machine)
-    found = explanation(kernel, machine, *costs, (alone, in_run), shapes, stages=stages, provenance=lowered.provenance)
+    found = explanation(
+        kernel,
+        machine,
+        *costs,
+        (alone, in_run),
+        shapes,
+        stages=stages,
+        floor_ps=floor_ps(kernel, machine),
+        kinds=[
+            _kind(kernel, tiles, seconds, machine)
+            for tiles, seconds in zip(kernel.classes, class_moving_seconds(kernel, machine), strict=True)
+        ],
+        provenance=lowered.provenance,
+    )
     who = provenance_text(lowered.provenance, machine.name)
     return ExplainedKernel(**structs.asdict(found) | compiled | {"compiled": who})
 
@@ -62,6 +78,24 @@ def _users_apart(computation: Computation, op: str) -> dict[str, str]:
     """Return the kernels that read what one makes and do not make it themselves, each with the rule."""
     found = {user.name: apart_of(user) for user in computation}
     return {name: apart[op] for name, apart in found.items() if op in apart}
+
+
+def _kind(kernel: Kernel, tiles: TileClass, moving_seconds: float, chip: Chip) -> Kind:
+    """Return what a tile of a class takes; one without a product where others have one is skipped.
+
+    What moves beside it takes ``moving_seconds``.
+    """
+    cycles = class_cycles(kernel, tiles, chip)
+    runs = zip(kernel.parts, tiles.runs, strict=True)
+    multiplies = any(count and part.products for part, count in runs)
+    moving = zip(kernel.streams, tiles.moves, strict=False)
+    return Kind(
+        tiles=tiles.tiles,
+        cycles=cycles,
+        moved_bytes=sum(stream.block_bytes * count for stream, count in moving if stream.space not in (VMEM, SMEM)),
+        moving_cycles=moving_seconds * chip.clock_hz,
+        is_skipped=not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies),
+    )
 
 
 def _kernel(program: Program, name: str) -> Kernel:

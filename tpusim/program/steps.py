@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from tpusim.hardware.units import HBM, VMEM, MemorySpace
-from tpusim.program.work import Stream, VectorLoop, Work
+from tpusim.program.work import Floor, Stream, TileClass, TilePart, VectorLoop, Work
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag=True, kw_only=True):
@@ -44,6 +44,10 @@ data, code written elsewhere; empty on the scalar core.
 """
 
 
+Basis = Literal["", "body", "stated cost", "bytes"]
+"""What the time of a kernel that was written elsewhere is made of; empty for those that the compiler wrote."""
+
+
 class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """Compiled code on the core: a loop nest of ``tiles`` alike tiles, each with ``work`` and its share of ``streams``.
 
@@ -59,6 +63,9 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     work: Work = Work()
     stages: tuple[Work, ...] = ()
     vector_loop: VectorLoop = VectorLoop()
+    parts: tuple[TilePart, ...] = ()
+    classes: tuple[TileClass, ...] = ()
+    floor: Floor = Floor()
     streams: tuple[Stream, ...] = ()
     flops: float = 0.0
     # Those of its products alone, for which the matrix unit is there.
@@ -70,6 +77,7 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     cores: int = 1
     scalar: bool = False
     family: Family = ""
+    basis: Basis = ""
 
     @property
     def vmem_bytes(self) -> float:

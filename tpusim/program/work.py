@@ -97,6 +97,38 @@ class VectorLoop(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     held_cycles: float = 0.0
 
 
+class TilePart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A piece without a branch of the code of a kernel's tiles: its ``stages``, which run one after another.
+
+    The longest chain of operations that wait for each other takes ``depth_cycles``, and ``products`` times the way of a
+    result through the arrays.
+    """
+
+    stages: tuple[Work, ...]
+    depth_cycles: float = 0.0
+    products: int = 0
+
+
+class TileClass(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Tiles of a kernel that are alike, where not all of them are.
+
+    ``runs`` are how often each of the kernel's ``parts`` runs in one of these ``tiles``, ``moves`` how many blocks of
+    each of its first streams are under way beside it.
+    """
+
+    tiles: int
+    runs: tuple[float, ...] = ()
+    moves: tuple[int, ...] = ()
+
+
+class Floor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What hand-written code states that it does, less than which it cannot take: operations, and bytes of HBM."""
+
+    flops: float = 0.0
+    transcendentals: float = 0.0
+    hbm_bytes: float = 0.0
+
+
 class Stream(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One operand's or result's traffic between its memory and VMEM.
 

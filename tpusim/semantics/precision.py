@@ -64,6 +64,12 @@ def product_passes(instruction: Instruction, lhs: DType, rhs: DType) -> Passes:
     return _pairs(*pieces, sum(pieces) if algorithm == _ALL_PAIRS else max(pieces))
 
 
+def passes_of(word: str, dtype: DType) -> int:
+    """Return the passes of a product whose operands have one type and ask for a precision: default, high, highest."""
+    pieces = min(_BY_PRECISION[word], _piece_count(dtype)) if dtype.is_float else -(-dtype.bits // 8)
+    return len(_pairs(pieces, pieces, pieces))
+
+
 def _piece_count(dtype: DType) -> int:
     """Return into how many bf16 pieces that are not all zero a value of the type can fall."""
     if dtype.name == "bf16" or dtype.bits <= 8:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from tpusim.text.literals import literal_values
+from tpusim.text.mosaic.reader import read_kernel
 from tpusim.text.parser import parse_module
 from tpusim.text.printer import Style, instruction_text, print_module
 from tpusim.text.reader import read_source
 
-__all__ = ["Style", "instruction_text", "literal_values", "parse_module", "print_module", "read_source"]
+__all__ = ["Style", "instruction_text", "literal_values", "parse_module", "print_module", "read_kernel", "read_source"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tpusim.cost.classes import block_seconds, class_cycles, class_moving_seconds
 from tpusim.cost.dma import later_blocks
 from tpusim.cost.models.protocols import Buffers, Pace
 from tpusim.cost.models.registry import Registry
@@ -28,6 +29,9 @@ class Rotating:
 
     def pace(self, kernel: Kernel, moving_ps: Mapping[str, int], compute_ps: int, chip: Chip) -> Pace:
         """Return the rounds of the places, and the bursts of the memory whose blocks come least evenly."""
+        if kernel.classes:
+            rounds_ps = _classes_ps(kernel, chip, latency_seconds=chip.dma.fixed_latency_seconds)
+            return Pace(max(rounds_ps, _copied_ps(kernel, chip)), _classes_ps(kernel, chip, latency_seconds=0.0))
         most_ps = max(moving_ps.values(), default=0)
         bursts = (_bursts_ps(kernel, space, ps, compute_ps, chip) for space, ps in moving_ps.items())
         return Pace(_rounds_ps(kernel, most_ps, compute_ps, chip), max(bursts, default=0))
@@ -61,6 +65,25 @@ def _bursts_ps(kernel: Kernel, space: str, moving_ps: int, compute_ps: int, chip
         taken_ps += (count - done) * max(compute_ps / tiles, moving_ps * at_once / total)
         at_once, done = at_once - n_bytes, count
     return round(taken_ps + max(0.0, tiles - done) * compute_ps / tiles)
+
+
+def _classes_ps(kernel: Kernel, chip: Chip, latency_seconds: float) -> int:
+    """Return what the tiles take, each as long as the longer of its computation and of what moves beside it."""
+    total = 0.0
+    for tiles, seconds in zip(kernel.classes, class_moving_seconds(kernel, chip), strict=True):
+        waiting = seconds + latency_seconds if seconds else 0.0
+        total += tiles.tiles * max(waiting, class_cycles(kernel, tiles, chip) / chip.clock_hz)
+    return seconds_to_ps(total / kernel.cores)
+
+
+def _copied_ps(kernel: Kernel, chip: Chip) -> int:
+    """Return what a kernel's own copies take, each set out when the one before it has come."""
+    # Those of its blocks stand first.
+    count = len(kernel.classes[0].moves)
+    own = list(zip(kernel.streams[count:], block_seconds(kernel, chip)[count:], strict=True))
+    moving = sum(stream.fetches * seconds for stream, (_, seconds) in own)
+    waits = max((stream.fetches for stream, (_, seconds) in own if seconds), default=0)
+    return seconds_to_ps((waits * chip.dma.fixed_latency_seconds + moving) / kernel.cores)
 
 
 def _later_fetches(stream: Stream, kernel: Kernel) -> float:

@@ -450,13 +450,14 @@ def _sides(body: Body, at: int) -> dict[int, str]:
     """Return, for the values that the product at a position is made of, which of its sides they feed."""
     left, right = body.values[at].operands[:2]
     # A value that feeds both is taken for what streams past the weights.
-    return dict.fromkeys(made_from(body.values, (right,)), RHS) | dict.fromkeys(made_from(body.values, (left,)), LHS)
+    made_of = [item.operands for item in body.values]
+    return dict.fromkeys(made_from(made_of, (right,)), RHS) | dict.fromkeys(made_from(made_of, (left,)), LHS)
 
 
 def _fed(body: Body, products: list[tuple[int, Product]]) -> set[str]:
     """Return the names of a kernel's operands that any of its products is made of."""
     starts = [operand for at, _ in products for operand in body.values[at].operands[:2]]
-    return {body.operands[-1 - at].name for at in made_from(body.values, starts) if at < 0}
+    return {body.operands[-1 - at].name for at in made_from([item.operands for item in body.values], starts) if at < 0}
 
 
 def _flops(item: Inner) -> float:

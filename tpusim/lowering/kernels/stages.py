@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tpusim.ir.ops import REDUCTIONS, TUPLES
-from tpusim.semantics.demand.inlining import Body, Inner, made_from
+from tpusim.semantics.demand.inlining import Body, made_from
 
 
 def stages_of(body: Body, products: Collection[int]) -> list[int]:
@@ -19,52 +19,70 @@ def stages_of(body: Body, products: Collection[int]) -> list[int]:
 
     ``products`` are the positions of those values that the arrays compute.
     """
-    values = body.values
-    waited_for = _waited_for(values, products)
+    opcodes = [item.instruction.opcode for item in body.values]
+    reductions = [at for at, opcode in enumerate(opcodes) if opcode in REDUCTIONS]
+    names = {at for at, opcode in enumerate(opcodes) if opcode in TUPLES}
+    return stage_numbers([item.operands for item in body.values], products, reductions, names)
+
+
+def stage_numbers(
+    made_of: Sequence[Sequence[int]],
+    products: Collection[int],
+    reductions: Sequence[int],
+    names: Collection[int] = frozenset(),
+) -> list[int]:
+    """Return the stage of each of some values, which are ``made_of`` those before them at these positions.
+
+    Negative positions are of what comes from elsewhere. ``names`` are values that only name what they are made of.
+    """
+    waited_for = _waited_for(made_of, products, reductions, names)
     if not waited_for:
-        return [0] * len(values)
-    first = [0] * len(values)
-    for at, item in enumerate(values):
-        first[at] = max((first[o] + (at in waited_for.get(o, ())) for o in item.operands if o >= 0), default=0)
+        return [0] * len(made_of)
+    first = [0] * len(made_of)
+    for at, operands in enumerate(made_of):
+        first[at] = max((first[o] + (at in waited_for.get(o, ())) for o in operands if o >= 0), default=0)
     # What is made for a later stage is made in it; a tuple only names what it is made of.
     last: dict[int, int] = {}
-    for at in reversed(range(len(values))):
+    for at in reversed(range(len(made_of))):
         stage = last.setdefault(at, first[at])
-        for operand in values[at].operands if values[at].instruction.opcode not in TUPLES else ():
+        for operand in made_of[at] if at not in names else ():
             last[operand] = min(last.get(operand, stage), stage - (at in waited_for.get(operand, ())))
-    return [last[at] for at in range(len(values))]
+    return [last[at] for at in range(len(made_of))]
 
 
-def _waited_for(values: Sequence[Inner], products: Collection[int]) -> dict[int, set[int]]:
+def _waited_for(
+    made_of: Sequence[Sequence[int]], products: Collection[int], reductions: Sequence[int], names: Collection[int]
+) -> dict[int, set[int]]:
     """Return the values that others wait for until all of a tile's are there, and which others."""
-    reductions = [at for at, item in enumerate(values) if item.instruction.opcode in REDUCTIONS]
     if len(products) < 2 and not reductions:
         return {}
     from_product: set[int] = set()
-    for at, item in enumerate(values):
-        if at in products or not from_product.isdisjoint(item.operands):
+    for at, operands in enumerate(made_of):
+        if at in products or not from_product.isdisjoint(operands):
             from_product.add(at)
+    users: dict[int, set[int]] = {}
+    for at, operands in enumerate(made_of):
+        for operand in operands:
+            users.setdefault(operand, set()).add(at)
     found = {
-        at: _users(values, at)
+        at: users.get(at, set())
         for at in reductions
-        if at in from_product and _is_gone_through_again(values, at, from_product)
+        if at in from_product and _is_gone_through_again(made_of, at, from_product, names)
     }
     if len(products) > 1:
-        into_products = made_from(values, products)
-        found |= {at: _users(values, at) & into_products for at in products}
-    return {at: users for at, users in found.items() if users}
+        into_products = made_from(made_of, products)
+        found |= {at: users.get(at, set()) & into_products for at in products}
+    return {at: waiting for at, waiting in found.items() if waiting}
 
 
-def _users(values: Sequence[Inner], at: int) -> set[int]:
-    return {user for user, item in enumerate(values) if at in item.operands}
-
-
-def _is_gone_through_again(values: Sequence[Inner], reduction: int, from_product: set[int]) -> bool:
+def _is_gone_through_again(
+    made_of: Sequence[Sequence[int]], reduction: int, from_product: set[int], names: Collection[int]
+) -> bool:
     """Return whether a value that needs a reduction also needs what a product makes."""
     behind = {reduction}
-    for at, item in enumerate(values):
-        if not behind.isdisjoint(item.operands):
+    for at, operands in enumerate(made_of):
+        if not behind.isdisjoint(operands):
             behind.add(at)
-            if item.instruction.opcode not in TUPLES and any(o in from_product - behind for o in item.operands):
+            if at not in names and any(o in from_product - behind for o in operands):
                 return True
     return False

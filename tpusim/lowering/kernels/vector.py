@@ -523,7 +523,7 @@ def _custom_call(site: Site, instruction: Instruction) -> Work:
     estimate = instruction.backend_config.cost_estimate
     if estimate is None:
         return Work()
-    site.notes.estimated(instruction, f"custom call to {target!r}: at least what its own cost_estimate says")
+    site.notes.estimated(instruction, f"custom call to {target!r}: by its stated cost")
     mxu, operand_type = site.chip.mxu, estimated_type(site.computation, instruction, site.chip)
     # All arrays full, and no weights to wait for: nothing says how they are used.
     rows = estimate.flops / 2 / (mxu.rows * mxu.columns)

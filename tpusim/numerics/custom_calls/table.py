@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tpusim.errors import ProgramError, TpusimError, UnsupportedError, did_you_mean
-from tpusim.ir.custom_calls import REGISTERED
+from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.control import call
 from tpusim.numerics.ops.linear_algebra import complex_of
@@ -45,7 +45,7 @@ def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> An
     """
     name = instruction.attributes.get("custom_call_target", "")
     # A cost alone says nothing about values, so an entry may be there without them.
-    registered = REGISTERED.get(name)
+    registered = registered_for(instruction)
     if registered is not None and registered.numerics is not None:
         return _checked(_user_value(registered.numerics, instruction, operands), instruction.shape, name)
     if name in _BUILT_IN:

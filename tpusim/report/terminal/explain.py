@@ -9,11 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from tpusim.analysis.explanation import Explanation
-from tpusim.hardware.units import UNITS
+from tpusim.hardware.units import UNITS, VMEM
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
 
 _SHOWN_OPERANDS = 8
+_SHOWN_KINDS = 8
 _FULL = 0.95
 
 
@@ -30,6 +31,9 @@ def render_explanation(found: Explanation, console: Console) -> None:
     console.print()
     console.print(_cycle_table(found))
     console.print()
+    if len(found.kinds) > 1:
+        console.print(_kind_table(found))
+        console.print()
     console.print(_operand_table(found))
     console.print()
     if found.tried:
@@ -51,18 +55,30 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
     yield "goes to", ", ".join(f"{name} {ps / total:.0%}" for name, ps in parts if ps / total >= 0.01) or "nothing"
     loops = " > ".join(f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in found.loops)
     cores = f" on {found.cores} cores" if found.cores > 1 else ""
+    if found.basis:
+        floor = f"; what it states takes {time_text(found.floor_ps)} at least" if found.floor_ps else ""
+        yield "written", f"by hand, timed by its {found.basis}{floor}"
     yield "tiles", f"{found.tiles:,}{cores}{f': {loops}' if loops else ''}"
     if len(found.stages) > 1:
         each = ", then ".join(f"{_name(unit)} {cycles:,.0f}" for unit, cycles in found.stages)
         yield "stages", f"{len(found.stages)} in each tile, one after another: {each} cycles"
+    if skipped := sum(kind.tiles for kind in found.kinds if kind.is_skipped):
+        yield "skips", f"{skipped:,} of its tiles ({skipped / found.tiles:.0%})"
+    if found.basis:
+        yield "memory", f"{size_text(found.vmem_bytes)} of {UNITS[VMEM].label} for its blocks and scratch"
+    yield from _neighbours(found)
+    if found.array_share:
+        yield "array", f"{found.array_share:.1%} of the multipliers that rows pass have work"
+
+
+def _neighbours(found: Explanation) -> Iterator[tuple[str, str]]:
+    """Yield who compiled the program, and what is not one kernel with this one, by the rule that keeps it apart."""
     if found.compiled:
         yield "compiled", found.compiled
     for label, apart in (("reads", found.apart), ("read by", found.apart_users)):
         for rule in dict.fromkeys(apart.values()):
             names = ", ".join(name for name, why in apart.items() if why == rule)
             yield label, f"{names}, not made in one kernel with it: {rule}"
-    if found.array_share:
-        yield "array", f"{found.array_share:.1%} of the multipliers that rows pass have work"
 
 
 def _cycle_table(found: Explanation) -> Table:
@@ -73,6 +89,17 @@ def _cycle_table(found: Explanation) -> Table:
         table.add_row(_name(unit), f"{cycles:,.0f}", f"{cycles / longest:.0%} {'#' * round(30 * cycles / longest)}")
     if found.tiles > 1:
         table.add_row("between tiles", f"{found.overhead_cycles:,.0f}", "")
+    return table
+
+
+def _kind_table(found: Explanation) -> Table:
+    """Return the table of tiles that are not alike: what each computes, and what moves beside it."""
+    table = plain_table(">tiles", ">computes", ">moves", ">in", "does")
+    for kind in found.kinds[:_SHOWN_KINDS]:
+        slower = "moves" if kind.moving_cycles > kind.cycles else "computes"
+        what = "skipped" if kind.is_skipped else slower
+        cells = (f"{kind.tiles:,}", f"{kind.cycles:,.0f} cycles", size_text(kind.moved_bytes))
+        table.add_row(*cells, f"{kind.moving_cycles:,.0f} cycles", what)
     return table
 
 

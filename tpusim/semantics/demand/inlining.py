@@ -93,11 +93,14 @@ def sources_of(body: Body) -> list[int]:
     return found
 
 
-def made_from(values: Sequence[Inner], starts: Iterable[int]) -> set[int]:
-    """Return the positions of ``starts`` and of all that they are made of, operands of the kernel included."""
+def made_from(made_of: Sequence[Sequence[int]], starts: Iterable[int]) -> set[int]:
+    """Return the positions of ``starts`` and of all that they are made of, operands of the kernel included.
+
+    ``made_of`` are the operands of each value, as in ``Inner``.
+    """
     found = set(starts)
     # One pass backwards, since every value stands after those it is made of.
     for at in range(max(found, default=-1), -1, -1):
         if at in found:
-            found.update(values[at].operands)
+            found.update(made_of[at])
     return found

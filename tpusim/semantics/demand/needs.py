@@ -60,7 +60,7 @@ def demand_of(body: Body, of: Parts | None = None) -> Demand:
     shapes = [item.instruction.shape for item in body.values] + [o.shape for o in reversed(body.operands)]
     if of is None and PARTIAL_READS.isdisjoint([item.instruction.opcode for item in body.values]):
         regions = [NOTHING] * len(shapes)
-        for at in made_from(body.values, (body.root,)):
+        for at in made_from([item.operands for item in body.values], (body.root,)):
             regions[at] = WHOLE
         found = list(map(_alike, shapes, regions))
     else:

@@ -1,0 +1,123 @@
+"""Makes the programs of this folder: Pallas kernels, compiled ahead of time by JAX 0.10.2 and libtpu.
+
+``python tests/data/pallas/make.py`` writes them anew; the tests need neither libtpu nor the kernels of JAX.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from jax.experimental.pallas.ops.tpu.flash_attention import BlockSizes, flash_attention
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
+
+from tpusim.jax import compile_for
+
+FOLDER = Path(__file__).parent
+
+
+def multiply(x_ref, y_ref, z_ref, sums_ref, *, steps):
+    """Add one product of blocks to the sums; write these behind the last (JAX documentation, Pallas)."""
+
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        sums_ref[...] = jnp.zeros_like(sums_ref)
+
+    sums_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    @pl.when(pl.program_id(2) == steps - 1)
+    def _():
+        z_ref[...] = sums_ref[...].astype(z_ref.dtype)
+
+
+def matmul(x, y, rows, depth, columns):
+    """Return the product of two matrices, in blocks."""
+    m, k, n = *x.shape, y.shape[1]
+    return pl.pallas_call(
+        partial(multiply, steps=k // depth),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // rows, n // columns, k // depth),
+        in_specs=[
+            pl.BlockSpec((rows, depth), lambda i, j, k: (i, k)),
+            pl.BlockSpec((depth, columns), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((rows, columns), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((rows, columns), jnp.float32)],
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary")),
+    )(x, y)
+
+
+def attention(q, k, v, block):
+    """Return causal attention in blocks of so many tokens."""
+    return flash_attention(q, k, v, causal=True, block_sizes=BlockSizes(block, block, block, 1))
+
+
+def splash_gradients(q, k, v):
+    """Return the gradients of causal splash attention: three kernels."""
+    names = "q kv kv_compute q_dkv kv_dkv kv_dkv_compute q_dq kv_dq".split()
+    sizes = {f"block_{name}": 512 for name in names}
+    mask = masks.MultiHeadMask([masks.CausalMask((q.shape[1],) * 2) for _ in range(q.shape[0])])
+    kernel = splash.make_splash_mha(mask, block_sizes=splash.BlockSizes(**sizes), head_shards=1, q_seq_shards=1)
+    return jax.grad(lambda *a: kernel(*a).astype(jnp.float32).sum(), argnums=(0, 1, 2))(q, k, v)
+
+
+def twice(x):
+    """Return twice the first rows, which the kernel fetches itself."""
+
+    def kernel(x_ref, o_ref, rows_ref, semaphore):
+        copy = pltpu.make_async_copy(x_ref.at[:256], rows_ref, semaphore)
+        copy.start()
+        copy.wait()
+        o_ref[...] = rows_ref[...] * 2
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((256, 1024), x.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM((256, 1024), x.dtype), pltpu.SemaphoreType.DMA],
+    )(x)
+
+
+def gather(rows, places):
+    """Return the blocks of rows that are asked for."""
+
+    def kernel(places_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    spec = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=1,
+        grid=(16,),
+        in_specs=[pl.BlockSpec((128, 512), lambda i, places: (places[i], 0))],
+        out_specs=pl.BlockSpec((128, 512), lambda i, places: (i, 0)),
+    )
+    return pl.pallas_call(kernel, grid_spec=spec, out_shape=jax.ShapeDtypeStruct((2048, 512), rows.dtype))(places, rows)
+
+
+def main() -> None:
+    """Compile and write every program."""
+
+    def shape(*sizes, dtype=jnp.bfloat16):
+        return jax.ShapeDtypeStruct(sizes, dtype)
+
+    tokens = [shape(1, 8, 2048, 128)] * 3
+    programs = {
+        "matmul_1024_b128.v5e": (partial(matmul, rows=128, depth=128, columns=128), [shape(1024, 1024)] * 2),
+        "matmul_4096_b512.v5e": (partial(matmul, rows=512, depth=1024, columns=1024), [shape(4096, 4096)] * 2),
+        "matmul_4096_b512.v5p": (partial(matmul, rows=512, depth=1024, columns=1024), [shape(4096, 4096)] * 2),
+        "flash_2048_b512.v5e": (partial(attention, block=512), tokens),
+        "flash_2048_b128.v5e": (partial(attention, block=128), tokens),
+        "splash_2048.v5p": (splash_gradients, [shape(8, 2048, 128)] * 3),
+        "twice.v6e": (twice, [shape(4096, 1024, dtype=jnp.float32)]),
+        "gather.v5e": (gather, [shape(4096, 512, dtype=jnp.float32), shape(16, dtype=jnp.int32)]),
+    }
+    for name, (function, arguments) in programs.items():
+        compile_for(jax.jit(function), *arguments, topology=name.partition(".")[2]).save(FOLDER / f"{name}.hlo.txt.gz")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What the code of a tile takes its core, unit by unit, and what the tiles of one class take that are not all alike."""
+
+from __future__ import annotations
+
+from tpusim.cost.dma import link_of, memory_rates, stream_loads
+from tpusim.cost.models.arrays import array_of
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.units import MATRIX, UNITS, chip_value
+from tpusim.program.steps import Kernel
+from tpusim.program.work import TileClass, TilePart, Work
+
+
+def unit_cycles(work: Work, chip: Chip) -> dict[str, float]:
+    """Return the cycles that work keeps each functional unit of one core busy, at the unit's peak rate."""
+    cycles = {MATRIX: sum(array_of(chip).cycles(matmul, chip) for matmul in work.matmuls)}
+    for unit in UNITS.values():
+        if unit.slots:
+            # A chip need not have a unit that nothing is asked of.
+            count = work.ops.get(unit.key, 0.0)
+            per_op = chip_value(chip, unit.op_cycles) if count and unit.op_cycles else 1.0
+            cycles[unit.key] = count * per_op / chip_value(chip, unit.slots) if count else 0.0
+    return cycles
+
+
+def class_cycles(kernel: Kernel, tiles: TileClass, chip: Chip) -> float:
+    """Return what a tile of a class takes of its core, in cycles: its parts one after another, and its blocks' turns.
+
+    The scalar core looks at each block that may change: whether this one has come, and whether to ask for the next one.
+    """
+    parts = zip(kernel.parts, tiles.runs, strict=True)
+    blocks = len(tiles.moves) if kernel.tiles > 1 else 0
+    looking = 2 * blocks * chip.fixed.scalar_op_cycles
+    return looking + sum(runs * part_cycles(part, chip) for part, runs in parts if runs)
+
+
+def part_cycles(part: TilePart, chip: Chip) -> float:
+    """Return what a part takes: its busiest unit, stage after stage, and the chain of what waits for each other.
+
+    No more than that: whenever an operation of the chain is not under way, the units are busy (R. L. Graham, Bounds for
+    Certain Multiprocessing Anomalies, 1966).
+    """
+    chain = part.depth_cycles + part.products * chip.mxu.result_latency_cycles
+    return chain + sum(max(unit_cycles(work, chip).values()) for work in part.stages)
+
+
+def class_moving_seconds(kernel: Kernel, chip: Chip) -> list[float]:
+    """Return what moves beside a tile of each class, in seconds of the memory or link that takes longest."""
+    blocks, found = block_seconds(kernel, chip), []
+    for tiles in kernel.classes:
+        moving: dict[str, float] = {}
+        for (link, seconds), count in zip(blocks, tiles.moves, strict=False):
+            moving[link] = moving.get(link, 0.0) + count * seconds
+        found.append(max(moving.values(), default=0.0))
+    return found
+
+
+def block_seconds(kernel: Kernel, chip: Chip) -> list[tuple[str, float]]:
+    """Return the memory or link that each stream of a kernel uses, and what one of its blocks takes of that.
+
+    What lies in VMEM already stays where it is, and takes nothing.
+    """
+    rates, links = memory_rates(chip), [link_of(stream, chip) for stream in kernel.streams]
+    loads = {link: iter(stream_loads(kernel, link, chip)[0]) for link in set(links) & rates.keys()}
+    return [
+        (link, next(loads[link])[1] / stream.fetches / rates[link] if link in loads else 0.0)
+        for link, stream in zip(links, kernel.streams, strict=True)
+    ]

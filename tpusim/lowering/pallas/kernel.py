@@ -1,0 +1,189 @@
+"""A Pallas kernel as a step: its grid steps are the tiles, its blocks the streams, its body the work.
+
+Steps that run the same parts of the body and move the same blocks are one class, of which one is costed; the blocks of
+the next step come in, and those of the last one go out, while a step computes (JAX documentation, Pallas: Software
+Pipelining).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import structs
+
+from tpusim.hardware.units import MemorySpace
+from tpusim.ir.module import Instruction, Literal
+from tpusim.ir.mosaic import DYNAMIC, KernelBody, Unreadable
+from tpusim.ir.ops import COPIES, SAME_ELEMENTS
+from tpusim.lowering.kernels.vector import estimated_type
+from tpusim.lowering.pallas.blocks import Flags, changes
+from tpusim.lowering.pallas.classes import classes_of
+from tpusim.lowering.pallas.walk import Assumptions, Transfer, Walk
+from tpusim.lowering.pallas.work import costed
+from tpusim.lowering.scope import Scope
+from tpusim.program.steps import Kernel, TileLoop
+from tpusim.program.work import Stream, TilePart, sum_work
+from tpusim.semantics.memory_spaces import space_of
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import ArrayShape, leaves
+
+MOST_STEPS = 1 << 22
+"""Steps of a grid that are told apart; a kernel with more of them takes what it states."""
+
+
+class _Array(NamedTuple):
+    """An operand or result in memory."""
+
+    name: str
+    shape: ArrayShape
+    is_output: bool
+
+    @property
+    def space(self) -> MemorySpace:
+        return space_of(self.shape)
+
+
+class _Call(NamedTuple):
+    """A kernel with what it is called on: its ``grid``, its arrays by window, and what is known of its scalars."""
+
+    body: KernelBody
+    grid: tuple[int, ...]
+    arrays: tuple[_Array, ...]
+    contents: dict[int, np.ndarray[Any, Any]]
+
+
+def pallas_kernel(scope: Scope, instruction: Instruction, body: KernelBody) -> Kernel:
+    """Return the kernel of a Pallas call; raise ``Unreadable`` if its body is not what its call gives it."""
+    warnings: dict[str, None] = {}
+    call = _call(scope, instruction, body, warnings)
+    walk = Walk(body, call.grid, call.contents, Assumptions(scope.default_trips, warnings)).run()
+    found = [(costed(part.operations, body.main.types, scope.chip), part.times) for part in walk.parts]
+    # What only reads indices is the scalar core's, beside the vectors.
+    kept = [(item, times) for item, times in found if item.part.stages]
+    streams, moves = _streams(call)
+    copied = _copied(call, walk.transfers)
+    steps = prod(call.grid)
+    for text in warnings:
+        scope.notes.warn(f"{instruction.name}: {text}")
+    for name in dict.fromkeys(name for item, _ in kept for name in item.unknown):
+        scope.notes.warn(f"{instruction.name}: {name} has no cost of its own: one operation per register")
+    shares = [float(np.broadcast_to(times, call.grid).sum()) / steps for _, times in kept]
+    flops = sum(item.flops * share for (item, _), share in zip(kept, shares, strict=True)) * steps
+    return Kernel(
+        **scope.label(instruction, "custom-call"),
+        tiles=steps,
+        loops=tuple(TileLoop(word, size) for word, size in zip(body.semantics, call.grid, strict=False) if size > 1),
+        work=sum_work(sum_work(item.part.stages) * share for (item, _), share in zip(kept, shares, strict=True)),
+        parts=tuple(item.part for item, _ in kept),
+        classes=classes_of(call.grid, [times for _, times in kept], moves),
+        streams=(*streams, *copied),
+        flops=flops,
+        product_flops=flops,
+        flops_type=_type(scope, instruction, [item.part for item, _ in kept]),
+        scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
+        cores=_cores(scope, call),
+        family="custom call",
+        basis="body",
+    )
+
+
+def _type(scope: Scope, instruction: Instruction, parts: Sequence[TilePart]) -> str:
+    """Return the type of the products that do most of the work."""
+    rows: dict[str, float] = {}
+    for matmul in (m for part in parts for work in part.stages for m in work.matmuls):
+        rows[matmul.operand_type] = rows.get(matmul.operand_type, 0.0) + matmul.streamed_rows
+    fallback = estimated_type(scope.computation, instruction, scope.chip)
+    return max(rows, key=lambda name: rows[name]) if rows else fallback
+
+
+def _cores(scope: Scope, call: _Call) -> int:
+    """Return how many cores share the steps: those of the chip where a dimension may be split."""
+    split = any("parallel" in word and size > 1 for word, size in zip(call.body.semantics, call.grid, strict=False))
+    return scope.chip.cores_per_device if split else 1
+
+
+def _call(scope: Scope, instruction: Instruction, body: KernelBody, warnings: dict[str, None]) -> _Call:
+    """Match a body with its operands: bounds of the grid, scalars, blocks in; the results are blocks out."""
+    operands, results = scope.computation.operands_of(instruction), leaves(instruction.shape)
+    dynamic = sum(bound == DYNAMIC for bound in body.grid)
+    windows = len(body.windows) - len(results)
+    inputs = operands[dynamic + body.prefetched :]
+    if windows < 0 or len(inputs) < windows or len(body.main.block.arguments) < len(body.grid) + body.prefetched:
+        raise Unreadable(f"its body has {len(body.windows)} windows for {len(inputs)} operands")
+    arrays = [_Array(item.name, leaves(item.shape)[0], False) for item in inputs[:windows]]
+    arrays += [_Array(f"{instruction.name}#{n}", shape, True) for n, shape in enumerate(results)]
+    scalars = operands[dynamic : dynamic + body.prefetched]
+    tables = {len(body.grid) + at: _table(scope, item) for at, item in enumerate(scalars)}
+    longest = max((max(leaves(item.shape)[0].dimensions, default=1) for item in scalars), default=1)
+    grid = []
+    for bound in body.grid:
+        if bound == DYNAMIC:
+            # A list of what is to be done is as long as that can be.
+            warnings[f"only data decides a bound of its grid: taken as {longest}"] = None
+        grid.append(longest if bound == DYNAMIC else max(1, bound))
+    if prod(grid) > MOST_STEPS:
+        raise Unreadable(f"its grid has {prod(grid):,} steps, more than {MOST_STEPS:,}")
+    known = {at: table for at, table in tables.items() if table is not None}
+    return _Call(body, tuple(grid), tuple(arrays), known)
+
+
+def _table(scope: Scope, made: Instruction) -> np.ndarray[Any, Any] | None:
+    """Return the numbers of an array that the program has as a constant; None for anything else."""
+    while made.opcode in SAME_ELEMENTS | COPIES:
+        made = scope.operand(made, 0)
+    text = made.immediate.text if isinstance(made.immediate, Literal) else "..."
+    if "..." in text or "." in text:
+        return None
+    numbers = text.replace("{", " ").replace("}", " ").replace(",", " ").split()
+    dimensions = leaves(made.shape)[0].dimensions
+    plain = [int(number) for number in numbers if number.lstrip("-").isdecimal()]
+    return np.array(plain, np.int64).reshape(dimensions) if len(plain) == len(numbers) == prod(dimensions) else None
+
+
+def _streams(call: _Call) -> tuple[list[Stream], list[Flags]]:
+    """Return what each window moves, and in which steps: the next block of an operand comes a step before."""
+    streams, moves = [], []
+    for window, array in zip(call.body.windows, call.arrays, strict=True):
+        if not window.bounds:
+            # The kernel itself moves what it needs of it.
+            continue
+        transform = call.body.functions.get(window.transform)
+        changed = changes(transform, call.grid, call.contents)
+        fetches = int(changed.sum())
+        block = float(_block_bytes(array.shape, window.bounds))
+        streams.append(Stream(array.name, array.space, block, fetches, array.is_output))
+        beside = np.roll(changed, -1) if not array.is_output else changed
+        beside[-1 if not array.is_output else 0] = False
+        moves.append(beside)
+    return streams, moves
+
+
+def _block_bytes(shape: ArrayShape, bounds: tuple[int, ...]) -> int:
+    """Return the physical bytes of a block: its tiles padded as the array's are."""
+    if len(bounds) != shape.rank:
+        return prod(bounds) * shape.dtype.bits // 8
+    extents = tuple(min(bound, size) for bound, size in zip(bounds, shape.dimensions, strict=True))
+    return physical_bytes(structs.replace(shape, dimensions=extents))
+
+
+def _copied(call: _Call, transfers: Sequence[Transfer]) -> list[Stream]:
+    """Return what the kernel copies itself, on its own device, between VMEM and other memories."""
+    found = []
+    for transfer in transfers:
+        for end, is_output in ((transfer.source, False), (transfer.destination, True)):
+            array = _array(call, end)
+            count = int(np.broadcast_to(transfer.times, call.grid).sum())
+            if array is not None and count and (transfer.target is None or not is_output):
+                found.append(Stream(array.name, array.space, transfer.n_bytes, count, is_output))
+    return found
+
+
+def _array(call: _Call, position: int | None) -> _Array | None:
+    """Return the operand or result that an argument of a body refers to, if it lies outside of the kernel's VMEM."""
+    at = -1 if position is None else position - call.body.first_window
+    if not 0 <= at < len(call.arrays) or call.body.windows[at].bounds:
+        return None
+    return call.arrays[at]

@@ -1,0 +1,1 @@
+"""The bytes of a Pallas kernel to a noun of ``ir``."""
