@@ -15,6 +15,7 @@ from tpusim.report.json.memory import MemoryAccuracyPage, MemoryPage
 from tpusim.report.json.model import AccuracyPage, ExplanationPage, SystolicPage
 from tpusim.report.json.page import Microseconds
 from tpusim.report.json.run import ComparisonPage, RunPage
+from tpusim.report.json.sweep import SweepPage
 
 _PAGES: Final[dict[str, tuple[Any, ...]]] = {
     "run": (RunPage,),
@@ -29,6 +30,7 @@ _PAGES: Final[dict[str, tuple[Any, ...]]] = {
     "explain": (ExplanationPage,),
     "validate": (AccuracyPage, MemoryAccuracyPage, EstimatesPage, CompiledPage, StepsPage, PowerPage),
     "systolic": (SystolicPage,),
+    "sweep": (SweepPage,),
 }
 """By command what it prints; some print one thing or another by their options."""
 

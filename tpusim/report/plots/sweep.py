@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf, isfinite
+from math import isfinite
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tpusim.analysis.compare import pareto_front
 from tpusim.errors import ConfigError
 from tpusim.report.plots.colours import BLUE, GREY, INK, ORANGE, VERMILION
 from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled
 
 _NAMED = 12
-
-
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Return the numbers of the points that no other one beats in both figures, of which less is better, by the first.
-
-    Equal points do not beat each other.
-    """
-    front: list[int] = []
-    least = inf
-    for number in sorted(range(len(points)), key=lambda number: points[number]):
-        if points[number][1] < least or (front and points[number] == points[front[-1]]):
-            front.append(number)
-            least = points[number][1]
-    return front
 
 
 @styled

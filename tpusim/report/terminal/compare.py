@@ -1,8 +1,10 @@
-"""Two runs side by side on a terminal."""
+"""Runs side by side on a terminal: two, or the points of a study."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,6 +15,8 @@ from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.tables import count_text, plain_table, size_text, us_text
 
 _SHOWN = 20
+_SHOWN_POINTS = 40
+_SHOWN_MESSAGES = 5
 _WORDS: tuple[Callable[[OpFigures], str], ...] = (
     lambda op: op.name,
     lambda op: f"{op.count:,}",
@@ -80,3 +84,28 @@ def _either(core_us: float, beside_us: float, text: Callable[[float], str]) -> s
 
 def _signed(microseconds: float) -> str:
     return ("-" if microseconds < 0 else "+") + us_text(abs(microseconds))
+
+
+def render_sweep(
+    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], unmoved: Sequence[str], console: Console
+) -> None:
+    """Print the first points in the columns that tell them apart, and what is to be said of all of them."""
+    telling = [key for key in ("program", *keys) if len({row[key] for row in rows}) > 1] or ["program"]
+    table = plain_table(*(("" if key == "program" else ">") + key for key in telling), ">time", "bound", "status")
+    for row in rows[:_SHOWN_POINTS]:
+        cells = (_cell(row[key]) for key in telling)
+        table.add_row(*cells, us_text(row["time_us"]), row["bound"], row["status"])
+    console.print(table)
+    if len(rows) > _SHOWN_POINTS:
+        console.print(f"... and {len(rows) - _SHOWN_POINTS:,} more (--csv has them all)")
+    counts = Counter(row["status"] for row in rows)
+    words = ", ".join(f"{count:,} {status}" for status, count in counts.items())
+    console.print(f"\n{len(rows):,} points (simulated): {words}")
+    for message in list(dict.fromkeys(row["message"] for row in rows if row["status"] == "error"))[:_SHOWN_MESSAGES]:
+        console.print(f"error: {escape(message)}")
+    for sentence in unmoved:
+        console.print(escape(sentence))
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else escape(str(value))
