@@ -10,6 +10,7 @@ import pytest
 import tpusim
 from tests.cli.commands import output_of, refusal_of
 from tpusim.cli import options
+from tpusim.cli.main import main
 from tpusim.compiler.passes import PASSES
 from tpusim.pipeline import schedules
 
@@ -43,7 +44,8 @@ def test_the_report_lists_every_pass_in_order(capsys, program):
     text = output_of(capsys, "compile", program, "--chip", "v5e")
     table = text.partition("(as given)")[2].partition("\n\n")[0].splitlines()[1:]
     assert [line.split()[0] for line in table] == [name for name, _ in PASSES]
-    assert "kernels   2 before, 1 after: 1 fusions" in text
+    assert "kernels   2 before, 1 after" in text
+    assert "fusions   1, of which 0 have a product" in text
     assert "(simulated)" in text
 
 
@@ -111,6 +113,21 @@ def test_the_text_goes_to_standard_output(capsys, program):
     assert "expected the report or the text" in words
 
 
+def test_the_help_names_every_pass_in_order(capsys):
+    """It is written out there, so that the help need not load the compiler."""
+    with pytest.raises(SystemExit):
+        main(["compile", "--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    assert ", ".join(name for name, _ in PASSES) in words
+
+
+def test_text_is_not_written_under_a_name_of_another_format(capsys, program, tmp_path):
+    """By it ``run`` would take the file for a lowered program, and fail there."""
+    words = refusal_of(capsys, "compile", program, "--chip", "v5e", "-o", str(tmp_path / "out.json"))
+    assert "expected a name for HLO text" in words
+    assert not (tmp_path / "out.json").exists()
+
+
 def test_an_unknown_pass_and_no_chip_are_refused(capsys, program):
     """With the passes that there are, and with the option that is missing."""
     words = refusal_of(capsys, "compile", program, "--chip", "v5e", "--stop-after", "fusion")
@@ -132,6 +149,8 @@ def test_diff_compares_two_schedules_of_one_program(capsys):
     data = json.loads(output_of(capsys, "diff", MLP, "--schedule", "given", "--schedule", "retiled", "--json"))
     assert data["before"]["time_us"] == pytest.approx(tpusim.simulate(MLP).time_us)
     assert data["after"]["time_us"] == pytest.approx(tpusim.simulate(MLP, schedule="retiled").time_us)
+    text = output_of(capsys, "diff", MLP, "--schedule", "given", "--schedule", "compiled").splitlines()
+    assert [line.partition("(simulated)")[2] for line in text[:2]] == ["", ", compiled by tpusim for v5e"]
     assert "expected at most two" in refusal_of(capsys, "diff", MLP, *["--schedule", "given"] * 3)
 
 

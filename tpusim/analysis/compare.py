@@ -13,6 +13,7 @@ import msgspec
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ProgramError
+from tpusim.program.provenance import Provenance
 from tpusim.units import ps_to_us
 
 RESULT_FORMAT = "tpusim-result-1"
@@ -56,6 +57,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     hbm_bytes: float = 0.0
     ops: tuple[OpFigures, ...] = ()
     memory: MemoryFigures = MemoryFigures()
+    provenance: Provenance | None = None
     format: str = RESULT_FORMAT
 
 
@@ -104,6 +106,7 @@ def run_figures(summary: Summary) -> RunFigures:
         flops=busy.flops,
         hbm_bytes=busy.hbm_bytes,
         ops=tuple(_op_figures(group) for group in summary.ops),
+        provenance=summary.provenance,
         memory=MemoryFigures(**{name: getattr(summary.memory, name) for name in MemoryFigures.__struct_fields__}),
     )
 
