@@ -498,6 +498,17 @@ ENTRY main {
     assert call.shape.memory_space == space
 
 
+def slopes(function, given):
+    """Return the gradients of a function of some arrays, by differences."""
+    found = [np.zeros_like(each) for each in given]
+    for array, slope in zip(given, found, strict=True):
+        for at in np.ndindex(array.shape):
+            kept = array[at]
+            low, high = (array.__setitem__(at, kept + step) or function(*given) for step in (-1e-5, 1e-5))
+            array[at], slope[at] = kept, (high - low) / 2e-5
+    return found
+
+
 def test_the_gradient_of_normalisation_is_that_of_its_definition():
     """By differences of the definition in double precision."""
     _, made = decomposed(f"""{FEATURES.replace("offset = f32[6] parameter(2)", "mean = f32[6] parameter(2)")}
@@ -506,19 +517,11 @@ def test_the_gradient_of_normalisation_is_that_of_its_definition():
     ROOT out = (f32[4,6,5], f32[6], f32[6]) batch-norm-grad(x, scale, mean, variance, grad), epsilon=0.001,
       feature_index=1
     """)
-    x, (scale, offset), grad = 3 + normal(4, 6, 5), np.float64(normal(2, 6)), np.float64(normal(5, 6, 4)).T
-    x = x.astype(np.float64)
+    x, (scale, offset), grad = (np.float64(each) for each in (3 + normal(4, 6, 5), normal(2, 6), normal(5, 6, 4).T))
 
     def loss(x, scale, offset):
         return (normalised(x, scale, offset, x.mean((0, 2)), x.var((0, 2))) * grad).sum()
 
-    given = [x, scale, offset]
-    expected = [np.zeros_like(each) for each in given]
-    for array, slope in zip(given, expected, strict=True):
-        for at in np.ndindex(array.shape):
-            kept = array[at]
-            low, high = (array.__setitem__(at, kept + step) or loss(*given) for step in (-1e-5, 1e-5))
-            array[at], slope[at] = kept, (high - low) / 2e-5
     inputs = [np.float32(each) for each in (x, scale, x.mean((0, 2)), x.var((0, 2)), grad)]
-    for one, other in zip(values(made, *inputs), expected, strict=True):
+    for one, other in zip(values(made, *inputs), slopes(loss, [x, scale, offset]), strict=True):
         assert close(one, other, "batch-norm-grad")

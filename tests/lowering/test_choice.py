@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -11,7 +12,9 @@ from msgspec import structs
 from tpusim.cost.tile import alone_ps
 from tpusim.hardware.load import load_chip
 from tpusim.lowering.kernels.choice import chosen_tiles, tried_tiles
+from tpusim.pipeline.compile import compile
 from tpusim.pipeline.stages import lower
+from tpusim.semantics.contents import running_computations
 from tpusim.semantics.products import lettered
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -130,3 +133,13 @@ def test_several_cores_share_a_loop_that_has_tiles(name):
     (kernel,) = lower(stating(module, best), chip).steps
     assert (kernel.cores, alone_ps(kernel, chip)) == (2, best.alone_ps)
     assert chosen_tiles(module, chip, {"z": "e"}) == {"z": best.fields}
+
+
+def test_kernels_that_are_alike_are_searched_once_and_no_others():
+    """What is chosen of all kernels of a program together is what is chosen of each by itself."""
+    path = Path(__file__).parents[2] / "traces" / "unscheduled" / "resnet50_fwd_b32.hlo.txt.gz"
+    module, chip = compile(path, "v5e"), load_chip("v5e")
+    names = {i.name: c.name for c in running_computations(module) for i in c if i.opcode in ("fusion", "copy")}
+    assert len(names) > 50
+    tried = {name: tried_tiles(module, chip, computation, name, wanted=1) for name, computation in names.items()}
+    assert chosen_tiles(module, chip, names) == {name: found[0].fields for name, found in tried.items() if found}

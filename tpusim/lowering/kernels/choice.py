@@ -47,8 +47,16 @@ def chosen_tiles(module: Module, chip: Chip, names: Mapping[str, str]) -> dict[s
 
     Of those that are left out lowering chooses whenever it comes to them.
     """
-    tried = ((name, tried_tiles(module, chip, computation, name, wanted=1)) for name, computation in names.items())
-    return {name: found[0].fields for name, found in tried if found}
+    # Networks repeat their layers: kernels that are alike are searched once.
+    known: dict[object, list[TriedTiles]] = {}
+    scope, found = _scope(module, chip), dict[str, dict[str, Any]]()
+    for name, computation in names.items():
+        inside = scope.inside(computation)
+        key = _likeness(inside, inside.computation[name])
+        if key not in known:
+            known[key] = _tried_tiles(inside, inside.computation[name], wanted=1)
+        found |= {name: known[key][0].fields} if known[key] else {}
+    return found
 
 
 def tried_tiles(module: Module, chip: Chip, computation: str, name: str, *, wanted: int) -> list[TriedTiles]:
@@ -56,8 +64,40 @@ def tried_tiles(module: Module, chip: Chip, computation: str, name: str, *, want
 
     None for what is no kernel of its own, and for kernels around several products or one in groups.
     """
-    scope = Scope(EntryContext(module), chip, Notes(), 1, SourceFrames(module)).inside(computation)
-    instruction = scope.computation[name]
+    inside = _scope(module, chip).inside(computation)
+    return _tried_tiles(inside, inside.computation[name], wanted)
+
+
+def _scope(module: Module, chip: Chip) -> Scope:
+    return Scope(EntryContext(module), chip, Notes(), 1, SourceFrames(module))
+
+
+def _likeness(scope: Scope, instruction: Instruction) -> object:
+    """Return all of a kernel that its tiles may depend on: two of which it is the same may have the same."""
+    body = scope.body_of(instruction)
+    first = {operand.name: number for number, operand in reversed(list(enumerate(body.operands)))}
+    stated = instruction.backend_config
+    return (
+        stated.convolution_emitter,
+        str(stated.fields.get("aliasing_operands")),
+        instruction.shape,
+        body.root,
+        tuple((first[operand.name], operand.shape) for operand in body.operands),
+        tuple((inner.operands, inner.in_place, _content(scope, inner.instruction)) for inner in body.values),
+    )
+
+
+def _content(scope: Scope, instruction: Instruction) -> tuple[object, ...]:
+    applied = tuple(tuple(i.opcode for i in scope.module[name]) for name in instruction.called_computations)
+    named = tuple((key, str(value)) for key, value in instruction.attributes.items() if key not in _NO_CONTENT)
+    return instruction.opcode, instruction.shape, str(instruction.immediate), named, applied
+
+
+_NO_CONTENT = frozenset({"metadata", "backend_config", "frontend_attributes", "calls", "to_apply", "sharding"})
+"""Attributes that say nothing of what a kernel computes, or only name what does."""
+
+
+def _tried_tiles(scope: Scope, instruction: Instruction, wanted: int) -> list[TriedTiles]:
     if is_scalar(scope, instruction) or (instruction.opcode == "fusion" and _has_collective(scope, instruction)):
         return []
     plan = plan_of(scope, instruction)
