@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.memory import memory_profile
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
@@ -24,6 +25,7 @@ from tpusim.report.plots import links as plot_links
 from tpusim.report.plots import memory as plot_memory
 from tpusim.report.plots import roofline as plot_roofline
 from tpusim.report.plots import systolic as plot_systolic
+from tpusim.report.plots import tiles as plot_tiles
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots import utilisation as plot_utilisation
 from tpusim.report.plots.style import Axes, Figure
@@ -77,6 +79,11 @@ def utilisation(result: Result, ax: Axes | None = None, by: str = "source") -> F
 def links(result: Result, ax: Axes | None = None) -> Figure:
     """Draw how busy every link of the slice was."""
     return plot_links.links(result.pod, ax)
+
+
+def tiles(kernel: Explanation, ax: Axes | None = None) -> Figure:
+    """Draw the ways to cut a kernel into tiles and what each takes; ``tpusim.explain(..., tried=60)`` finds them."""
+    return plot_tiles.tiles(kernel, ax)
 
 
 def systolic(

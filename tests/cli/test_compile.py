@@ -10,6 +10,7 @@ import pytest
 import tpusim
 from tests.cli.commands import output_of, refusal_of
 from tpusim.cli import options
+from tpusim.cli.main import main
 from tpusim.compiler.passes import PASSES
 from tpusim.pipeline import schedules
 
@@ -43,7 +44,8 @@ def test_the_report_lists_every_pass_in_order(capsys, program):
     text = output_of(capsys, "compile", program, "--chip", "v5e")
     table = text.partition("(as given)")[2].partition("\n\n")[0].splitlines()[1:]
     assert [line.split()[0] for line in table] == [name for name, _ in PASSES]
-    assert "kernels   2 before, 1 after: 1 fusions" in text
+    assert "kernels   2 before, 1 after" in text
+    assert "fusions   1, of which 0 have a product" in text
     assert "(simulated)" in text
 
 
@@ -57,6 +59,30 @@ def test_the_report_counts_decisions_by_reason(capsys, tmp_path):
     (apart,) = [line for line in lines if "not: the kernel has a product already" in line]
     assert "inner for fusion" in apart
     assert any(line.startswith("place") and "is saved the way through HBM" in line for line in lines)
+
+
+def test_explain_says_where_a_fusion_stopped_and_which_tiles_were_tried(capsys, tmp_path):
+    """Of text that it compiles itself, and of what it compiled and wrote, the same: on both sides of the border."""
+    path, out = tmp_path / "m.hlo.txt", str(tmp_path / "out.hlo.txt")
+    path.write_text(TWO_PRODUCTS)
+    compiled = tpusim.compile(path, "v5e")
+    compiled.save(out)
+    for program, chip in ((str(path), ("--chip", "v5e")), (out, ())):
+        text = output_of(capsys, "explain", program, *chip, "--op", "fusion")
+        assert "compiled  by tpusim for v5e" in text
+        assert "reads     inner, not made in one kernel with it: the kernel has a product already" in text
+        assert "(here)" in text.partition("best of the tiles tried")[2].splitlines()[1]
+        text = output_of(capsys, "explain", program, *chip, "--op", "inner")
+        assert "read by   fusion, not made in one kernel with it: the kernel has a product already" in text
+
+
+def test_the_tiles_tried_are_in_json_and_those_of_other_compilers_too(capsys):
+    """Five at most, the fastest first."""
+    data = json.loads(output_of(capsys, "explain", MLP, "--op", "fusion.7", "--json"))
+    times = [one["alone_ps"] for one in data["tried"]]
+    assert len(times) == 5
+    assert times == sorted(times)
+    assert data["apart"] == {}
 
 
 def test_the_report_as_json(capsys, program):
@@ -87,6 +113,21 @@ def test_the_text_goes_to_standard_output(capsys, program):
     assert "expected the report or the text" in words
 
 
+def test_the_help_names_every_pass_in_order(capsys):
+    """It is written out there, so that the help need not load the compiler."""
+    with pytest.raises(SystemExit):
+        main(["compile", "--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    assert ", ".join(name for name, _ in PASSES) in words
+
+
+def test_text_is_not_written_under_a_name_of_another_format(capsys, program, tmp_path):
+    """By it ``run`` would take the file for a lowered program, and fail there."""
+    words = refusal_of(capsys, "compile", program, "--chip", "v5e", "-o", str(tmp_path / "out.json"))
+    assert "expected a name for HLO text" in words
+    assert not (tmp_path / "out.json").exists()
+
+
 def test_an_unknown_pass_and_no_chip_are_refused(capsys, program):
     """With the passes that there are, and with the option that is missing."""
     words = refusal_of(capsys, "compile", program, "--chip", "v5e", "--stop-after", "fusion")
@@ -108,6 +149,8 @@ def test_diff_compares_two_schedules_of_one_program(capsys):
     data = json.loads(output_of(capsys, "diff", MLP, "--schedule", "given", "--schedule", "retiled", "--json"))
     assert data["before"]["time_us"] == pytest.approx(tpusim.simulate(MLP).time_us)
     assert data["after"]["time_us"] == pytest.approx(tpusim.simulate(MLP, schedule="retiled").time_us)
+    text = output_of(capsys, "diff", MLP, "--schedule", "given", "--schedule", "compiled").splitlines()
+    assert [line.partition("(simulated)")[2] for line in text[:2]] == ["", ", compiled by tpusim for v5e"]
     assert "expected at most two" in refusal_of(capsys, "diff", MLP, *["--schedule", "given"] * 3)
 
 

@@ -31,6 +31,7 @@ def test_the_words_of_the_command_line_are_those_of_the_rooms():
         ("roofline", TRACE, "--chip", "v6e", "--override", "hbm.bandwidth_bytes_per_second=3e12"),
         ("memory", TRACE),
         ("utilisation", TRACE, "--by", "category"),
+        ("tiles", TRACE, "--op", "fusion.7"),
         ("links", POD, "--topology", "v5e:2x4"),
         ("systolic", "--m", "5", "--n", "3", "--k", "4", "--cycle", "6"),
     ],

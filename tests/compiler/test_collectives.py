@@ -60,3 +60,128 @@ def test_values_and_bytes_stay(name):
             np.testing.assert_array_equal(ours, theirs)
     result = simulate(compiled(text_of(name)), "v5e", topology="v5e:1x2")
     assert sum(record.payload_bytes for record in result.timeline.records) >= 2**22
+
+
+SUMS = """HloModule sums, replica_count=2
+
+add { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT z = f32[] add(x, y) }
+
+plus { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT z = f32[] add(x, y) }
+
+larger { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT z = f32[] maximum(x, y) }
+
+ENTRY main {
+INSTRUCTIONS
+}
+"""
+
+
+def sums(*lines):
+    """Return a module with these instructions; its result are all sums, ``sum_0``, ``sum_1`` and so on."""
+    names = [line.split()[0] for line in lines if "all-reduce" in line]
+    shapes = [line.split(" = ")[1].split()[0] for line in lines if "all-reduce" in line]
+    root = f"ROOT all = ({', '.join(shapes)}) tuple({', '.join(names)})"
+    return SUMS.replace("INSTRUCTIONS", "\n".join([*lines, root]))
+
+
+def counts(module):
+    """Return how many arrays each all-reduce of a module sums."""
+    return [len(i.operands) for c in module.computations for i in c if i.opcode in ("all-reduce", "all-reduce-start")]
+
+
+GROUPS = "replica_groups={{0,1}}"
+
+
+def test_sums_are_one_up_to_what_the_tpu_compiler_lets_them_have():
+    """160 of 1 MiB: 120 and 40, as it makes for v5e, v5p and v6e; of 64 MiB each stays by itself."""
+    lines = [
+        f"p{n} = f32[2048,128] parameter({n})\nsum_{n} = f32[2048,128] all-reduce(p{n}), {GROUPS}, to_apply=add"
+        for n in range(160)
+    ]
+    assert counts(compiled(sums(*"\n".join(lines).splitlines()))) == [120, 40]
+    large = [line.replace("2048", str(64 * 2048)) for text in lines[:3] for line in text.splitlines()]
+    assert counts(compiled(sums(*large))) == [1, 1, 1]
+
+
+def test_only_sums_that_are_alike_and_need_no_other_are_one():
+    """Not a maximum with a sum, nor what is summed again, nor two types; twins of a computation are alike."""
+    lines = [
+        "p = f32[8,128] parameter(0)",
+        "q = bf16[8,128] parameter(1)",
+        f"sum_0 = f32[8,128] all-reduce(p), {GROUPS}, to_apply=add",
+        f"sum_1 = f32[8,128] all-reduce(p), {GROUPS}, to_apply=larger",
+        "again = f32[8,128] negate(sum_0)",
+        f"sum_2 = f32[8,128] all-reduce(again), {GROUPS}, to_apply=add",
+    ]
+    assert counts(compiled(sums(*lines))) == [1, 1, 1]
+    twice = [*lines[:3], f"sum_1 = f32[8,128] all-reduce(q32), {GROUPS}, to_apply=plus"]
+    twice.insert(2, "q32 = f32[8,128] convert(q)")
+    assert counts(compiled(sums(*twice))) == [2]
+
+
+def test_sums_that_are_one_are_what_they_were():
+    """Of both devices, bit for bit."""
+    lines = [
+        "p = f32[8,128] parameter(0)",
+        "q = f32[16] parameter(1)",
+        f"sum_0 = f32[8,128] all-reduce(p), {GROUPS}, to_apply=add",
+        f"sum_1 = f32[16] all-reduce(q), {GROUPS}, to_apply=add",
+    ]
+    rng, text = np.random.default_rng(2), sums(*lines)
+    inputs = [[rng.normal(size=size).astype("f4") for size in ((8, 128), 16)] for _ in range(2)]
+    module = compiled(text)
+    assert check(module) == []
+    assert counts(module) == [2]
+    before = execute(parse_module(SourceText("text", text)), inputs)
+    for one, two in zip(before, execute(module, inputs), strict=True):
+        for ours, theirs in zip(one, two, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert simulate(module, "v5e", topology="v5e:1x2").time_us > 0
+
+
+LOOP = """HloModule loop, replica_count=2
+
+add { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT z = f32[] add(x, y) }
+
+body {
+  state = (s32[], f32[512,512], f32[512,512]) parameter(0)
+  n = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  next = s32[] add(n, one)
+  w = f32[512,512] get-tuple-element(state), index=1
+  x = f32[512,512] get-tuple-element(state), index=2
+  whole = f32[512,512] all-reduce(w), replica_groups={{0,1}}, to_apply=add
+  y = f32[512,512] add(x, whole)
+  ROOT out = (s32[], f32[512,512], f32[512,512]) tuple(next, CARRIED, y)
+}
+
+condition {
+  state = (s32[], f32[512,512], f32[512,512]) parameter(0)
+  n = s32[] get-tuple-element(state), index=0
+  most = s32[] constant(10)
+  ROOT less = pred[] compare(n, most), direction=LT
+}
+
+ENTRY main {
+  w = f32[512,512] parameter(0)
+  x = f32[512,512] parameter(1)
+  zero = s32[] constant(0)
+  start = (s32[], f32[512,512], f32[512,512]) tuple(zero, w, x)
+  end = (s32[], f32[512,512], f32[512,512]) while(start), condition=condition, body=body
+  ROOT result = f32[512,512] get-tuple-element(end), index=2
+}
+"""
+
+
+@pytest.mark.parametrize(("carried", "is_before"), [("w", True), ("y", False), ("whole", False)])
+def test_a_loop_sums_what_never_changes_once_and_before(carried, is_before):
+    """As the TPU compiler does; what changes is summed in each trip."""
+    text = LOOP.replace("CARRIED", carried)
+    module = compiled(text)
+    assert check(module) == []
+    assert is_before == any("all-reduce" in i.opcode for i in module.entry)
+    rng = np.random.default_rng(3)
+    inputs = [[rng.normal(size=(512, 512)).astype("f4") for _ in range(2)] for _ in range(2)]
+    before = execute(parse_module(SourceText("text", text)), inputs)
+    for one, two in zip(before, execute(module, inputs), strict=True):
+        np.testing.assert_array_equal(one, two)

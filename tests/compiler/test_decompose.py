@@ -403,6 +403,47 @@ def test_a_product_with_a_vector_is_a_sum_of_products(a, b, named, result, einsu
     assert close(values(made, left, right), np.einsum(einsum, np.float64(left), np.float64(right)), "reduce")
 
 
+@pytest.mark.parametrize(
+    ("weights", "broadcast", "named", "is_one"),
+    [
+        ((8, 5), (1, 2), "rhs_batch_dims={0}, rhs_contracting_dims={1}", True),
+        ((5, 8), (1, 2), "rhs_batch_dims={0}, rhs_contracting_dims={2}", True),
+        ((8,), (1,), "rhs_batch_dims={0}, rhs_contracting_dims={1}", True),
+        ((3, 8, 5), (0, 1, 2), "rhs_batch_dims={0}, rhs_contracting_dims={1}", False),
+    ],
+)
+def test_a_batch_times_copies_of_one_matrix_is_one_product(weights, broadcast, named, is_one):
+    """As PyTorch exports a layer; by NumPy. What differs from one of the batch to the next stays."""
+    sizes = (3, 8, 5) if weights != (5, 8) else (3, 5, 8)
+    entry = f"""
+    a = f32[3,4,8] parameter(0)
+    w = f32[{",".join(map(str, weights))}] parameter(1)
+    copies = f32[{",".join(map(str, sizes))}] broadcast(w), dimensions={{{",".join(map(str, broadcast))}}}
+    ROOT out = f32[3,4,5] dot(a, copies), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, {named}
+    """
+    _, made = decomposed(entry)
+    (product,) = [i for i in made.entry.instructions if i.opcode == "dot"]
+    assert is_one == (not product.attributes.get("rhs_batch_dims"))
+    a, w = normal(3, 4, 8), normal(*weights)
+    matrices = np.broadcast_to(w if w.ndim > 1 else w[:, None], sizes)
+    if sizes == (3, 5, 8):
+        matrices = matrices.swapaxes(1, 2)
+    assert close(values(made, a, w), np.einsum("bmk,bkn->bmn", np.float64(a), np.float64(matrices)), "dot")
+
+
+def test_a_product_of_complex_matrices_is_three_of_their_parts():
+    """As the TPU compiler makes it for v4 and v5e; by NumPy."""
+    _, made = decomposed("""
+    a = c64[2,8,16] parameter(0)
+    b = c64[2,16,4] parameter(1)
+    ROOT out = c64[2,8,4] dot(a, b), lhs_batch_dims={0}, lhs_contracting_dims={2},
+      rhs_batch_dims={0}, rhs_contracting_dims={1}
+    """)
+    assert opcodes(made)["dot"] == 3
+    a, b = (normal(*sizes, 2).view(np.complex64)[..., 0] for sizes in ((2, 8, 16), (2, 16, 4)))
+    assert close(values(made, a, b), np.complex128(a) @ np.complex128(b), "dot")
+
+
 FEATURES = """
     x = f32[4,6,5] parameter(0)
     scale = f32[6] parameter(1)
@@ -471,3 +512,32 @@ def test_groups_of_features_are_a_dimension_that_a_window_goes_along(groups, is_
     assert ("feature_group_count" not in convolution.attributes) == is_whole
     inputs = normal(2, 9, 7, 12), normal(3, 2, 12 // groups, 24)
     assert close(values(made, *inputs), values(module, *inputs), "convolution")
+
+
+def slopes(function, given):
+    """Return the gradients of a function of some arrays, by differences."""
+    found = [np.zeros_like(each) for each in given]
+    for array, slope in zip(given, found, strict=True):
+        for at in np.ndindex(array.shape):
+            kept = array[at]
+            low, high = (array.__setitem__(at, kept + step) or function(*given) for step in (-1e-5, 1e-5))
+            array[at], slope[at] = kept, (high - low) / 2e-5
+    return found
+
+
+def test_the_gradient_of_normalisation_is_that_of_its_definition():
+    """By differences of the definition in double precision."""
+    _, made = decomposed(f"""{FEATURES.replace("offset = f32[6] parameter(2)", "mean = f32[6] parameter(2)")}
+    variance = f32[6] parameter(3)
+    grad = f32[4,6,5] parameter(4)
+    ROOT out = (f32[4,6,5], f32[6], f32[6]) batch-norm-grad(x, scale, mean, variance, grad), epsilon=0.001,
+      feature_index=1
+    """)
+    x, (scale, offset), grad = (np.float64(each) for each in (3 + normal(4, 6, 5), normal(2, 6), normal(5, 6, 4).T))
+
+    def loss(x, scale, offset):
+        return (normalised(x, scale, offset, x.mean((0, 2)), x.var((0, 2))) * grad).sum()
+
+    inputs = [np.float32(each) for each in (x, scale, x.mean((0, 2)), x.var((0, 2)), grad)]
+    for one, other in zip(values(made, *inputs), slopes(loss, [x, scale, offset]), strict=True):
+        assert close(one, other, "batch-norm-grad")

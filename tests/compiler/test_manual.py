@@ -38,6 +38,15 @@ def parts_of(array, rows=1, columns=1):
     return [blocks[d if rows > 1 else 0][m if columns > 1 else 0] for d in range(2) for m in range(4)]
 
 
+def part_of(array, axes, device):
+    """Return a device's part of an array that is cut along these axes, the first of several being the outer one."""
+    at, sizes = {"d": device // 4, "m": device % 4}, {"d": 2, "m": 4}
+    for dimension, names in enumerate(axes):
+        for name in names or ():
+            array = np.split(array, sizes[name], dimension)[at[name]]
+    return array
+
+
 def product(x, w):
     """Return a part of the product, and this device's place along d."""
     return jax.lax.psum(x @ w, "m"), jax.lax.axis_index("d")[None]
@@ -85,6 +94,26 @@ def test_what_every_device_has_may_be_computed_outside():
     module = localised(lambda x: norm(x) ** 0.5, X)
     results = tpusim.execute(module, [[part] for part in parts_of(X, 2, 4)], precision="exact")
     np.testing.assert_allclose(results, [np.linalg.norm(X)] * 8, rtol=1e-6)
+
+
+CONSTANTS = {
+    "one number": lambda: jax.numpy.zeros((8, 16), "f4") + 3,
+    "made of indices": lambda: jax.numpy.arange(8.0)[:, None] * jax.numpy.arange(16.0),
+    "a table": lambda: jax.numpy.asarray(X),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("axes", [("d", "m"), (("m", "d"), None), (None, ("d", "m"))], ids=str)
+def test_a_device_takes_its_part_of_a_constant_by_its_number(name, axes):
+    """Along the axes in the order that the region names them."""
+    add = on_mesh(lambda x, y: jax.lax.all_gather(x, ("d", "m"))[0] + y, (P(("d", "m")), P(*axes)), P(*axes))
+    module = localised(lambda x: add(x, CONSTANTS[name]()), np.zeros((8, 1, 1), "f4"))
+    results = tpusim.execute(module, [[np.zeros((1, 1, 1), "f4")]] * 8, precision="exact")
+    assert tpusim.check(module) == []
+    whole = np.asarray(CONSTANTS[name]())
+    for device, found in enumerate(results):
+        np.testing.assert_array_equal(np.squeeze(found, 0), part_of(whole, axes, device))
 
 
 ROWS = on_mesh(lambda x: 2 * x, P("d"), P("d"))

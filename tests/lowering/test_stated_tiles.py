@@ -35,13 +35,14 @@ SHAPES = {
     RHS: parse_shape("f32[3,3,192,384]{3,2,1,0:T(8,128)}"),
     OUT: parse_shape("f32[32,12,12,384]{3,0,2,1:T(8,128)}"),
 }
+LABELS = ConvolutionLabels("b01f", "01io", "b01f")
 CONVOLUTION = Instruction(
     "c",
     SHAPES[OUT],
     "convolution",
     ("x", "w"),
     {
-        "dim_labels": ConvolutionLabels("b01f", "01io", "b01f"),
+        "dim_labels": LABELS,
         "window": Window((WindowDimension(3, pad_low=1, pad_high=1), WindowDimension(3, pad_low=1, pad_high=1))),
     },
 )
@@ -50,7 +51,7 @@ CONVOLUTION = Instruction(
 def nest(kernel, out):
     """Return the nest of a 3x3 convolution under these bounds."""
     config = WindowConfig(kernel_window_bounds=kernel, output_window_bounds=out)
-    return StatedTiling(config, SHAPES, CONVOLUTION, ("window", "window"), BLOCK).nest()
+    return StatedTiling(config, SHAPES, CONVOLUTION, LABELS, ("window", "window"), BLOCK).nest()
 
 
 @given(
@@ -144,7 +145,7 @@ def test_loops_of_compiled_attention_cut_what_carries_them(sides, result, bounds
         SourceText("m", f"HloModule m\nENTRY %e {{\n%x = {lhs} parameter(0)\n%w = {rhs} parameter(1)\nROOT {text}\n}}")
     )
     shapes = {array: module.entry[name].shape for array, name in ((LHS, "x"), (RHS, "w"), (OUT, "c"))}
-    tiling = StatedTiling(config, shapes, module.entry.root, kinds, BLOCK)
+    tiling = StatedTiling(config, shapes, module.entry.root, module.entry.root.attributes["dim_labels"], kinds, BLOCK)
     found = tiling.nest()
     assert (found.distinct(RHS), found.distinct(LHS), found.distinct(OUT)) == distinct
     assert found.block_share[LHS] == pytest.approx(1 / distinct[1])
@@ -157,7 +158,7 @@ def test_of_a_contracted_position_the_input_is_cut_as_the_kernel_is():
     attributes = {"dim_labels": ConvolutionLabels("0bf", "0io", "0bf"), "window": Window((WindowDimension(12),))}
     instruction = Instruction("c", shapes[OUT], "convolution", ("x", "w"), attributes)
     config = WindowConfig(kernel_window_bounds=(3, 16, 2), output_window_bounds=(1, 8, 2))
-    found = StatedTiling(config, shapes, instruction, ("depth",), BLOCK).nest()
+    found = StatedTiling(config, shapes, instruction, attributes["dim_labels"], ("depth",), BLOCK).nest()
     assert found.bounds[LHS] == (3, 8, 1)
     assert (found.trips(TAPS), found.tiles) == (4, 4)
 
@@ -195,7 +196,7 @@ def test_each_core_fetches_what_its_own_memory_lacks(loops, split, array):
 def test_where_bounds_and_loops_disagree_the_loops_decide(trips, elements):
     """Bounds of 256 of 384 columns make two tiles; any other number of them shares the columns out evenly."""
     config = WindowConfig((3, 3, 24, 2), (12, 12, 4, 2), (12, 12, 4, 2), (trips, 1, 1, 1, 1, 1, 1))
-    tiling = StatedTiling(config, SHAPES, CONVOLUTION, ("window", "window"), BLOCK)
+    tiling = StatedTiling(config, SHAPES, CONVOLUTION, LABELS, ("window", "window"), BLOCK)
     found = tiling.nest()
     assert found.trips(COLUMNS) == trips
     assert found.extents[COLUMNS] == elements
@@ -269,5 +270,5 @@ MISFITS = {
 @pytest.mark.parametrize(("bounds", "misfit"), MISFITS.values(), ids=MISFITS)
 def test_the_misfit_is_the_relative_error_of_the_tiles(bounds, misfit):
     """Of each array the tiles of the loops against those of its bounds; bounds of other ranks fit in no way."""
-    tiling = StatedTiling(WindowConfig(*bounds), SHAPES, CONVOLUTION, ("window", "window"), BLOCK)
+    tiling = StatedTiling(WindowConfig(*bounds), SHAPES, CONVOLUTION, LABELS, ("window", "window"), BLOCK)
     assert tiling.misfit == misfit

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from tpusim import plot
+from tpusim.analysis.explanation import Explanation, explanation
 from tpusim.analysis.memory import MemoryProfile
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import run_layers
 from tpusim.program.buffers import Buffer
+from tpusim.program.compilation import TriedTiles
 from tpusim.program.layers import Layer
+from tpusim.program.steps import Kernel, TileLoop
 from tpusim.report.plots import links as plot_links
 from tpusim.report.plots import memory as plot_memory
 from tpusim.report.plots import roofline as plot_roofline
@@ -122,6 +127,26 @@ def designs() -> list[dict[str, object]]:
     ]
 
 
+def product() -> Explanation:
+    """Return what is known of an imaginary product, of which many tiles were tried."""
+    loops = [("rows",), ("rows", "columns"), ("rows", "depth"), ("columns", "depth")]
+    made = [
+        TriedTiles(
+            tiles=2**power * len(over),
+            loops=tuple(TileLoop(role, 2**power) for role in over),
+            stated={},
+            alone_ps=US * (40 + abs(power - 3) * 9 + 15 * number),
+        )
+        for number, over in enumerate(loops)
+        for power in range(1, 9)
+    ]
+    tried = tuple(sorted(made, key=lambda one: one.alone_ps))
+    record = kernel("fusion.7", 0, 49, "matrix")
+    step = Kernel(name="fusion.7", opcode="fusion", tiles=32)
+    found = explanation(step, load_chip("v5e"), {}, 0.0, (record, [record]), {}, stages=())
+    return structs.replace(found, tried=tried)
+
+
 def chip_limits() -> dict[str, int]:
     """Return capacities of which one is near the peak and one far above it."""
     return {"hbm": 16 * 1024 * MIB, "vmem": 128 * MIB}
@@ -165,6 +190,7 @@ CASES: dict[str, Callable[[], Figure]] = {
     "roofline": lambda: plot_roofline.roofline(run(), load_chip("v5e")),
     "memory": lambda: plot_memory.memory(profiles(), chip_limits(), "by_hand on v5e (simulated)"),
     "utilisation": lambda: plot_utilisation.utilisation(run(), by="op"),
+    "tiles": lambda: plot.tiles(product()),
     "links_2d": lambda: plot_links.links(pod(4, 4)),
     "links_3d": lambda: plot_links.links(pod(4, 4, 4)),
     "systolic_weights_stay": lambda: plot.systolic(12, 7, 6),

@@ -13,6 +13,7 @@ import msgspec
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ProgramError
+from tpusim.program.provenance import Provenance
 from tpusim.units import ps_to_us
 
 RESULT_FORMAT = "tpusim-result-1"
@@ -57,6 +58,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     energy_j: float = 0.0
     ops: tuple[OpFigures, ...] = ()
     memory: MemoryFigures = MemoryFigures()
+    provenance: Provenance | None = None
     format: str = RESULT_FORMAT
 
 
@@ -106,6 +108,7 @@ def run_figures(summary: Summary) -> RunFigures:
         hbm_bytes=busy.hbm_bytes,
         energy_j=summary.energy.total_j,
         ops=tuple(_op_figures(group) for group in summary.ops),
+        provenance=summary.provenance,
         memory=MemoryFigures(**{name: getattr(summary.memory, name) for name in MemoryFigures.__struct_fields__}),
     )
 

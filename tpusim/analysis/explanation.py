@@ -8,6 +8,7 @@ import msgspec
 
 from tpusim.analysis.bands import compiler_clock_hz
 from tpusim.hardware.chip import Chip
+from tpusim.program.compilation import TriedTiles
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.timeline.records import Record, executions
@@ -51,6 +52,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     ``stages`` are what a tile does one after another: of each the unit that takes longest, and its cycles. ``alone_ps``
     is the kernel's time by itself, ``in_run_ps`` what its ``count`` executions took in the program. ``array_share`` is
     how much of the arrays' multipliers has something to do while rows stream, 0 without a product.
+    ``compiled`` is who compiled the program if that is worth saying. Where that was tpusim, ``apart`` are kernels that
+    it reads by name, each with the rule by which it does not make that itself, ``apart_users`` those that read it so.
+    ``tried`` are the ways to cut it, the fastest first.
     """
 
     name: str
@@ -77,6 +81,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[Kind, ...]
     compiler_cycles: int
     compiler_clock_hz: float
+    compiled: str = ""
+    apart: dict[str, str] = {}
+    apart_users: dict[str, str] = {}
+    tried: tuple[TriedTiles, ...] = ()
 
     @property
     def ranked(self) -> tuple[tuple[str, float], ...]:

@@ -11,7 +11,12 @@ from tpusim.errors import ConfigError
 _COMPILE = """\
 Compile a program with tpusim's own compiler: what a front end makes goes in, scheduled HLO text comes out, in the form
 that the TPU compiler leaves it. Of a program that is scheduled already the compiler's work is undone first. Without -o
-it prints what the passes took and made of the program."""
+it prints what the passes took, made of the program and did with its arrays, and what they did not and why.
+
+Passes, in their order: manual, inline, simplify, decompose, clean-up, row-window, layouts, buffers, fuse, copies,
+widen, emitters, combine, order, place, collectives, tiles."""
+
+_NOT_TEXT = (".json", ".mlir", ".mlirbc", ".pb")
 
 _EXAMPLES = """\
 examples:
@@ -26,7 +31,7 @@ examples:
     option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto"),
     CHIP,
     option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip"),
-    option("--stop-after", metavar="PASS", default="", help="give what this pass made"),
+    option("--stop-after", metavar="PASS", default="", help="give what this pass made (see above)"),
     option("-o", "--output", metavar="FILE", help="write HLO text, compressed if FILE ends in .gz (- for output)"),
     option("--report", action="store_true", help="say what the passes did as well"),
     json_option("print the report as one JSON object"),
@@ -41,6 +46,9 @@ def compile_(options: Namespace) -> None:
 
     if options.output == "-" and (options.report or options.json):
         raise ConfigError("--output -: expected the report or the text on standard output, found both: name a file")
+    if options.output and options.output.endswith(_NOT_TEXT):
+        # By these endings programs are told from HLO text.
+        raise ConfigError(f"--output: expected a name for HLO text, as out.hlo.txt.gz, found {options.output!r}")
     found = compile_program(options.program, options.chip, stop_after=options.stop_after, overrides=overrides(options))
     if options.output == "-":
         write(found.module.text)

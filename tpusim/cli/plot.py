@@ -96,6 +96,12 @@ def _timeline(plot: Any, options: Namespace) -> Any:
     return plot.timeline(result, window_us=(begin, end))
 
 
+def _tiles(plot: Any, options: Namespace) -> Any:
+    from tpusim.pipeline.explain import explain
+
+    return plot.tiles(explain(options.program, options.op, options.chip, **machine(options), tried=60))
+
+
 def _array(options: Namespace) -> Array:
     from tpusim.hardware.array import Array
 
@@ -166,6 +172,14 @@ _KINDS = (
         lambda plot, options: plot.utilisation(_simulated(options), by=options.by),
         *_RUN,
         _BY,
+    ),
+    _kind(
+        "tiles",
+        "the ways to cut one kernel into tiles, and what each takes",
+        _tiles,
+        *PLACED,
+        _OVERRIDE,
+        option("--op", metavar="NAME", required=True, help="an instruction, as `tpusim run` names it"),
     ),
     _kind("links", "how busy every link of a slice was", _of_run("links"), *_RUN),
     _kind(

@@ -1,21 +1,106 @@
-"""Pass 11: collectives begin as soon as what they send is there, and end where their result is first used.
+"""Pass 11: sums over devices that do not need each other are one, and leave loops that need no new ones.
 
-Between the two the core goes on with what is ready. The order of kernels stays what it was.
+Collectives begin as soon as what they send is there, and end where their result is first used. Between the two the core
+goes on with what is ready. The order of kernels stays what it was.
 
-Source: XLA, AsyncCollectiveCreator; LatencyHidingScheduler, by idea.
+Source: programs compiled ahead of time for v5e, v5p and v6e, of all-reduces of 4 KiB to 64 MiB: those of one operation,
+type and groups are one up to ``COMBINED_BYTES``, and those of a loop's invariants stand before the loop; all-gathers,
+permutes and reduce-scatters stay as they are, inside of loops too, and none is cut up to run beside the product that
+needs it (a collective matmul), which a partitioner would do. XLA, AllReduceCombiner, AsyncCollectiveCreator;
+LatencyHidingScheduler, by idea.
 """
 
 from __future__ import annotations
+
+from functools import reduce
+from operator import or_
 
 from tpusim.compiler.fuse import running
 from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
 from tpusim.ir.ops import COLLECTIVES, OWN_ASYNC_OPCODES
+from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+
+COMBINED_BYTES = 120 * 2**20
+"""What all-reduces that are one have together at most: of 160 with 1 MiB each the first 120, of 15 MiB each 8."""
+
+
+def combine(draft: Draft, target: Target) -> None:
+    """Take sums over devices out of loops that need no new ones, and make those together that can be."""
+    for graph in running(draft):
+        for node in graph.order():
+            if node.opcode == "while":
+                _sum_before(draft, graph, node)
+    for graph in running(draft):
+        while bucket := _bucket(draft, graph):
+            _sum_together(graph, bucket)
+
+
+def _sum_before(draft: Draft, graph: Graph, loop: Node) -> None:
+    """Let a loop carry the sum of what it passes on as it is and only sums."""
+    body, condition = (draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
+    (state,) = loop.operands
+    others = [*condition.parameters[0].users, *loop.users]
+    if loop is graph.root or "tuple" not in {state.opcode} & {body.root.opcode}:
+        return
+    for at, element in enumerate(body.root.operands):
+        summed = [user for user in element.users if user is not body.root]
+        is_summed = [user.opcode for user in summed] == ["all-reduce"] and summed[0].operands == [element]
+        is_passed = element.operands == body.parameters and element.attributes.get("index") == at
+        if is_summed and is_passed and not any(other.attributes.get("index", at) == at for other in others):
+            before = graph.clone(summed[0], [state.operands[at]])
+            state.take([*state.operands[:at], before, *state.operands[at + 1 :]])
+            body.replace(summed[0], element)
+            _forget(body, summed[0])
+
+
+def _bucket(draft: Draft, graph: Graph) -> list[Node]:
+    """Return all-reduces that are to be one: alike, none made of another, and not too many bytes."""
+    # By node the all-reduces that it is made of, as bits.
+    needs: dict[Node, int] = {}
+    own: dict[Node, int] = {}
+    buckets: dict[object, list[Node]] = {}
+    for node in graph.order():
+        needs[node] = reduce(or_, (needs[operand] for operand in node.operands), 0)
+        if node.opcode != "all-reduce" or not isinstance(node.shape, ArrayShape):
+            continue
+        bucket = buckets.setdefault(_kind(draft, node), [])
+        n_bytes = sum(physical_bytes(each.shape) for each in (*bucket, node))
+        if n_bytes > COMBINED_BYTES or any(own[each] & needs[node] for each in bucket):
+            if len(bucket) > 1:
+                return bucket
+            bucket.clear()
+        bucket.append(node)
+        own[node] = 1 << len(own)
+        needs[node] |= own[node]
+    return next((bucket for bucket in buckets.values() if len(bucket) > 1), [])
+
+
+def _kind(draft: Draft, node: Node) -> object:
+    """Return what all-reduces have in common that can be one."""
+    applied = tuple(inner.opcode for inner in draft.graphs[node.attributes["to_apply"]].order())
+    named = (node.attributes.get(name) for name in ("replica_groups", "use_global_device_ids", "constrain_layout"))
+    return node.array.dtype, applied, "channel_id" in node.attributes, *map(str, named)
+
+
+def _sum_together(graph: Graph, bucket: list[Node]) -> None:
+    shape = TupleShape(tuple(node.shape for node in bucket))
+    operands = [node.operands[0] for node in bucket]
+    made = graph.add("all-reduce", shape, operands, bucket[0].attributes)
+    for index, node in enumerate(bucket):
+        graph.replace(node, graph.add("get-tuple-element", node.shape, [made], {"index": index}))
+        _forget(graph, node)
+
+
+def _forget(graph: Graph, node: Node) -> None:
+    """Drop a node that runs for its effects."""
+    graph.effects = [effect for effect in graph.effects if effect is not node]
+    node.take([])
 
 
 def start_early(draft: Draft, target: Target) -> None:
-    """Split every collective of one array that has an asynchronous form into its start and its end."""
+    """Split every collective of one array, and every sum, that has an asynchronous form into its start and its end."""
     for graph in running(draft):
         order = graph.order()
         found = [node for node in order if _can_be_split(node)]
@@ -26,7 +111,7 @@ def start_early(draft: Draft, target: Target) -> None:
 
 def _can_be_split(node: Node) -> bool:
     has_form = node.opcode in COLLECTIVES & OWN_ASYNC_OPCODES
-    return has_form and len(node.operands) == 1 and isinstance(node.shape, ArrayShape)
+    return has_form and ("to_apply" in node.attributes or isinstance(node.shape, ArrayShape))
 
 
 def _split(graph: Graph, node: Node) -> Node:
@@ -34,9 +119,8 @@ def _split(graph: Graph, node: Node) -> Node:
     start = graph.add(f"{node.opcode}-start", _start_shape(node), node.operands, node.attributes)
     done = graph.add(f"{node.opcode}-done", node.shape, [start], like=node)
     graph.replace(node, done)
-    for gone in (node, start, done):
-        graph.effects = [effect for effect in graph.effects if effect is not gone]
-    node.take([])
+    graph.effects = [effect for effect in graph.effects if effect not in (start, done)]
+    _forget(graph, node)
     return start
 
 
@@ -48,8 +132,9 @@ def _start_shape(node: Node) -> Shape:
 def _with_starts(order: list[Node], starts: dict[Node, Node]) -> list[Node]:
     """Return an order with each start right behind what it sends; ends are left to stand before their first users."""
     behind: dict[Node | None, list[Node]] = {}
+    place = {node: number for number, node in enumerate(order)}
     for start in starts.values():
-        behind.setdefault(start.operands[0], []).append(start)
+        behind.setdefault(max(start.operands, key=lambda node: place.get(node, -1)), []).append(start)
     found: list[Node] = []
     for node in order:
         if node not in starts:

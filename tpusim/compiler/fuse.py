@@ -31,7 +31,7 @@ from tpusim.ir.ops import (
     SIBLINGS,
     SLICES,
 )
-from tpusim.semantics.marks import APART, with_mark
+from tpusim.semantics.marks import with_apart
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -295,8 +295,8 @@ class _Fusion:
                 name, size = kernels[self.owner[node]].name, physical_bytes(node.shape)
                 self.target.note("fuse", is_done=False, reason=why, name=name, user=kernel.name, n_bytes=size)
             if read:
-                text = "; ".join(f"{kernels[self.owner[node]].name}: {why}" for node, why in read.items())
-                kernel.attributes = with_mark(kernel.attributes, APART, text)
+                rules = {kernels[self.owner[node]].name: why for node, why in read.items()}
+                kernel.attributes = with_apart(kernel.attributes, rules)
 
     def _units(self) -> Iterator[Node | Group]:
         """Yield kernels and single nodes, each after what it needs, otherwise in the order of the graph."""

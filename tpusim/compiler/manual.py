@@ -2,8 +2,9 @@
 
 Inside of it a front end has written what each device does; around it arrays are whole, and two custom calls lead from
 one to the other. Where they lead from parameters, to results, or from one such region to the next of the same sharding,
-each device has its part already: the calls go, and parameters and results are parts. Everything else would need what a
-partitioner does, and is refused.
+each device has its part already: the calls go, and parameters and results are parts. Of what is made of constants
+alone every device has all, and takes its part by its number. Everything else would need what a partitioner does, and is
+refused.
 
 Source: Shardy, ManualComputationOp; XLA, Shardy round trip (``GlobalToLocalShape``, ``LocalToGlobalShape``).
 """
@@ -14,11 +15,13 @@ import re
 from collections.abc import Iterator
 from math import prod
 
+from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ComputationLayout
-from tpusim.shapes.shape import Shape, TupleShape
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 _INWARD = "xla.sdy.GlobalToLocalShape"
 _OUTWARD = "xla.sdy.LocalToGlobalShape"
@@ -26,7 +29,11 @@ _OUTWARD = "xla.sdy.LocalToGlobalShape"
 _MESH = re.compile(r"#sdy\.mesh<\[([^\]]*)\]")
 _AXIS = re.compile(r'"([^"]+)"=(\d+)')
 _MANUAL_AXES = re.compile(r"manual_axes\{([^}]*)\}")
+_AXIS_NAME = re.compile(r'"([^"]+)"')
+_DIMENSION = re.compile(r"\{([^{}:]*)\}")
 _SHARDING = re.compile(r"<@[^<>]*>")
+
+U32 = DTYPES["u32"]
 
 _ADVICE = (
     "put jax.shard_map around the whole function, with the shardings of its arguments, or have the TPU compiler "
@@ -42,7 +49,7 @@ def localise(draft: Draft, target: Target) -> None:
     entry = draft.entry
     crossings = [node for node in entry.order() if _target_of(node) in (_INWARD, _OUTWARD)]
     if crossings:
-        _cross(draft, entry, crossings)
+        _cross(draft, target, entry, crossings)
     if draft.attributes.get("num_partitions", 1) > 1 and not crossings:
         return
     for graph in draft.reachable():
@@ -51,7 +58,7 @@ def localise(draft: Draft, target: Target) -> None:
                 raise _refused(node, "no region takes it")
 
 
-def _cross(draft: Draft, entry: Graph, crossings: list[Node]) -> None:
+def _cross(draft: Draft, target: Target, entry: Graph, crossings: list[Node]) -> None:
     """Take the crossings out of the entry, whose parameters and results become parts."""
     axes = _axes(draft)
     held: dict[Node, str] = {}
@@ -59,11 +66,14 @@ def _cross(draft: Draft, entry: Graph, crossings: list[Node]) -> None:
         _check_axes(node, axes)
         for position, result in _results(node):
             sharding = _shardings(node)[position]
-            if _target_of(node) == _INWARD:
-                _enter(node.operands[position], result, sharding, held)
+            operand = node.operands[position]
+            if _target_of(node) == _OUTWARD:
+                _leave(entry, operand, result, sharding, held)
+            elif operand.shape != result.shape and _is_constant(operand):
+                operand = _part(Build(entry, result, target), operand, result, sharding, axes)
             else:
-                _leave(entry, node.operands[position], result, sharding, held)
-            entry.replace(result, node.operands[position])
+                _enter(operand, result, sharding, held)
+            entry.replace(result, operand)
     if entry.root.opcode == "tuple":
         entry.root.shape = TupleShape(elements=tuple(operand.shape for operand in entry.root.operands))
     layout = ComputationLayout(tuple(parameter.shape for parameter in entry.parameters), entry.root.shape)
@@ -83,6 +93,37 @@ def _enter(operand: Node, result: Node, sharding: str, held: dict[Node, str]) ->
             operand.attributes = {key: value for key, value in operand.attributes.items() if key != name}
     if operand.shape != result.shape or held.get(operand, sharding) != sharding:
         raise _refused(operand, f"a region takes it as {sharding}")
+
+
+def _is_constant(operand: Node) -> bool:
+    """Return whether an array is made of constants alone."""
+    todo, seen = [operand], {operand}
+    while todo:
+        node = todo.pop()
+        if node.opcode == "parameter" or _target_of(node) or node.called:
+            return False
+        todo += [each for each in node.operands if each not in seen]
+        seen.update(node.operands)
+    return True
+
+
+def _part(build: Build, operand: Node, result: Node, sharding: str, axes: dict[str, int]) -> Node:
+    """Return a device's part of an array that every device has: its place is that of the device along the axes."""
+    sizes, number = result.array.dimensions, build.graph.add("partition-id", ArrayShape(U32))
+    along = [_AXIS_NAME.findall(dimension) for dimension in _DIMENSION.findall(sharding)]
+    if len(along) != len(sizes) or any(name not in axes for names in along for name in names):
+        raise _refused(operand, f"a region takes it as {sharding}")
+    starts = {}
+    for d, names in enumerate(along):
+        place = build.constant(0, U32)
+        for name in names:
+            inner = prod(list(axes.values())[list(axes).index(name) + 1 :])
+            own = build.apply(
+                "remainder", build.apply("divide", number, build.constant(inner, U32)), build.constant(axes[name], U32)
+            )
+            place = build.apply("add", build.apply("multiply", place, build.constant(axes[name], U32)), own)
+        starts[d] = build.apply("multiply", place, build.constant(sizes[d], U32))
+    return build.dynamic_slice(operand, starts, sizes)
 
 
 def _leave(entry: Graph, operand: Node, result: Node, sharding: str, held: dict[Node, str]) -> None:

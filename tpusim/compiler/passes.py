@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tpusim.compiler.buffers import allocate_stacks
-from tpusim.compiler.collectives import start_early
+from tpusim.compiler.collectives import combine, start_early
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.graph import Draft
@@ -20,7 +20,7 @@ from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import schedule
 from tpusim.compiler.simplify.rules import simplify
 from tpusim.compiler.target import Target
-from tpusim.compiler.tiles import split_over_cores
+from tpusim.compiler.tiles import state_tiles
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.ir.module import Module
 from tpusim.semantics.marks import COMPILED_FOR, with_mark
@@ -38,10 +38,11 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("copies", copy_what_is_kept),
     ("widen", widen),
     ("emitters", choose_emitters),
-    ("tiles", split_over_cores),
+    ("combine", combine),
     ("order", schedule),
     ("place", place),
     ("collectives", start_early),
+    ("tiles", state_tiles),
 )
 """Every pass by its name, in the order in which they run."""
 

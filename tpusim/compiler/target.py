@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from tpusim.hardware.chip import Chip
+from tpusim.ir.module import Module
 from tpusim.program.compilation import Note
+
+Tiles = Callable[[Module, Mapping[str, str]], dict[str, dict[str, Any]]]
+"""From a module and the computations of some kernels, by name, to what ``backend_config`` says of their best tiles."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A chip as the passes see it, and ``notes`` of what they did, for people to read."""
+    """A chip as the passes see it, and ``notes`` of what they did, for people to read.
+
+    ``tiles`` finds the best tiles of kernels on the chip; without it none are stated.
+    """
 
     chip: Chip
+    tiles: Tiles | None = None
     notes: list[Note] = field(default_factory=list)
 
     def note(self, pass_name: str, *, is_done: bool, reason: str, name: str, user: str = "", n_bytes: int = 0) -> None:

@@ -1,8 +1,10 @@
-"""Pass 8: the tiles of every kernel are shared out among the cores, where there are several.
+"""Pass 8: every kernel states its tiles, and of several cores that they share them.
 
-Which tiles a kernel has, lowering chooses for it: the cut of its loops that takes least.
+The pass knows no machine: what a kernel takes with which tiles is asked of a callable, see ``Target.tiles``. Without
+one the tiles are left to whoever runs the program.
 
-Source: programs compiled ahead of time for chips of two cores, which split nearly every kernel of several tiles.
+Source: programs compiled ahead of time, which state them in ``window_config``; those for chips of two cores split
+nearly every kernel of several tiles.
 """
 
 from __future__ import annotations
@@ -12,19 +14,19 @@ from tpusim.compiler.graph import Draft
 from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.target import Target
 from tpusim.ir.ops import ENDS_KERNELS, FUSES_INTO_USERS
+from tpusim.program.compilation import split_at
 
-SPLIT = {"megacore_config": {"megacore_split_dim": "0"}}
+SPLIT = split_at(0)
 """What a ``backend_config`` says of a kernel whose outermost loop is split."""
 
 HAS_TILES = FUSES_INTO_USERS | ENDS_KERNELS | {"fusion"}
 """Opcodes of kernels that have tiles."""
 
 
-def split_over_cores(draft: Draft, target: Target) -> None:
-    """State for every kernel that its outermost loop is split, if there are several cores."""
-    if target.cores == 1:
-        return
-    for graph in running(draft):
-        for node in graph.order():
-            if node.opcode in HAS_TILES:
-                state(node, SPLIT)
+def state_tiles(draft: Draft, target: Target) -> None:
+    """State of every kernel the tiles that take it least, and that its outermost loop is split among several cores."""
+    kernels = {node: graph.name for graph in running(draft) for node in graph.order() if node.opcode in HAS_TILES}
+    names = {node.name: computation for node, computation in kernels.items()}
+    chosen = target.tiles(draft.write(), names) if target.tiles else {}
+    for node in kernels:
+        state(node, chosen.get(node.name, SPLIT if target.cores > 1 else {}))

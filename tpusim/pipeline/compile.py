@@ -12,7 +12,7 @@ from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.pipeline.chip_choice import check_compiler, choose_chip, provenance_of
-from tpusim.pipeline.schedules import front_end_form
+from tpusim.pipeline.schedules import front_end_form, target_of
 from tpusim.pipeline.stages import load_any, simulate
 from tpusim.program.compilation import Compilation, PassFigures
 from tpusim.semantics.contents import contents
@@ -74,15 +74,12 @@ def _prepared(
     program: Module | str | Path, chip: Chip | str | None, overrides: Mapping[str, Any] | None
 ) -> tuple[Module, Target]:
     """Return the module to compile, and what it is compiled for."""
-    # As in pipeline/schedules.py.
-    from tpusim.compiler.target import Target
-
     loaded = load_any(program)
     if not isinstance(loaded, Module):
         raise ConfigError(f"{program}: expected HLO text, found a lowered program, which is compiled already")
     made_by = provenance_of(loaded)
     check_compiler(loaded, made_by)
-    return loaded, Target(choose_chip(loaded, made_by, chip=chip, overrides=overrides))
+    return loaded, target_of(choose_chip(loaded, made_by, chip=chip, overrides=overrides))
 
 
 def _compile(module: Module, target: Target, stop_after: str, after: _PassRecord | None = None) -> Module:

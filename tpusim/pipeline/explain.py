@@ -15,12 +15,15 @@ from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
 from tpusim.hardware.units import SMEM, VMEM
-from tpusim.ir.module import Module
+from tpusim.ir.module import Computation, Module
+from tpusim.lowering.kernels.choice import tried_tiles
 from tpusim.pipeline.result import ExplainedKernel
 from tpusim.pipeline.stages import prepare, run_program
 from tpusim.program.module import Program, walk
 from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import TileClass
+from tpusim.report.provenance import provenance_text
+from tpusim.semantics.marks import apart_of
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.shape import Shape, leaves
 
@@ -33,9 +36,11 @@ def explain(
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     schedule: str = "",
+    tried: int = 5,
 ) -> ExplainedKernel:
     """Return why the kernel of one instruction takes as long as it does: its tiles, units, memories and padding.
 
+    ``tried`` is how many ways to cut it are wanted, the best of those that can be stated; there may be fewer.
     Raises ConfigError if the program has no kernel of that name.
     """
     lowered, machine, slice_, module, _ = prepare(program, chip, topology, overrides, schedule=schedule)
@@ -43,7 +48,7 @@ def explain(
     by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
     alone = next(r for r in run_program(by_itself, machine, slice_).records if r.name == op)
     in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
-    shapes = {}
+    shapes, compiled = {}, {}
     if module:
         computation = next(c for c in module.computations if op in c.by_name)
         arrays = (computation[op], *computation.operands_of(computation[op]))
@@ -51,6 +56,8 @@ def explain(
         # Results of a hand-written kernel have numbers behind its name.
         named |= {f"{op}#{number}": leaf for number, leaf in enumerate(leaves(computation[op].shape))}
         shapes = {name: (physical_bytes(shape), logical_bytes(shape)) for name, shape in named.items()}
+        ways = tried_tiles(module, machine, computation.name, op, wanted=tried)[:tried]
+        compiled = {"apart": apart_of(computation[op]), "apart_users": _users_apart(computation, op), "tried": ways}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
     stages = stage_cycles(kernel, machine)
     found = explanation(
@@ -67,7 +74,14 @@ def explain(
         ],
         provenance=lowered.provenance,
     )
-    return ExplainedKernel(**structs.asdict(found))
+    who = provenance_text(lowered.provenance, machine.name)
+    return ExplainedKernel(**structs.asdict(found) | compiled | {"compiled": who})
+
+
+def _users_apart(computation: Computation, op: str) -> dict[str, str]:
+    """Return the kernels that read what one makes and do not make it themselves, each with the rule."""
+    found = {user.name: apart_of(user) for user in computation}
+    return {name: apart[op] for name, apart in found.items() if op in apart}
 
 
 def _kind(kernel: Kernel, tiles: TileClass, moving_seconds: float, chip: Chip) -> Kind:

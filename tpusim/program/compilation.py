@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+
+from tpusim.program.steps import TileLoop
 
 
 class PassFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,3 +68,27 @@ class Compilation(msgspec.Struct, frozen=True, kw_only=True):
     def cpu_seconds(self) -> float:
         """The CPU time of all passes."""
         return sum(one.cpu_seconds for one in self.passes)
+
+
+class TriedTiles(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to cut a kernel: its tiles, and what it then takes by itself. ``stated`` are bounds by key of a window.
+
+    ``split`` is the loop that is shared out among cores, -1 for none.
+    """
+
+    tiles: int
+    loops: tuple[TileLoop, ...]
+    stated: dict[str, tuple[int, ...]]
+    alone_ps: int
+    split: int = -1
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What ``backend_config`` says of it; numbers are text there."""
+        window = {key: [str(bound) for bound in bounds] for key, bounds in self.stated.items()}
+        return {"window_config": window} | ({} if self.split < 0 else split_at(self.split))
+
+
+def split_at(loop: int) -> dict[str, Any]:
+    """Return what ``backend_config`` says of a kernel that cores share at one of its loops."""
+    return {"megacore_config": {"megacore_split_dim": str(loop)}}

@@ -17,7 +17,7 @@ def provenance_text(made_by: Provenance | None, chip: str) -> str:
     """Return what made a program that runs on ``chip``; empty if it was compiled for that chip."""
     if made_by is None:
         return "by a compiler that the lowered program does not name"
-    if made_by.compiler == "tpusim":
+    if made_by.compiler == "tpusim" and not made_by.retiled_for:
         return f"by tpusim for {made_by.chip}{'' if made_by.chip == chip else _not_for(chip)}"
     if made_by.retiled_for:
         of_whom = f"for {made_by.chip or 'a TPU'}, its tiles chosen anew by tpusim for {made_by.retiled_for}"

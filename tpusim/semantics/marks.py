@@ -35,4 +35,14 @@ def with_mark(attributes: dict[str, Any], mark: str, text: str) -> dict[str, Any
     return attributes | {"frontend_attributes": Raw("{" + ",".join(filter(None, (named, others))) + "}")}
 
 
+def apart_of(kernel: Instruction) -> dict[str, str]:
+    """Return the neighbours that a kernel reads and does not make, each with the rule."""
+    return dict(part.split(": ", 1) for part in mark_of(kernel, APART).split("; ") if part)
+
+
+def with_apart(attributes: dict[str, Any], rules: dict[str, str]) -> dict[str, Any]:
+    """Return the attributes of a kernel that say what ``apart_of`` returns."""
+    return with_mark(attributes, APART, "; ".join(f"{name}: {why}" for name, why in rules.items()))
+
+
 _IN_QUOTES = str.maketrans({'"': "'", "\\": "/", "\n": " "})

@@ -27,6 +27,10 @@ BATCH, ROWS, COLUMNS, DEPTH, WINDOW = "batch", "rows", "columns", "depth", "wind
 """The kinds of dimensions of a product."""
 
 
+INNER = "inner depth"
+"""Of a dot's dimensions that both sides sum over, all but the last: for an array they are depth like that."""
+
+
 class Roles(NamedTuple):
     """At which position an opcode has its two sides, and what belongs to them; -1 for what it has not."""
 
@@ -81,6 +85,42 @@ def product_sides(instruction: Instruction) -> tuple[str, str]:
     """Return the names of a product's left and right side."""
     roles = PRODUCT_ROLES[instruction.opcode]
     return instruction.operands[roles.lhs], instruction.operands[roles.rhs]
+
+
+def lettered(
+    instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape, kinds: tuple[str, ...]
+) -> tuple[ConvolutionLabels, tuple[str, ...]] | None:
+    """Return the letters of a product's dimensions, and the kinds of those that are digits.
+
+    A convolution states them, and ``kinds`` are its own; a dot's are those of the convolution that it could be written
+    as. None for products of other opcodes, and dots of more dimensions than there are digits.
+    """
+    if instruction.opcode == "convolution":
+        return instruction.attributes["dim_labels"], kinds
+    if instruction.opcode != "dot" or lhs.rank + rhs.rank > len(_DIGITS):
+        return None
+    named = instruction.attributes
+    shared = list(zip(named.get("lhs_batch_dims", ()), named.get("rhs_batch_dims", ()), strict=True))
+    summed = list(zip(named.get("lhs_contracting_dims", ()), named.get("rhs_contracting_dims", ()), strict=True))
+    rows = [d for d in range(lhs.rank) if d not in [one for one, _ in shared + summed]]
+    columns = [d for d in range(rhs.rank) if d not in [other for _, other in shared + summed]]
+    # What is summed last, rows first and columns last have letters of their own.
+    left = dict.fromkeys(rows[:1], "b") | {one: "f" for one, _ in summed[-1:]}
+    right = dict.fromkeys(columns[-1:], "o") | {other: "i" for _, other in summed[-1:]}
+    found: list[str] = []
+    for one, other in shared + summed[:-1]:
+        left[one] = right[other] = str(len(found))
+        found.append(BATCH if (one, other) in shared else INNER)
+    for kind, side, dimensions in ((ROWS, left, rows[1:]), (COLUMNS, right, columns[:-1])):
+        for d in dimensions:
+            side[d] = str(len(found))
+            found.append(kind)
+    output = [left[one] for one, _ in shared] + [left[d] for d in rows] + [right[d].replace("o", "f") for d in columns]
+    lhs_letters, rhs_letters = ("".join(side[d] for d in range(len(side))) for side in (left, right))
+    return ConvolutionLabels(lhs_letters, rhs_letters, "".join(output)), tuple(found)
+
+
+_DIGITS = "0123456789"
 
 
 @lru_cache(maxsize=4096)

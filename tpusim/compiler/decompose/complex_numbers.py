@@ -52,15 +52,39 @@ def _each(build: Build, node: Node) -> Pair:
     return Pair(*made)
 
 
+def _product(build: Build, node: Node) -> Pair:
+    """Return the parts of a product of matrices, of which three make them, as Gauss saw.
+
+    Source: three products in programs compiled ahead of time for v4 and v5e.
+    """
+    (a, b), (c, d) = (parts_of(build, operand) for operand in node.operands)
+
+    def dot(one: Node, other: Node) -> Node:
+        made = build.graph.clone(node, [one, other])
+        made.shape = ArrayShape(DTYPES["f32"], node.array.dimensions)
+        return made
+
+    both = dot(build.apply("add", a, b), c)
+    real = build.apply("subtract", both, dot(b, build.apply("add", c, d)))
+    return Pair(real, build.apply("add", both, dot(a, build.apply("subtract", d, c))))
+
+
 _SPLIT: dict[str, Callable[[Build, Node], Pair]] = {
     "add": _each,
     "complex": lambda build, node: Pair(*node.operands),
+    "dot": _product,
     "convert": lambda build, node: parts_of(build, build.convert(node.operands[0], "f32")),
     "multiply": lambda build, node: parts_of(build, node.operands[0]).times(build, parts_of(build, node.operands[1])),
     "negate": _each,
     "subtract": _each,
 }
 """How parts are had, by opcode."""
+
+
+@decomposes("dot", tolerance=1e-5, is_rounded=True)
+def product(build: Build, node: Node) -> Node | None:
+    """A product of complex matrices is made of products of their parts."""
+    return build.complex(*_product(build, node)) if node.array.dtype.name == "c64" else None
 
 
 @decomposes("real", tolerance=1e-6)

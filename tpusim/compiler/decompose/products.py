@@ -1,4 +1,4 @@
-"""Products of a matrix and a vector, or of many such pairs; convolutions by groups."""
+"""Products of a matrix and a vector, of many such pairs, of many matrices with one and the same; convolutions by groups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,35 @@ class _Side(NamedTuple):
         return prod(self.node.array.dimensions[d] for d in self.free) == 1
 
 
-@decomposes("dot", tolerance=1e-2)
+@decomposes("dot", tolerance=1e-5)
+def with_one_matrix(build: Build, node: Node) -> Node | None:
+    """Where each of a batch is multiplied with copies of one matrix, the batch is more rows of one product.
+
+    PyTorch exports a layer on a batch of sequences so. Source: XLA, AlgebraicSimplifier (dot of a broadcast).
+    """
+    named, (left, right) = node.attributes, node.operands
+    batch = named.get("rhs_batch_dims", ())
+    # Rows stand behind the batch, as they do in the result.
+    in_order = named.get("lhs_batch_dims", ()) == tuple(range(len(batch)))
+    if not batch or not in_order or right.opcode != "broadcast" or set(batch) & set(right.attributes["dimensions"]):
+        return None
+    kept = [d for d in range(right.array.rank) if d not in batch]
+    if sorted(right.attributes["dimensions"]) != list(right.attributes["dimensions"]):
+        return None
+    (one,) = right.operands
+    sizes = [right.array.dimensions[d] for d in kept]
+    matrix = (
+        one
+        if list(one.array.dimensions) == sizes
+        else build.broadcast(one, sizes, [kept.index(d) for d in right.attributes["dimensions"]])
+    )
+    summed = {"rhs_contracting_dims": tuple(kept.index(d) for d in named["rhs_contracting_dims"])}
+    made = build.graph.clone(node, [left, matrix])
+    made.attributes = {key: value for key, value in named.items() if not key.endswith("_batch_dims")} | summed
+    return made
+
+
+@decomposes("dot", tolerance=1e-5, is_rounded=True)
 def vector(build: Build, node: Node) -> Node | None:
     """Where one operand has nothing that the other has not, products of elements are added up, without the MXU.
 

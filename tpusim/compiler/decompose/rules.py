@@ -18,17 +18,25 @@ RULES: dict[str, list[Rule]] = {}
 TOLERANCES: dict[str, float] = {}
 """By opcode of what is taken apart: how far values may be from those of the whole, as a share of the largest of them.
 
-What is not here keeps its values bit for bit.
+That is in the arithmetic of IEEE; what is not here keeps its values bit for bit.
 """
 
+ROUNDED_WHOLE: set[str] = set()
+"""Opcodes whose whole the MXU rounds to bf16, and whose parts it does not, or others of them."""
 
-def decomposes(opcode: str, tolerance: float = 0.0) -> Callable[[Rule], Rule]:
-    """Enter a rule for instructions of this opcode, whose values may then differ by so much."""
+
+def decomposes(opcode: str, tolerance: float = 0.0, *, is_rounded: bool = False) -> Callable[[Rule], Rule]:
+    """Enter a rule for instructions of this opcode, whose values may then differ by so much.
+
+    ``is_rounded`` ones differ by what the MXU rounds as well, where values are computed as it does.
+    """
 
     def enter(rule: Rule) -> Rule:
         RULES.setdefault(opcode, []).append(rule)
         if tolerance:
             TOLERANCES[opcode] = max(tolerance, TOLERANCES.get(opcode, 0.0))
+        if is_rounded:
+            ROUNDED_WHOLE.add(opcode)
         return rule
 
     return enter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # The modules enter their rules where they are imported.
-from tpusim.compiler.decompose import (
+from tpusim.compiler.decompose import (  # noqa: F401
     arithmetic,
     complex_numbers,
     cumulative,
@@ -19,20 +19,6 @@ from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import RULES
 from tpusim.compiler.graph import Draft
 from tpusim.compiler.target import Target
-
-FAMILIES = (
-    arithmetic,
-    complex_numbers,
-    cumulative,
-    fourier,
-    indexed,
-    linear_algebra,
-    normalisation,
-    products,
-    sorting,
-    sums,
-)
-"""The modules that hold the rules."""
 
 
 def decompose(draft: Draft, target: Target) -> None:

@@ -30,6 +30,8 @@ def choose_emitters(draft: Draft, target: Target) -> None:
 
 def state(node: Node, fields: dict[str, Any]) -> None:
     """Add to what a kernel's ``backend_config`` states."""
+    if not fields:
+        return
     known = BackendConfig.decode(node.attributes.get("backend_config", "")).fields
     node.attributes = node.attributes | {"backend_config": Raw(json.dumps(known | fields))}
 

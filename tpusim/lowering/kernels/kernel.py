@@ -52,6 +52,7 @@ from tpusim.semantics.products import (
     WINDOW,
     Product,
     canonical_product,
+    lettered,
     product_sides,
     result_kinds,
 )
@@ -60,7 +61,7 @@ from tpusim.shapes.shape import ArrayShape, leaves
 from tpusim.units import seconds_to_ps
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """What is known of a kernel before its tiles are: ``sides`` and ``feeds`` say what its product is made of."""
 
     scope: Scope
@@ -75,20 +76,12 @@ class _Plan(NamedTuple):
 
 def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Work | None = None) -> Kernel:
     """Return the kernel of one scheduled instruction; ``extra`` is work that the rules do not see."""
-    window = instruction.backend_config.window_config
-    body = scope.body_of(instruction)
-    demand = demand_of(body)
-    touched = accesses(body, demand, instruction)
-    products = [(at, _product(item)) for at, item in enumerate(body.values) if item.instruction.opcode in PRODUCTS]
-    # A fusion is tiled around one product; any other one in it has to live with the same loops.
-    products = _main_first(scope, body, products, window)
-    sides = _sides(body, products[0][0]) if products else {}
-    feeds = {body.operands[-1 - at].name: side for at, side in sides.items() if at < 0}
-    plan = _Plan(scope, instruction, body, touched, products, sides, feeds, _shares(body, demand))
+    plan, window = plan_of(scope, instruction), instruction.backend_config.window_config
+    body, products = plan.body, plan.products
     nest = (_stated_nest(plan) or _own_nest(plan, extra)) if products else None
     product_flops = sum(product.flops for _, product in products)
     made = structs.replace(
-        _tiled(plan, nest, extra),
+        tiled(plan, nest, extra),
         **scope.label(instruction, category),
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
         flops=product_flops + sum(_flops(item) * share for item, share in zip(body.values, plan.shares, strict=True)),
@@ -101,11 +94,24 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     return operations_of(scope.chip).kernel(instruction, made, scope.chip)
 
 
-def _tiled(plan: _Plan, nest: Nest | None, extra: Work | None) -> Kernel:
+def plan_of(scope: Scope, instruction: Instruction) -> Plan:
+    """Return what is known of the kernel of a scheduled instruction whatever its tiles are."""
+    body = scope.body_of(instruction)
+    demand = demand_of(body)
+    products = [(at, _product(item)) for at, item in enumerate(body.values) if item.instruction.opcode in PRODUCTS]
+    # A fusion is tiled around one product; any other one in it has to live with the same loops.
+    products = _main_first(scope, body, products, instruction.backend_config.window_config)
+    sides = _sides(body, products[0][0]) if products else {}
+    feeds = {body.operands[-1 - at].name: side for at, side in sides.items() if at < 0}
+    touched = accesses(body, demand, instruction)
+    return Plan(scope, instruction, body, touched, products, sides, feeds, _shares(body, demand))
+
+
+def tiled(plan: Plan, nest: Nest | None, extra: Work | None = None) -> Kernel:
     """Return what takes time of a kernel around a product that ``nest`` cuts, or around none."""
     scope, body, touched, products = plan.scope, plan.body, plan.touched, plan.products
     window = plan.instruction.backend_config.window_config
-    tiles = nest.tiles if nest else _vector_tiles(scope, plan.instruction, body, touched)
+    tiles = nest.tiles if nest else vector_tiles(plan)
     computes = any(item.instruction.opcode not in MOVES_ONLY for item in body.values)
     other = _other_work(scope, body, plan.shares, plan.sides, nest)
     loop = inner_loop(body, other, plan.shares, scope.chip)
@@ -128,7 +134,7 @@ def _tiled(plan: _Plan, nest: Nest | None, extra: Work | None) -> Kernel:
     )
 
 
-def _cores(plan: _Plan, tiles: int) -> int:
+def _cores(plan: Plan, tiles: int) -> int:
     """Return on how many cores a kernel runs."""
     # One tile cannot be split.
     return _sharing_cores(plan.scope, plan.instruction) if tiles > 1 else 1
@@ -224,7 +230,7 @@ _ELSEWHERE = FREE | PRODUCTS
 """Opcodes whose work is none, or that of the arrays."""
 
 
-def _by_stage(plan: _Plan, works: dict[int, Work]) -> list[tuple[Work, list[Access]]]:
+def _by_stage(plan: Plan, works: dict[int, Work]) -> list[tuple[Work, list[Access]]]:
     """Return the work of a kernel, given by position of its values, and what it touches, stage by stage."""
     stages = stages_of(plan.body, [at for at, _ in plan.products]) if plan.products else []
     count = max(stages, default=0) + 1
@@ -247,7 +253,7 @@ def _by_stage(plan: _Plan, works: dict[int, Work]) -> list[tuple[Work, list[Acce
     ]
 
 
-def _product_works(plan: _Plan, nest: Nest | None) -> dict[int, Work]:
+def _product_works(plan: Plan, nest: Nest | None) -> dict[int, Work]:
     """Return the work of a kernel's products, by position."""
     found = {}
     for number, (at, size) in enumerate(plan.products):
@@ -269,20 +275,20 @@ def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Wor
     return Work(ops={LOAD: loads, STORE: stores})
 
 
-def _vector_tiles(scope: Scope, instruction: Instruction, body: Body, touched: list[Access]) -> int:
+def vector_tiles(plan: Plan) -> int:
     """Return the tiles of a kernel without a product: the compiler's if it says, else our own."""
-    window = instruction.backend_config.window_config
+    window, scope = plan.instruction.backend_config.window_config, plan.scope
     if window and window.iteration_bounds:
         return prod(max(1, bound) for bound in window.iteration_bounds)
     if window and window.output_window_bounds:
-        return block_tiles(_gone_through(body), window.output_window_bounds, scope.chip.vpu.register_shape)
+        return block_tiles(gone_through(plan.body), window.output_window_bounds, scope.chip.vpu.register_shape)
     # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
-    tiles = streaming_tiles(sum(a.n_bytes for a in touched if a.space not in (VMEM, SMEM)), scope.chip)
+    tiles = streaming_tiles(sum(a.n_bytes for a in plan.touched if a.space not in (VMEM, SMEM)), scope.chip)
     # Cores that share a kernel have a tile each at least.
-    return max(tiles, _sharing_cores(scope, instruction))
+    return max(tiles, _sharing_cores(scope, plan.instruction))
 
 
-def _gone_through(body: Body) -> ArrayShape:
+def gone_through(body: Body) -> ArrayShape:
     """Return the array that a kernel without a product goes through: what a reduction takes in, or its first result."""
     item = body.values[-1]
     if item.instruction.opcode == "tuple":
@@ -305,20 +311,24 @@ def _main_first(
 
 
 def _stated_tiling(scope: Scope, item: Inner, size: Product, window: WindowConfig) -> StatedTiling | None:
-    """Return a convolution with the compiler's bounds; about a dot they say nothing."""
-    if item.instruction.opcode != "convolution":
-        return None
+    """Return a dot or a convolution with the compiler's bounds; they say nothing about other products."""
     left, right = product_sides(item.instruction)
     names = {LHS: left, RHS: right, OUT: item.instruction.name}
     shapes = {side: leaves(item.computation[name].shape)[0] for side, name in names.items()}
-    return StatedTiling(window, shapes, item.instruction, size.kinds, scope.chip.vpu.register_shape)
+    letters = lettered(item.instruction, shapes[LHS], shapes[RHS], size.kinds)
+    return StatedTiling(window, shapes, item.instruction, *letters, scope.chip.vpu.register_shape) if letters else None
 
 
-def _stated_nest(plan: _Plan) -> Nest | None:
+def stated_tiling(plan: Plan) -> StatedTiling | None:
+    """Return the product that a kernel is made around, with the bounds that are stated for it, if any can be."""
+    (at, size), window = plan.products[0], plan.instruction.backend_config.window_config
+    return _stated_tiling(plan.scope, plan.body.values[at], size, window or WindowConfig())
+
+
+def _stated_nest(plan: Plan) -> Nest | None:
     """Return the loop nest that the compiler states for a kernel around a product, if it fits that."""
-    (at, size), scope, config = plan.products[0], plan.scope, plan.instruction.backend_config
-    window, split = config.window_config, config.megacore_split_dim
-    stated = _stated_tiling(scope, plan.body.values[at], size, window) if window else None
+    scope, config = plan.scope, plan.instruction.backend_config
+    stated, split = stated_tiling(plan) if config.window_config else None, config.megacore_split_dim
     if not stated or not stated.fits:
         return None
     nest = stated.nest()
@@ -326,30 +336,40 @@ def _stated_nest(plan: _Plan) -> Nest | None:
     return structs.replace(nest, split=split, cores=scope.chip.cores_per_device) if is_split else nest
 
 
-def _own_nest(plan: _Plan, extra: Work | None) -> Nest:
+def _own_nest(plan: Plan, extra: Work | None) -> Nest:
     """Return the loop nest of our own with which a kernel around a product takes least, by itself.
 
     The least of what all cuts take, and no rule that only stands for it: on a better machine none takes longer, so that
     the least does not.
     """
-    chip, n_bytes = plan.scope.chip, dict.fromkeys((LHS, RHS, OUT), 0.0)
-    for access in plan.touched:
-        # What feeds neither side is for the epilogue (a bias, a residual) and moves along with the result.
-        n_bytes[OUT if access.is_output else plan.feeds.get(access.name, OUT)] += access.n_bytes
+    chip = plan.scope.chip
     best, least_ps = None, 0
-    for bound, nest in sorted(
-        ((_bound_seconds(plan, nest), nest) for nest in own_nests(n_bytes, chip, _cut_limits(plan))), key=itemgetter(0)
-    ):
+    for bound, nest in own_candidates(plan):
         if best and seconds_to_ps(bound) >= least_ps:
             break
-        if not best or alone_ps(_bare(plan, nest), chip) < least_ps:
-            taken_ps = alone_ps(_tiled(plan, nest, extra), chip)
+        if not best or alone_ps(bare(plan, nest), chip) < least_ps:
+            taken_ps = alone_ps(tiled(plan, nest, extra), chip)
             best, least_ps = (nest, taken_ps) if not best or taken_ps < least_ps else (best, least_ps)
     assert best is not None
     return best
 
 
-def _cut_limits(plan: _Plan) -> dict[str, int]:
+def own_candidates(plan: Plan) -> list[tuple[float, Nest]]:
+    """Return the nests to choose from, each with the least seconds that its blocks take to move, these first."""
+    nests = own_nests(side_bytes(plan), plan.scope.chip, _cut_limits(plan))
+    return sorted(((bound_seconds(plan, nest), nest) for nest in nests), key=itemgetter(0))
+
+
+def side_bytes(plan: Plan) -> dict[str, float]:
+    """Return what a kernel around a product moves of, and along with, either side and the result."""
+    n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
+    for access in plan.touched:
+        # What feeds neither side is for the epilogue (a bias, a residual) and moves along with the result.
+        n_bytes[OUT if access.is_output else plan.feeds.get(access.name, OUT)] += access.n_bytes
+    return n_bytes
+
+
+def _cut_limits(plan: Plan) -> dict[str, int]:
     """Return into how many pieces, of a register or an array at least, each kind of dimension can be cut."""
     size, vpu = plan.products[0][1], plan.scope.chip.vpu
     rows, columns = -(-size.rows // vpu.sublanes), -(-size.columns // vpu.lanes)
@@ -358,7 +378,7 @@ def _cut_limits(plan: _Plan) -> dict[str, int]:
     return limits | dict.fromkeys(_whole_rows(plan), 1)
 
 
-def _whole_rows(plan: _Plan) -> set[str]:
+def _whole_rows(plan: Plan) -> set[str]:
     """Return the kinds of dimension that windows behind a product reach over, so that a tile has all of it."""
     item = plan.body.values[plan.products[0][0]]
     kinds = result_kinds(item.instruction, leaves(item.computation[product_sides(item.instruction)[0]].shape)[0])
@@ -372,7 +392,7 @@ def _whole_rows(plan: _Plan) -> set[str]:
     return found - {BATCH}
 
 
-def _bound_seconds(plan: _Plan, nest: Nest) -> float:
+def bound_seconds(plan: Plan, nest: Nest) -> float:
     """Return what a kernel takes at least for the blocks that it moves."""
     chip, fetches, moved_bytes = plan.scope.chip, [], 0.0
     for access in plan.touched:
@@ -384,7 +404,7 @@ def _bound_seconds(plan: _Plan, nest: Nest) -> float:
     return moved_bytes / chip.hbm.bandwidth_bytes_per_second + cycles / chip.clock_hz
 
 
-def _bare(plan: _Plan, nest: Nest) -> Kernel:
+def bare(plan: Plan, nest: Nest) -> Kernel:
     """Return a kernel without what the vector unit does in it, which takes no longer than the whole one."""
     return Kernel(
         name=plan.instruction.name,
@@ -400,7 +420,7 @@ def _plain_nest(body: Body, tiles: int, window: WindowConfig | None) -> Nest:
     """Return the nest of a kernel without a product: every tile moves its share of everything."""
     arrays, bounds = (LHS, RHS, OUT), window.output_window_bounds if window else ()
     nest = Nest((Loop(tiles, BATCH),), dict.fromkeys(arrays, 1 / tiles), dict.fromkeys(arrays, bounds))
-    tiled = _gone_through(body)
+    tiled = gone_through(body)
     return structs.replace(nest, tiled=tiled) if len(bounds) == tiled.rank else nest
 
 

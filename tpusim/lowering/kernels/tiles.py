@@ -11,9 +11,10 @@ the bandwidth and not the loop decides, and as little fetched twice as possible.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from math import ceil, gcd, inf, prod
 
 import msgspec
@@ -21,7 +22,7 @@ import msgspec
 from tpusim.hardware.chip import Chip
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowConfig
 from tpusim.ir.module import Instruction
-from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, WINDOW
+from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, INNER, ROWS, WINDOW
 from tpusim.shapes.shape import ArrayShape
 
 LHS, RHS, OUT = "lhs", "rhs", "out"
@@ -32,8 +33,11 @@ TAPS = "taps"
 TOUCHES = {BATCH: (LHS, RHS, OUT), ROWS: (LHS, OUT), COLUMNS: (RHS, OUT), TAPS: (LHS, RHS), DEPTH: (LHS, RHS)}
 """Which arrays a loop over each kind of dimension moves through."""
 
-_OUTPUT_ROLES = {BATCH: BATCH, ROWS: ROWS, COLUMNS: COLUMNS, DEPTH: ROWS, WINDOW: ROWS}
-"""What the output's loop over a spatial dimension of each kind runs over; that of depth has a single trip."""
+_SHARED = {(RHS, "o"): "f", (LHS, "f"): "i"}
+"""What the letters of a convolution's other arrays are called that mean the same: columns, and depth."""
+
+_ROLES = {BATCH: BATCH, ROWS: ROWS, COLUMNS: COLUMNS, DEPTH: ROWS, WINDOW: ROWS, INNER: DEPTH}
+"""What the loop over a spatial dimension of each kind runs over, of the output; that of depth has a single trip."""
 
 
 class Loop(msgspec.Struct, frozen=True, gc=False):
@@ -98,15 +102,16 @@ class _Cut(msgspec.Struct, frozen=True, gc=False):
 
 
 class StatedTiling(msgspec.Struct, frozen=True):
-    """A convolution and the compiler's bounds that may be about it.
+    """A product and the bounds of a compiler that may be about it.
 
-    ``shapes`` are those of ``lhs``, ``rhs`` and ``out``, ``kinds`` those of its spatial dimensions, ``block`` the
-    elements that bounds count in.
+    ``shapes`` are those of ``lhs``, ``rhs`` and ``out``, ``labels`` name their dimensions as those of a convolution,
+    ``kinds`` are those of the spatial ones, ``block`` the elements that bounds count in.
     """
 
     config: WindowConfig
     shapes: dict[str, ArrayShape]
     instruction: Instruction
+    labels: ConvolutionLabels
     kinds: tuple[str, ...]
     block: tuple[int, int]
 
@@ -130,9 +135,7 @@ class StatedTiling(msgspec.Struct, frozen=True):
 
         Without the trips of the loops (``iteration_bounds``) these follow from the bounds of kernel and output.
         """
-        labels: ConvolutionLabels = self.instruction.attributes["dim_labels"]
-        out = self._cuts(OUT, labels.output)
-        kernel = self._cuts(RHS, labels.rhs)
+        out, kernel = self._cuts(OUT, self.labels.output), self._cuts(RHS, self.labels.rhs)
         loops = self._best_loops()[0] if self.config.iteration_bounds else self._loops_of_cuts(out, kernel)
         trips = Nest(loops, {})
         bounds = self._bounds
@@ -141,6 +144,40 @@ class StatedTiling(msgspec.Struct, frozen=True):
         shares = {array: 1 / trips.distinct(array) for array in (LHS, RHS, OUT)}
         shares[LHS] *= self._overlap(out, kernel)
         return Nest(loops, shares, bounds, self._extents(trips, out, kernel))
+
+    def stating(self, nest: Nest, *, windows_last: bool) -> StatedTiling:
+        """Return the tiling whose bounds cut as the loops of a nest do: in whole blocks, major dimensions first.
+
+        Or those first along which no window slides, so that neighbours share nothing.
+        """
+        left, units, extents = {role: nest.trips(role) for role in TOUCHES}, dict[str, int](), dict[str, int]()
+        for name, _, unit in chain.from_iterable(map(self._named, (LHS, RHS, OUT))):
+            units[name] = max(unit, units.get(name, 1))
+        roles = {"b": ROWS, "f": COLUMNS, "i": DEPTH} | {str(d): _ROLES[kind] for d, kind in enumerate(self.kinds)}
+        slides = set(self._letters(WINDOW)) if windows_last else ()
+        for name, size, _ in sorted((*self._named(OUT), *self._named(RHS)), key=lambda named: named[0] in slides):
+            if name not in extents:
+                role, count = roles.get(name, TAPS), max(1, ceil(size / units[name]))
+                # Rather smaller than larger: these fit as well.
+                piece = max(1, count // left[role])
+                extents[name] = min(size, piece * units[name])
+                left[role] = ceil(left[role] / ceil(count / piece))
+        out, kernel = (tuple(max(1, ceil(extents[n] / unit)) for n, _, unit in self._named(a)) for a in (OUT, RHS))
+        return msgspec.structs.replace(self, config=WindowConfig(kernel, out))
+
+    def _named(self, array: str) -> Iterator[tuple[str, int, int]]:
+        """Yield for each dimension, major ones first, a name that its arrays share, its size and its block's."""
+        shape, letters = self.shapes[array], getattr(self.labels, "output" if array == OUT else array)
+        kinds = {str(number): kind for number, kind in enumerate(self.kinds)}
+        for dimension, unit in zip(physical_order(shape), _units(shape, self.block), strict=True):
+            letter = letters[dimension]
+            # Positions of a window are others on each side, and what is summed has no place in the result.
+            is_shared = kinds.get(letter) not in (WINDOW, DEPTH) or array == OUT
+            yield (
+                _SHARED.get((array, letter), letter if is_shared else array + letter),
+                shape.dimensions[dimension],
+                unit,
+            )
 
     @property
     def _bounds(self) -> dict[str, tuple[int, ...]]:
@@ -152,7 +189,8 @@ class StatedTiling(msgspec.Struct, frozen=True):
 
     def _cuts(self, array: str, letters: str) -> dict[str, _Cut]:
         """Return by letter of the dimension labels how the bounds cut an array's dimensions."""
-        cuts: dict[str, _Cut] = {}
+        # A dot need not have rows, columns or depth.
+        cuts: dict[str, _Cut] = defaultdict(lambda: _Cut(1, 1, 1))
         shape = self.shapes[array]
         order = zip(physical_order(shape), _units(shape, self.block), self._bounds[array], strict=True)
         for dimension, unit, bound in order:
@@ -167,7 +205,7 @@ class StatedTiling(msgspec.Struct, frozen=True):
             ROWS: [out["b"], *(out[d] for d in self._letters(ROWS, WINDOW))],
             COLUMNS: [out["f"], *(out[d] for d in self._letters(COLUMNS))],
             TAPS: [kernel[d] for d in self._letters(DEPTH, WINDOW)],
-            DEPTH: [kernel["i"]],
+            DEPTH: [kernel["i"], *(kernel[d] for d in self._letters(INNER))],
         }
         # Where one side is transposed on its way the bounds of its two minor dimensions are others: the loops decide.
         return {
@@ -187,6 +225,7 @@ class StatedTiling(msgspec.Struct, frozen=True):
             Loop(out["b"].trips, ROWS),
             *(Loop(out[d].trips, ROWS) for d in self._letters(ROWS, WINDOW)),
             *(Loop(kernel[d].trips, TAPS) for d in self._letters(DEPTH, WINDOW)),
+            *(Loop(kernel[d].trips, DEPTH) for d in self._letters(INNER)),
             Loop(kernel["i"].trips, DEPTH),
         )
 
@@ -207,19 +246,18 @@ class StatedTiling(msgspec.Struct, frozen=True):
     def _lhs_bounds(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[int, ...]:
         sizes = {"b": out["b"].size, "f": kernel["i"].size}
         sizes |= {d: out[d].size for d in self._letters(BATCH, ROWS)}
-        sizes |= {d: kernel[d].size for d in self._letters(DEPTH)}
+        sizes |= {d: kernel[d].size for d in self._letters(DEPTH, INNER)}
         sizes |= dict.fromkeys(self._letters(COLUMNS), 1)
         sizes |= {d: self._reach(d, out[d].size, kernel[d].size) for d in self._letters(WINDOW)}
-        shape, labels = self.shapes[LHS], self.instruction.attributes["dim_labels"]
-        order = zip(physical_order(shape), _units(shape, self.block), strict=True)
-        return tuple(ceil(sizes[labels.lhs[dimension]] / unit) for dimension, unit in order)
+        order = zip(physical_order(self.shapes[LHS]), _units(self.shapes[LHS], self.block), strict=True)
+        return tuple(ceil(sizes[self.labels.lhs[dimension]] / unit) for dimension, unit in order)
 
     def _overlap(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> float:
         """Return how much more of the left side all tiles read than it has: windows overlap (a halo)."""
-        labels, factor = self.instruction.attributes["dim_labels"], 1.0
+        factor = 1.0
         for letter in self._letters(WINDOW):
             positions, taps = out[letter], kernel[letter]
-            size = self.shapes[LHS].dimensions[labels.lhs.index(letter)]
+            size = self.shapes[LHS].dimensions[self.labels.lhs.index(letter)]
             # The last tile is smaller than the rest: hence the mean, not the full tile.
             reach = self._reach(letter, positions.whole / positions.trips, taps.whole / taps.trips)
             factor *= min(1.0, reach / max(1, size)) * positions.trips * taps.trips
@@ -301,7 +339,7 @@ def _role_orders(kinds: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Return the orders in which the compiler nests the loops of a convolution: one for each loop, outermost first."""
     columns = [COLUMNS] * (1 + kinds.count(COLUMNS))
     inner = [*[TAPS] * len(kinds), DEPTH]
-    spatial = [_OUTPUT_ROLES[kind] for kind in kinds if kind != COLUMNS]
+    spatial = [_ROLES[kind] for kind in kinds if kind != COLUMNS]
     ordinary = (*columns, ROWS, *spatial, *inner)
     batch_first = (*[BATCH] * kinds.count(BATCH), *columns, ROWS, *(role for role in spatial if role != BATCH), *inner)
     return [ordinary, batch_first]

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tpusim.analysis.compare import Change, Comparison, OpFigures
 from tpusim.hardware.units import HBM, UNITS
+from tpusim.report.provenance import provenance_text
 from tpusim.report.tables import count_text, energy_text, plain_table, size_text, us_text
 
 _SHOWN = 20
@@ -30,7 +31,9 @@ def render_comparison(comparison: Comparison, console: Console) -> None:
     """Print totals of both runs, what changed by op, the largest change first, and by category."""
     before, after = comparison.before, comparison.after
     for mark, run in (("A", before), ("B", after)):
-        console.print(f"{mark}  [bold]{escape(run.program)}[/bold] on {escape(run.chip)} (simulated)")
+        who = provenance_text(run.provenance, run.chip) if run.provenance else ""
+        compiled = f", compiled {escape(who)}" if who else ""
+        console.print(f"{mark}  [bold]{escape(run.program)}[/bold] on {escape(run.chip)} (simulated){compiled}")
     console.print()
     console.print(_totals(comparison))
     console.print()

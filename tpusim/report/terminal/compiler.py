@@ -73,9 +73,10 @@ def _named(note: Note) -> str:
 
 def _lines(found: Compilation) -> Iterator[str]:
     after: Contents = found.after
+    yield f"kernels   {found.before.kernels:,} before, {after.kernels:,} after"
     yield (
-        f"kernels   {found.before.kernels:,} before, {after.kernels:,} after: {after.fusions:,} fusions, "
-        f"{after.product_fusions:,} of them around a product, {after.multi_output:,} with several results"
+        f"fusions   {after.fusions:,}, of which {after.product_fusions:,} have a product and {after.multi_output:,} "
+        "several results"
     )
     yield f"tiles     stated for {after.tiled:,} kernels"
     fast = f"{UNITS[VMEM].label} or {UNITS[CMEM].label}"

@@ -36,6 +36,9 @@ def render_explanation(found: Explanation, console: Console) -> None:
         console.print()
     console.print(_operand_table(found))
     console.print()
+    if found.tried:
+        console.print(_tried_table(found))
+        console.print()
     for text in _advice(found):
         console.print(escape(text))
 
@@ -63,8 +66,19 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
         yield "skips", f"{skipped:,} of its tiles ({skipped / found.tiles:.0%})"
     if found.basis:
         yield "memory", f"{size_text(found.vmem_bytes)} of {UNITS[VMEM].label} for its blocks and scratch"
+    yield from _neighbours(found)
     if found.array_share:
         yield "array", f"{found.array_share:.1%} of the multipliers that rows pass have work"
+
+
+def _neighbours(found: Explanation) -> Iterator[tuple[str, str]]:
+    """Yield who compiled the program, and what is not one kernel with this one, by the rule that keeps it apart."""
+    if found.compiled:
+        yield "compiled", found.compiled
+    for label, apart in (("reads", found.apart), ("read by", found.apart_users)):
+        for rule in dict.fromkeys(apart.values()):
+            names = ", ".join(name for name, why in apart.items() if why == rule)
+            yield label, f"{names}, not made in one kernel with it: {rule}"
 
 
 def _cycle_table(found: Explanation) -> Table:
@@ -98,6 +112,21 @@ def _operand_table(found: Explanation) -> Table:
         has_bytes = operand.physical_bytes > 0
         padding = f"{1 - operand.unpadded_bytes / operand.physical_bytes:.0%}" if has_bytes else "-"
         table.add_row(f"{escape(operand.name)} ({arrow})", UNITS[operand.space].label, *moved, runs, padding)
+    return table
+
+
+def _tried_table(found: Explanation) -> Table:
+    """Return the table of the best tiles that can be stated, with those that the kernel has marked."""
+    table = plain_table("best of the tiles tried", ">time", ">tiles", "block of the result", "shared at")
+    for tried in found.tried:
+        is_own = (tried.tiles, tried.loops) == (found.tiles, found.loops)
+        loops = (
+            " > ".join(f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in tried.loops) or "one after another"
+        )
+        block = " x ".join(map(str, tried.stated.get("output_window_bounds", ())))
+        shared = f"loop {tried.split}" if tried.split >= 0 else ""
+        name = f"{loops if tried.tiles > 1 else 'a single tile'}{' (here)' if is_own else ''}"
+        table.add_row(name, time_text(tried.alone_ps), f"{tried.tiles:,}", block, shared)
     return table
 
 
