@@ -53,21 +53,13 @@ class Site:
 
     def registers(self, number: int, differs: Dimensions | None = None) -> float:
         """Return the registers of a value that are not the same as another one of them."""
-        kind = self.types[number]
         own = self.differs.get(number) if differs is None else differs
-        return register_count(kind, self.chip, own)
+        return register_count(self.types[number], self.chip, own)
 
-    def elementwise(self, operation: Operation) -> Dimensions:
-        """Return the dimensions along which the result of an element-wise operation differs."""
-        vectors = [n for n in operation.operands if self.types[n].kind == "vector"]
-        return frozenset().union(*(self._differs(n) for n in vectors)) if vectors else frozenset()
-
-    def _differs(self, number: int) -> Dimensions:
-        return self.differs.get(number, every_dimension(self.types[number]))
-
-    def unpacked(self, number: int) -> Dimensions:
-        """Return the dimensions along which a value differs."""
-        return self._differs(number)
+    def differing(self, *numbers: int) -> Dimensions:
+        """Return the dimensions along which vectors among some values differ, and so what is made of them."""
+        vectors = [number for number in numbers if self.types[number].kind == "vector"]
+        return frozenset().union(*(self.differs.get(n, every_dimension(self.types[n])) for n in vectors))
 
 
 def every_dimension(kind: Type) -> Dimensions:
@@ -77,18 +69,19 @@ def every_dimension(kind: Type) -> Dimensions:
 
 def register_count(kind: Type, chip: Chip, differs: Dimensions | None = None) -> float:
     """Return the registers of a vector in the width that it is computed in, of those that differ one each."""
-    units = {-1: chip.vpu.lanes, -2: chip.vpu.sublanes}
-    rank = len(kind.dimensions)
-    kept = [ceil(kind.dimensions[d] / units.get(d, 1)) for d in range(-rank, 0) if differs is None or d in differs]
     words = 0.5 if kind.element == "bf16" and chip.vpu.native_bf16 else max(1.0, kind.element_bits / WORD_BITS)
-    return prod(kept) * words
+    return _tile_count(kind, chip, differs) * words
 
 
 def packed_registers(kind: Type, chip: Chip) -> float:
-    """Return how many whole registers hold a vector as it lies in memory, narrow elements packed."""
-    whole = register_count(kind, chip)
-    words = 0.5 if kind.element == "bf16" and chip.vpu.native_bf16 else max(1.0, kind.element_bits / WORD_BITS)
-    return whole / words * min(1.0, max(8, kind.element_bits) / WORD_BITS) if kind.element_bits < WORD_BITS else whole
+    """Return how many whole registers hold a vector as it lies in memory: narrow elements are packed, bits as bytes."""
+    return _tile_count(kind, chip) * max(8, kind.element_bits) / WORD_BITS
+
+
+def _tile_count(kind: Type, chip: Chip, differs: Dimensions | None = None) -> int:
+    """Return how many times the lanes and sublanes of a register cover a vector, along some of its dimensions."""
+    units, rank = {-1: chip.vpu.lanes, -2: chip.vpu.sublanes}, len(kind.dimensions)
+    return prod(ceil(kind.dimensions[d] / units.get(d, 1)) for d in range(-rank, 0) if differs is None or d in differs)
 
 
 Rule = Callable[[Site, Operation], Work]
@@ -167,7 +160,7 @@ def _work(site: Site, operation: Operation) -> Work:
         return Work()
     (result, *_) = results
     if operation.name in NAMES:
-        site.differs[result] = differs = site.elementwise(operation)
+        site.differs[result] = differs = site.differing(*operation.operands)
         wide = max((*operation.operands, result), key=lambda n: register_count(site.types[n], site.chip))
         site.repeats = site.registers(wide, differs)
         return Work(ops=scaled(site.chip.vector_ops.ops[NAMES[operation.name]], site.repeats))
@@ -215,7 +208,7 @@ def _broadcast(site: Site, operation: Operation) -> Work:
     if given.kind != "vector":
         site.differs[result] = frozenset()
         return Work()
-    differs = frozenset(d for d in site.unpacked(source) if given.dimensions[d] > 1)
+    differs = frozenset(d for d in site.differing(source) if given.dimensions[d] > 1)
     site.differs[result] = differs
     target, moves = site.types[result].dimensions, site.chip.vector_ops.moves
     spread = {
@@ -269,7 +262,7 @@ def _reshape(site: Site, operation: Operation) -> Work:
         # A reduced vector, with or without the dimension that is left: its registers stay.
         site.differs[result] = every_dimension(site.types[result])
         return Work() if source in site.spread or kept else _retiled(site, source, result)
-    site.differs[result] = frozenset(d for d in site.unpacked(source) if d >= -kept) | frozenset(
+    site.differs[result] = frozenset(d for d in site.differing(source) if d >= -kept) | frozenset(
         range(-len(new), -kept)
     )
     return Work() if kept >= min(2, len(new), len(old)) else _retiled(site, source, result)
@@ -296,7 +289,7 @@ def _widen(site: Site, operation: Operation) -> Work:
     (source,), (result,) = operation.operands, operation.results
     if site.types[result].kind != "vector":
         return Work()
-    site.differs[result] = site.unpacked(source)
+    site.differs[result] = site.differing(source)
     return Work(ops=scaled(_narrow(site.types[source], site.chip.vector_ops.unpack), site.registers(result)))
 
 
@@ -306,7 +299,7 @@ def _pack(site: Site, operation: Operation) -> Work:
     (source, *_), (result,) = operation.operands, operation.results
     if site.types[result].kind != "vector":
         return Work()
-    site.differs[result] = site.unpacked(source)
+    site.differs[result] = site.differing(source)
     return Work(ops=scaled(_narrow(site.types[result], site.chip.vector_ops.pack), site.registers(source)))
 
 
@@ -323,7 +316,7 @@ def _bits(site: Site, operation: Operation) -> Work:
     """The same bits under another name."""
     (source,), (result,) = operation.operands, operation.results
     same = site.types[source].dimensions == site.types[result].dimensions
-    site.differs[result] = site.unpacked(source) if same else every_dimension(site.types[result])
+    site.differs[result] = site.differing(source) if same else every_dimension(site.types[result])
     return Work()
 
 
@@ -375,7 +368,7 @@ def _cut(site: Site, operation: Operation) -> Work:
         offsets = {at: [sum(sizes[:n]) for n in range(1, len(sizes))]}
         if len(set(operation.operands)) == 1:
             # The same value again and again is the same registers.
-            site.differs[result] = site.unpacked(operation.operands[0]) - {at}
+            site.differs[result] = site.differing(operation.operands[0]) - {at}
     else:
         stated = operation.attributes.get("offsets", ())
         offsets = {number - len(stated): [int(offset)] for number, offset in enumerate(stated)}
@@ -414,7 +407,7 @@ def _repeat(site: Site, operation: Operation) -> Work:
     """Use the same registers again."""
     (source,), (result,) = operation.operands, operation.results
     at = int(operation.attributes.get("dimension", 0)) - len(site.types[result].dimensions)
-    site.differs[result] = site.unpacked(source) - {at}
+    site.differs[result] = site.differing(source) - {at}
     return Work()
 
 
