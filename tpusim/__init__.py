@@ -21,6 +21,7 @@ The rooms in reading order. Nouns are frozen data; verbs are functions from noun
     analysis/      timeline to numbers
     report/        numbers to text, plots and files
     pipeline/      the flat list of stages: where the verbs meet
+    study/         many runs over many machines
     plot.py        pictures of what the pipeline returns
     models.py      what a user's own model of a unit is written with
     export.py      files of it for viewers
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from tpusim.program.work import Stream as Stream
     from tpusim.program.work import Work as Work
     from tpusim.shapes.notation import parse_shape as parse_shape
+    from tpusim.study.study import Study as Study
     from tpusim.timeline.records import Timeline as Timeline
     from tpusim.validation.times import validate as validate
 
@@ -121,6 +123,7 @@ _NAMES = {
     "tpusim.program.stored": ("load_program", "save_program"),
     "tpusim.program.work": ("Matmul", "Stream", "Work"),
     "tpusim.shapes.notation": ("parse_shape",),
+    "tpusim.study.study": ("Study",),
     "tpusim.timeline.records": ("Timeline",),
     "tpusim.validation.times": ("validate",),
 }

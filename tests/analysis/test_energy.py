@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from tpusim.analysis.energy.power import mean_watts
 from tpusim.analysis.energy.price import run_cost
-from tpusim.analysis.energy.run import IDLE, run_energy
+from tpusim.analysis.energy.run import IDLE, pod_joules, run_energy
 from tpusim.analysis.utilisation import group_records
 from tpusim.hardware.load import load_chip
 from tpusim.machine.run import simulate_program
@@ -17,6 +18,7 @@ from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
 from tpusim.program.steps import Copy, Kernel, Loop, Wait
 from tpusim.program.work import Matmul, Stream, Work
+from tpusim.timeline.records import PodRun
 
 TRACES = Path(__file__).parents[2] / "traces"
 CHIP = load_chip("v4")
@@ -78,6 +80,16 @@ def test_power_is_energy_over_time():
 def test_v4_draws_between_the_least_and_the_most_that_was_measured(name):
     """121 to 192 W of a chip over production programs (Jouppi et al., ISCA 2023); no figure is fitted to power."""
     assert 121 <= simulate(TRACES / f"{name}.v4.hlo.txt.gz").energy.chip_power_w <= 192
+
+
+def test_devices_together_take_what_each_takes_and_wait_for_the_last():
+    """Two alike and one that ends earlier: it draws its idle power until the end."""
+    long, short = (energy_of_steps(*[kernel(f"k{i}") for i in range(n)])[1] for n in (3, 1))
+    lines = [msgspec.structs.replace(one, device=number) for number, one in enumerate((long, long, short))]
+    pod = PodRun(sizes=(3,), slices=1, device_count=3, timelines=tuple(lines))
+    each = [run_energy(group_records(one), CHIP, one.total_ps).total_j for one in lines]
+    rest_s = (long.total_ps - short.total_ps) / PS
+    assert pod_joules(pod, CHIP) == pytest.approx(sum(each) + 45 * rest_s, rel=1e-9)
 
 
 def test_mean_power_of_stretches_is_that_of_the_run():

@@ -155,6 +155,9 @@ def test_run_tells_energy_power_and_price(capsys):
     assert found["average_power_w"] * found["time_us"] / 1e6 == pytest.approx(found["energy_j"], rel=1e-9)
     assert sum(op["energy_j"] for op in found["ops"]) == pytest.approx(found["energy_j"], rel=1e-12)
     assert sum(found["energy"]["by_unit"].values()) == pytest.approx(found["energy_j"], rel=1e-12)
+    assert sum(one["energy_j"] for one in found["categories"]) == pytest.approx(found["energy_j"], rel=1e-12)
+    by_source = json.loads(output_of(capsys, "run", MLP, "--json", "--by", "source"))["groups"]
+    assert sum(one["energy_j"] for one in by_source) == pytest.approx(found["energy_j"], rel=1e-12)
     assert found["counts"]["matrix.bf16"] > 0
     assert found["cost"]["price_date"]
 

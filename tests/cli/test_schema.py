@@ -33,6 +33,7 @@ COMMANDS = [
     ("validate", MLP, "--compiler", "--json"),
     ("validate", UNSCHEDULED, "--compiled", "--chip", "v7x", "--json"),
     ("validate", STEPS, "--steps", "--chip", "v2", "--json"),
+    ("sweep", MLP, "-o", "mxu.count=1,2", "--jobs", "1", "--json"),
     ("systolic", *"--m 10 --n 20 --k 30 --json".split()),
 ]
 

@@ -1,8 +1,9 @@
-"""``validate --compiler`` and ``--steps``: what they print, and what they refuse."""
+"""``validate --compiler``, ``--steps`` and ``--power``: what they print, and what they refuse."""
 
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -12,6 +13,7 @@ from tpusim.cli.main import main
 
 MLP = str(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz")
 DLRM = str(ROOT / "traces/dlrm_b2048.v5p.hlo.txt.gz")
+POWER = str(ROOT / "traces/power/index.csv")
 STEPS = str(ROOT / "traces/steps/index.csv")
 
 
@@ -60,10 +62,19 @@ def test_progress_is_quiet_in_a_pipe(capsys):
 
 def test_one_comparison_is_made_at_a_time(capsys):
     """Each reads files of its own kind."""
-    words = "expected one of --collectives, --memory, --compiler, --compiled, --steps, found 2"
+    words = "expected one of --collectives, --memory, --compiler, --compiled, --power, --steps, found 2"
     assert words in refusal_of(capsys, "validate", "--steps", "--compiler", MLP)
 
 
 def test_a_program_that_is_not_there_is_refused(capsys):
     """By its name, with exit code 1."""
     assert "no.hlo: expected a program, found no such file" in refusal_of(capsys, "validate", "--compiler", "no.hlo")
+
+
+def test_power_stands_beside_the_published_one(capsys):
+    """As a table of chips, and as JSON with every program."""
+    text = output_of(capsys, "validate", "--power", POWER, "--chip", "v4")
+    (chip,) = json.loads(output_of(capsys, "validate", "--power", POWER, "--chip", "v4", "--json"))["chips"]
+    assert chip["least_w"] <= min(one["watts"] for one in chip["programs"])
+    assert re.search(rf"^v4 +90 W +published +121 W +170 W +192 W .* {chip['ratio']:.2f}$", text, re.MULTILINE)
+    assert "resnet50_fwd_b32 " in text

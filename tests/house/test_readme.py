@@ -8,6 +8,7 @@ from tests.house.source_tree import ROOT
 from tpusim.cli.main import main
 from tpusim.pipeline.stages import simulate
 from tpusim.report.tables import us_text
+from tpusim.validation.power import validate_power
 from tpusim.validation.steps import validate_steps
 
 COMMAND = "traces/llama1b_decode_b16s2048.v6e.hlo.txt.gz"
@@ -39,6 +40,28 @@ def table_of_steps() -> str:
         f"Mean absolute error of the {found.counted} good and fair rows: {found.mean_error * 100:.0f} %.",
     ]
     return "\n".join(("", "", *lines, "", ""))
+
+
+def table_of_power() -> str:
+    """Return the table of power as the README has it."""
+    lines = [
+        "| chip | idle | published: least, mean, most | simulated: least, mean, most of programs | ratio of means |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for one in validate_power([ROOT / "traces/power/index.csv"]):
+        published, ours = (
+            ", ".join("-" if watts is None else f"{watts:.0f}" for watts in three)
+            for three in ((one.least_w, one.mean_w, one.most_w), (one.our_least_w, one.our_mean_w, one.our_most_w))
+        )
+        idle = f"{one.idle_w:.0f} W, {one.idle_confidence}"
+        lines.append(f"| {one.chip} | {idle} | {published} W | {ours} W of {len(one.programs)} | {one.ratio:.2f} |")
+    return "\n".join(("", "", *lines, "", ""))
+
+
+@pytest.mark.slow
+def test_power_is_that_of_the_command():
+    """Replace the table by ``table_of_power()`` when this fails and the figures are right."""
+    assert between("power") == table_of_power()
 
 
 @pytest.mark.slow

@@ -1,9 +1,10 @@
-"""Two runs side by side: what takes longer, what shorter, by op and by category."""
+"""Runs side by side: what takes longer in the second of two, by op and category; which of many none other beats."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     roofline_us: float = 0.0
     flops: float = 0.0
     hbm_bytes: float = 0.0
+    energy_j: float = 0.0
     ops: tuple[OpFigures, ...] = ()
     memory: MemoryFigures = MemoryFigures()
     format: str = RESULT_FORMAT
@@ -102,6 +104,7 @@ def run_figures(summary: Summary) -> RunFigures:
         roofline_us=ps_to_us(summary.roofline.bound_ps),
         flops=busy.flops,
         hbm_bytes=busy.hbm_bytes,
+        energy_j=summary.energy.total_j,
         ops=tuple(_op_figures(group) for group in summary.ops),
         memory=MemoryFigures(**{name: getattr(summary.memory, name) for name in MemoryFigures.__struct_fields__}),
     )
@@ -206,3 +209,17 @@ def _sum(name: str, ops: Sequence[OpFigures]) -> OpFigures:
     figures = ("count", "time_us", "overlapped_us", "flops", "hbm_bytes")
     totals: dict[str, Any] = {figure: sum(getattr(op, figure) for op in ops) for figure in figures}
     return OpFigures(name=name, category=name, **totals)
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the numbers of the points that no other one beats in both figures, of which less is better, by the first.
+
+    Equal points do not beat each other.
+    """
+    front: list[int] = []
+    least = inf
+    for number in sorted(range(len(points)), key=lambda number: points[number]):
+        if points[number][1] < least or (front and points[number] == points[front[-1]]):
+            front.append(number)
+            least = points[number][1]
+    return front

@@ -79,21 +79,27 @@ def utilisation(timeline: Timeline) -> Utilisation:
 
 def _key(record: Record, by: str) -> tuple[str, str]:
     """Return what groups a record; ops of one name in different computations differ by their line."""
+    return group_name(record, by), str(record.line) if by == "op" else ""
+
+
+def group_name(one: Record | Group, by: str) -> str:
+    """Return the name of the group ``by`` op, category or source that a record, or an op's records, are in."""
     if by == "category":
-        return record.category, ""
-    if by == "source":
-        # Copies and prefetches that the compiler put in have no line of the framework.
-        return record.source or "(unknown)", ""
-    return record.name, str(record.line)
+        return one.category
+    # Copies and prefetches that the compiler put in have no line of the framework.
+    return one.source or "(unknown)" if by == "source" else one.name
 
 
 def _group(name: str, records: list[Record], by: str) -> Group:
     first = records[0]
     # The records of one op agree in these fields; those of a category or a source do not.
     single = by == "op"
-    # The 1 lets a group that took no time name what bounds it all the same.
-    bound = Counter(record.bound_by for record in records)
-    bound.update(totals(records, lambda record: record.bounds_ps))
+    # The 1 lets a group that took no time name what bounds it all the same. No Counter, as in ``totals``.
+    bound = dict.fromkeys((record.bound_by for record in records), 0)
+    for record in records:
+        bound[record.bound_by] += 1
+    for name_of_bound, time_ps in totals(records, lambda record: record.bounds_ps).items():
+        bound[name_of_bound] = bound.get(name_of_bound, 0) + time_ps
     return Group(
         name=name,
         opcode=first.opcode if single else "",

@@ -14,6 +14,7 @@ from tpusim.cli.model import calibrate, explain, lower, systolic, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
+from tpusim.cli.sweep import sweep
 from tpusim.errors import TpusimError
 
 EXIT_REFUSED = 1
@@ -39,6 +40,7 @@ COMMANDS = (
     validate,
     calibrate,
     systolic,
+    sweep,
 )
 """In the order of the help."""
 

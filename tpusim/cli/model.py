@@ -18,6 +18,7 @@ _COMPARISONS = {
     "memory": "HBM temporaries beside the compiler's: traces/memory/index.csv",
     "compiler": "kernels beside the compiler's own estimates: programs, as traces/*.hlo.txt.gz",
     "compiled": "programs that tpusim compiles beside the TPU compiler's: traces/unscheduled/index.csv",
+    "power": "mean power beside the published one: traces/power/index.csv",
     "steps": "whole steps beside published times: traces/steps/index.csv",
 }
 
@@ -101,7 +102,7 @@ def validate(options: Namespace) -> None:
     if len(chosen) > 1:
         raise ConfigError(f"expected one of {', '.join(f'--{name}' for name in _COMPARISONS)}, found {len(chosen)}")
     line = CountLine("predicting")
-    kinds = {"memory": _memory, "compiler": _estimates, "compiled": _compiled, "steps": _steps}
+    kinds = {"memory": _memory, "compiler": _estimates, "compiled": _compiled, "steps": _steps, "power": _power}
     try:
         kinds.get("".join(chosen), _times)(options, line)
     finally:
@@ -148,6 +149,14 @@ def _steps(options: Namespace, line: Any) -> None:
     from tpusim.validation.steps import validate_steps
 
     answer(options, steps_page, render_steps, validate_steps(options.index, options.chip, line))
+
+
+def _power(options: Namespace, line: Any) -> None:
+    from tpusim.report.json.accuracy import power_page
+    from tpusim.report.terminal.accuracy import render_power
+    from tpusim.validation.power import validate_power
+
+    answer(options, power_page, render_power, validate_power(options.index, options.chip, line))
 
 
 @command(

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from tpusim.analysis.communication import PodUse, pod_use
 from tpusim.analysis.energy.price import Cost, run_cost
-from tpusim.analysis.energy.run import Energy
+from tpusim.analysis.energy.run import Energy, pod_joules
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
@@ -52,6 +52,11 @@ class Result:
     def energy(self) -> Energy:
         """What the device of the summary took, by op and by unit, with its share of the chip's idle power."""
         return self.summary.energy
+
+    @cached_property
+    def all_devices_j(self) -> float:
+        """Joules of all devices of the run together, each until the last one has ended."""
+        return pod_joules(self.pod, self.chip)
 
     @property
     def counts(self) -> dict[str, float]:

@@ -28,11 +28,13 @@ from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.capacity import check_capacity
 from tpusim.pipeline.chip_choice import check_compiler, check_topology, choose_chip, for_chip, provenance_of
 from tpusim.pipeline.result import Result
+from tpusim.pipeline.reuse import Reusing, no_reuse
 from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program
-from tpusim.program.stored import load_program
+from tpusim.program.provenance import Provenance
+from tpusim.program.stored import decode_program, load_program
 from tpusim.program.verify import run_warnings, verify_blocks
 from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.source import SourceText
@@ -65,7 +67,15 @@ def load(path: str | Path) -> Module:
     HloModuleProto or HloProto: its first bytes tell. Raises ProgramError with line, column and a caret if the text is
     wrong, ConfigError if jaxlib is needed and missing.
     """
-    name, content = read_content(path)
+    return _parse(*read_content(path))
+
+
+def read_program(name: str, content: bytes) -> Module | Program:
+    """Return the program that a file of this name has, from its unpacked bytes; errors are those of ``load``."""
+    return decode_program(content, name) if name.endswith(".json") else _parse(name, content)
+
+
+def _parse(name: str, content: bytes) -> Module:
     converted = hlo_text(content, name)
     return parse_module(source_text(name, content) if converted is None else SourceText(name, converted, "as HLO text"))
 
@@ -98,6 +108,7 @@ def simulate(
     progress: Progress | None = None,
     schedule: str = "",
     allow_overflow: bool = False,
+    reuse: Reusing = no_reuse,
 ) -> Result:
     """Run a program on the devices of a chip or of a slice of chips and return the result.
 
@@ -112,13 +123,15 @@ def simulate(
     ``schedule`` is ``given`` (as the text has it), ``retiled`` (the same kernels, their tiles chosen anew for the chip)
     or ``compiled`` (by tpusim, for the chip); by default a scheduled module runs as given, any other compiled.
     Raises TpusimError of the kind that says what has to change: CapacityError if the program does not fit the chip's
-    HBM or VMEM, unless ``allow_overflow``; SimulationError if devices wait for ever.
+    HBM or VMEM, unless ``allow_overflow``; SimulationError if devices wait for ever. Runs that share a ``Reuse`` take
+    from each other what does not depend on what they differ in.
     """
     # SimPy is needed by no other stage.
     from tpusim.machine.run import RunOptions, simulate_pod
 
-    lowered, machine, slice_, module, used = _lowered(program, chip, topology, overrides, default_trip_count, schedule)
-    others = [_lowered(other, machine, slice_, None, default_trip_count, schedule).program for other in beside]
+    rest = default_trip_count, schedule
+    lowered, machine, slice_, module, used = _lowered(program, chip, topology, overrides, *rest, reuse=reuse)
+    others = [_lowered(other, machine, slice_, None, *rest, reuse=reuse).program for other in beside]
     check_topology(slice_, [lowered, *others], machine)
     for one in () if allow_overflow else (lowered, *others):
         check_capacity(one, machine)
@@ -314,29 +327,47 @@ def _lowered(
     overrides: Mapping[str, Any] | None,
     default_trip_count: int,
     schedule: str = "",
+    *,
+    reuse: Reusing = no_reuse,
 ) -> Prepared:
     """Return what ``prepare`` does, of a program that may share its slice with others."""
     slice_ = parse_topology(topology) if isinstance(topology, str) else topology
     loaded = load_any(program)
-    made_by = provenance_of(loaded) if isinstance(loaded, Module) else loaded.provenance
     used = resolved_schedule(loaded, schedule)
+    if isinstance(loaded, Program):
+        check_compiler(loaded, loaded.provenance)
+        machine = choose_chip(loaded, loaded.provenance, chip=chip, topology=slice_, overrides=overrides)
+        check_models(machine)
+        check_lowered(loaded, schedule)
+        lowered = for_chip(loaded, machine)
+        verify_blocks(lowered, machine.vmem.capacity_bytes)
+        return Prepared(lowered, machine, slice_, None, used)
+    made_by = provenance_of(loaded)
     check_compiler(loaded, made_by)
     machine = choose_chip(loaded, made_by, chip=chip, topology=slice_, overrides=overrides)
     check_models(machine)
-    if isinstance(loaded, Module):
+    rest = used, slice_, default_trip_count
+    scheduled = reuse("schedule", loaded, rest, machine, lambda chip: _scheduled(loaded, made_by, chip, *rest))
+    lowered = reuse("lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, default_trip_count))
+    return Prepared(lowered, machine, slice_, scheduled[0], used)
 
-        def price(module: Module) -> float:
-            program = lower_module(verify_module(module), machine, default_trip_count)
-            fits = memory_use(program).peak_vmem_bytes <= machine.vmem.capacity_bytes
-            return run_program(program, machine, slice_).total_ps if fits else inf
 
-        loaded, made_by = with_schedule(loaded, made_by or provenance_of(loaded), machine, schedule, price)
-        lowered = structs.replace(lower_module(verify_module(loaded), machine, default_trip_count), provenance=made_by)
-    else:
-        check_lowered(loaded, schedule)
-        lowered = for_chip(loaded, machine)
-    verify_blocks(lowered, machine.vmem.capacity_bytes)
-    return Prepared(lowered, machine, slice_, loaded if isinstance(loaded, Module) else None, used)
+def _scheduled(
+    module: Module, made_by: Provenance, chip: Chip, schedule: str, topology: Topology | None, trips: int
+) -> tuple[Module, Provenance]:
+    """Return the module that runs on a chip under a schedule, and what made it."""
+
+    def price(module: Module) -> float:
+        program = lower_module(verify_module(module), chip, trips)
+        fits = memory_use(program).peak_vmem_bytes <= chip.vmem.capacity_bytes
+        return run_program(program, chip, topology).total_ps if fits else inf
+
+    return with_schedule(module, made_by, chip, schedule, price)
+
+
+def _lower(module: Module, made_by: Provenance, chip: Chip, trips: int) -> Program:
+    """Return the lowered program of a scheduled module, with what made it."""
+    return structs.replace(lower_module(verify_module(module), chip, trips), provenance=made_by)
 
 
 def load_any(program: Module | Program | str | Path) -> Module | Program:

@@ -35,7 +35,11 @@ def load_program(path: str | Path) -> Program:
     Raises ProgramError with the path inside the object if a field is missing, unknown or of the wrong type,
     and with the step if it cannot run.
     """
-    text = Path(path).read_bytes()
+    return decode_program(Path(path).read_bytes(), path)
+
+
+def decode_program(text: bytes, path: str | Path) -> Program:
+    """Return the program that the bytes of a file hold; ``path`` is for the errors, which are as above."""
     try:
         # By itself, so that a file of some other kind is told so, and not of a field that it lacks.
         version = msgspec.json.decode(text, type=_Versioned).format

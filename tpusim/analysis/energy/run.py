@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from tpusim.analysis.utilisation import Group, Utilisation
+from tpusim.analysis.communication import classes
+from tpusim.analysis.utilisation import Group, Utilisation, group_name, group_records
 from tpusim.cost.energy import energy_of, event_joules, idle_watts
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import UNITS, unit_of
-from tpusim.timeline.records import Record
+from tpusim.timeline.records import PodRun, Record
 from tpusim.units import FJ_PER_JOULE, PS_PER_SECOND, fj_to_watts, watts_to_fj
 
 IDLE = "idle"
@@ -95,6 +96,24 @@ def run_energy(ops: Sequence[Group], chip: Chip, total_ps: int) -> Energy:
         total_fj=rest_fj + sum(op.total_fj for op in found),
         devices_per_chip=chip.devices_per_chip,
     )
+
+
+def pod_joules(run: PodRun, chip: Chip) -> float:
+    """Return what all devices of a run took, each until the last one has ended."""
+    total_ps = run.last.total_ps
+    alike = ((run_energy(group_records(timeline), chip, total_ps), len(devices)) for timeline, devices in classes(run))
+    return sum(energy.total_fj * count for energy, count in alike) / FJ_PER_JOULE
+
+
+def group_joules(groups: Sequence[Group], by: str, ops: Sequence[Group], energy: Energy) -> list[float]:
+    """Return the joules of groups of a run ``by`` op, category or source: those of all their ``ops`` together."""
+    if by == "op":
+        return [op.total_j for op in energy.ops]
+    found: dict[str, int] = {}
+    for op, taken in zip(ops, energy.ops, strict=True):
+        name = group_name(op, by)
+        found[name] = found.get(name, 0) + taken.total_fj
+    return [found.get(group.name, 0) / FJ_PER_JOULE for group in groups]
 
 
 def record_energy(chip: Chip) -> Callable[[Record], int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from tpusim.analysis.communication import CollectiveUse, DeviceUse, PodUse, link_map
 from tpusim.analysis.compare import RESULT_FORMAT, Change, Comparison, RunFigures
 from tpusim.analysis.energy.price import Cost
-from tpusim.analysis.energy.run import Energy
+from tpusim.analysis.energy.run import Energy, group_joules
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.program.module import Estimate
@@ -22,13 +22,14 @@ from tpusim.units import ps_to_us
 _BESIDE = {"beside_ps": "overlapped_us"}
 _OP = "name opcode category count time_ps beside_ps bound_by flops hbm_bytes line op_name source"
 _Op = page("Op", Group, _OP, _BESIDE | {"total_j": "energy_j"}, compiler_estimated_us=float | None, total_j=float)
-_Category = page("Category", Group, "name count time_ps beside_ps", _BESIDE | {"name": "category"})
+_Category = page("Category", Group, "name count time_ps beside_ps", _BESIDE | {"name": "category"}, energy_j=float)
 # Which of the two names it has is as was asked for.
 _Group = page(
     "Group",
     Group,
     "count time_ps beside_ps flops hbm_bytes bound_by",
     _BESIDE,
+    energy_j=float,
     category=str | UnsetType,
     source=str | UnsetType,
 )
@@ -49,7 +50,7 @@ RunPage = document(
     "Run",
     Summary,
     "program chip operating_point device devices_run total_ps flops_utilisation hbm_utilisation memory counts fits "
-    "schedule provenance compiled_error bands warnings",
+    "schedule provenance compiled_error bands by_hand warnings",
     {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy", "total_j": "energy_j"},
     bound_by=str,
     roofline_us=float,
@@ -72,7 +73,7 @@ RunPage = document(
 _Change = page(
     "Change", Change, None, {"beside_change_us": "overlapped_change_us"}, change_us=float, beside_change_us=float
 )
-_Totals = page("Totals", RunFigures, "program chip time_us bound_by roofline_us flops hbm_bytes memory")
+_Totals = page("Totals", RunFigures, "program chip time_us bound_by roofline_us flops hbm_bytes energy_j memory")
 ComparisonPage = document(
     "Comparison",
     Comparison,
@@ -93,9 +94,7 @@ def run_page(
     cost: Cost | None = None,
 ) -> Any:
     """Return a run; ``groups`` are those by ``category`` or ``source``, under that name."""
-    named = ((by, group) for by, found in (groups or {}).items() for group in found)
-    # Both names are given: a group has a category or a source beside the one that it is named by.
-    rows = [fill(_Group, group, **({"category": UNSET, "source": UNSET} | {by: group.name})) for by, group in named]
+    grouped = [row for by, found in (groups or {}).items() for row in _groups(_Group, summary, found, by)]
     return fill(
         RunPage,
         summary,
@@ -110,8 +109,17 @@ def run_page(
             for group, op in zip(summary.ops, summary.energy.ops, strict=True)
         ),
         pod=pod_page(pod) if pod else UNSET,
-        groups=tuple(rows) if groups else UNSET,
+        categories=tuple(_groups(_Category, summary, summary.categories, "category")),
+        groups=tuple(grouped) if groups else UNSET,
     )
+
+
+def _groups(kind: Any, summary: Summary, groups: Sequence[Group], by: str) -> Iterator[Any]:
+    """Yield groups with their energies."""
+    joules = group_joules(groups, by, summary.ops, summary.energy)
+    for group, energy_j in zip(groups, joules, strict=True):
+        # Both names are given: a group has a category or a source beside the one that it is named by.
+        yield fill(kind, group, energy_j=energy_j, **({"category": UNSET, "source": UNSET} | {by: group.name}))
 
 
 def pod_page(use: PodUse) -> Any:

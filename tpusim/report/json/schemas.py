@@ -8,13 +8,14 @@ import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.program.module import Program
-from tpusim.report.json.accuracy import CompiledPage, EstimatesPage, StepsPage
+from tpusim.report.json.accuracy import CompiledPage, EstimatesPage, PowerPage, StepsPage
 from tpusim.report.json.compile import CompilationPage
 from tpusim.report.json.facts import ChipPage, ChipRow, LayoutPage, OpcodeRow
 from tpusim.report.json.memory import MemoryAccuracyPage, MemoryPage
 from tpusim.report.json.model import AccuracyPage, ExplanationPage, SystolicPage
 from tpusim.report.json.page import Microseconds
 from tpusim.report.json.run import ComparisonPage, RunPage
+from tpusim.report.json.sweep import SweepPage
 
 _PAGES: Final[dict[str, tuple[Any, ...]]] = {
     "run": (RunPage,),
@@ -27,8 +28,9 @@ _PAGES: Final[dict[str, tuple[Any, ...]]] = {
     "diff": (ComparisonPage,),
     "lower": (Program,),
     "explain": (ExplanationPage,),
-    "validate": (AccuracyPage, MemoryAccuracyPage, EstimatesPage, CompiledPage, StepsPage),
+    "validate": (AccuracyPage, MemoryAccuracyPage, EstimatesPage, CompiledPage, StepsPage, PowerPage),
     "systolic": (SystolicPage,),
+    "sweep": (SweepPage,),
 }
 """By command what it prints; some print one thing or another by their options."""
 

@@ -1,4 +1,4 @@
-"""Predicted against measured times, by family and row by row; our figures of memory beside the compiler's."""
+"""Predicted against measured times, by family and row by row; our figures of memory and power beside others'."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from tpusim.analysis.accuracy import LEAST_BYTES, Accuracy, Fit, MemoryOutcome, Outcome, Validation, memory_accuracy
+from tpusim.analysis.energy.measured import ChipPower
 from tpusim.report.tables import plain_table, size_text
 
 _WORST = 10
+_SPANS = ("least", "mean", "most")
 
 
 def render_accuracy(found: Validation, console: Console) -> None:
@@ -90,3 +92,19 @@ def _worst(outcomes: Sequence[Outcome]) -> Table:
         figures = (f"{outcome.measured_us:,.1f}", f"{outcome.predicted_us:,.1f}", f"{ratio:.2f}")
         table.add_row(escape(outcome.program), *figures, escape(outcome.bound_by), escape(units))
     return table
+
+
+def render_power(found: Sequence[ChipPower], console: Console) -> None:
+    """Print the table of chips, watts of a chip each, then the programs of each chip and what was published."""
+    table = plain_table("chip", ">idle", "", *(f">{name}" for name in _SPANS), *(f">our {n}" for n in _SPANS), ">ratio")
+    for one in found:
+        published = (one.least_w, one.mean_w, one.most_w)
+        ours = (one.our_least_w, one.our_mean_w, one.our_most_w)
+        cells = ["-" if watts is None else f"{watts:.0f} W" for watts in (*published, *ours)]
+        table.add_row(escape(one.chip), f"{one.idle_w:.0f} W", one.idle_confidence, *cells, f"{one.ratio:.2f}")
+    console.print(table)
+    for one in found:
+        console.print()
+        console.print(f"[bold]{escape(one.chip)}[/bold] {escape(', '.join(filter(None, (one.of, one.source))))}")
+        by_power = sorted(one.programs, key=lambda program: -program.watts)
+        console.print(escape("  " + ", ".join(f"{program.program} {program.watts:.0f} W" for program in by_power)))

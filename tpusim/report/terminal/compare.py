@@ -1,8 +1,10 @@
-"""Two runs side by side on a terminal."""
+"""Runs side by side on a terminal: two, or the points of a study."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,9 +12,11 @@ from rich.table import Table
 
 from tpusim.analysis.compare import Change, Comparison, OpFigures
 from tpusim.hardware.units import HBM, UNITS
-from tpusim.report.tables import count_text, plain_table, size_text, us_text
+from tpusim.report.tables import count_text, energy_text, plain_table, size_text, us_text
 
 _SHOWN = 20
+_SHOWN_POINTS = 40
+_SHOWN_MESSAGES = 5
 _WORDS: tuple[Callable[[OpFigures], str], ...] = (
     lambda op: op.name,
     lambda op: f"{op.count:,}",
@@ -50,6 +54,7 @@ def _totals(comparison: Comparison) -> Table:
         ("roofline", us_text, before.roofline_us, after.roofline_us),
         ("FLOP", count_text, before.flops, after.flops),
         ("HBM traffic", size_text, before.hbm_bytes, after.hbm_bytes),
+        ("energy", energy_text, before.energy_j, after.energy_j),
         ("temporaries", size_text, before.memory.temp_bytes, after.memory.temp_bytes),
         ("peak HBM", size_text, before.memory.peak_hbm_bytes, after.memory.peak_hbm_bytes),
         ("peak VMEM", size_text, before.memory.peak_vmem_bytes, after.memory.peak_vmem_bytes),
@@ -80,3 +85,39 @@ def _either(core_us: float, beside_us: float, text: Callable[[float], str]) -> s
 
 def _signed(microseconds: float) -> str:
     return ("-" if microseconds < 0 else "+") + us_text(abs(microseconds))
+
+
+def render_sweep(
+    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], unmoved: Sequence[str], console: Console
+) -> None:
+    """Print the first points in the columns that tell them apart, and what is to be said of all of them."""
+    telling = [key for key in ("program", *keys) if len({row[key] for row in rows}) > 1] or ["program"]
+    table = plain_table(*(("" if key == "program" else ">") + key for key in telling), ">time", "bound", "status")
+    for row in rows[:_SHOWN_POINTS]:
+        cells = (_cell(row[key]) for key in telling)
+        table.add_row(*cells, us_text(row["time_us"]), row["bound"], row["status"])
+    console.print(table)
+    if len(rows) > _SHOWN_POINTS:
+        console.print(f"... and {len(rows) - _SHOWN_POINTS:,} more (--csv has them all)")
+    counts = Counter(row["status"] for row in rows)
+    words = ", ".join(f"{count:,} {status}" for status, count in counts.items())
+    console.print(f"\n{len(rows):,} points (simulated): {words}")
+    for message in list(dict.fromkeys(row["message"] for row in rows if row["status"] == "error"))[:_SHOWN_MESSAGES]:
+        console.print(f"error: {escape(message)}")
+    for sentence in unmoved:
+        console.print(escape(sentence))
+
+
+def render_search(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Print the machines of a search that none beats in all its figures, by the first of them."""
+    front = sorted((row for row in rows if row["front"]), key=lambda row: list(row.values())[::-1])
+    columns = [key for key in rows[0] if key != "front"]
+    table = plain_table(*(f">{key}" for key in columns))
+    for row in front[:_SHOWN_POINTS]:
+        table.add_row(*(_cell(row[key]) for key in columns))
+    console.print(table)
+    console.print(f"\n{len(front)} of {len(rows):,} machines on the Pareto front (simulated; --csv has all)")
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else escape(str(value))

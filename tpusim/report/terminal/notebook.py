@@ -13,7 +13,7 @@ from tpusim.report.terminal.pod import render_pod
 from tpusim.report.terminal.run import render_run
 
 # The width at which no column of the widest table is left out.
-_COLUMNS = 150
+_COLUMNS = 160
 # Of the notebook's own colours, so that light and dark ones both can be read; long lines scroll.
 _FORMAT = '<pre style="line-height:1.25;overflow-x:auto;white-space:pre;font-size:0.85em">{code}</pre>'
 

@@ -21,10 +21,15 @@ class CountLine:
         self._what = what
         self._next_seconds = monotonic() + _FIRST_SECONDS
         self._shown = False
+        self._begun: tuple[float, int] | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Write the line anew now and then."""
-        self._show(f"{done:,} of {total:,}")
+        """Write the line anew now and then, with what is left at the pace so far."""
+        # What was done at the first call was done before.
+        self._begun = self._begun or (monotonic(), done)
+        seconds, since = monotonic() - self._begun[0], done - self._begun[1]
+        left = f", about {_duration(seconds / since * (total - done))} left" if since else ""
+        self._show(f"{done:,} of {total:,}{left}")
 
     def _show(self, text: str) -> None:
         if monotonic() < self._next_seconds or not sys.stderr.isatty():
@@ -39,6 +44,12 @@ class CountLine:
         if self._shown:
             sys.stderr.write(_CLEAR_LINE)
             sys.stderr.flush()
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 class RunLine(CountLine):

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tpusim.analysis.bands import OTHER, Band, CompiledError
 from tpusim.analysis.energy.price import Cost
-from tpusim.analysis.energy.run import IDLE, Energy
+from tpusim.analysis.energy.run import IDLE, Energy, group_joules
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.hardware.units import HBM, UNITS
@@ -73,13 +73,26 @@ def _print_head(summary: Summary, console: Console) -> None:
 
 def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int) -> Table:
     """Return the table of the longest groups; the last columns only where ``width`` characters leave them room."""
-    columns = [by, ">time", ">share", ">count", "bound by", ">FLOP", f">{UNITS[HBM].label}", ">compiler", "category"]
+    columns = [
+        by,
+        ">time",
+        ">share",
+        ">count",
+        "bound by",
+        ">FLOP",
+        f">{UNITS[HBM].label}",
+        ">energy",
+        ">compiler",
+        "category",
+    ]
     shown = columns if by == "op" else columns[:-1]
     if width < _WIDE:
-        shown = columns[:-2]
+        shown = columns[:-3]
     table = plain_table(*shown)
     total = max(1, summary.total_ps)
-    for group in groups:
+    joules = group_joules(groups, by, summary.ops, summary.energy)
+    # Of the ops there are more than are shown.
+    for group, taken in zip(groups, joules, strict=False):
         cells = [
             escape(group.name),
             # In parentheses stands what ran beside the core, which is no part of the total.
@@ -89,6 +102,7 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int)
             escape(group.bound_by),
             count_text(group.flops),
             size_text(group.hbm_bytes),
+            energy_text(taken),
             us_text(compiler_us(group.compiler_cycles, summary.compiler_clock_hz)),
             escape(group.category),
         ]
@@ -148,6 +162,9 @@ def _print_notes(summary: Summary, console: Console) -> None:
     elif summary.bands and not made_by:
         for number, text in enumerate(_accuracy(summary.bands)):
             console.print(f"{'' if number else 'accuracy':<10}{escape(text)}")
+    if summary.by_hand:
+        counts = ", ".join(f"{count:,} timed by {basis}" for basis, count in summary.by_hand.items())
+        console.print(f"by hand   kernels written elsewhere: {counts}")
     for item in summary.unsupported:
         console.print(f"[yellow]estimated[/yellow] {escape(item.name)} ({escape(item.opcode)}): {escape(item.how)}")
     for warning in summary.warnings:

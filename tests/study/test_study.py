@@ -1,0 +1,175 @@
+"""Studies: outcomes that are right, kept, found again, and said in tables."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+
+import pytest
+
+import tpusim
+from tests.study.cases import BANDWIDTH, LSTM, MLP, SMALL_GRID, kernel_module, tanh_of
+from tpusim.study import study as study_room
+from tpusim.study.table import write_csv, write_parquet
+
+
+def small(**more) -> tpusim.Study:
+    """Return a study of two programs on four machines, two of which one program does not fit."""
+    return tpusim.Study(programs=[LSTM, MLP], axes=SMALL_GRID, jobs=1, **more)
+
+
+def runs_of(monkeypatch) -> list[int]:
+    """Return a list that grows by how many points each execution is given."""
+    given: list[int] = []
+    plain = study_room.Execution.run
+
+    def run(self, points):
+        points = list(points)
+        given.append(len(points))
+        plain(self, points)
+
+    monkeypatch.setattr(study_room.Execution, "run", run)
+    return given
+
+
+def test_a_time_is_that_of_a_run():
+    """What does not fit has a status and no time."""
+    for row in small().rows():
+        overrides = {key: row[key] for key in SMALL_GRID}
+        if row["status"] == "ok":
+            result = tpusim.simulate(f"{tpusim_traces()}/{row['program']}", overrides=overrides)
+            assert (row["time_us"], row["bound"]) == (result.time_us, result.summary.utilisation.bound_by)
+            assert (row["energy_j"], row["cost_usd"]) == (result.energy.total_j, result.cost_usd)
+            assert {key: row[f"count.{key}"] for key in result.counts} == result.counts
+        else:
+            assert (row["status"], row["time_us"]) == ("does not fit", None)
+            assert "MiB of VMEM" in row["message"]
+
+
+def tpusim_traces() -> str:
+    """Return the folder of the programs."""
+    return MLP.rpartition("/")[0]
+
+
+def test_overflow_runs_where_it_is_allowed():
+    """As for one run."""
+    assert {row["status"] for row in small().rows()} == {"ok", "does not fit"}
+    assert {row["status"] for row in small(allow_overflow=True).rows()} == {"ok"}
+
+
+def test_processes_and_reuse_change_nothing():
+    """In this process or beside it, worked out anew or not: the same table."""
+    here, anew = small().rows(), small(reuse=False).rows()
+    beside = tpusim.Study(programs=[LSTM, MLP], axes=SMALL_GRID, jobs=2).rows()
+    assert here == anew == beside
+
+
+def test_what_is_stored_is_not_run_again(tmp_path, monkeypatch):
+    """The same study finds all, one with another axis what it shares; in another order and under other names."""
+    given = runs_of(monkeypatch)
+    rows = small(store=tmp_path).rows()
+    assert small(store=tmp_path).rows() == rows
+    wider = tpusim.Study(programs={"net": MLP}, axes={BANDWIDTH: ["x4", "x1"]}, jobs=1, store=tmp_path)
+    assert wider.rows()[1]["time_us"] == next(r["time_us"] for r in rows if r["program"] in MLP and r["status"] == "ok")
+    assert given == [8, 0, 1]
+
+
+def test_a_changed_program_is_run_again(tmp_path, monkeypatch):
+    """What counts is what a file holds, not its name."""
+    given = runs_of(monkeypatch)
+    for name in ("m", "n"):
+        tpusim.Study(programs=kernel_module(name), jobs=1, store=tmp_path).run()
+    tpusim.Study(programs=kernel_module(), jobs=1, store=tmp_path, warm=True).run()
+    assert given == [1, 1, 1]
+
+
+def test_another_version_of_the_code_finds_nothing(tmp_path, monkeypatch):
+    """Since it may come to other times."""
+    given = runs_of(monkeypatch)
+    tpusim.Study(programs=kernel_module(), jobs=1, store=tmp_path).run()
+    monkeypatch.setattr("tpusim.study.store.version", lambda: "another")
+    tpusim.Study(programs=kernel_module(), jobs=1, store=tmp_path).run()
+    assert given == [1, 1]
+
+
+def test_an_error_is_an_outcome_and_is_tried_again(tmp_path, monkeypatch):
+    """A slice that the program is not for stops no other point."""
+    given = runs_of(monkeypatch)
+    for _ in range(2):
+        study = tpusim.Study(programs=MLP, topology=["v5e:2x2", "v5e:99x99"], jobs=1, store=tmp_path)
+        statuses = [row["status"] for row in study.rows()]
+    assert statuses == ["ok", "error"]
+    assert given == [2, 1]
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path):
+    """A file in its place, or one of some other kind under its name."""
+    (tmp_path / "outcomes.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises((tpusim.ConfigError, sqlite3.Error), match="not a database"):
+        small(store=tmp_path)
+
+
+def test_progress_counts_what_was_stored_too(tmp_path):
+    """It ends where all are done."""
+    seen: list[tuple[int, int]] = []
+    small(store=tmp_path).run()
+    study = tpusim.Study(
+        programs=[LSTM, MLP],
+        axes=SMALL_GRID | {"mxu.count": ["x1", "x2"]},
+        jobs=1,
+        store=tmp_path,
+        progress=lambda *counts: seen.append(counts),
+    )
+    study.run()
+    assert seen[0] == (8, 16)
+    assert seen[-1] == (16, 16)
+
+
+def test_a_function_s_batch_is_an_axis():
+    """Twice the rows take longer, on any machine."""
+    study = tpusim.Study(programs={"tanh": tanh_of}, base="v5e", axes={"batch": [2048, 4096]}, jobs=1)
+    short, long = study.rows()
+    assert short["time_us"] < long["time_us"]
+
+
+def test_axes_that_move_nothing_are_named():
+    """By schedule; a status counts as a move."""
+    axes = {"ici.dimensions": [1, 2], BANDWIDTH: ["x1", "x2"], "vmem.capacity_bytes": ["32Mi", "x1"]}
+    study = tpusim.Study(programs=[LSTM, MLP], axes=axes, jobs=1)
+    assert study.unmoved() == ["ici.dimensions: no time or energy changed under schedule=given"]
+
+
+def test_effects_are_against_points_that_differ_in_nothing_else():
+    """Twice the bandwidth: slower below the mean and faster above it, by the same factor."""
+    study = tpusim.Study(programs=MLP, axes={BANDWIDTH: ["x1", "x2"], "mxu.count": ["x1", "x2"]}, jobs=1)
+    effect = study.effects()[0]
+    assert effect.axis == BANDWIDTH
+    assert effect.low > 0 > effect.high
+    assert (1 + effect.low) * (1 + effect.high) == pytest.approx(1)
+
+
+def test_the_front_has_what_no_other_point_beats():
+    """For each program by itself."""
+    study = tpusim.Study(programs=[LSTM, MLP], axes={"mxu.count": ["x1", "x2"], BANDWIDTH: ["x1", "x0.5"]}, jobs=1)
+    front = study.pareto("mxu.count", "time_us", per="program")
+    records = front if isinstance(front, list) else front.to_dict("records")
+    for row in study.rows():
+        beaten = any(
+            other["program"] == row["program"]
+            and (other["mxu.count"], other["time_us"]) != (row["mxu.count"], row["time_us"])
+            and other["mxu.count"] <= row["mxu.count"]
+            and other["time_us"] <= row["time_us"]
+            for other in study.rows()
+        )
+        assert beaten != any((r["program"], r["chip_hash"]) == (row["program"], row["chip_hash"]) for r in records)
+
+
+def test_tables_hold_the_rows(tmp_path):
+    """As CSV; as Parquet where a package for it is there."""
+    rows = small().rows()
+    write_csv(rows, tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open(newline="") as file:
+        assert [row["time_us"] for row in csv.DictReader(file)] == [str(r["time_us"] or "") for r in rows]
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    write_parquet(rows, tmp_path / "t.parquet")
+    assert pyarrow.read_table(tmp_path / "t.parquet").to_pylist() == rows

@@ -1,0 +1,57 @@
+"""Values of a study: prefixes, factors, and what a key may hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from tpusim.errors import ConfigError
+from tpusim.hardware.load import load_chip
+from tpusim.study.values import Factor, chip_value, parse_value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("16Mi", 16 * 2**20),
+        ("1.5Gi", 1.5 * 2**30),
+        ("819G", 819 * 10**9),
+        ("819 GB/s", 819 * 10**9),
+        ("1.2e12", 1.2e12),
+        ("940MHz", 940 * 10**6),
+        ("2us", pytest.approx(2e-6)),
+        ("17_179", 17179),
+        ("-3", -3),
+        ("x2", Factor(2)),
+        ("x0.5", Factor(0.5)),
+        ("true", True),
+        ("length16", "length16"),
+        (7, 7),
+    ],
+)
+def test_texts_are_numbers_with_prefixes(text, value):
+    """A whole number stays one where its prefix leaves it so."""
+    assert parse_value(text) == value
+    assert type(parse_value(text)) is type(value) or isinstance(parse_value(text), float)
+
+
+def test_a_factor_is_of_what_the_base_has():
+    """In the type of the key: so many times as many arrays are a whole number of them."""
+    chip = load_chip("v6e")
+    value = chip_value("mxu.count", Factor(1.5), chip)
+    assert value == 1.5 * chip.mxu.count
+    assert type(value) is int
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("mxu.cont", 1, "did you mean 'mxu.count'"),
+        ("mxu.count", 2.5, "expected a whole number"),
+        ("ici.wrap", Factor(2), "expected a value"),
+        ("hbm.bandwidth_bytes_per_second", "fast", "expected bytes per second"),
+    ],
+)
+def test_what_a_key_cannot_hold_is_refused(key, value, said):
+    """With the nearest known key."""
+    with pytest.raises(ConfigError, match=said):
+        chip_value(key, value, load_chip("v6e"))

@@ -1,0 +1,145 @@
+"""Axes: what a study varies, as lists of settings, each a value for one key or for several at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tpusim.errors import ConfigError, did_you_mean
+from tpusim.hardware.fields import FIELDS
+from tpusim.study.values import parse_value
+
+Setting = dict[str, Any]
+"""Values by key, some of them still factors of what the base has."""
+
+_FORMS = ("log", "lin", "zip", "sample")
+_SAMPLE = ("sample", "n", "seed", "keys")
+_MOST_POINTS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where a value is searched for: from ``low`` to ``high``, along a logarithm if ``is_log``."""
+
+    low: float
+    high: float
+    is_log: bool
+
+    def at(self, share: float) -> float:
+        """Return the value a share (0 to 1) of the way from low to high."""
+        if not self.is_log:
+            return self.low + share * (self.high - self.low)
+        # Not by logarithms, so that the ends come out as they were written.
+        return self.high if share == 1 else self.low * (self.high / self.low) ** share
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis: its name and its settings; or, for searches alone, the ``range`` of its key."""
+
+    name: str
+    settings: tuple[Setting, ...]
+    range: Range | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What it sets."""
+        return tuple(dict.fromkeys(key for setting in self.settings for key in setting)) or (self.name,)
+
+
+def read_axis(name: str, written: Any) -> Axis:
+    """Return an axis from what a study says of it.
+
+    A list has its values, or tables of keys that go together (``mxu = [{rows = 128, count = 8}, ...]``). A table is
+    ``{log = [low, high, n]}``, ``{lin = [low, high, n]}``, ``{zip = {key = [...], key = [...]}}`` or
+    ``{sample = "sobol", n = 256, keys = {key = {log = [low, high]}, key = [...]}}``. Raises ConfigError.
+    """
+    if isinstance(written, Mapping):
+        forms = written.keys() & set(_FORMS)
+        if len(forms) != 1:
+            hint = did_you_mean(next(iter(written), ""), _FORMS)
+            raise ConfigError(f"axis {name}: expected one of {', '.join(_FORMS)}, found {', '.join(written)!r}{hint}")
+        return _READERS[forms.pop()](name, written)
+    values = written if isinstance(written, list | tuple) else [written]
+    if not values:
+        raise ConfigError(f"axis {name}: expected at least one value, found none")
+    return Axis(name, tuple(_setting(name, value) for value in values))
+
+
+def _setting(name: str, value: Any) -> Setting:
+    if not isinstance(value, Mapping):
+        return {name: parse_value(value)}
+    return {f"{name}.{key}": parse_value(one) for key, one in value.items()}
+
+
+def _range_axis(name: str, written: Mapping[str, Any]) -> Axis:
+    (form, bounds) = next(iter(written.items()))
+    numbers = [parse_value(bound) for bound in bounds] if isinstance(bounds, list | tuple) else []
+    real = all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers)
+    if len(written) != 1 or len(numbers) not in (2, 3) or not real:
+        raise ConfigError(f"axis {name}: expected {{{form} = [low, high, n]}}, found {dict(written)!r}")
+    low, high, *count = numbers
+    if form == "log" and not (low > 0 and high > 0):
+        raise ConfigError(f"axis {name}: expected bounds above 0 of a logarithmic range, found {low} and {high}")
+    found = Range(low, high, form == "log")
+    if not count:
+        return Axis(name, (), found)
+    n = count[0]
+    if not isinstance(n, int) or not 1 <= n <= _MOST_POINTS:
+        raise ConfigError(f"axis {name}: expected a number of points, at least 1, found {n!r}")
+    values = [found.at(i / max(1, n - 1)) for i in range(n)]
+    return Axis(name, tuple({name: value} for value in dict.fromkeys(whole_where_due(name, v) for v in values)), found)
+
+
+def whole_where_due(key: str, value: float) -> float:
+    """Return the nearest whole number where a key of the chip holds only such."""
+    return round(value) if key in FIELDS and FIELDS[key].kind is int else value
+
+
+def _zip_axis(name: str, written: Mapping[str, Any]) -> Axis:
+    lists = written["zip"]
+    if len(written) != 1 or not isinstance(lists, Mapping) or not lists:
+        raise ConfigError(f"axis {name}: expected {{zip = {{key = [...], key = [...]}}}}, found {dict(written)!r}")
+    axes = [read_axis(key, values).settings for key, values in lists.items()]
+    if len({len(settings) for settings in axes}) != 1:
+        raise ConfigError(f"axis {name}: expected lists of one length, found {[len(settings) for settings in axes]}")
+    return Axis(name, tuple({k: v for one in row for k, v in one.items()} for row in zip(*axes, strict=True)))
+
+
+def _sample_axis(name: str, written: Mapping[str, Any]) -> Axis:
+    for key in written:
+        if key not in _SAMPLE:
+            raise ConfigError(f"axis {name}: unknown key {key!r}{did_you_mean(key, _SAMPLE)}")
+    n, keys = written.get("n"), written.get("keys")
+    if written["sample"] != "sobol" or not isinstance(n, int) or n < 1 or not isinstance(keys, Mapping) or not keys:
+        expected = '{sample = "sobol", n = 256, keys = {key = {log = [low, high]}, ...}}'
+        raise ConfigError(f"axis {name}: expected {expected}, found {dict(written)!r}")
+    inner = [read_axis(key, values) for key, values in keys.items()]
+    rows = sobol(len(inner), n, written.get("seed", 0))
+    return Axis(name, tuple(_drawn(inner, row) for row in rows))
+
+
+def _drawn(axes: Sequence[Axis], shares: Sequence[float]) -> Setting:
+    """Return the setting at a point of the unit cube, one side of it for each axis."""
+    found: Setting = {}
+    for axis, share in zip(axes, shares, strict=True):
+        if axis.range:
+            found[axis.name] = whole_where_due(axis.name, axis.range.at(share))
+        else:
+            found |= axis.settings[min(int(share * len(axis.settings)), len(axis.settings) - 1)]
+    return found
+
+
+def sobol(dimensions: int, n: int, seed: int) -> list[list[float]]:
+    """Return n points of a scrambled Sobol sequence in the unit cube. Raises ConfigError without SciPy."""
+    try:
+        from scipy.stats import qmc
+    except ImportError as error:
+        raise ConfigError("samples of a study need SciPy: pip install 'tpusim[study]'") from error
+    points: list[list[float]] = qmc.Sobol(dimensions, seed=seed).random_base2(math.ceil(math.log2(n)))[:n].tolist()
+    return points
+
+
+_READERS = {"log": _range_axis, "lin": _range_axis, "zip": _zip_axis, "sample": _sample_axis}

@@ -1,0 +1,128 @@
+"""What a study says: which axes moved nothing, what each does to a figure, and which points no other one beats."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, log
+from typing import Any, NamedTuple
+
+from tpusim.analysis.compare import pareto_front
+from tpusim.hardware.fields import FIELDS
+from tpusim.study.axes import Axis
+from tpusim.study.spec import BASES
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Effect(NamedTuple):
+    """What an axis does to a figure: its change, as a share, at the axis's least and at its greatest value."""
+
+    axis: str
+    low: float
+    high: float
+
+
+def effects(rows: Rows, axes: Sequence[Axis], figure: str) -> list[Effect]:
+    """Return what each axis that takes several values does to a figure, by points that differ in nothing else.
+
+    A change is against the geometric mean of such points. Where no two points differ in one axis alone (samples),
+    the half of the points with the lower values is taken beside the half with the higher ones.
+    """
+    timed = [row for row in rows if row.get(figure)]
+    found = []
+    for axis in axes:
+        low, high = _ends(timed, axis, axes, figure)
+        if low:
+            found.append(Effect(", ".join(axis.keys), _mean(low) - 1, _mean(high) - 1))
+    return found
+
+
+def effect_table(rows: Rows, axes: Sequence[Axis], figures: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the effects of all axes on some figures, in percent: on each program's, and on all programs' together."""
+    programs = list(dict.fromkeys(row["program"] for row in rows))
+    parts = {"": rows} | {name: [row for row in rows if row["program"] == name] for name in programs}
+    return [
+        {"figure": figure, "program": name, "parameter": one.axis, "low": 100 * one.low, "high": 100 * one.high}
+        for figure in figures
+        for name, part in parts.items()
+        for one in effects(part, axes, figure)
+    ]
+
+
+def _ends(rows: Rows, axis: Axis, axes: Sequence[Axis], figure: str) -> tuple[list[float], list[float]]:
+    """Return the figure at both ends of an axis, each as a multiple of the mean of its group."""
+    low, high = list[float](), list[float]()
+    for group in _alike(rows, axis, axes):
+        if len({_place(row, axis) for row in group}) > 1:
+            ordered, mean = sorted(group, key=lambda row: _order(row, axis)), _mean([row[figure] for row in group])
+            low.append(ordered[0][figure] / mean)
+            high.append(ordered[-1][figure] / mean)
+    return (low, high) if low else _halves(rows, axis, figure)
+
+
+def _halves(rows: Rows, axis: Axis, figure: str) -> tuple[list[float], list[float]]:
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row["program"]].append(row)
+    low, high = list[float](), list[float]()
+    for group in groups.values():
+        mean, half = _mean([row[figure] for row in group]), len(group) // 2
+        ordered = [row[figure] / mean for row in sorted(group, key=lambda row: _order(row, axis))]
+        if half and len({_place(row, axis) for row in group}) > 1:
+            low += ordered[:half]
+            high += ordered[-half:]
+    return low, high
+
+
+def unmoved(rows: Rows, axes: Sequence[Axis], figures: Sequence[str]) -> list[str]:
+    """Return a sentence for each axis and schedule under which no figure and no status changed along the axis."""
+    found = []
+    for axis in axes:
+        moved: dict[str, bool] = {}
+        for group in _alike(rows, axis, axes):
+            if len({_place(row, axis) for row in group}) > 1:
+                schedule = "" if axis.name == "schedule" else str(group[0]["schedule"])
+                changed = len({(row["status"], *(row.get(figure) for figure in figures)) for row in group}) > 1
+                moved[schedule] = moved.get(schedule, False) or changed
+        what = " or ".join(figure.partition("_")[0] for figure in figures)
+        for schedule in (schedule for schedule, changed in moved.items() if not changed):
+            found.append(
+                f"{', '.join(axis.keys)}: no {what} changed" + (f" under schedule={schedule}" if schedule else "")
+            )
+    return found
+
+
+def pareto(rows: Rows, x: str, y: str, per: str | None = None) -> list[Mapping[str, Any]]:
+    """Return the rows that no other one beats in both figures, by themselves for each value of ``per``."""
+    groups: dict[Any, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row.get(x) is not None and row.get(y) is not None:
+            groups[row[per] if per else ""].append(row)
+    fronts = ((group, pareto_front([(row[x], row[y]) for row in group])) for group in groups.values())
+    return [group[number] for group, front in fronts for number in front]
+
+
+def _alike(rows: Rows, axis: Axis, axes: Sequence[Axis]) -> Iterable[list[Mapping[str, Any]]]:
+    """Return groups of rows that differ in one axis alone, and in what follows from it."""
+    keys = dict.fromkeys(("program", *BASES, *(key for one in axes for key in one.keys)))
+    # Variants of a program have names of their own.
+    told = "program" if axis.name not in (*BASES, *FIELDS) and "." not in axis.name else ""
+    fixed = [key for key in keys if key not in (*axis.keys, told)]
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[key] for key in fixed)].append(row)
+    return groups.values()
+
+
+def _place(row: Mapping[str, Any], axis: Axis) -> tuple[Any, ...]:
+    return tuple(row[key] for key in axis.keys)
+
+
+def _order(row: Mapping[str, Any], axis: Axis) -> tuple[Any, ...]:
+    """Return what sorts a row along an axis: numbers by size, texts after them in the order of the alphabet."""
+    return tuple((isinstance(value, str), value) for value in _place(row, axis))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return exp(sum(map(log, values)) / len(values))

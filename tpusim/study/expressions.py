@@ -1,0 +1,119 @@
+"""Arithmetic on keys and numbers: parsed, checked against a list of what it may hold, and never run as Python."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tpusim.errors import ConfigError
+from tpusim.study.values import parse_value
+
+Lookup = Callable[[str], Any]
+"""From a dotted key to its value."""
+
+_LONGEST = 1000
+_PREFIXED = re.compile(r"(?<![\w.])\d[\d_.]*(?:[eE][-+]?\d+)?(?:[KMGTP]i|[kMGTP])\b")
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    # As a float, which overflows where whole numbers would fill the memory.
+    ast.Pow: lambda left, right: float(left) ** float(right),
+}
+_UNARY: dict[type, Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{"min": min, "max": max, "abs": abs, "round": round},
+    **{"ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "log2": math.log2},
+}
+
+
+class Expression:
+    """An expression such as ``776 / mxu.columns``, or a comparison such as ``area_mm2 <= 700``.
+
+    ``names`` are the keys in it. Raises ConfigError for anything that is no arithmetic.
+    """
+
+    def __init__(self, text: str, where: str) -> None:
+        self._text, self._where = text, where
+        if len(text) > _LONGEST:
+            raise self._error(f"expected at most {_LONGEST} characters, found {len(text)}")
+        # Numbers with prefixes are no Python.
+        plain = _PREFIXED.sub(lambda found: repr(parse_value(found[0])), text.strip())
+        try:
+            self._tree = ast.parse(plain, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise self._error("expected arithmetic on keys and numbers") from None
+        self.names = frozenset(self._names(self._tree))
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether it is one of ``<``, ``<=``, ``>``, ``>=``, ``==``, ``!=``, or a chain of them."""
+        return isinstance(self._tree, ast.Compare)
+
+    def value(self, lookup: Lookup) -> Any:
+        """Return its value, a number or for a comparison a truth."""
+        try:
+            return self._value(self._tree, lookup)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise self._error(str(error)) from error
+
+    def _error(self, what: str) -> ConfigError:
+        return ConfigError(f"{self._where}: {what}, found {self._text!r}")
+
+    def _names(self, node: ast.AST) -> list[str]:
+        """Return the keys below a node; raise ConfigError for a node that is none of those that are known."""
+        if isinstance(node, ast.Name | ast.Attribute):
+            return [self._key(node)]
+        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            return []
+        return [name for part in self._parts(node) for name in self._names(part)]
+
+    def _parts(self, node: ast.AST) -> list[ast.expr]:
+        """Return the operands of a node."""
+        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+            return [node.left, node.right]
+        if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+            return [node.operand]
+        if isinstance(node, ast.Compare) and node is self._tree and all(type(op) in _COMPARISONS for op in node.ops):
+            return [node.left, *node.comparators]
+        is_named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
+        if isinstance(node, ast.Call) and is_named and not node.keywords:
+            return node.args
+        raise self._error(f"expected arithmetic on keys and numbers (functions: {', '.join(_FUNCTIONS)})")
+
+    def _key(self, node: ast.AST) -> str:
+        if isinstance(node, ast.Attribute):
+            return f"{self._key(node.value)}.{node.attr}"
+        if isinstance(node, ast.Name):
+            return node.id
+        raise self._error("expected a key such as mxu.columns before a dot")
+
+    def _value(self, node: ast.AST, lookup: Lookup) -> Any:
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name | ast.Attribute):
+            return lookup(self._key(node))
+        parts = [self._value(part, lookup) for part in self._parts(node)]
+        if isinstance(node, ast.Compare):
+            pairs = zip(node.ops, parts, parts[1:], strict=False)
+            return all(_COMPARISONS[type(op)](left, right) for op, left, right in pairs)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return _FUNCTIONS[node.func.id](*parts)
+        assert isinstance(node, ast.BinOp | ast.UnaryOp)
+        return _BINARY[type(node.op)](*parts) if isinstance(node, ast.BinOp) else _UNARY[type(node.op)](*parts)

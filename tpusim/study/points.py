@@ -1,0 +1,148 @@
+"""The points of a study: every program on every machine that its axes and constraints allow, in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import product
+from typing import Any
+
+import msgspec
+
+from tpusim.cost.area import area_mm2
+from tpusim.errors import ConfigError, TpusimError
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.load import load_chip, override_chip
+from tpusim.hardware.pod import parse_topology
+from tpusim.ir.module import Module
+from tpusim.pipeline.chip_choice import choose_chip, provenance_of
+from tpusim.pipeline.schedules import resolved_schedule
+from tpusim.pipeline.stages import read_program
+from tpusim.program.module import Program
+from tpusim.study.axes import Setting
+from tpusim.study.programs import ProgramText, digest
+from tpusim.study.spec import BASES, Spec
+from tpusim.study.values import chip_value
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run: a program on a chip and a slice under a schedule. ``columns`` say by key what it is.
+
+    Without a chip there is nothing to run, and ``fault`` says why.
+    """
+
+    program: ProgramText
+    chip: Chip | None
+    columns: Mapping[str, Any]
+    warm: bool = False
+    allow_overflow: bool = False
+    fault: str = ""
+
+    @property
+    def topology(self) -> str | None:
+        """The slice, if one is stated."""
+        return self.columns["topology"] or None
+
+    @property
+    def schedule(self) -> str:
+        """Whose schedule is to run; empty leaves it to the program."""
+        found: str = self.columns["schedule"]
+        return found
+
+    @property
+    def chip_digest(self) -> str:
+        """What tells its chip from others: all figures of it, and not what it is called."""
+        if self.chip is None:
+            return ""
+        figures = msgspec.structs.replace(self.chip, aliases=(), description="", operating_point="")
+        return digest(msgspec.json.encode(figures, order="sorted"))
+
+
+def points_of(spec: Spec) -> list[Point]:
+    """Return the points of a study, program by program, the last axis fastest. Raises ConfigError if none is left."""
+    for axis in spec.axes:
+        if not axis.settings:
+            raise ConfigError(f"axis {axis.name}: expected [low, high, n]: a range without a number is for --optimise")
+    settings = [merged(row) for row in product(*(axis.settings for axis in spec.axes))]
+    found = [point for program in spec.programs for point in points_at(spec, program, settings)]
+    if not found:
+        raise ConfigError("study: expected at least one point, found none that the axes and constraints allow")
+    return found
+
+
+def merged(settings: Iterable[Setting]) -> Setting:
+    """Return several settings as one."""
+    return {key: value for setting in settings for key, value in setting.items()}
+
+
+def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> Iterator[Point]:
+    """Yield a program's points at some settings, but for those of other variants and beyond constraints."""
+    variables = dict(program.variables)
+    module = _module(program)
+    named: dict[tuple[str, str | None], Chip | TpusimError] = {}
+    for setting in settings:
+        if any(setting.get(key, value) != value for key, value in variables.items()):
+            continue
+        bases = {key: setting.get(key, "") for key in BASES}
+        name = bases["chip"], bases["topology"] or None
+        base = named.get(name) or named.setdefault(name, _base(module, *name))
+        if isinstance(base, TpusimError) or isinstance(module, TpusimError):
+            yield Point(program, None, dict.fromkeys(spec.keys, "") | setting | bases | variables, fault=str(base))
+            continue
+        columns, chip = _machine(spec, base, {k: v for k, v in setting.items() if k not in bases | variables})
+        bases |= {"chip": base.name, "schedule": resolved_schedule(module, bases["schedule"])}
+        columns = {**bases, **variables, **columns}
+        if all(one.value(partial(value_of, columns, chip)) for one in spec.constraints):
+            yield Point(program, chip, columns, spec.warm, spec.allow_overflow)
+
+
+@lru_cache(maxsize=1)
+def _module(program: ProgramText) -> Module | Program | TpusimError:
+    """Return a program, or what is wrong with it."""
+    try:
+        return read_program(program.path, program.content)
+    except TpusimError as error:
+        return error
+
+
+def _base(module: Module | Program | TpusimError, chip: str, topology: str | None) -> Chip | TpusimError:
+    """Return the chip that a program's machines are variants of, or what keeps it from being known."""
+    if isinstance(module, TpusimError):
+        return module
+    if chip:
+        return load_chip(chip)
+    try:
+        made_by = provenance_of(module) if isinstance(module, Module) else module.provenance
+        return choose_chip(module, made_by, topology=parse_topology(topology) if topology else None)
+    except TpusimError as error:
+        return error
+
+
+def _machine(spec: Spec, base: Chip, setting: Setting) -> tuple[dict[str, Any], Chip]:
+    """Return a machine's figures by key, in the types of the keys, and the machine."""
+    found = {key: chip_value(key, value, base) for key, value in setting.items()}
+    chip = override_chip(base, found) if found else base
+    for key, expression in spec.derive.items():
+        value = expression.value(partial(value_of, found, chip))
+        found[key] = chip_value(key, value, base)
+        chip = override_chip(chip, {key: found[key]})
+    return found, chip
+
+
+def value_of(columns: Mapping[str, Any], chip: Chip, key: str) -> Any:
+    """Return the value that an expression means: a column of the point, a figure of its chip or one worked out of it.
+
+    Raises ConfigError for what is neither.
+    """
+    if key in columns:
+        return columns[key]
+    if key == "area_mm2":
+        return area_mm2(chip)
+    value: Any = chip
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    if value is None or isinstance(value, msgspec.Struct | dict):
+        raise ConfigError(f"study: expected a key of the chip or of the study in an expression, found {key!r}")
+    return value

@@ -1,0 +1,114 @@
+"""The programs of a study: files by pattern, with variants told by parts of their names, or made by a function."""
+
+from __future__ import annotations
+
+import glob
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tpusim.errors import ConfigError
+from tpusim.ir.module import Module
+from tpusim.pipeline.modules import print_module
+from tpusim.study.values import parse_value
+from tpusim.text.reader import read_content
+
+Source = str | Path | Module | Callable[..., Module]
+"""A path or a pattern, a module, or a function that makes one of values of axes."""
+
+_HASH_DIGITS = 16
+_GROUP = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class ProgramText:
+    """A program as it travels to a worker: the name of its file and its bytes.
+
+    ``name`` is what tables call it; ``variables`` are what its pattern told of it, such as a batch size.
+    """
+
+    name: str
+    path: str
+    content: bytes = field(repr=False)
+    variables: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """What tells it from other programs, whatever they are called."""
+        return digest(self.content)
+
+
+def digest(content: bytes) -> str:
+    """Return the first digits of a hash of bytes."""
+    return sha256(content).hexdigest()[:_HASH_DIGITS]
+
+
+def find_programs(
+    sources: Sequence[Source] | Mapping[str, Source], values: Mapping[str, Sequence[Any]], folder: Path = Path()
+) -> list[ProgramText]:
+    """Return the programs of a study, in order, each file once; of a mapping under the names in it.
+
+    A part of a pattern in braces (``bert_b{batch}.v6e.hlo.txt.gz``) stands for any text without dot, underscore and
+    slash, and is a variable of the program. A function is called with each combination of the ``values`` of axes that
+    it has parameters for. Patterns start from ``folder``. Raises ConfigError where nothing is found.
+    """
+    named = sources.items() if isinstance(sources, Mapping) else [("", source) for source in sources]
+    found: list[ProgramText] = []
+    for name, source in named:
+        if isinstance(source, Module):
+            found.append(_of_module(name or source.name, source, ()))
+        elif callable(source):
+            found.extend(_made(name or getattr(source, "__name__", "program"), source, values))
+        else:
+            found.extend(_of_pattern(name, str(source), folder))
+    if not found:
+        raise ConfigError("study: expected at least one program, found none")
+    return list({(one.path, one.variables): one for one in found}.values())
+
+
+def _of_module(name: str, module: Module, variables: tuple[tuple[str, Any], ...]) -> ProgramText:
+    told = "".join(f" {key}={value}" for key, value in variables)
+    path = module.source.name if module.source else f"{name}{told}"
+    return ProgramText(name, path, print_module(module).encode(), variables)
+
+
+def _made(name: str, make: Callable[..., Module], values: Mapping[str, Sequence[Any]]) -> list[ProgramText]:
+    wanted = [key for key in inspect.signature(make).parameters if key in values]
+    settings = (tuple(zip(wanted, row, strict=True)) for row in product(*(values[key] for key in wanted)))
+    return [_of_module(name, make(**dict(one)), one) for one in settings]
+
+
+def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
+    whole = str(folder / Path(pattern).expanduser())
+    expected = _expression(whole)
+    paths = [whole] if Path(whole).is_file() else sorted(glob.glob(_GROUP.sub("*", whole), recursive=True))
+    matches = [(path, found) for path in paths if (found := expected.fullmatch(path))]
+    if not matches:
+        raise ConfigError(f"study: expected programs by the pattern {pattern!r}, found none in {folder.resolve()}")
+    return [
+        ProgramText(
+            name or Path(path).name,
+            path,
+            read_content(path)[1],
+            tuple((key, parse_value(value)) for key, value in found.groupdict().items()),
+        )
+        for path, found in matches
+    ]
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern with ``*``, ``?``, ``[...]`` and variables in braces."""
+    # What stands for any text is glob's to decide; here only the variables matter.
+    parts = (_part(part) for part in re.split(r"(\{\w+\}|\*+/?|\?|\[[^]]+\])", pattern))
+    return re.compile("".join(parts))
+
+
+def _part(part: str) -> str:
+    if variable := _GROUP.fullmatch(part):
+        return rf"(?P<{variable[1]}>[^/._]+)"
+    return {"*": ".*", "?": "."}.get(part[:1], part if part[:1] == "[" else re.escape(part))

@@ -1,0 +1,121 @@
+"""What a study is: programs, machines and schedules, as a file or a caller says it, checked before anything runs."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tpusim.errors import ConfigError, did_you_mean
+from tpusim.hardware.fields import FIELDS, field_of
+from tpusim.ir.module import Module
+from tpusim.pipeline.schedules import check_schedule
+from tpusim.study.axes import Axis, read_axis
+from tpusim.study.expressions import Expression
+from tpusim.study.programs import ProgramText, Source, find_programs
+
+BASES = ("chip", "topology", "schedule")
+"""Axes beside the chip's keys and the programs' variables."""
+
+_KEYS = ("programs", "base", "schedule", "topology", "axes", "derive", "constraints", "warm", "allow_overflow")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A study. ``bases`` are the axes ``chip``, ``topology`` and ``schedule``; "" leaves them to each program."""
+
+    programs: tuple[ProgramText, ...]
+    axes: tuple[Axis, ...]
+    derive: Mapping[str, Expression] = field(default_factory=dict)
+    constraints: tuple[Expression, ...] = ()
+    warm: bool = False
+    allow_overflow: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that say what a point is, beside its program."""
+        variables = (key for program in self.programs for key, _ in program.variables)
+        axes = (key for axis in self.axes for key in axis.keys)
+        return tuple(dict.fromkeys((*BASES, *variables, *axes, *self.derive)))
+
+
+def read_spec(path: str | Path) -> Spec:
+    """Return the study that a TOML file describes; patterns of programs start from its folder."""
+    return make_spec(read_table(path), Path(path).parent, str(path))
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    """Return what the TOML file of a study says, unchecked."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read this study: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: expected TOML in UTF-8: {error}") from error
+
+
+def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "study") -> Spec:
+    """Return a study from a table with the keys of a study's file.
+
+    Raises ConfigError, with the nearest known key, for what is no part of a study.
+    """
+    for key in table:
+        if key not in _KEYS:
+            raise ConfigError(f"{where}: unknown key {key!r}{did_you_mean(key, _KEYS)}")
+    written = dict(_table(table, "axes", where))
+    for key, name in (("base", "chip"), ("topology", "topology"), ("schedule", "schedule")):
+        if key in table:
+            written.setdefault(name, table[key])
+    axes = [read_axis(name, values) for name, values in written.items()]
+    programs = _programs(table.get("programs", ()), axes, folder)
+    variables = {key for program in programs for key, _ in program.variables}
+    for axis in axes:
+        for key in axis.keys:
+            _check_key(key, variables, where)
+        for setting in axis.settings if axis.name == "schedule" else ():
+            check_schedule(setting["schedule"])
+    derive = {
+        key: Expression(str(text), f"{where}: derive {key}") for key, text in _table(table, "derive", where).items()
+    }
+    for key in derive:
+        field_of(key, where)
+    constraints = tuple(_constraint(name, text, where) for name, text in _table(table, "constraints", where).items())
+    flags = {key: bool(table.get(key, False)) for key in ("warm", "allow_overflow")}
+    return Spec(tuple(programs), tuple(axes), derive, constraints, **flags)
+
+
+def _table(table: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+    found = table.get(key, {})
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{where}: {key}: expected a table, found {found!r}")
+    return found
+
+
+def _programs(sources: Any, axes: Sequence[Axis], folder: Path) -> list[ProgramText]:
+    """Return the programs of which the axes want some variant, where they name variants."""
+    one = isinstance(sources, str | Path | Module) or callable(sources)
+    listed: Sequence[Source] | Mapping[str, Source] = [sources] if one else sources
+    values = {axis.name: [setting.get(axis.name) for setting in axis.settings] for axis in axes}
+    return find_programs(listed, values, folder)
+
+
+def _check_key(key: str, variables: set[str], where: str) -> None:
+    if key in BASES or key in variables:
+        return
+    if "." in key or key in FIELDS:
+        field_of(key, where)
+        return
+    known = (*BASES, *variables, *FIELDS)
+    hint = did_you_mean(key, known) or f" (known: {', '.join((*BASES, *sorted(variables)))} and the keys of a chip)"
+    raise ConfigError(f"{where}: axes: unknown key {key!r}{hint}")
+
+
+def _constraint(name: str, text: Any, where: str) -> Expression:
+    """Return a constraint: ``area_mm2 = "<= 700"``, or under any name a whole comparison."""
+    written = str(text).strip()
+    found = Expression(f"{name} {written}" if written[:1] in "<>=!" else written, f"{where}: constraint {name}")
+    if not found.is_comparison:
+        raise ConfigError(f"{where}: constraint {name}: expected a comparison such as '<= 700', found {text!r}")
+    return found

@@ -1,0 +1,83 @@
+"""Where outcomes are kept: a row a point in SQLite, by what they follow from, so that studies find each other's."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from functools import cache
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+import tpusim
+from tpusim.cost.models.registry import allowed_plugins
+from tpusim.errors import ConfigError
+from tpusim.study.points import Point
+from tpusim.study.programs import digest
+from tpusim.study.work import Outcome
+
+_FILE = "outcomes.sqlite"
+_TABLE = "CREATE TABLE IF NOT EXISTS outcomes (key TEXT PRIMARY KEY, outcome BLOB NOT NULL) WITHOUT ROWID"
+_BUSY_SECONDS = 60.0
+
+
+def version() -> str:
+    """Return the version of tpusim and a hash of its code, tables and plug-ins: others may come to other times."""
+    return _version(allowed_plugins())
+
+
+@cache
+def _version(plugins: tuple[str, ...]) -> str:
+    package = Path(tpusim.__file__).parent
+    folders = [package, package.parent / "configs"]
+    for name in plugins:
+        folders += map(Path, getattr(find_spec(name), "submodule_search_locations", None) or ())
+    found = sha256()
+    for path in sorted(path for folder in folders for kind in ("*.py", "*.toml") for path in folder.rglob(kind)):
+        found.update(path.read_bytes())
+    return f"{tpusim.__version__}+{found.hexdigest()[:12]}"
+
+
+def key_of(point: Point) -> str:
+    """Return what a point's outcome is kept under: all that it follows from, and no name."""
+    settings = point.topology or "", point.schedule, point.warm, point.allow_overflow
+    return digest(repr((version(), point.program.digest, point.chip_digest, *settings)).encode())
+
+
+class Store:
+    """A folder of outcomes, or with none memory. One process writes; a row is there once ``put`` has returned.
+
+    A write-ahead log keeps what was put through any end of the process.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._rows = sqlite3.connect(folder / _FILE if folder else ":memory:", timeout=_BUSY_SECONDS)
+            self._rows.execute("PRAGMA journal_mode = WAL")
+            self._rows.execute("PRAGMA synchronous = NORMAL")
+            with self._rows:
+                self._rows.execute(_TABLE)
+        except sqlite3.Error as error:
+            raise ConfigError(f"{folder}: expected a folder for a study's outcomes: {error}") from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._rows.close()
+
+    def found(self, keys: Iterable[str]) -> dict[str, Outcome]:
+        """Return the outcomes that are there, by key; errors are left out, as the next run may fare better."""
+        wanted = set(keys)
+        with closing(self._rows.execute("SELECT key, outcome FROM outcomes")) as rows:
+            known = {key: msgspec.json.decode(row, type=Outcome) for key, row in rows if key in wanted}
+        return {key: outcome for key, outcome in known.items() if outcome.status != "error"}
+
+    def put(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Keep some outcomes, all or none of them."""
+        rows = [(key, msgspec.json.encode(outcome)) for key, outcome in outcomes.items()]
+        with self._rows:
+            self._rows.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", rows)

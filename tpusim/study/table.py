@@ -1,0 +1,98 @@
+"""Tables of points and outcomes: rows as dictionaries, CSV, Parquet, and the frames of pandas and polars."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tpusim.cost.area import area_mm2
+from tpusim.errors import ConfigError
+from tpusim.study.points import Point
+from tpusim.study.store import version
+from tpusim.study.work import Outcome
+
+Row = dict[str, Any]
+
+FIGURES = ("time_us", "energy_j")
+"""What a machine is judged by; less is better."""
+
+
+def rows_of(points: Sequence[Point], outcomes: Sequence[Outcome]) -> list[Row]:
+    """Return points as rows: what each is, what it came to, the hashes of what that follows from, and its counts."""
+    counted = sorted({key for outcome in outcomes for key in outcome.counts})
+    both = zip(points, outcomes, strict=True)
+    return [_row(*one) | {f"count.{key}": _count(one[1], key) for key in counted} for one in both]
+
+
+def _count(outcome: Outcome, key: str) -> float | None:
+    return outcome.counts.get(key, 0.0) if outcome.status == "ok" else None
+
+
+def _row(point: Point, outcome: Outcome) -> Row:
+    return {
+        "program": point.program.name,
+        **point.columns,
+        "status": outcome.status,
+        "time_us": outcome.time_us,
+        "energy_j": outcome.energy_j,
+        "average_power_w": outcome.average_power_w,
+        "area_mm2": area_mm2(point.chip) if point.chip else None,
+        "cost_usd": outcome.cost_usd,
+        "bound": outcome.bound,
+        "message": outcome.message,
+        "program_hash": point.program.digest,
+        "chip_hash": point.chip_digest,
+        "version": version(),
+    }
+
+
+def write_csv(rows: Sequence[Row], path: str | Path) -> None:
+    """Write rows as CSV, whole or not at all."""
+    beside = Path(f"{path}.part")
+    with beside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(beside, path)
+
+
+def write_parquet(rows: Sequence[Row], path: str | Path) -> None:
+    """Write rows as Parquet, by PyArrow or DuckDB. Raises ConfigError without either."""
+    beside = Path(f"{path}.part")
+    if find_spec("pyarrow"):
+        from pyarrow import Table, parquet
+
+        parquet.write_table(Table.from_pylist(_alike(rows)), beside)
+    elif find_spec("duckdb"):
+        import duckdb
+
+        text = Path(f"{path}.csv")
+        write_csv(rows, text)
+        duckdb.sql(f"COPY (FROM read_csv({str(text)!r})) TO {str(beside)!r} (FORMAT parquet)")
+        text.unlink()
+    else:
+        raise ConfigError("Parquet needs PyArrow or DuckDB: pip install 'tpusim[data]'")
+    os.replace(beside, path)
+
+
+def _alike(rows: Sequence[Row]) -> list[Row]:
+    """Return rows whose columns have one type each: a column of numbers and texts is one of texts."""
+    texts = {key for row in rows for key, value in row.items() if isinstance(value, str)}
+    return [{k: str(v) if k in texts and v is not None else v for k, v in row.items()} for row in rows]
+
+
+def frame_of(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return rows as a frame of pandas or polars, whichever is installed, or as they are."""
+    if find_spec("pandas"):
+        import pandas
+
+        return pandas.DataFrame(list(rows))
+    if find_spec("polars"):
+        import polars
+
+        return polars.DataFrame(list(rows), infer_schema_length=None)
+    return list(rows)

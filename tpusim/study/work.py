@@ -1,0 +1,137 @@
+"""What a worker does: points of one program in, outcomes out."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+from threading import Thread
+from time import monotonic
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from tpusim.analysis.energy.run import action_counts, run_energy
+from tpusim.analysis.utilisation import group_records, utilisation
+from tpusim.cost.models.registry import allow_plugin
+from tpusim.errors import CapacityError, TpusimError
+from tpusim.hardware.chip import Chip
+from tpusim.ir.module import Module
+from tpusim.pipeline.reuse import Reuse, Reusing, no_reuse
+from tpusim.pipeline.stages import read_program, simulate
+from tpusim.program.module import Program
+from tpusim.study.programs import ProgramText
+
+Status = Literal["ok", "does not fit", "error"]
+
+_KEPT_PROGRAMS = 8
+_COLLECTED_OBJECTS = 1_000_000
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run came to. ``message`` is the first line of why it has no time, ``counts`` are those of ``Result``."""
+
+    status: Status
+    message: str = ""
+    time_us: float | None = None
+    energy_j: float | None = None
+    average_power_w: float | None = None
+    cost_usd: float | None = None
+    bound: str = ""
+    counts: dict[str, float] = {}
+
+
+class Job(NamedTuple):
+    """One run of a program as a worker gets it, with the chip that it runs on."""
+
+    chip: Chip
+    topology: str | None
+    schedule: str
+    warm: bool
+    allow_overflow: bool
+
+
+def run_batch(
+    program: ProgramText, jobs: Sequence[Job], seconds: float, reuse: bool = True, plugins: Sequence[str] = ()
+) -> list[Outcome]:
+    """Return the outcomes of the first jobs of a batch, of at least one and of as many as begin within ``seconds``.
+
+    An error of one point is its outcome, and no reason to stop. Chips may load models from ``plugins``.
+    """
+    allow_plugin(*plugins)
+    end, found = monotonic() + seconds, []
+    for job in jobs:
+        found.append(_outcome(program, job, _REUSE if reuse else no_reuse))
+        if monotonic() > end:
+            break
+    return found
+
+
+_REUSE = Reuse()
+_PROGRAMS: OrderedDict[str, Module | Program] = OrderedDict()
+
+
+def _outcome(program: ProgramText, job: Job, reuse: Reusing) -> Outcome:
+    try:
+        loaded = _loaded(program)
+        return reuse("outcome", loaded, job[1:], job.chip, lambda chip: _run(loaded, job._replace(chip=chip), reuse))
+    except CapacityError as error:
+        return Outcome(status="does not fit", message=_first_line(error))
+    except TpusimError as error:
+        return Outcome(status="error", message=_first_line(error))
+    # A fault of ours at one point is told of there, and costs no other one its time.
+    except Exception as error:
+        return Outcome(status="error", message=f"{type(error).__name__}: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _run(program: Module | Program, job: Job, reuse: Reusing) -> Outcome:
+    chip, topology, schedule, warm, allow_overflow = job
+    result = simulate(
+        program,
+        chip,
+        topology=topology,
+        schedule=schedule,
+        warm=warm,
+        allow_overflow=allow_overflow,
+        reuse=reuse,
+    )
+    timeline = result.timeline
+    # Not the summary, which has more to add up, and compares the chip with the shipped ones.
+    use, energy = utilisation(timeline), run_energy(group_records(timeline), chip, timeline.total_ps)
+    return Outcome(
+        status="ok",
+        time_us=result.time_us,
+        energy_j=energy.total_j,
+        average_power_w=energy.average_power_w,
+        cost_usd=result.cost_usd,
+        bound=use.bound_by,
+        counts=action_counts(use, chip),
+    )
+
+
+def _loaded(program: ProgramText) -> Module | Program:
+    """Return a program, read once for all its points."""
+    found = _PROGRAMS.get(program.path)
+    if found is None:
+        found = _PROGRAMS[program.path] = read_program(program.path, program.content)
+        if len(_PROGRAMS) > _KEPT_PROGRAMS:
+            _PROGRAMS.popitem(last=False)
+    _PROGRAMS.move_to_end(program.path)
+    return found
+
+
+def prepare_worker() -> None:
+    """Make a process a worker: it ends with the process that started it, however that ends."""
+    # As the command line does it: what a run makes has hardly any cycles.
+    gc.set_threshold(_COLLECTED_OBJECTS)
+    parent: Any = parent_process()
+    if parent is not None:
+        # A worker waits for work at a pipe that other workers hold open as well, and would wait for ever.
+        Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
