@@ -21,10 +21,14 @@ def array_cycles(matmul: Matmul, mxu: Mxu) -> float:
     return max(stream_cycles, matmul.weight_rows / mxu.weight_load_rows_per_cycle)
 
 
+def pass_cycles(matmul: Matmul, mxu: Mxu) -> float:
+    """Return the cycles of all arrays together for one pass of ``matmul``, however many there are."""
+    return array_cycles(matmul, mxu) / mxu.efficiency + matmul.weight_tiles * mxu.tile_switch_cycles
+
+
 def matmul_cycles(matmul: Matmul, mxu: Mxu) -> float:
     """Return the cycles of one core for ``matmul``, its arrays and the way of its results out of them."""
-    switch_cycles = matmul.weight_tiles * mxu.tile_switch_cycles
-    busy_cycles = (array_cycles(matmul, mxu) / mxu.efficiency + switch_cycles) / mxu.count
+    busy_cycles = pass_cycles(matmul, mxu) / mxu.count
     # What leaves the arrays has to be popped and put away, whatever streams in.
     result_cycles = matmul.results / mxu.result_registers_per_cycle
     # Parts of a sum are added to what waits in VMEM behind the product.

@@ -13,7 +13,7 @@ from math import ceil
 
 from tpusim.cost.models.protocols import Array, ArrayWork, TileProduct
 from tpusim.cost.models.registry import Registry
-from tpusim.cost.mxu import matmul_cycles, operand_held, packed_depth_tiles, round_up
+from tpusim.cost.mxu import matmul_cycles, operand_held, packed_depth_tiles, pass_cycles, round_up
 from tpusim.hardware.chip import Chip
 from tpusim.program.work import Matmul
 
@@ -46,7 +46,7 @@ class WeightStationary(_OperandStationary):
     def work(self, tile: TileProduct, chip: Chip) -> ArrayWork:
         """Return the work of the way that takes least."""
         ways = (operand_held(tile, tile.rows, tile.columns, chip), operand_held(tile, tile.columns, tile.rows, chip))
-        return self._work(min(ways, key=lambda way: matmul_cycles(way, chip.mxu)), tile, chip)
+        return self._work(min(ways, key=lambda way: pass_cycles(way, chip.mxu)), tile, chip)
 
 
 @ARRAYS.enter("input-stationary")
