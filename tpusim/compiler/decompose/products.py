@@ -1,4 +1,4 @@
-"""Products of a matrix and a vector, or of many such pairs, and of many matrices with one and the same."""
+"""Products of a matrix and a vector, or of many such pairs."""
 
 from __future__ import annotations
 
