@@ -73,7 +73,7 @@ RunPage = document(
 _Change = page(
     "Change", Change, None, {"beside_change_us": "overlapped_change_us"}, change_us=float, beside_change_us=float
 )
-_Totals = page("Totals", RunFigures, "program chip time_us bound_by roofline_us flops hbm_bytes memory")
+_Totals = page("Totals", RunFigures, "program chip time_us bound_by roofline_us flops hbm_bytes energy_j memory")
 ComparisonPage = document(
     "Comparison",
     Comparison,
