@@ -457,6 +457,35 @@ def normalised(x, scale, offset, mean, variance):
     return (x - mean) / np.sqrt(variance + 0.001) * scale + offset
 
 
+def slopes(function, given):
+    """Return the gradients of a function of some arrays, by differences."""
+    found = [np.zeros_like(each) for each in given]
+    for array, slope in zip(given, found, strict=True):
+        for at in np.ndindex(array.shape):
+            kept = array[at]
+            low, high = (array.__setitem__(at, kept + step) or function(*given) for step in (-1e-5, 1e-5))
+            array[at], slope[at] = kept, (high - low) / 2e-5
+    return found
+
+
+def test_the_gradient_of_normalisation_is_that_of_its_definition():
+    """By differences of the definition in double precision."""
+    _, made = decomposed(f"""{FEATURES.replace("offset = f32[6] parameter(2)", "mean = f32[6] parameter(2)")}
+    variance = f32[6] parameter(3)
+    grad = f32[4,6,5] parameter(4)
+    ROOT out = (f32[4,6,5], f32[6], f32[6]) batch-norm-grad(x, scale, mean, variance, grad), epsilon=0.001,
+      feature_index=1
+    """)
+    x, (scale, offset), grad = (np.float64(each) for each in (3 + normal(4, 6, 5), normal(2, 6), normal(5, 6, 4).T))
+
+    def loss(x, scale, offset):
+        return (normalised(x, scale, offset, x.mean((0, 2)), x.var((0, 2))) * grad).sum()
+
+    inputs = [np.float32(each) for each in (x, scale, x.mean((0, 2)), x.var((0, 2)), grad)]
+    for one, other in zip(values(made, *inputs), slopes(loss, [x, scale, offset]), strict=True):
+        assert close(one, other, "batch-norm-grad")
+
+
 def test_normalisation_by_given_moments_is_arithmetic():
     """BatchNormExpander; the reciprocal of the spread is made once for each feature."""
     _, made = decomposed(f"""{FEATURES}
@@ -512,32 +541,3 @@ def test_groups_of_features_are_a_dimension_that_a_window_goes_along(groups, is_
     assert ("feature_group_count" not in convolution.attributes) == is_whole
     inputs = normal(2, 9, 7, 12), normal(3, 2, 12 // groups, 24)
     assert close(values(made, *inputs), values(module, *inputs), "convolution")
-
-
-def slopes(function, given):
-    """Return the gradients of a function of some arrays, by differences."""
-    found = [np.zeros_like(each) for each in given]
-    for array, slope in zip(given, found, strict=True):
-        for at in np.ndindex(array.shape):
-            kept = array[at]
-            low, high = (array.__setitem__(at, kept + step) or function(*given) for step in (-1e-5, 1e-5))
-            array[at], slope[at] = kept, (high - low) / 2e-5
-    return found
-
-
-def test_the_gradient_of_normalisation_is_that_of_its_definition():
-    """By differences of the definition in double precision."""
-    _, made = decomposed(f"""{FEATURES.replace("offset = f32[6] parameter(2)", "mean = f32[6] parameter(2)")}
-    variance = f32[6] parameter(3)
-    grad = f32[4,6,5] parameter(4)
-    ROOT out = (f32[4,6,5], f32[6], f32[6]) batch-norm-grad(x, scale, mean, variance, grad), epsilon=0.001,
-      feature_index=1
-    """)
-    x, (scale, offset), grad = (np.float64(each) for each in (3 + normal(4, 6, 5), normal(2, 6), normal(5, 6, 4).T))
-
-    def loss(x, scale, offset):
-        return (normalised(x, scale, offset, x.mean((0, 2)), x.var((0, 2))) * grad).sum()
-
-    inputs = [np.float32(each) for each in (x, scale, x.mean((0, 2)), x.var((0, 2)), grad)]
-    for one, other in zip(values(made, *inputs), slopes(loss, [x, scale, offset]), strict=True):
-        assert close(one, other, "batch-norm-grad")

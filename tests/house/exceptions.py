@@ -34,7 +34,7 @@ EXCEPTIONS: list[tuple[str, str, str]] = [
             f"tpusim/pipeline/{name}.py",
             "the compiler, which needs NumPy, loads where something is compiled",
         )
-        for name in ("compile", "schedules")
+        for name in ("compile", "schedules", "targets")
     ),
     *(
         (

@@ -12,8 +12,9 @@ from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.pipeline.chip_choice import check_compiler, choose_chip, provenance_of
-from tpusim.pipeline.schedules import front_end_form, target_of
+from tpusim.pipeline.schedules import front_end_form
 from tpusim.pipeline.stages import load_any, simulate
+from tpusim.pipeline.targets import target_of
 from tpusim.program.compilation import Compilation, PassFigures
 from tpusim.semantics.contents import contents
 from tpusim.semantics.verify.module import verify_module

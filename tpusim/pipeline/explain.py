@@ -15,7 +15,7 @@ from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
 from tpusim.hardware.units import SMEM, VMEM
-from tpusim.ir.module import Computation, Module
+from tpusim.ir.module import Module
 from tpusim.lowering.kernels.choice import tried_tiles
 from tpusim.pipeline.result import ExplainedKernel
 from tpusim.pipeline.stages import prepare, run_program
@@ -48,7 +48,7 @@ def explain(
     by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
     alone = next(r for r in run_program(by_itself, machine, slice_).records if r.name == op)
     in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
-    shapes, compiled = {}, {}
+    shapes = {}
     if module:
         computation = next(c for c in module.computations if op in c.by_name)
         arrays = (computation[op], *computation.operands_of(computation[op]))
@@ -56,8 +56,6 @@ def explain(
         # Results of a hand-written kernel have numbers behind its name.
         named |= {f"{op}#{number}": leaf for number, leaf in enumerate(leaves(computation[op].shape))}
         shapes = {name: (physical_bytes(shape), logical_bytes(shape)) for name, shape in named.items()}
-        ways = tried_tiles(module, machine, computation.name, op, wanted=tried)[:tried]
-        compiled = {"apart": apart_of(computation[op]), "apart_users": _users_apart(computation, op), "tried": ways}
     costs = (tile_costs(kernel, machine), between_tiles_cycles(kernel, machine))
     stages = stage_cycles(kernel, machine)
     found = explanation(
@@ -74,14 +72,21 @@ def explain(
         ],
         provenance=lowered.provenance,
     )
-    who = provenance_text(lowered.provenance, machine.name)
-    return ExplainedKernel(**structs.asdict(found) | compiled | {"compiled": who})
+    known = _choices(module, machine, op, tried) | {"compiled": provenance_text(lowered.provenance, machine.name)}
+    return ExplainedKernel(**structs.asdict(found) | known)
 
 
-def _users_apart(computation: Computation, op: str) -> dict[str, str]:
-    """Return the kernels that read what one makes and do not make it themselves, each with the rule."""
-    found = {user.name: apart_of(user) for user in computation}
-    return {name: apart[op] for name, apart in found.items() if op in apart}
+def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str, Any]:
+    """Return what is said of a kernel's neighbours and tiles, by field of an explanation; nothing of a lowered one."""
+    if module is None:
+        return {}
+    computation = next(c for c in module.computations if op in c.by_name)
+    users = {user.name: apart_of(user) for user in computation}
+    return {
+        "apart": users[op],
+        "apart_users": {name: apart[op] for name, apart in users.items() if op in apart},
+        "tried": tuple(tried_tiles(module, chip, computation.name, op, wanted=tried)[:tried]),
+    }
 
 
 def _kind(kernel: Kernel, tiles: TileClass, moving_seconds: float, chip: Chip) -> Kind:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -11,13 +10,10 @@ from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Module
-from tpusim.lowering.kernels.choice import chosen_tiles
+from tpusim.pipeline.targets import target_of
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.semantics.verify.module import verify_module
-
-if TYPE_CHECKING:
-    from tpusim.compiler.target import Target
 
 Price = Callable[[Module], float]
 """What a scheduled module takes on the chip: time, or infinity if it does not fit."""
@@ -61,6 +57,7 @@ def with_schedule(
         return module, made_by
     # The compiler loads where something is compiled.
     from tpusim.compiler.passes import compile_module
+    from tpusim.compiler.target import Target
     from tpusim.compiler.undo.retile import placed_anew, retile
 
     if schedule == "compiled":
@@ -74,17 +71,10 @@ def with_schedule(
         )
     # Of a program that no chip is known for, what it says of its kernels is all that there is.
     cores = load_chip(made_by.chip).cores_per_device if made_by.chip else chip.cores_per_device
-    retiled = retile(module, target_of(chip), cores)
+    retiled = retile(module, Target(chip), cores)
     if price is not None:
-        retiled = min(placed_anew(retiled, target_of(chip)), retiled, key=price)
+        retiled = min(placed_anew(retiled, Target(chip)), retiled, key=price)
     return retiled, structs.replace(made_by, retiled_for=chip.name)
-
-
-def target_of(chip: Chip) -> Target:
-    """Return what a program is compiled for: a chip, on which the model of its time chooses the tiles."""
-    from tpusim.compiler.target import Target
-
-    return Target(chip, lambda module, kernels: chosen_tiles(module, chip, kernels))
 
 
 def front_end_form(module: Module) -> Module:

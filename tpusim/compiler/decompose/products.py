@@ -1,4 +1,4 @@
-"""Products of a matrix and a vector, of many such pairs, of many matrices with one; convolutions by groups."""
+"""Products of a matrix and a vector, or of many such pairs; convolutions by groups."""
 
 from __future__ import annotations
 
