@@ -96,6 +96,16 @@ def test_variants_of_one_name_stay_apart():
     assert small["time_us"] < large["time_us"]
 
 
+def test_every_point_has_every_column():
+    """Also for variables that only other programs have, which stay empty; an axis of them is refused."""
+    patterns = [LSTM, str(TRACES / "mlp_b{batch}.v5e.hlo.txt.gz")]
+    found = columns(programs=patterns, axes={"mxu.count": [1, 2]})
+    assert [one["batch"] for one in found] == [None, None, 1024, 1024]
+    assert len({tuple(one) for one in found}) == 1
+    with pytest.raises(ConfigError, match=r"lstm_b64t128\.v5e.* has no variable 'batch'"):
+        columns(programs=patterns, axes={"batch": [1024]})
+
+
 def test_a_file_starts_from_its_own_folder(tmp_path):
     """And says the same as a table."""
     (tmp_path / "net.v5e.hlo.txt").write_text(str(kernel_module()), encoding="utf-8")

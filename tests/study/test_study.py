@@ -139,6 +139,20 @@ def test_axes_that_move_nothing_are_named():
     assert study.unmoved() == ["ici.dimensions: no time or energy changed under schedule=given"]
 
 
+def test_keys_that_go_together_are_one_axis():
+    """Whatever it is called."""
+    axes = {"pairs": {"zip": {"ici.dimensions": [1, 2], "ici.links": [2, 4]}}, BANDWIDTH: ["x1", "x2"]}
+    study = tpusim.Study(programs=[LSTM, MLP], axes=axes, jobs=1)
+    assert study.unmoved() == ["ici.dimensions, ici.links: no time or energy changed under schedule=given"]
+
+
+def test_a_program_s_variable_is_an_axis_of_effects():
+    """Its variants are told apart by nothing else."""
+    study = tpusim.Study(programs={"tanh": tanh_of}, base="v5e", axes={"batch": [2048, 4096]}, jobs=1)
+    assert study.effects()[0].axis == "batch"
+    assert study.effects()[0].low < 0 < study.effects()[0].high
+
+
 def test_effects_are_against_points_that_differ_in_nothing_else():
     """Twice the bandwidth: slower below the mean and faster above it, by the same factor."""
     study = tpusim.Study(programs=MLP, axes={BANDWIDTH: ["x1", "x2"], "mxu.count": ["x1", "x2"]}, jobs=1)

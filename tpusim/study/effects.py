@@ -107,7 +107,7 @@ def _alike(rows: Rows, axis: Axis, axes: Sequence[Axis]) -> Iterable[list[Mappin
     """Return groups of rows that differ in one axis alone, and in what follows from it."""
     keys = dict.fromkeys(("program", *BASES, *(key for one in axes for key in one.keys)))
     # Variants of a program have names of their own.
-    told = "program" if axis.name not in (*BASES, *FIELDS) and "." not in axis.name else ""
+    told = "" if any("." in key or key in (*BASES, *FIELDS) for key in axis.keys) else "program"
     fixed = [key for key in keys if key not in (*axis.keys, told)]
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:

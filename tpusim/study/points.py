@@ -83,6 +83,8 @@ def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> 
     module = _module(program)
     named: dict[tuple[str, str | None], Chip | TpusimError] = {}
     for setting in settings:
+        if lacks := next((key for key in setting if key in spec.variables and key not in variables), ""):
+            raise ConfigError(f"study: {program.name} has no variable {lacks!r}: its pattern names none, as others' do")
         if any(setting.get(key, value) != value for key, value in variables.items()):
             continue
         bases = {key: setting.get(key, "") for key in BASES}
@@ -93,7 +95,8 @@ def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> 
             continue
         columns, chip = _machine(spec, base, {k: v for k, v in setting.items() if k not in bases | variables})
         bases |= {"chip": base.name, "schedule": resolved_schedule(module, bases["schedule"])}
-        columns = {**bases, **variables, **columns}
+        # A column for what only other programs have, too.
+        columns = dict.fromkeys(spec.keys) | bases | variables | columns
         if all(one.value(partial(value_of, columns, chip)) for one in spec.constraints):
             yield Point(program, chip, columns, spec.warm, spec.allow_overflow)
 

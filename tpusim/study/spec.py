@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,16 @@ class Spec:
     warm: bool = False
     allow_overflow: bool = False
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         """The columns that say what a point is, beside its program."""
-        variables = (key for program in self.programs for key, _ in program.variables)
         axes = (key for axis in self.axes for key in axis.keys)
-        return tuple(dict.fromkeys((*BASES, *variables, *axes, *self.derive)))
+        return tuple(dict.fromkeys((*BASES, *self.variables, *axes, *self.derive)))
+
+    @cached_property
+    def variables(self) -> dict[str, None]:
+        """What patterns tell of programs, and functions are given."""
+        return {key: None for program in self.programs for key, _ in program.variables}
 
 
 def read_spec(path: str | Path) -> Spec:

@@ -18,6 +18,7 @@ from tpusim.report.tables import count_text, energy_text, plain_table, size_text
 _SHOWN = 20
 _SHOWN_POINTS = 40
 _SHOWN_MESSAGES = 5
+_SHOWN_COLUMNS = 6
 _WORDS: tuple[Callable[[OpFigures], str], ...] = (
     lambda op: op.name,
     lambda op: f"{op.count:,}",
@@ -95,6 +96,7 @@ def render_sweep(
 ) -> None:
     """Print the first points in the columns that tell them apart, and what is to be said of all of them."""
     telling = [key for key in ("program", *keys) if len({row[key] for row in rows}) > 1] or ["program"]
+    telling = telling[:_SHOWN_COLUMNS]
     table = plain_table(*(("" if key == "program" else ">") + key for key in telling), ">time", "bound", "status")
     for row in rows[:_SHOWN_POINTS]:
         cells = (_cell(row[key]) for key in telling)
@@ -123,4 +125,4 @@ def render_search(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else escape(str(value))
+    return f"{value:.6g}" if isinstance(value, float) else escape("" if value is None else str(value))
