@@ -12,7 +12,7 @@ from rich.table import Table
 
 from tpusim.analysis.compare import Change, Comparison, OpFigures
 from tpusim.hardware.units import HBM, UNITS
-from tpusim.report.tables import count_text, plain_table, size_text, us_text
+from tpusim.report.tables import count_text, energy_text, plain_table, size_text, us_text
 
 _SHOWN = 20
 _SHOWN_POINTS = 40
@@ -54,6 +54,7 @@ def _totals(comparison: Comparison) -> Table:
         ("roofline", us_text, before.roofline_us, after.roofline_us),
         ("FLOP", count_text, before.flops, after.flops),
         ("HBM traffic", size_text, before.hbm_bytes, after.hbm_bytes),
+        ("energy", energy_text, before.energy_j, after.energy_j),
         ("temporaries", size_text, before.memory.temp_bytes, after.memory.temp_bytes),
         ("peak HBM", size_text, before.memory.peak_hbm_bytes, after.memory.peak_hbm_bytes),
         ("peak VMEM", size_text, before.memory.peak_vmem_bytes, after.memory.peak_vmem_bytes),
