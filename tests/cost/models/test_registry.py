@@ -132,9 +132,9 @@ def test_settings_go_to_the_constructor():
 @pytest.mark.parametrize(
     ("over", "keys"),
     [
-        ({"hbm.model": "banked", "hbm.settings.channels": 8}, {"hbm.model", "hbm.settings"}),
-        ({"mxu.model": "output-stationary"}, {"mxu.model", "mxu.settings"}),
-        ({"devices.0.clock": 0.5}, {"devices", "clock_hz"}),
+        ({"hbm.model": "banked", "hbm.settings.channels": 8}, ("hbm.model", "hbm.settings")),
+        ({"mxu.model": "output-stationary"}, ("mxu.model", "mxu.settings")),
+        ({"devices.0.clock": 0.5}, ("clock_hz", "devices")),
     ],
     ids=str,
 )
@@ -143,4 +143,4 @@ def test_what_models_read_of_a_chip_is_noted(over, keys):
     chip = load_chip("v5e", over)
     reads = Reads(chip)
     assert simulate(PROGRAM, reads.chip).timeline.total_ps == simulate(PROGRAM, chip).timeline.total_ps
-    assert keys <= reads.keys
+    assert reads.keys >= set(keys)
