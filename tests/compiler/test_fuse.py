@@ -115,6 +115,29 @@ def test_slices_of_each_size_are_made_together():
     assert sorted([leaf.dimensions[0] for leaf in shape.elements] for shape in results) == [[1, 1], [127, 127]]
 
 
+REDUCED_TWICE = """HloModule reduced_twice
+
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  x = f32[512,256] parameter(0)
+  z = f32[512,256] parameter(1)
+  y = f32[512,256] multiply(x, z)
+  zero = f32[] constant(0)
+  sums = f32[256] reduce(y, zero), dimensions={0}, to_apply=add
+  scaled = f32[512,256] multiply(y, z)
+  others = f32[256] reduce(scaled, zero), dimensions={0}, to_apply=add
+  ROOT all = (f32[512,256], f32[256], f32[256]) tuple(y, sums, others)
+}
+"""
+
+
+def test_all_reductions_of_what_a_kernel_makes_are_made_with_it():
+    """As the two or four sums of batch normalisation backwards, with the gradient that they are of."""
+    entry = compiled(REDUCED_TWICE).entry
+    assert [len(i.shape.elements) for i in entry.instructions if i.opcode == "fusion"] == [3]
+
+
 SHARED = """HloModule shared
 
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }

@@ -164,3 +164,19 @@ def test_what_is_made_of_vectors_alone_pads_least():
     """As a state space model's states: 734 of the 869 arrays where the default order takes twice the room or more."""
     large = [i for i in compiled(STATES, stop_after="layouts").entry.instructions if i.shape.rank == 4]
     assert {i.shape.layout.minor_to_major for i in large} == {(2, 3, 1, 0)}
+
+
+def test_a_gather_reads_and_makes_rows_whose_elements_are_minor():
+    """A narrow table comes padded the least, with its rows in lanes, and is copied: so in 71 of 72 compiled gathers."""
+    text = """HloModule rows
+ENTRY main {
+  table = f32[4000,24] parameter(0)
+  places = s32[64,32] parameter(1)
+  ROOT rows = f32[64,32,24] gather(table, places), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0},
+    index_vector_dim=2, slice_sizes={1,24}
+}
+"""
+    module = compiled(text, stop_after="layouts")
+    (gather,) = [i for i in module.entry if i.opcode == "gather"]
+    orders = [i.shape.layout.minor_to_major for i in (module.entry["table"], module.entry[gather.operands[0]], gather)]
+    assert orders == [(0, 1), (1, 0), (2, 1, 0)]

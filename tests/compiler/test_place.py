@@ -327,3 +327,28 @@ def test_a_stack_of_which_each_trip_reads_a_part_stays_where_it_is():
     module = compiled(text, 256 << 20)
     loop = next(i for i in module.entry.instructions if i.opcode == "while")
     assert [leaf.memory_space for leaf in leaves(loop.shape)] == [0, 1, 0]
+
+
+ONE_OR_TWO = """HloModule one_or_two
+ENTRY main {
+  p = f32[512,256] parameter(0)
+  q = f32[256,256] parameter(1)
+  r = f32[256,256] parameter(2)
+  a = f32[512,256] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[256,256] dot(q, r), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[256,256] dot(r, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  d = f32[512,256] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  e = f32[512,256] dot(a, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  f = f32[256,256] dot(b, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  g = f32[256,256] dot(c, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT all = (f32[512,256], f32[512,256], f32[256,256], f32[256,256]) tuple(d, e, f, g)
+}
+"""
+
+
+def test_one_large_array_does_not_shut_out_two_small_ones_that_save_more():
+    """It is moved three times and they four times each: more memory never makes a program slower."""
+    vmem = {"vmem.scoped_bytes": 64 << 10, "vmem.capacity_bytes": (600 + 64) << 10}
+    module = compile_module(parse_module(SourceText("test", ONE_OR_TWO)), Target(load_chip("v5e", vmem)))
+    found = spaces(module)
+    assert [found[name] for name in "abc"] == [0, 1, 1]

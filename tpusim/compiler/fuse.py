@@ -250,7 +250,7 @@ class _Fusion:
             return False
         if _writes_over(first, group) or _writes_over(group, first):
             return False
-        others = [unit for unit in self._users_of(*first.outputs) if unit is not group]
+        others = [unit for unit in self._users_of(*first.outputs) if unit is not group and unit is not first]
         return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
 
     def _merge(self, first: Group, other: Group) -> None:

@@ -34,7 +34,13 @@ class Target:
     @cached_property
     def fast_bytes(self) -> int:
         """The bytes of that memory for whole arrays: of VMEM what the blocks of kernels leave."""
-        return self.chip.cmem.capacity_bytes or self.chip.vmem.capacity_bytes - self.scoped_bytes
+        return self.fast_bytes_of(1)
+
+    def fast_bytes_of(self, share: float) -> int:
+        """The same, of a memory that has only a share of this one's bytes."""
+        if self.chip.cmem.capacity_bytes:
+            return int(self.chip.cmem.capacity_bytes * share)
+        return max(0, int(self.chip.vmem.capacity_bytes * share) - self.scoped_bytes)
 
     @cached_property
     def hbm_rate(self) -> float:

@@ -27,9 +27,13 @@ def place(draft: Draft, target: Target) -> None:
         return
     borders = copies_at_borders(draft)
     lives = Lives(draft, target, {border.copy.name for border in borders})
+    saved = _saved_bytes(lives, borders, target.latency_bytes)
+    wanted = sorted(saved, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
+    choices = [_fitting(wanted, lives.length, target, halvings) for halvings in range(_HALVINGS)]
+    moved = set(max(choices, key=lambda homes: sum(saved[home] for home in homes)))
     room = Room(lives.length, target.fast_bytes)
-    wanted = _by_benefit(lives, borders, target.latency_bytes)
-    moved = {home for home in wanted if room.take(home.stretches)}
+    for home in moved:
+        room.take(home.stretches)
     _note(target, lives, wanted, moved)
     set_spaces(draft, lives, moved, target.fast_space)
     kept = [border for border in borders if border.home(lives) in moved]
@@ -50,13 +54,31 @@ def _note(target: Target, lives: Lives, wanted: Sequence[Home], moved: set[Home]
         target.note("place", is_done=home in moved, reason=why, name=home.name, n_bytes=home.n_bytes)
 
 
-def _by_benefit(lives: Lives, borders: Sequence[Border], latency_bytes: float) -> list[Home]:
-    """Return the homes that may move and that save traffic if they do, the best first."""
+_HALVINGS = 4
+"""Sizes of the memory to try, each half of the one before."""
+
+
+def _fitting(wanted: Sequence[Home], length: int, target: Target, halvings: int) -> dict[Home, None]:
+    """Return what finds room, the best first: in a smaller memory, and of all else what the larger ones have room for.
+
+    A large array that is a little better than many small ones can shut them out, where there would be no room for it in
+    a smaller memory; so more memory never saves less.
+    """
+    moved: dict[Home, None] = {}
+    for times in reversed(range(halvings + 1)):
+        room = Room(length, target.fast_bytes_of(0.5**times))
+        for home in moved:
+            room.take(home.stretches)
+        moved |= {home: None for home in wanted if home not in moved and room.take(home.stretches)}
+    return moved
+
+
+def _saved_bytes(lives: Lives, borders: Sequence[Border], latency_bytes: float) -> dict[Home, float]:
+    """Return what each home that may move saves of HBM's traffic if it does, where that is something."""
     saved = {home: home.moved_bytes for home in lives.homes if not home.is_fixed}
     for border in borders:
         home = border.home(lives)
         if home in saved:
             # It is waited for, where what kernels read comes in beside their work: its bytes count twice.
             saved[home] -= (2 * home.n_bytes + latency_bytes) * lives.times[border.copy.name]
-    found = [home for home in saved if saved[home] > 0]
-    return sorted(found, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
+    return {home: n_bytes for home, n_bytes in saved.items() if n_bytes > 0}
