@@ -31,7 +31,7 @@ from tpusim.systolic.registers import (
 )
 
 # Rows that sums go through between two visits to memory.
-_GROUP: Final = 8
+_GROUP: Final = 16
 
 
 class Registers(NamedTuple):
