@@ -29,7 +29,9 @@ from tpusim.report.plots import utilisation as plot_utilisation
 from tpusim.report.plots.style import Axes, Figure
 from tpusim.report.plots.style import save as save
 from tpusim.report.plots.sweep import pareto as pareto
+from tpusim.report.plots.sweep import sensitivities as sensitivities
 from tpusim.report.plots.sweep import sensitivity as sensitivity
+from tpusim.report.plots.sweep import sweep as sweep
 from tpusim.report.plots.systolic import animate_systolic as animate_systolic
 from tpusim.report.plots.utilisation import layers as layers
 from tpusim.shapes.notation import parse_shape
@@ -85,7 +87,12 @@ def systolic(
 
 
 def read_csv(path: str | Path) -> list[Mapping[str, object]]:
-    """Return the rows of a CSV file with a head line, as ``pareto`` takes them. Raises ConfigError if it has none."""
+    """Return the rows of a CSV file with a head line, as ``pareto`` takes them. Raises ConfigError if it has none.
+
+    Of the folder of a study, its table.
+    """
+    if Path(path).is_dir():
+        path = Path(path) / "results.csv"
     with Path(path).open(newline="", encoding="utf-8") as file:
         rows: list[Mapping[str, object]] = list(csv.DictReader(file))
     if not rows:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+
+import pytest
 
 from tests.cli.commands import output_of, refusal_of
 
@@ -57,6 +60,16 @@ def test_diff_prints_totals_ops_and_categories(capsys):
     """Two programs: a table each."""
     text = output_of(capsys, "diff", MLP, CONVNET)
     assert text.index("B / A") < text.index("change") < text.index("category")
+
+
+def test_diff_tells_the_energy_of_both(capsys, tmp_path):
+    """Of a saved result as of a program: half of a chip's idle power less."""
+    path = str(tmp_path / "r.json")
+    output_of(capsys, "run", MLP, "--save", path, "-o", "power.idle_watts=110")
+    found = json.loads(output_of(capsys, "diff", path, MLP, "--json"))
+    saved_j = 55 * found["after"]["time_us"] / 1e6
+    assert found["before"]["energy_j"] - found["after"]["energy_j"] == pytest.approx(saved_j)
+    assert re.search(r"^energy +\d+ mJ +\d+ mJ +0\.\d+$", output_of(capsys, "diff", path, MLP), re.MULTILINE)
 
 
 def test_diff_of_one_thing_is_refused(capsys):

@@ -127,6 +127,28 @@ def chip_limits() -> dict[str, int]:
     return {"hbm": 16 * 1024 * MIB, "vmem": 128 * MIB}
 
 
+def runs() -> list[dict[str, object]]:
+    """Return the rows of a study of four programs on twelve machines, of which one program fits some."""
+    programs = {
+        "bert.v3.hlo.txt.gz": 9.0,
+        "gpt2.v5p.hlo.txt.gz": 5.0,
+        "lstm.v5e.hlo.txt.gz": 1.0,
+        "mlp.v6e.hlo.txt.gz": 0.4,
+    }
+    return [
+        {
+            "program": name,
+            "mxu.count": count,
+            "hbm.bandwidth": rate,
+            "time_us": "" if rate > 1e12 and weight == 5.0 else 1e3 * weight * (1 / count + 5e11 / rate),
+            "energy_j": weight * (0.1 + 0.02 * count + rate / 1e13),
+        }
+        for name, weight in programs.items()
+        for count in (1, 2, 4)
+        for rate in (4e11, 8e11, 1.6e12, 3.2e12)
+    ]
+
+
 CASES: dict[str, Callable[[], Figure]] = {
     "layout_figure_1": lambda: plot.layout("F32[3,5]{1,0:(2,2)}"),
     "layout_figure_2": lambda: plot.layout("bf16[4,8]{1,0:T(2,4)(2,1)}"),
@@ -152,6 +174,16 @@ CASES: dict[str, Callable[[], Figure]] = {
         run_layers([Layer(name=f"layer {n}", m=64 * n, n=100, k=200) for n in range(1, 5)], Array(rows=64, columns=64))
     ),
     "pareto": lambda: plot.pareto(designs(), "cost (units)", "time (ms)", "design"),
+    "pareto_per": lambda: plot.pareto(runs(), "energy_j", "time_us", "mxu.count", per="program"),
+    "sweep": lambda: plot.sweep(runs(), "hbm.bandwidth", "time_us", by="program"),
+    "sweep_per": lambda: plot.sweep(runs(), "hbm.bandwidth", "time_us", by="mxu.count", per="program"),
+    "sensitivities": lambda: plot.sensitivities(
+        {
+            name: [("hbm.bandwidth_bytes_per_second", 20 * n, -9 * n), ("mxu.count", 12, -15), ("clock_hz", 0, 0)]
+            for n, name in enumerate(("bert_base_b32t128.v3.hlo.txt.gz", "resnet50_train_b64.v5e.hlo.txt.gz"), 1)
+        },
+        "energy (%)",
+    ),
     "sensitivity": lambda: plot.sensitivity(
         [("hbm.bandwidth_bytes_per_second", 12.0, -8.0), ("mxu.count", 30.0, -5.5), ("clock_hz", 10.0, -3.0)]
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import msgspec
 import pytest
@@ -129,3 +130,11 @@ def test_what_moves_no_time_says_so_on_the_page_and_in_json() -> None:
     assert page_of("v5e").count("report only: ") == len(marked)
     facts = json.loads(json_text(chip_page(load_chip("v5e"), chip_facts("v5e"))))["facts"]
     assert {fact["key"] for fact in facts if fact["is_report_only"]} == marked
+
+
+def test_a_chip_says_what_it_draws_idle_how_large_it_is_and_what_it_costs() -> None:
+    """The published 90 W of v4 and its listed price; v7x has none."""
+    assert re.search(r"a chip: 90 W idle, a die of about 600 mm2 .*, \$3\.22 an hour", page_of("v4"))
+    assert "an hour" not in page_of("v7x")
+    data = json.loads(json_text(chip_page(load_chip("v4"), chip_facts("v4"))))
+    assert (round(data["area_mm2"]), data["usd_per_chip_hour"]) == (600, 3.22)

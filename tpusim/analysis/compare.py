@@ -54,6 +54,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     roofline_us: float = 0.0
     flops: float = 0.0
     hbm_bytes: float = 0.0
+    energy_j: float = 0.0
     ops: tuple[OpFigures, ...] = ()
     memory: MemoryFigures = MemoryFigures()
     format: str = RESULT_FORMAT
@@ -103,6 +104,7 @@ def run_figures(summary: Summary) -> RunFigures:
         roofline_us=ps_to_us(summary.roofline.bound_ps),
         flops=busy.flops,
         hbm_bytes=busy.hbm_bytes,
+        energy_j=summary.energy.total_j,
         ops=tuple(_op_figures(group) for group in summary.ops),
         memory=MemoryFigures(**{name: getattr(summary.memory, name) for name in MemoryFigures.__struct_fields__}),
     )

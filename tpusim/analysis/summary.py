@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from tpusim.analysis.bands import Band, CompiledError, compiled_error, compiler_clock_hz, error_bands
@@ -26,6 +28,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     how far programs are off that tpusim compiled for the chip, if it is one; ``schedule`` says whose schedule it was.
     ``is_as_shipped`` says that no figure of the chip was replaced; then ``operating_point`` is the chip's. Unless it
     ``fits`` into the memories a program cannot run there: its figures are those of a chip with more of them.
+    ``by_hand`` counts the kernels that were written elsewhere, by what their times are made of.
     """
 
     program: str
@@ -50,6 +53,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     is_as_shipped: bool
     bands: tuple[Band, ...]
     compiled_error: CompiledError | None
+    by_hand: dict[str, int]
     unsupported: tuple[Estimate, ...]
     warnings: tuple[str, ...]
     device: int = 0
@@ -95,6 +99,7 @@ def summarise(
         is_as_shipped=shipped,
         bands=error_bands(program, timeline, chip.name if claims else ""),
         compiled_error=compiled_error() if shipped and ours else None,
+        by_hand=dict(Counter(basis for step in program.every_step if (basis := getattr(step, "basis", "")))),
         unsupported=program.unsupported,
         warnings=(*program.warnings, *map(str, too_much)),
         device=timeline.device,

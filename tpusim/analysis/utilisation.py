@@ -94,9 +94,12 @@ def _group(name: str, records: list[Record], by: str) -> Group:
     first = records[0]
     # The records of one op agree in these fields; those of a category or a source do not.
     single = by == "op"
-    # The 1 lets a group that took no time name what bounds it all the same.
-    bound = Counter(record.bound_by for record in records)
-    bound.update(totals(records, lambda record: record.bounds_ps))
+    # The 1 lets a group that took no time name what bounds it all the same. No Counter, as in ``totals``.
+    bound = dict.fromkeys((record.bound_by for record in records), 0)
+    for record in records:
+        bound[record.bound_by] += 1
+    for name_of_bound, time_ps in totals(records, lambda record: record.bounds_ps).items():
+        bound[name_of_bound] = bound.get(name_of_bound, 0) + time_ps
     return Group(
         name=name,
         opcode=first.opcode if single else "",

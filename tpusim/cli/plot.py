@@ -46,6 +46,11 @@ _OUTPUT = option("-o", "--output", metavar="FILE", required=True, help="ends in 
 _OVERRIDE = option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
 _RUN = (*PLACED, _OVERRIDE, WARM, OVERFLOW)
 _BY = option("--by", choices=("source", "category", "op"), default="source", help="what a layer is")
+_POINTS = (
+    option("points", metavar="POINTS.csv", help="a design a row, under a head line; or the folder of a study"),
+    *(option(f"--{axis}", metavar="COLUMN", required=True, help=f"the column along {axis}") for axis in "xy"),
+    option("--per", metavar="COLUMN", default="", help="a picture for each value of it, such as program"),
+)
 _SIZES = {"m": 12, "n": 8, "k": 8}
 
 
@@ -116,7 +121,17 @@ def _layers(plot: Any, options: Namespace) -> Any:
 def _sensitivity(plot: Any, options: Namespace) -> Any:
     from tpusim.report.plots.sweep import effects_of
 
-    return plot.sensitivity(effects_of(plot.read_csv(options.effects)), options.measure)
+    folder = Path(options.effects)
+    records = plot.read_csv(folder / "effects.csv" if folder.is_dir() else folder)
+    measure = options.measure or f"{options.figure.partition('_')[0]} (%)"
+    if not options.per:
+        # Of all programs together, where a study has told them apart.
+        whole = [record for record in records if not record.get("program")]
+        return plot.sensitivity(effects_of(whole, options.figure), measure)
+    names = list(dict.fromkeys(str(record["program"]) for record in records if record.get("program")))
+    if not names:
+        raise ConfigError("--per: expected a study's effects.csv, which tells programs apart, found one that does not")
+    return plot.sensitivities({name: effects_of(records, options.figure, name) for name in names}, measure)
 
 
 _KINDS = (
@@ -174,17 +189,31 @@ _KINDS = (
     _kind(
         "pareto",
         "designs by two figures of which less is better",
-        lambda plot, options: plot.pareto(plot.read_csv(options.points), options.x, options.y, options.name),
-        option("points", metavar="POINTS.csv", help="a design a row, under a head line"),
-        *(option(f"--{axis}", metavar="COLUMN", required=True, help=f"the column along {axis}") for axis in "xy"),
+        lambda plot, options: plot.pareto(
+            plot.read_csv(options.points), options.x, options.y, options.name, per=options.per
+        ),
+        *_POINTS,
         option("--name", metavar="COLUMN", default="", help="what designs are called"),
+    ),
+    _kind(
+        "sweep",
+        "a figure over a parameter of a study",
+        lambda plot, options: plot.sweep(
+            plot.read_csv(options.points), options.x, options.y, options.by, per=options.per
+        ),
+        *_POINTS,
+        option("--by", metavar="COLUMN", default="", help="a line for each value of it"),
     ),
     _kind(
         "sensitivity",
         "what a change of each parameter does",
         _sensitivity,
-        option("effects", metavar="EFFECTS.csv", help="columns parameter, low, high"),
-        option("--measure", metavar="TEXT", default="time (%)", help="what changes, with its unit"),
+        option("effects", metavar="EFFECTS.csv", help="columns parameter, low, high; or the folder of a study"),
+        option(
+            "--measure", metavar="TEXT", default="", help="what changes, with its unit (default: of the figure, %%)"
+        ),
+        option("--figure", metavar="COLUMN", default="time_us", help="of a study: the figure (default: time_us)"),
+        option("--per", choices=("program",), default="", help="a picture for each program of a study"),
     ),
 )
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import CHIP, OVERFLOW, WARM, command, json_option, number, option
+from tpusim.cli.options import CHIP, OVERFLOW, PLUGIN, WARM, command, json_option, number, option
 from tpusim.cli.output import console, write_json
 from tpusim.errors import ConfigError
 
@@ -35,6 +35,7 @@ examples:
     CHIP,
     option("--topology", metavar="T,T", help="slices that programs run on"),
     option("--schedule", metavar="S,S", help="given, retiled, compiled"),
+    PLUGIN,
     OVERFLOW,
     WARM,
     option("--study", metavar="DIR", help="keep outcomes here (default for NAME.toml: NAME beside it)"),
@@ -42,6 +43,9 @@ examples:
     option("--parquet", metavar="FILE", help="write the table as Parquet (extra data)"),
     option("--jobs", metavar="N", type=number, help="processes (default: one for each core; 1: none beside this one)"),
     option("--executor", metavar="E", default="", help="dask:ADDRESS, dask:local or ray:ADDRESS"),
+    option("--optimise", metavar="F,F", help="search for the best machines by these columns (extra study)"),
+    option("--trials", metavar="N", type=number, default=100, help="machines that a search tries (default: 100)"),
+    option("--seed", metavar="N", type=number, default=0, help="of a search"),
     option("--no-reuse", action="store_true", help="work every point out by itself"),
     json_option(),
     option("--quiet", action="store_true", help="no progress line"),
@@ -50,19 +54,25 @@ examples:
 )
 def sweep(options: Namespace) -> None:
     """Run a study."""
+    from tpusim.report.terminal.compare import render_search, render_sweep
     from tpusim.report.terminal.progress import CountLine
     from tpusim.study.table import write_csv, write_parquet
 
     line = CountLine("sweeping")
     try:
         study = _study(options, None if options.quiet else line)
-        rows = study.run().rows()
+        rows = _found(study, options) if options.optimise else study.run().rows()
     finally:
         line.close()
-    # In a study's folder as well, for `tpusim plot`.
-    folder = _folder(options)
-    for path in filter(None, (options.csv, folder and folder / "results.csv")):
-        write_csv(rows, path)
+    if options.csv:
+        write_csv(rows, options.csv)
+    # As `tpusim plot` looks for them.
+    if options.optimise:
+        render_search(rows, console())
+        return
+    if folder := _folder(options):
+        write_csv(rows, folder / "results.csv")
+        write_csv(study.effect_table(), folder / "effects.csv")
     if options.parquet:
         write_parquet(rows, options.parquet)
     if options.json:
@@ -70,9 +80,14 @@ def sweep(options: Namespace) -> None:
 
         write_json(sweep_page(rows, study.unmoved()))
         return
-    from tpusim.report.terminal.compare import render_sweep
-
     render_sweep(rows, study.spec.keys, study.unmoved(), console())
+
+
+def _found(study: Study, options: Namespace) -> list[dict[str, Any]]:
+    """Return the machines that a search has tried."""
+    from tpusim.study.search import search
+
+    return search(study, options.optimise.split(","), options.trials, options.seed)
 
 
 def _folder(options: Namespace) -> Path | None:

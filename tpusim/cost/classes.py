@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import NamedTuple
+
 from tpusim.cost.dma import link_of, memory_rates, stream_loads
 from tpusim.cost.models.arrays import array_of
 from tpusim.hardware.chip import Chip
@@ -43,14 +46,27 @@ def part_cycles(part: TilePart, chip: Chip) -> float:
     return chain + sum(max(unit_cycles(work, chip).values()) for work in part.stages)
 
 
-def class_moving_seconds(kernel: Kernel, chip: Chip) -> list[float]:
-    """Return what moves beside a tile of each class, in seconds of the memory or link that takes longest."""
+class Moving(NamedTuple):
+    """What moves beside a tile, in seconds of the memory or link that takes longest; of it what comes ``in``."""
+
+    seconds: float
+    in_seconds: float
+
+    def with_latency(self, latency_seconds: float) -> float:
+        """Return what a tile waits at least: all goes over the link, and what comes in is asked for a tile before."""
+        return max(self.seconds, self.in_seconds + latency_seconds if self.seconds else 0.0)
+
+
+def class_moving(kernel: Kernel, chip: Chip) -> list[Moving]:
+    """Return what moves beside a tile of each class."""
     blocks, found = block_seconds(kernel, chip), []
     for tiles in kernel.classes:
-        moving: dict[str, float] = {}
-        for (link, seconds), count in zip(blocks, tiles.moves, strict=False):
-            moving[link] = moving.get(link, 0.0) + count * seconds
-        found.append(max(moving.values(), default=0.0))
+        moving: dict[str, float] = defaultdict(float)
+        coming: dict[str, float] = defaultdict(float)
+        for stream, (link, seconds), count in zip(kernel.streams, blocks, tiles.moves, strict=False):
+            moving[link] += count * seconds
+            coming[link] += count * seconds * (not stream.is_output)
+        found.append(Moving(max(moving.values(), default=0.0), max(coming.values(), default=0.0)))
     return found
 
 

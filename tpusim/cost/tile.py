@@ -55,7 +55,8 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     """Return what ``kernel`` costs on ``chip``, before anything else gets in its way."""
     if kernel.scalar:
         return _scalar_time(kernel, chip)
-    cycles, longest = unit_cycles(kernel.work, chip), stage_cycles(kernel, chip)
+    cycles = unit_cycles(kernel.work, chip)
+    longest = stage_cycles(kernel, chip) if kernel.stages else [_longest(cycles)]
     slowest = max(longest, key=lambda stage: stage[1])[0]
     tile_cycles = max(sum(stage for _, stage in longest), registers_cycles(kernel, chip))
     # Nothing of the last turn is overlapped; behind a product it is what its results take to come out.
@@ -112,7 +113,11 @@ def stage_cycles(kernel: Kernel, chip: Chip) -> list[tuple[str, float]]:
     """Return the unit that takes longest in each stage of a tile, and its cycles."""
     # One instruction word feeds all units at once (VLIW): in a stage they overlap, and the busiest decides.
     stages = (unit_cycles(work, chip) for work in kernel.stages or (kernel.work,))
-    return [max(cycles.items(), key=lambda item: item[1]) for cycles in stages]
+    return [_longest(cycles) for cycles in stages]
+
+
+def _longest(cycles: dict[str, float]) -> tuple[str, float]:
+    return max(cycles.items(), key=lambda item: item[1])
 
 
 def registers_cycles(kernel: Kernel, chip: Chip) -> float:

@@ -7,6 +7,8 @@ that one more unit is a row here, its rate in the chip's file, and the rule that
 
 from __future__ import annotations
 
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -147,12 +149,20 @@ def peak_bytes_per_second(chip: Any, unit: Unit) -> float:
     return chip_value(chip, unit.rate) if unit.rate else 0.0
 
 
+# Asked for every kernel and every copy of a run.
+_getter = cache(attrgetter)
+
+
 def chip_value(chip: Any, key: str) -> float:
     """Return the value of a dotted key of a chip, such as ``vpu.alu_slots`` or ``units.sorter.slots``.
 
     Raises ConfigError for a unit that this chip does not have.
     """
-    value = chip
+    try:
+        return float(_getter(key)(chip))
+    except AttributeError:
+        # A table in between, whose keys are open.
+        value = chip
     for name in key.split("."):
         value = value.get(name) if isinstance(value, dict) else getattr(value, name)
         if value is None:

@@ -37,20 +37,20 @@ def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
         return (Call(**scope.label(instruction, "call"), body=body),)
     if target in CUSTOM_WORK:
         return (make_kernel(scope, instruction, "custom-call"),)
-    return (_written_elsewhere(scope, instruction, target),)
+    return _written_elsewhere(scope, instruction, target)
 
 
-def _written_elsewhere(scope: Scope, instruction: Instruction, target: str) -> Kernel:
-    """Return the kernel of code that is not the compiler's: by its body, by what it states, or else by its bytes."""
+def _written_elsewhere(scope: Scope, instruction: Instruction, target: str) -> tuple[AnyStep, ...]:
+    """Return the steps of code that is not the compiler's: by its body, by what it states, or else by its bytes."""
     config, why = instruction.backend_config, ""
     estimate = config.cost_estimate
     if config.kernel_body:
         # NumPy, which goes through a grid, is for programs with such a kernel.
-        from tpusim.lowering.pallas.kernel import pallas_kernel
+        from tpusim.lowering.pallas.kernel import pallas_steps
 
         try:
-            kernel = pallas_kernel(scope, instruction, read_body(config.kernel_body))
-            return _with_floor(kernel, estimate) if estimate else kernel
+            steps = pallas_steps(scope, instruction, read_body(config.kernel_body))
+            return tuple(_with_floor(s, estimate) if estimate and isinstance(s, Kernel) else s for s in steps)
         except Unreadable as error:
             why = f" ({error.message})"
     # Not refused: what it states, or its bytes, bound its time from below, and every report names it.
@@ -58,9 +58,9 @@ def _written_elsewhere(scope: Scope, instruction: Instruction, target: str) -> K
     scope.notes.estimated(instruction, f"custom call to {target!r}: by its {basis}{why}")
     kernel = structs.replace(make_kernel(scope, instruction, "custom-call"), basis=basis)
     if estimate is None:
-        return kernel
+        return (kernel,)
     streams = _moving_at_least(kernel.streams, estimate.bytes_accessed)
-    return _with_floor(structs.replace(kernel, streams=streams), estimate)
+    return (_with_floor(structs.replace(kernel, streams=streams), estimate),)
 
 
 def _with_floor(kernel: Kernel, estimate: CostEstimate) -> Kernel:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from tpusim.analysis.explanation import Kind, explanation
-from tpusim.cost.classes import class_cycles, class_moving_seconds
+from tpusim.cost.classes import class_cycles, class_moving
 from tpusim.cost.tile import between_tiles_cycles, floor_ps, stage_cycles, tile_costs
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
@@ -58,8 +58,8 @@ def explain(
         stages=stages,
         floor_ps=floor_ps(kernel, machine),
         kinds=[
-            _kind(kernel, tiles, seconds, machine)
-            for tiles, seconds in zip(kernel.classes, class_moving_seconds(kernel, machine), strict=True)
+            _kind(kernel, tiles, moving.seconds, machine)
+            for tiles, moving in zip(kernel.classes, class_moving(kernel, machine), strict=True)
         ],
         provenance=lowered.provenance,
     )

@@ -118,7 +118,7 @@ class TileClass(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     tiles: int
     runs: tuple[float, ...] = ()
-    moves: tuple[int, ...] = ()
+    moves: tuple[float, ...] = ()
 
 
 class Floor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -38,6 +38,18 @@ def effects(rows: Rows, axes: Sequence[Axis], figure: str) -> list[Effect]:
     return found
 
 
+def effect_table(rows: Rows, axes: Sequence[Axis], figures: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the effects of all axes on some figures, in percent: on each program's, and on all programs' together."""
+    programs = list(dict.fromkeys(row["program"] for row in rows))
+    parts = {"": rows} | {name: [row for row in rows if row["program"] == name] for name in programs}
+    return [
+        {"figure": figure, "program": name, "parameter": one.axis, "low": 100 * one.low, "high": 100 * one.high}
+        for figure in figures
+        for name, part in parts.items()
+        for one in effects(part, axes, figure)
+    ]
+
+
 def _ends(rows: Rows, axis: Axis, axes: Sequence[Axis], figure: str) -> tuple[list[float], list[float]]:
     """Return the figure at both ends of an axis, each as a multiple of the mean of its group."""
     low, high = list[float](), list[float]()

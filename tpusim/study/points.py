@@ -62,7 +62,10 @@ class Point:
 
 def points_of(spec: Spec) -> list[Point]:
     """Return the points of a study, program by program, the last axis fastest. Raises ConfigError if none is left."""
-    settings = [merged(row) for row in product(*(axis.settings for axis in spec.axes if axis.settings))]
+    for axis in spec.axes:
+        if not axis.settings:
+            raise ConfigError(f"axis {axis.name}: expected [low, high, n]: a range without a number is for --optimise")
+    settings = [merged(row) for row in product(*(axis.settings for axis in spec.axes))]
     found = [point for program in spec.programs for point in points_at(spec, program, settings)]
     if not found:
         raise ConfigError("study: expected at least one point, found none that the axes and constraints allow")

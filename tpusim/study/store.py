@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from functools import cache
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
 import tpusim
+from tpusim.cost.models.registry import allowed_plugins
 from tpusim.errors import ConfigError
 from tpusim.study.points import Point
 from tpusim.study.programs import digest
@@ -22,14 +24,19 @@ _TABLE = "CREATE TABLE IF NOT EXISTS outcomes (key TEXT PRIMARY KEY, outcome BLO
 _BUSY_SECONDS = 60.0
 
 
-@cache
 def version() -> str:
-    """Return the version of tpusim and a hash of its code and tables: another one may come to other times."""
+    """Return the version of tpusim and a hash of its code, tables and plug-ins: others may come to other times."""
+    return _version(allowed_plugins())
+
+
+@cache
+def _version(plugins: tuple[str, ...]) -> str:
     package = Path(tpusim.__file__).parent
+    folders = [package, package.parent / "configs"]
+    for name in plugins:
+        folders += map(Path, getattr(find_spec(name), "submodule_search_locations", None) or ())
     found = sha256()
-    for path in sorted(
-        (*package.rglob("*.py"), *package.rglob("*.toml"), *(package.parent / "configs").rglob("*.toml"))
-    ):
+    for path in sorted(path for folder in folders for kind in ("*.py", "*.toml") for path in folder.rglob(kind)):
         found.update(path.read_bytes())
     return f"{tpusim.__version__}+{found.hexdigest()[:12]}"
 

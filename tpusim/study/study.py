@@ -51,7 +51,8 @@ class Study:
         else:
             self.spec = make_spec({**(source or {}), **table}, Path(folder))
         self._open = opener(executor, jobs) if isinstance(executor, str) else borrower(executor, jobs)
-        self._store = Store(Path(store) if store is not None else None)
+        self.folder = Path(store) if store is not None else None
+        self._store = Store(self.folder)
         self._reuse, self._progress = reuse, progress or (lambda done, total: None)
         self._points: list[Point] | None = None
         self._outcomes: dict[str, Outcome] = {}
@@ -109,6 +110,10 @@ class Study:
     def effects(self, figure: str = "time_us") -> list[effects.Effect]:
         """Return what each axis does to a figure, as shares of it, at the axis's least and greatest value."""
         return effects.effects(self.rows(), self.spec.axes, figure)
+
+    def effect_table(self) -> list[Row]:
+        """Return the effects of all axes on time and energy, in percent, as ``tpusim plot sensitivity`` takes them."""
+        return effects.effect_table(self.rows(), self.spec.axes, FIGURES)
 
     def unmoved(self) -> list[str]:
         """Return a sentence for each axis along which nothing changed."""

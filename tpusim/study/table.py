@@ -54,7 +54,7 @@ def write_csv(rows: Sequence[Row], path: str | Path) -> None:
     """Write rows as CSV, whole or not at all."""
     beside = Path(f"{path}.part")
     with beside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     os.replace(beside, path)

@@ -24,6 +24,10 @@ class Factor(NamedTuple):
 
     by: float
 
+    def __str__(self) -> str:
+        """Return it as it is written."""
+        return f"x{self.by:g}"
+
 
 def parse_value(text: Any) -> Any:
     """Return what a text says: a number, a ``Factor``, true or false, else the text; what is none comes back."""

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.experimental.pallas.ops.tpu.flash_attention import BlockSizes, flash_attention
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
-from tpusim.jax import compile_for
+from tpusim.jax import compile_for, devices_of
 
 FOLDER = Path(__file__).parent
 
@@ -98,6 +99,48 @@ def gather(rows, places):
     return pl.pallas_call(kernel, grid_spec=spec, out_shape=jax.ShapeDtypeStruct((2048, 512), rows.dtype))(places, rows)
 
 
+def ring(x, size):
+    """Return the rows of all devices, handed round a ring (JAX documentation, Pallas: Distributed Computing)."""
+
+    def kernel(x_ref, o_ref, own, sent, received):
+        step, me = pl.program_id(0), jax.lax.axis_index("x")
+        slot = jax.lax.rem(me - step + size, size)
+
+        @pl.when(step == 0)
+        def _():
+            copy = pltpu.make_async_copy(x_ref, o_ref.at[me], own)
+            copy.start()
+            copy.wait()
+
+        right = pltpu.make_async_remote_copy(
+            o_ref.at[slot],
+            o_ref.at[slot],
+            sent.at[step],
+            received.at[step],
+            device_id=(jax.lax.rem(me + 1, size),),
+            device_id_type=pl.DeviceIdType.MESH,
+        )
+        right.start()
+        right.wait()
+
+    anywhere = pl.BlockSpec(memory_space=pl.ANY)
+    semaphores = [pltpu.SemaphoreType.DMA, *[pltpu.SemaphoreType.DMA((size - 1,))] * 2]
+    spec = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=0, grid=(size - 1,), in_specs=[anywhere], out_specs=anywhere, scratch_shapes=semaphores
+    )
+    return pl.pallas_call(kernel, grid_spec=spec, out_shape=jax.ShapeDtypeStruct((size, *x.shape), x.dtype))(x)
+
+
+def ring_of_four():
+    """Return the ring on the devices of a slice of four, and what it takes."""
+    mesh = jax.sharding.Mesh(np.array(devices_of("v5e:2x2")), ("x",))
+    cut = jax.sharding.PartitionSpec("x")
+    shard = jax.sharding.NamedSharding(mesh, cut)
+    whole = jax.sharding.PartitionSpec(None, "x")
+    function = jax.shard_map(partial(ring, size=4), mesh=mesh, in_specs=cut, out_specs=whole, check_vma=False)
+    return function, [jax.ShapeDtypeStruct((4 * 1024, 1024), jnp.float32, sharding=shard)]
+
+
 def main() -> None:
     """Compile and write every program."""
 
@@ -113,10 +156,12 @@ def main() -> None:
         "flash_2048_b128.v5e": (partial(attention, block=128), tokens),
         "splash_2048.v5p": (splash_gradients, [shape(8, 2048, 128)] * 3),
         "twice.v6e": (twice, [shape(4096, 1024, dtype=jnp.float32)]),
+        "ring.v5e_2x2": ring_of_four(),
         "gather.v5e": (gather, [shape(4096, 512, dtype=jnp.float32), shape(16, dtype=jnp.int32)]),
     }
     for name, (function, arguments) in programs.items():
-        compile_for(jax.jit(function), *arguments, topology=name.partition(".")[2]).save(FOLDER / f"{name}.hlo.txt.gz")
+        topology = name.partition(".")[2].replace("_", ":")
+        compile_for(jax.jit(function), *arguments, topology=topology).save(FOLDER / f"{name}.hlo.txt.gz")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise, product
 from math import prod
 
@@ -214,6 +215,17 @@ def test_a_grid_of_a_million_steps_is_a_handful_of_classes():
     assert (kernel.tiles, len(kernel.classes) <= 8) == (prod((1024, 1024)), True)
 
 
+def test_steps_that_are_all_different_are_taken_as_their_mean():
+    """A loop that runs as often as the number of the step says, in a grid of more steps than kinds are told apart."""
+    zero, one = (f'%n{n} = "stable_mosaic.arith.constant"() {{value = {n} : i32}} : () -> i32' for n in (0, 1))
+    loop = (
+        f'{zero}\n{one}\n"stable_mosaic.scf.for"(%n0, %a1, %n1) ({{ ^bb0(%n: i32):\n{COPY}\n'
+        '"stable_mosaic.scf.yield"() : () -> () }) : (i32, i32, i32) -> ()'
+    )
+    (found,) = kernel_of(body(loop, grid=(2, 1000))).classes
+    assert (found.tiles, found.runs) == (2000, (pytest.approx(999 / 2),))
+
+
 def test_what_a_loop_hands_from_turn_to_turn_is_followed():
     """A slot that changes at each turn: code for one of two runs at every other one."""
     names = (f'%n{n} = "stable_mosaic.arith.constant"() {{value = {n} : i32}} : () -> i32' for n in (0, 1, 5))
@@ -241,3 +253,15 @@ def test_copies_of_its_own_wait_for_the_memory_each():
     (kernel,) = kernels("twice.v6e")
     moving_ps = 2**21 / chip.hbm.bandwidth_bytes_per_second * 1e12
     assert alone_ps(kernel, chip) > moving_ps + 2 * chip.dma.fixed_latency_seconds * 1e12
+
+
+def test_the_report_says_what_the_times_of_such_kernels_are_made_of(monkeypatch):
+    """Their bodies; without jaxlib what they state, and then what to install."""
+    path = PROGRAMS / "flash_2048_b512.v5e.hlo.txt.gz"
+    assert "1 timed by body" in str(tpusim.simulate(path))
+    mosaic.read_body.cache_clear()
+    monkeypatch.setitem(sys.modules, "jaxlib.mlir", None)
+    without = tpusim.simulate(path)
+    assert "1 timed by stated cost" in str(without)
+    assert "by its stated cost (jaxlib" in without.program.unsupported[0].how
+    assert without.summary.total_ps >= 17.18e9 / 197e12 * 1e12

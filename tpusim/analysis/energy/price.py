@@ -31,12 +31,16 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_cost(chip: Chip, total_ps: int, devices: int, price: float | None = None, tokens: float = 0.0) -> Cost | None:
     """Return what a run of some devices costs, at a price for an hour of a chip or the listed one; None without one."""
-    date = ""
+    date = load_price_table().date if price is None else ""
+    price = listed_price(chip) if price is None else price
     if price is None:
-        table = load_price_table()
-        if chip.name not in table.chips:
-            return None
-        price, date = table.chips[chip.name].value, table.date
+        return None
     chips = devices / chip.devices_per_chip
     hours = total_ps / PS_PER_SECOND / SECONDS_PER_HOUR
     return Cost(usd_per_chip_hour=price, price_date=date, chips=chips, usd=price * chips * hours, tokens=tokens)
+
+
+def listed_price(chip: Chip) -> float | None:
+    """Return the listed price of an hour of a chip in US dollars, None for a chip without one."""
+    listed = load_price_table().chips.get(chip.name)
+    return listed.value if listed else None

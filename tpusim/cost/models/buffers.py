@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tpusim.cost.classes import block_seconds, class_cycles, class_moving_seconds
+from tpusim.cost.classes import Moving, block_seconds, class_cycles, class_moving
 from tpusim.cost.dma import later_blocks
 from tpusim.cost.models.protocols import Buffers, Pace
 from tpusim.cost.models.registry import Registry
@@ -70,20 +70,21 @@ def _bursts_ps(kernel: Kernel, space: str, moving_ps: int, compute_ps: int, chip
 def _classes_ps(kernel: Kernel, chip: Chip, latency_seconds: float) -> int:
     """Return what the tiles take, each as long as the longer of its computation and of what moves beside it."""
     total = 0.0
-    for tiles, seconds in zip(kernel.classes, class_moving_seconds(kernel, chip), strict=True):
-        waiting = seconds + latency_seconds if seconds else 0.0
-        total += tiles.tiles * max(waiting, class_cycles(kernel, tiles, chip) / chip.clock_hz)
+    for tiles, moving in zip(kernel.classes, class_moving(kernel, chip), strict=True):
+        computing = class_cycles(kernel, tiles, chip) / chip.clock_hz
+        total += tiles.tiles * max(computing, moving.with_latency(latency_seconds))
     return seconds_to_ps(total / kernel.cores)
 
 
 def _copied_ps(kernel: Kernel, chip: Chip) -> int:
-    """Return what a kernel's own copies take, each set out when the one before it has come."""
+    """Return what a kernel's own copies behind the first take: the next comes in when the one before it has."""
     # Those of its blocks stand first.
-    count = len(kernel.classes[0].moves)
-    own = list(zip(kernel.streams[count:], block_seconds(kernel, chip)[count:], strict=True))
-    moving = sum(stream.fetches * seconds for stream, (_, seconds) in own)
-    waits = max((stream.fetches for stream, (_, seconds) in own if seconds), default=0)
-    return seconds_to_ps((waits * chip.dma.fixed_latency_seconds + moving) / kernel.cores)
+    first = len(kernel.classes[0].moves)
+    own = list(zip(kernel.streams[first:], block_seconds(kernel, chip)[first:], strict=True))
+    later = [(stream, (stream.fetches - 1) * seconds) for stream, (_, seconds) in own]
+    moving = Moving(sum(s for _, s in later), sum(s for stream, s in later if not stream.is_output))
+    waits = max((stream.fetches - 1 for stream, seconds in later if seconds), default=0)
+    return seconds_to_ps(moving.with_latency(waits * chip.dma.fixed_latency_seconds) / kernel.cores)
 
 
 def _later_fetches(stream: Stream, kernel: Kernel) -> float:

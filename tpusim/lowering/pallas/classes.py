@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from tpusim.lowering.pallas.blocks import Flags
 from tpusim.program.work import TileClass
+
+MOST_CLASSES = 512
+"""Kinds of steps beyond which all are taken to be as their mean."""
+
+_MOST_KEYS = 1 << 40
 
 
 def classes_of(
@@ -19,24 +25,29 @@ def classes_of(
     ``times`` are those of the parts, which broadcast against the grid; ``moves`` say of each stream in which steps one
     of its blocks is under way.
     """
-    key = np.zeros(tuple(grid), np.int64)
-    values = []
-    for part in times:
+    key, size = np.zeros(prod(grid), np.int64), 1
+    # Parts of one block have one array of times.
+    for part in {id(part): part for part in (*times, *moves)}.values():
         distinct, codes = np.unique(part, return_inverse=True)
-        values.append(distinct)
-        key = key * len(distinct) + codes.reshape(part.shape)
-    flat = key.reshape(-1)
-    for move in moves:
-        flat = flat * 2 + move
-    found, counts = np.unique(flat, return_counts=True)
-    classes = []
-    for code, count in zip(found.tolist(), counts.tolist(), strict=True):
-        moving, runs = [], []
-        for _ in moves:
-            code, flag = divmod(code, 2)
-            moving.append(flag)
-        for distinct in reversed(values):
-            code, number = divmod(code, len(distinct))
-            runs.append(float(distinct[number]))
-        classes.append(TileClass(count, tuple(reversed(runs)), tuple(reversed(moving))))
-    return tuple(classes)
+        if len(distinct) > 1:
+            key = key * len(distinct) + _flat(codes.reshape(part.shape), grid)
+            size *= len(distinct)
+        if size > _MOST_KEYS:
+            kinds, key = np.unique(key, return_inverse=True)
+            size = len(kinds)
+    _, first, counts = np.unique(key, return_index=True, return_counts=True)
+    steps = [_flat(part, grid) for part in (*times, *moves)]
+    if len(first) > MOST_CLASSES:
+        return (_class(prod(grid), [step.mean() for step in steps], len(times)),)
+    rows = (([step[at] for step in steps], count) for at, count in zip(first, counts.tolist(), strict=True))
+    return tuple(_class(count, row, len(times)) for row, count in rows)
+
+
+def _flat(numbers: np.ndarray[Any, Any], grid: Sequence[int]) -> np.ndarray[Any, Any]:
+    """Return numbers that broadcast against a grid, or are one for each step of it, step by step."""
+    return numbers if numbers.shape == (prod(grid),) else np.broadcast_to(numbers, grid).reshape(-1)
+
+
+def _class(count: int, values: Sequence[Any], parts: int) -> TileClass:
+    plain = [float(value) for value in values]
+    return TileClass(count, tuple(plain[:parts]), tuple(plain[parts:]))

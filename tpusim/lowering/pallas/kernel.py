@@ -21,10 +21,11 @@ from tpusim.ir.ops import COPIES, SAME_ELEMENTS
 from tpusim.lowering.kernels.vector import estimated_type
 from tpusim.lowering.pallas.blocks import Flags, changes
 from tpusim.lowering.pallas.classes import classes_of
+from tpusim.lowering.pallas.sends import with_sends
 from tpusim.lowering.pallas.walk import Assumptions, Transfer, Walk
 from tpusim.lowering.pallas.work import costed
 from tpusim.lowering.scope import Scope
-from tpusim.program.steps import Kernel, TileLoop
+from tpusim.program.steps import AnyStep, Kernel, TileLoop
 from tpusim.program.work import Stream, TilePart, sum_work
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
@@ -55,19 +56,34 @@ class _Call(NamedTuple):
     contents: dict[int, np.ndarray[Any, Any]]
 
 
-def pallas_kernel(scope: Scope, instruction: Instruction, body: KernelBody) -> Kernel:
-    """Return the kernel of a Pallas call; raise ``Unreadable`` if its body is not what its call gives it."""
+def pallas_steps(scope: Scope, instruction: Instruction, body: KernelBody) -> tuple[AnyStep, ...]:
+    """Return the kernel of a Pallas call, and what it sends to other devices beside it.
+
+    Raises ``Unreadable`` if its body is not what its call gives it.
+    """
     warnings: dict[str, None] = {}
     call = _call(scope, instruction, body, warnings)
-    walk = Walk(body, call.grid, call.contents, Assumptions(scope.default_trips, warnings)).run()
+    assumed = Assumptions(scope.default_trips, warnings)
+    walk = Walk(body, call.grid, call.contents, assumed).run()
+    kernel = _kernel(scope, instruction, call, walk)
+    for text in warnings:
+        scope.notes.warn(f"{instruction.name}: {text}")
+
+    def transfers(device: int) -> list[Transfer]:
+        return Walk(body, call.grid, call.contents, assumed, device).run().transfers if device else walk.transfers
+
+    return with_sends(scope, instruction, kernel, transfers, lambda end: getattr(_array(call, end), "space", None))
+
+
+def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> Kernel:
+    """Return what one device does: the code of its steps, and the blocks that it moves."""
+    body = call.body
     found = [(costed(part.operations, body.main.types, scope.chip), part.times) for part in walk.parts]
     # What only reads indices is the scalar core's, beside the vectors.
     kept = [(item, times) for item, times in found if item.part.stages]
     streams, moves = _streams(call)
     copied = _copied(call, walk.transfers)
     steps = prod(call.grid)
-    for text in warnings:
-        scope.notes.warn(f"{instruction.name}: {text}")
     for name in dict.fromkeys(name for item, _ in kept for name in item.unknown):
         scope.notes.warn(f"{instruction.name}: {name} has no cost of its own: one operation per register")
     shares = [float(np.broadcast_to(times, call.grid).sum()) / steps for _, times in kept]
@@ -176,7 +192,8 @@ def _copied(call: _Call, transfers: Sequence[Transfer]) -> list[Stream]:
         for end, is_output in ((transfer.source, False), (transfer.destination, True)):
             array = _array(call, end)
             count = int(np.broadcast_to(transfer.times, call.grid).sum())
-            if array is not None and count and (transfer.target is None or not is_output):
+            # What leaves the device is a step of its own.
+            if array is not None and count and transfer.target is None:
                 found.append(Stream(array.name, array.space, transfer.n_bytes, count, is_output))
     return found
 

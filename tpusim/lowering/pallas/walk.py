@@ -13,8 +13,8 @@ from tpusim.lowering.pallas.scalars import UNKNOWN, Scalar, computed, loaded
 
 Times = np.ndarray[Any, Any]
 
-_MOST_UNROLLED = 1 << 12
-"""Trips up to which a loop's counter is followed; beyond, only their number is."""
+_MOST_NUMBERS = 1 << 22
+"""Values up to which a loop's counter is followed, in all steps of the grid; beyond, only how often it runs is."""
 
 
 _MOST_FOLLOWED = 1 << 16
@@ -31,14 +31,15 @@ class Part(NamedTuple):
 class Transfer(NamedTuple):
     """A copy that the kernel starts itself: of ``n_bytes``, between the arguments of these positions (or neither).
 
-    ``target`` is the device that it goes to, if it leaves this one.
+    ``target`` is the device that it goes to, if it leaves this one; ``place`` tells apart what starts one.
     """
 
     n_bytes: float
     source: int | None
     destination: int | None
     times: Times
-    target: Scalar | None = None
+    target: Scalar | None
+    place: tuple[int, ...]
 
 
 class Assumptions(NamedTuple):
@@ -55,8 +56,16 @@ class Assumptions(NamedTuple):
 class Walk:
     """Goes through a body; leaves its ``parts`` and ``transfers``."""
 
-    def __init__(self, body: KernelBody, grid: Sequence[int], contents: Mapping[int, Any], assumed: Assumptions):
-        """Begin with the indices of a ``grid`` and the ``contents`` of scalar arguments, by their position."""
+    def __init__(
+        self,
+        body: KernelBody,
+        grid: Sequence[int],
+        contents: Mapping[int, Any],
+        assumed: Assumptions,
+        device: int = 0,
+    ):
+        """Begin with the indices of a ``grid``, the ``contents`` of scalar arguments by position, and a device."""
+        self._device = Scalar(np.asarray(device, np.int64))
         self._body = body
         self._types = body.main.types
         self._contents = contents
@@ -110,6 +119,8 @@ class Walk:
             return UNKNOWN
         if operation.name in ("tpu.enqueue_dma", "tpu.enqueue_indirect_dma"):
             self._transfer(operation, operands, times)
+        if operation.name == "tpu.device_id":
+            return self._device
         if operation.name == "memref.load":
             reference = operation.operands[0]
             return loaded(reference, operands[1:], self._contents.get(self._roots.get(reference, -1)))
@@ -165,7 +176,8 @@ class Walk:
             trips = np.asarray(self._assumed.trips)
         most = int(trips.max(initial=0))
         values = [UNKNOWN] * len(region.arguments)
-        if is_known and most <= _MOST_UNROLLED and most * prod(times.shape) <= _MOST_UNROLLED * prod(self._grid):
+        shape = np.broadcast_shapes(times.shape, trips.shape, first.numbers.shape)
+        if is_known and most * prod(shape) <= _MOST_NUMBERS:
             counts = np.arange(most).reshape((most,) + (1,) * times.ndim)
             counter, times = Scalar(first.numbers + counts * stride), times * (counts < trips)
             values = [counter, *self._carried(region, counter, carried)]
@@ -203,7 +215,7 @@ class Walk:
         n_bytes = prod(max(0, size) for size in moved.dimensions) * moved.element_bits / 8
         device = operands[starts[4]] if sizes[4] else None
         ends = (self._roots.get(source), self._roots.get(target))
-        self.transfers.append(Transfer(n_bytes, *ends, self._per_step(times), device))
+        self.transfers.append(Transfer(n_bytes, *ends, self._per_step(times), device, operation.operands))
 
 
 def _stacked(turns: Sequence[Scalar], rank: int) -> Scalar:

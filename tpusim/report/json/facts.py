@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from tpusim.analysis.energy.price import listed_price
+from tpusim.cost.area import area_mm2
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fields import Fact
 from tpusim.ir.ops import Operation
@@ -22,7 +24,17 @@ _RATES = {
 }
 _KEYS = {"peak_flops_per_second": "peak_bf16_flops_per_second"}
 ChipRow = page("ChipRow", Chip, _CHIP, _KEYS, **_RATES)
-ChipPage = page("Chip", Chip, _CHIP, _KEYS, **_RATES, facts=rows(Fact), schema_version=Literal[SCHEMA_VERSION])
+ChipPage = page(
+    "Chip",
+    Chip,
+    _CHIP,
+    _KEYS,
+    **_RATES,
+    area_mm2=float,
+    usd_per_chip_hour=float | None,
+    facts=rows(Fact),
+    schema_version=Literal[SCHEMA_VERSION],
+)
 _KNOWN = dict.fromkeys(("built", "parsed", "inferred", "verified", "computed", "timed"), bool)
 OpcodeRow = page(
     "Opcode",
@@ -44,7 +56,8 @@ def chip_rows(chips: Iterable[Chip]) -> list[Any]:
 
 def chip_page(chip: Chip, facts: Iterable[Fact]) -> Any:
     """Return a chip with all its quantities."""
-    return _chip(ChipPage, chip, facts=tuple(facts))
+    usd = listed_price(chip)
+    return _chip(ChipPage, chip, area_mm2=area_mm2(chip), usd_per_chip_hour=usd, facts=tuple(facts))
 
 
 def _chip(kind: Any, chip: Chip, **more: Any) -> Any:

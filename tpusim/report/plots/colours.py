@@ -17,6 +17,18 @@ from tpusim.timeline.records import ICI_LATENCY
 
 ORANGE, BLUE, VERMILION = "#E69F00", "#0072B2", "#D55E00"
 GREY, PALE, INK = "#9A9A9A", "#E4E4E4", "#303030"
+LINES: Final = (
+    (BLUE, "o", "-"),
+    (ORANGE, "s", "--"),
+    ("#009E73", "^", "-."),
+    (VERMILION, "D", ":"),
+    ("#CC79A7", "v", "-"),
+    ("#56B4E9", "P", "--"),
+    (INK, "X", "-."),
+    (GREY, "*", ":"),
+)
+"""Colour, marker and dashes of lines that a legend tells apart."""
+
 HEAT: Final = "cividis"
 PADDING_HATCH: Final = "////"
 

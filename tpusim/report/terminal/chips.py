@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from tpusim.analysis.energy.price import listed_price
+from tpusim.cost.area import area_mm2
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fields import Fact
-from tpusim.report.tables import plain_table, unit_of
+from tpusim.report.tables import dollars_text, plain_table, unit_of
 
 # Yellow asks for doubt; the words themselves are printed too, for terminals without colours.
 _GUESSED = ("estimated", "fitted")
@@ -47,6 +49,7 @@ def render_chip(chip: Chip, facts: Sequence[Fact], console: Console) -> None:
     if chip.aliases:
         console.print(Text(f"also called {', '.join(chip.aliases)}"))
     console.print(Text(_summary(chip)))
+    console.print(Text(_of_chip(chip)))
     table = plain_table("quantity", ">value", "confidence", "source, and why", wraps="source, and why")
     # Facts come in the order of the chip, so that neighbours share a section.
     for section, members in groupby(facts, key=lambda fact: fact.key.rpartition(".")[0] or "device"):
@@ -81,6 +84,13 @@ def _summary(chip: Chip) -> str:
         f"peak {peak / 1e12:.4g} TFLOP/s in bf16 at {_human(chip.clock_hz, 'Hz')}, HBM {_human(bandwidth, 'B/s')}: "
         f"bound by HBM below {peak / bandwidth:.0f} FLOP per byte"
     )
+
+
+def _of_chip(chip: Chip) -> str:
+    """Return what a whole chip draws while idle, how large it is by our estimate, and what an hour of it costs."""
+    price = listed_price(chip)
+    listed = "" if price is None else f", {dollars_text(price)} an hour as listed"
+    return f"a chip: {chip.power.idle_watts:g} W idle, a die of about {area_mm2(chip):.0f} mm2 (an estimate){listed}"
 
 
 def _fact_row(fact: Fact) -> tuple[Text, Text, Text, Text]:

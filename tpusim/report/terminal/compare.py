@@ -12,7 +12,7 @@ from rich.table import Table
 
 from tpusim.analysis.compare import Change, Comparison, OpFigures
 from tpusim.hardware.units import HBM, UNITS
-from tpusim.report.tables import count_text, plain_table, size_text, us_text
+from tpusim.report.tables import count_text, energy_text, plain_table, size_text, us_text
 
 _SHOWN = 20
 _SHOWN_POINTS = 40
@@ -54,6 +54,7 @@ def _totals(comparison: Comparison) -> Table:
         ("roofline", us_text, before.roofline_us, after.roofline_us),
         ("FLOP", count_text, before.flops, after.flops),
         ("HBM traffic", size_text, before.hbm_bytes, after.hbm_bytes),
+        ("energy", energy_text, before.energy_j, after.energy_j),
         ("temporaries", size_text, before.memory.temp_bytes, after.memory.temp_bytes),
         ("peak HBM", size_text, before.memory.peak_hbm_bytes, after.memory.peak_hbm_bytes),
         ("peak VMEM", size_text, before.memory.peak_vmem_bytes, after.memory.peak_vmem_bytes),
@@ -105,6 +106,17 @@ def render_sweep(
         console.print(f"error: {escape(message)}")
     for sentence in unmoved:
         console.print(escape(sentence))
+
+
+def render_search(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Print the machines of a search that none beats in all its figures, by the first of them."""
+    front = sorted((row for row in rows if row["front"]), key=lambda row: list(row.values())[::-1])
+    columns = [key for key in rows[0] if key != "front"]
+    table = plain_table(*(f">{key}" for key in columns))
+    for row in front[:_SHOWN_POINTS]:
+        table.add_row(*(_cell(row[key]) for key in columns))
+    console.print(table)
+    console.print(f"\n{len(front)} of {len(rows):,} machines on the Pareto front (simulated; --csv has all)")
 
 
 def _cell(value: Any) -> str:

@@ -162,6 +162,9 @@ def _print_notes(summary: Summary, console: Console) -> None:
     elif summary.bands and not made_by:
         for number, text in enumerate(_accuracy(summary.bands)):
             console.print(f"{'' if number else 'accuracy':<10}{escape(text)}")
+    if summary.by_hand:
+        counts = ", ".join(f"{count:,} timed by {basis}" for basis, count in summary.by_hand.items())
+        console.print(f"by hand   kernels written elsewhere: {counts}")
     for item in summary.unsupported:
         console.print(f"[yellow]estimated[/yellow] {escape(item.name)} ({escape(item.opcode)}): {escape(item.how)}")
     for warning in summary.warnings:

@@ -1,0 +1,97 @@
+"""``tpusim sweep``: options to a study, tables out, and pictures of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from tests.cli.commands import output_of, refusal_of
+from tests.house.source_tree import ROOT
+from tpusim.cli.main import main
+
+TRACES = ROOT / "traces"
+LSTM = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
+MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
+HERE = ("--jobs", "1")
+
+
+def rows_of(path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_grid_becomes_a_table(capsys, tmp_path):
+    """A row a point, with every axis; the page says what did not fit and what moved nothing."""
+    axes = ("-o", "vmem.capacity_bytes=32Mi,x1", "-o", "mxu.count=1,2", "-o", "ici.dimensions=1,2")
+    page = output_of(capsys, "sweep", LSTM, MLP, *axes, *HERE, "--csv", str(tmp_path / "out.csv"))
+    rows = rows_of(tmp_path / "out.csv")
+    assert len(rows) == 16
+    assert {row["vmem.capacity_bytes"] for row in rows} == {str(2**25), str(2**27)}
+    assert "16 points (simulated): 12 ok, 4 does not fit" in page
+    assert "ici.dimensions: no time or energy changed under schedule=given" in page
+    wanted = "program chip topology schedule status time_us energy_j bound program_hash chip_hash version".split()
+    assert set(wanted) <= set(rows[0])
+
+
+def test_a_file_s_study_keeps_its_outcomes_beside_it(capsys, tmp_path):
+    """Options go before what the file says."""
+    study = tmp_path / "small.toml"
+    study.write_text(f'programs = "{LSTM}"\n[axes]\n"mxu.count" = [1, 2]\n', encoding="utf-8")
+    assert "2 points" in output_of(capsys, "sweep", str(study), *HERE)
+    assert (tmp_path / "small" / "outcomes.sqlite").exists()
+    assert len(rows_of(tmp_path / "small" / "results.csv")) == 2
+    other = ("-o", "mxu.count=lin(1,3,3)", "--chip", "v6e", "--json")
+    page = json.loads(output_of(capsys, "sweep", str(study), *other, *HERE))
+    assert [row["mxu.count"] for row in page["rows"]] == [1, 2, 3]
+    assert page["statuses"] == {"ok": 3}
+
+
+@pytest.mark.slow
+def test_pictures_are_drawn_of_a_study_s_folder(capsys, tmp_path):
+    """The folder stands for its tables."""
+    folder = str(tmp_path / "study")
+    axes = ("-o", "hbm.bandwidth_bytes_per_second=x0.5,x1,x2", "-o", "mxu.count=1,2")
+    output_of(capsys, "sweep", LSTM, MLP, *axes, *HERE, "--study", folder)
+    pictures = {
+        "pareto": ("--x", "energy_j", "--y", "time_us", "--per", "program", "--name", "mxu.count"),
+        "sweep": ("--x", "hbm.bandwidth_bytes_per_second", "--y", "time_us", "--by", "mxu.count", "--per", "program"),
+        "sensitivity": ("--per", "program", "--figure", "energy_j"),
+    }
+    for kind, options in pictures.items():
+        output_of(capsys, "plot", kind, folder, *options, "-o", str(tmp_path / f"{kind}.svg"))
+        assert (tmp_path / f"{kind}.svg").stat().st_size > 10_000
+    output_of(capsys, "plot", "sensitivity", folder, "-o", str(tmp_path / "all.svg"))
+
+
+def test_a_search_prints_the_front(capsys, tmp_path):
+    """And its table has every machine that was tried."""
+    pytest.importorskip("optuna")
+    axes = ("-o", "mxu.count=1,2,4", "--optimise", "time_us,area_mm2", "--trials", "6")
+    page = output_of(capsys, "sweep", LSTM, *axes, *HERE, "--csv", str(tmp_path / "out.csv"))
+    assert "of 6 machines on the Pareto front" in page
+    assert len(rows_of(tmp_path / "out.csv")) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("-o", "mxu.cont=1,2"), "did you mean 'mxu.count'"),
+        (("-o", "mxu.count"), "expected KEY=VALUE,VALUE"),
+        (("-o", "mxu.count=log(1,2)"), "is for --optimise"),
+        (("--schedule", "givn"), "did you mean 'given'"),
+        (("--executor", "dusk:local"), "did you mean 'dask'"),
+        (("--chip", "v99"), "unknown chip"),
+    ],
+)
+def test_slips_are_refused(capsys, options, said):
+    """With what is expected."""
+    assert said in refusal_of(capsys, "sweep", LSTM, *options, *HERE)
+
+
+def test_a_progress_line_is_for_terminals(capsys):
+    """In a pipe there is none."""
+    assert main(("sweep", LSTM, "-o", "mxu.count=1,2", *HERE)) == 0
+    assert capsys.readouterr().err == ""
