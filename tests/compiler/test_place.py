@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -352,3 +353,33 @@ def test_one_large_array_does_not_shut_out_two_small_ones_that_save_more():
     module = compile_module(parse_module(SourceText("test", ONE_OR_TWO)), Target(load_chip("v5e", vmem)))
     found = spaces(module)
     assert [found[name] for name in "abc"] == [0, 1, 1]
+
+
+def chain(length):
+    """Return a program whose first array is read at once and at the end, of others that each three kernels read."""
+    lines = [f"c{i + 3} = f32[512,512] add(d{i}, c{i})" for i in range(length)]
+    named = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    dots = [f"d{i} = f32[512,512] dot(c{i + 2}, c{i + 1}), {named}" for i in range(length)]
+    steps = "\n".join(f"  {dot}\n  {line}" for dot, line in zip(dots, lines, strict=True))
+    makers = ["a", *(f"e{i}" for i in range(6)), "c0", "c1", "c2"]
+    first = "\n".join(f"  {new} = f32[512,512] dot({old}, p2), {named}" for old, new in pairwise(makers))
+    return f"""HloModule chain
+ENTRY main {{
+  p0 = f32[512,512] parameter(0)
+  p1 = f32[512,512] parameter(1)
+  p2 = f32[512,512] parameter(2)
+  a = f32[512,512] dot(p0, p1), {named}
+{first}
+{steps}
+  ROOT out = f32[512,512] dot(c{length + 2}, a), {named}
+}}
+"""
+
+
+def test_what_is_not_read_for_long_leaves_fast_memory_for_others():
+    """Beside the kernels that read it first; the last one reads it from HBM, or from where it comes back to."""
+    module = compiled(chain(40), 9 << 19)
+    starts = [i for i in module.entry if i.opcode == "copy-start" and i.operands == ("a",)]
+    assert module.entry["a"].shape.memory_space == 1
+    assert [i.shape.elements[0].memory_space for i in starts] == [0]
+    assert not any(i.opcode == "copy-start" for i in compiled(chain(40), 8 << 20).entry)

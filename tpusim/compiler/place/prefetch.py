@@ -72,12 +72,17 @@ class _Line:
         """Let the copy at a border begin as early as is of use, and end where it stood."""
         copy, operand = border.copy, border.copy.operands[0]
         end = begin = self.at[copy]
-        if not border.is_after:
+        if border.leaves:
+            begin = self._made(operand)
+            self._lend(self._size(operand), begin, end)
+        elif not border.is_after:
             begin, _ = self._begin(operand, end)
             self._take(operand, begin, end, end - 1)
         done = self._insert(operand, copy.array, begin, end)
         self.graph.replace(copy, done)
         self.gone.add(copy)
+        # Under the name that kernels know it by it may be fetched again.
+        done.name, self.at[done] = copy.name, end
 
     def fetch_across_programs(self) -> None:
         """Fetch the argument that saves most as the program begins, if the kernels before its use leave time for it."""
@@ -203,6 +208,10 @@ class _Line:
         size = self._size(operand)
         taken = self.room.take([(self._position(begin), self._position(last), size)])
         assert taken, operand
+        self._lend(size, begin, end)
+
+    def _lend(self, size: int, begin: int, end: int) -> None:
+        """Take HBM's idle time before node ``end`` for so many bytes."""
         needed = float(size)
         for number in reversed(range(begin, end)):
             lent = min(needed, self._idle(number))

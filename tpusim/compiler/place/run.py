@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import sqrt
 
 from tpusim.compiler.graph import Draft
-from tpusim.compiler.place.borders import Border, copies_at_borders
+from tpusim.compiler.place.borders import Border, copies_at_borders, copies_that_make_room
 from tpusim.compiler.place.lives import Home, Lives
 from tpusim.compiler.place.prefetch import prefetch
 from tpusim.compiler.place.room import Room
@@ -26,11 +26,11 @@ def place(draft: Draft, target: Target) -> None:
     if target.fast_bytes <= 0:
         return
     borders = copies_at_borders(draft)
-    lives = Lives(draft, target, {border.copy.name for border in borders})
-    saved = _saved_bytes(lives, borders, target.latency_bytes)
-    wanted = sorted(saved, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
-    choices = [_fitting(wanted, lives.length, target, halvings) for halvings in range(_HALVINGS)]
-    moved = set(max(choices, key=lambda homes: sum(saved[home] for home in homes)))
+    lives, wanted, moved = _choice(draft, target, borders)
+    leaving = copies_that_make_room(draft.entry, lives, moved, target.latency_bytes)
+    if leaving:
+        borders += leaving
+        lives, wanted, moved = _choice(draft, target, borders)
     room = Room(lives.length, target.fast_bytes)
     for home in moved:
         room.take(home.stretches)
@@ -41,6 +41,16 @@ def place(draft: Draft, target: Target) -> None:
         if border not in kept:
             border.drop()
     prefetch(draft, target, lives, room, moved, kept)
+
+
+def _choice(draft: Draft, target: Target, borders: Sequence[Border]) -> tuple[Lives, list[Home], set[Home]]:
+    """Return the lives of all arrays, which are worth moving, the best first, and which of them move."""
+    lives = Lives(draft, target, {border.copy.name for border in borders})
+    saved = _saved_bytes(lives, borders, target.latency_bytes)
+    wanted = sorted(saved, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
+    choices = [_fitting(wanted, lives.length, target, halvings) for halvings in range(_HALVINGS)]
+    moved = set(max(choices, key=lambda homes: sum(saved[home] for home in homes)))
+    return lives, wanted, moved
 
 
 def _note(target: Target, lives: Lives, wanted: Sequence[Home], moved: set[Home]) -> None:
@@ -78,7 +88,11 @@ def _saved_bytes(lives: Lives, borders: Sequence[Border], latency_bytes: float) 
     saved = {home: home.moved_bytes for home in lives.homes if not home.is_fixed}
     for border in borders:
         home = border.home(lives)
-        if home in saved:
+        if border.leaves:
+            # It goes beside kernels, and stays in HBM.
+            stays = lives.home(lives.parts[border.copy.name][0])
+            saved |= {home: saved[home] - home.n_bytes} | ({stays: 0.0} if stays else {})
+        elif home in saved:
             # It is waited for, where what kernels read comes in beside their work: its bytes count twice.
             saved[home] -= (2 * home.n_bytes + latency_bytes) * lives.times[border.copy.name]
     return {home: n_bytes for home, n_bytes in saved.items() if n_bytes > 0}
