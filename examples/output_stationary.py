@@ -14,7 +14,7 @@ from tpusim.models import ArrayWork, Chip, Matmul, TileProduct
 class OutputStationary:
     """Folds over rows and columns of the result, each as long as the sum is deep."""
 
-    def work(self, tile: TileProduct, chip: Chip, *, is_stated: bool) -> ArrayWork:
+    def work(self, tile: TileProduct, chip: Chip) -> ArrayWork:
         """Return the steps of all folds, the rows of sums that shift out, and both operands' elements."""
         rows, columns = chip.mxu.rows, chip.mxu.columns
         folds = ceil(tile.rows / rows) * ceil(tile.columns / columns) * tile.separate

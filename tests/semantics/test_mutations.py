@@ -66,7 +66,8 @@ def refusals(text: str, chip: str = "v5e") -> tuple[str, str]:
         return str(error), str(error)
     checked = next((str(problem) for problem in problems(module)), "")
     try:
-        assert tpusim.simulate(module, chip).time_us >= 0
+        # Whether it fits is not a question of its words.
+        assert tpusim.simulate(module, chip, allow_overflow=True).time_us >= 0
     except ProgramError as error:
         return checked, str(error)
     except UnsupportedError:

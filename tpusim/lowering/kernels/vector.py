@@ -22,7 +22,7 @@ from tpusim.lowering.scope import Notes, entering
 from tpusim.program.work import Matmul, Work, scaled, sum_work
 from tpusim.semantics.scalars import literal_number, origin_of
 from tpusim.shapes.address import padded_element_count
-from tpusim.shapes.shape import ArrayShape, Shape, leaves
+from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, leaves
 
 WorkRule = Callable[["Site", Instruction], Work]
 
@@ -36,8 +36,10 @@ class Site(msgspec.Struct, frozen=True, gc=False):
     notes: Notes
 
     def operand_shape(self, instruction: Instruction, position: int) -> ArrayShape:
-        """Return the shape of operand ``position``, which must be an array."""
+        """Return the shape of operand ``position``, which must be an array or a buffer that holds one."""
         shape = self.computation[instruction.operands[position]].shape
+        if isinstance(shape, BufferShape):
+            shape = shape.element
         assert isinstance(shape, ArrayShape)
         return shape
 
