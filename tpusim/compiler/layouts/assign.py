@@ -248,6 +248,9 @@ def _follow(self: _Assignment, node: Node) -> Order:
         order = self.order[max(known, key=lambda operand: operand.array.element_count * operand.array.dtype.bits)]
         if wanted and any(self.order[operand] == wanted for operand in known):
             order = wanted
+        elif wanted and least_padded(node.array, [order, wanted], self.chip) == wanted:
+            # A copy is needed in any case; what comes after it has less to go through.
+            order = wanted
     else:
         order = wanted or boundary_order(node.array, self.chip)
     node.take([self.ordered(operand, order) if _rank(operand) == len(order) else operand for operand in node.operands])
