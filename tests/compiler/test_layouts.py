@@ -180,3 +180,20 @@ ENTRY main {
     (gather,) = [i for i in module.entry if i.opcode == "gather"]
     orders = [i.shape.layout.minor_to_major for i in (module.entry["table"], module.entry[gather.operands[0]], gather)]
     assert orders == [(0, 1), (1, 0), (2, 1, 0)]
+
+
+def test_a_copy_stands_on_the_side_where_there_is_less_to_copy():
+    """Rows of 24 are narrow: they are laid out with their elements in sublanes before they are negated, not after."""
+    text = """HloModule narrow
+ENTRY main {
+  table = f32[4000,24] parameter(0)
+  places = s32[2048] parameter(1)
+  rows = f32[2048,24] gather(table, places), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+    index_vector_dim=1, slice_sizes={1,24}
+  ROOT less = f32[2048,24] negate(rows)
+}
+"""
+    module = compiled(text, stop_after="layouts")
+    (negate,) = [i for i in module.entry if i.opcode == "negate"]
+    assert module.entry[negate.operands[0]].opcode == "copy"
+    assert negate.shape.layout.minor_to_major == (0, 1)

@@ -245,9 +245,13 @@ def _follow(self: _Assignment, node: Node) -> Order:
     known = [operand for operand in alike if operand in self.order]
     wanted = self.wanted.get(node)
     if known:
-        order = self.order[max(known, key=lambda operand: operand.array.element_count * operand.array.dtype.bits)]
+        largest = max(known, key=lambda operand: operand.array.element_count * operand.array.dtype.bits)
+        order = self.order[largest]
         if wanted and any(self.order[operand] == wanted for operand in known):
             order = wanted
+        elif wanted and largest.opcode not in FUSES_INTO_USERS:
+            # A copy of what no kernel of this makes is needed in any case, and best where there is less to go through.
+            order = least_padded(node.array, [order, wanted], self.chip)
     else:
         order = wanted or boundary_order(node.array, self.chip)
     node.take([self.ordered(operand, order) if _rank(operand) == len(order) else operand for operand in node.operands])
