@@ -67,7 +67,7 @@ def _pareto(ax: Axes, records: Records, keys: tuple[str, str, str]) -> Labels:
         ax.scatter(across, up, s=16, color=GREY, marker="x", linewidth=0.9, label="beaten by another")
     across, up = zip(*(points[number] for number in front), strict=True)
     ax.step(across, up, where="post", color=BLUE, linewidth=1.0)
-    ax.scatter(across, up, s=26, color=BLUE, edgecolor=INK, linewidth=0.5, zorder=3, label="best for its price")
+    ax.scatter(across, up, s=26, color=BLUE, edgecolor=INK, linewidth=0.5, zorder=3, label="on the front")
     ax.margins(0.12)
     ax.grid()
     ax.set(xlabel=x, ylabel=y)
@@ -250,7 +250,7 @@ def sensitivity(rows: Effects, measure: str = "time (%)", ax: Axes | None = None
         raise ConfigError("sensitivity: expected at least one parameter, found none")
     ax = axes_or_new(ax, 6.4, 1.2 + 0.26 * len(rows))
     _tornado(ax, rows, measure)
-    ax.set_title("sensitivity (simulated)", pad=18)
+    ax.set_title("sensitivity (simulated), largest effect first", pad=18)
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
     return figure_of(ax)
 
@@ -261,10 +261,9 @@ def sensitivities(parts: Mapping[str, Effects], measure: str = "time (%)") -> Fi
     most = max(len(rows) for rows in parts.values())
     # The names of parameters take half of the room, and titles stand above the other half.
     names = [shortened(name, 26) for name in parts]
-    figure, places = _side_by_side(names, (3.6, 0.8 + 0.26 * most), "sensitivity (simulated)")
+    figure, places = _side_by_side(names, (3.6, 0.8 + 0.26 * most), "sensitivity (simulated), largest effect first")
     for ax, rows in zip(places, parts.values(), strict=True):
         _tornado(ax, rows, measure)
-        ax.set_ylabel("parameter")
     _legend(figure, places)
     return figure
 
@@ -281,4 +280,4 @@ def _tornado(ax: Axes, rows: Effects, measure: str) -> None:
     ax.tick_params(axis="y", length=0)
     ax.margins(x=0.08)
     ax.grid(axis="x")
-    ax.set(ylim=(len(ordered) - 0.4, -0.6), xlabel=f"change of {measure}", ylabel="parameter (largest effect first)")
+    ax.set(ylim=(len(ordered) - 0.4, -0.6), xlabel=f"change of {measure}", ylabel="parameter")
