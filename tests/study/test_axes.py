@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from tpusim.errors import ConfigError
+from tpusim.hardware.fields import Factor
 from tpusim.study.axes import Range, read_axis
-from tpusim.study.values import Factor
 
 BANDWIDTH = "hbm.bandwidth_bytes_per_second"
 

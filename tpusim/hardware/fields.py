@@ -1,4 +1,5 @@
-"""What each key of a chip file may hold: its type, its unit and the range outside which a value must be a slip.
+"""What each key of a chip file may hold: its type, its unit and the range outside which a value must be a slip; and
+how values are written: numbers with prefixes (``16Mi``, ``819G``), factors (``x2``), truths and texts.
 
 The keys and types are read off ``Chip``, the units off the ends of the keys, so that a new field needs no line here
 unless its range is special. The ranges say nothing about any chip: they are wide enough for machines yet to be
@@ -31,6 +32,16 @@ from tpusim.hardware.units import (
     counted_units,
     event_key,
     mac_key,
+)
+
+_PREFIXES = {
+    **{f"{letter}i": 2 ** (10 * power) for power, letter in enumerate("KMGTP", 1)},
+    **{letter: 10 ** (3 * power) for power, letter in enumerate("kMGTP", 1)},
+    **{letter: 10 ** (-3 * power) for power, letter in enumerate("mun", 1)},
+}
+_NUMBER = re.compile(
+    rf"(?P<sign>[-+]?)(?P<digits>\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?) ?(?P<prefix>{'|'.join(_PREFIXES)})?"
+    r"(?:B/s|B|Hz|s)?"
 )
 
 CONFIDENCE = ("published", "second-hand", "derived", "measured", "estimated", "fitted")
@@ -210,6 +221,59 @@ _OPEN = {
     ),
     "area": _Open(AREA_UNITS, _Range("mm2", 0, 1e6, "square millimetres, from 0")),
 }
+
+
+class Factor(NamedTuple):
+    """How many times what the base chip has."""
+
+    by: float
+
+    def __str__(self) -> str:
+        """Return it as it is written."""
+        return f"x{self.by:g}"
+
+
+def parse_value(text: Any) -> Any:
+    """Return what a text says: a number, a ``Factor``, true or false, else the text; what is none comes back."""
+    if not isinstance(text, str):
+        return text
+    if text in ("true", "false"):
+        return text == "true"
+    if text.startswith("x") and (by := _NUMBER.fullmatch(text[1:])):
+        return Factor(float(_number(by)))
+    found = _NUMBER.fullmatch(text)
+    return _number(found) if found else text
+
+
+def _number(found: re.Match[str]) -> int | float:
+    """Return a number, whole where it is written so and its prefix leaves it so."""
+    times: int | float = _PREFIXES.get(found["prefix"] or "", 1)
+    digits = found["sign"] + found["digits"].replace("_", "")
+    return (float(digits) if re.search(r"[.eE]", digits) else int(digits)) * times
+
+
+def chip_value(key: str, value: Any, before: Any, where: str) -> Any:
+    """Return the value of a chip's key, in the key's own type; texts are read, a factor is of what was ``before``.
+
+    Raises ConfigError, which begins with ``where``, with the nearest known key, or with what the key may hold.
+    """
+    field, value = field_of(key, where), parse_value(value)
+    if isinstance(value, Factor):
+        if isinstance(before, bool) or not isinstance(before, (int, float)):
+            raise ConfigError(f"{where}: {key}: expected a value, since the base has {before!r}, found a factor")
+        value = before * value.by
+    # 8.0 arrays are 8: factors and quotients that come out whole are no slips.
+    if field.kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return check_value(field, value, where)
+
+
+def value_before(chip: Any, key: str) -> Any:
+    """Return what a chip has for a dotted key, None for what it does not state."""
+    found = chip
+    for name in key.split("."):
+        found = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
+    return found
 
 
 def check_value(field: Field, value: Any, where: str) -> Any:

@@ -19,7 +19,19 @@ import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip, Setting, VectorOps
-from tpusim.hardware.fields import CONFIDENCE, FIELDS, OPERATIONS, TEXT_KEYS, Fact, Field, check_value, field_of
+from tpusim.hardware.fields import (
+    CONFIDENCE,
+    FIELDS,
+    OPERATIONS,
+    TEXT_KEYS,
+    Fact,
+    Field,
+    check_value,
+    chip_value,
+    field_of,
+    parse_value,
+    value_before,
+)
 
 _PACKAGE = Path(__file__).parents[1]
 # A wheel carries the files inside the package; a checkout has them beside it.
@@ -101,7 +113,7 @@ def fits_path() -> Path:
 
 def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     """Return a chip with single values replaced; ``overrides`` as for ``load_chip``, with the same errors."""
-    checked = {key: check_value(field_of(key, "override"), value, "override") for key, value in overrides.items()}
+    checked = {key: chip_value(key, value, value_before(chip, key), "override") for key, value in overrides.items()}
     return msgspec.convert(_put(msgspec.to_builtins(chip), checked), Chip)
 
 
@@ -156,7 +168,7 @@ def resolve_chip_name(text: str) -> str:
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """Split ``key=value``; the value is a TOML scalar, and a bare word stands for itself (``ici.wrap=always``)."""
+    """Split ``key=value``: a TOML scalar, a number with a prefix or a factor (``16Mi``, ``x2``), or a bare word."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not key or not value:
         raise ConfigError(f"override: expected KEY=VALUE such as hbm.efficiency=0.9, found {text!r}")
@@ -168,7 +180,7 @@ def _scalar(key: str, text: str) -> Any:
     try:
         table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
-        table = {"value": text if _WORDS.fullmatch(text) else None}
+        table = {"value": text if _WORDS.fullmatch(text) or parse_value(text) != text else None}
     value = table["value"]
     # A second key means that the text had a line break in it.
     if len(table) != 1 or not isinstance(value, (str, int, float)):
@@ -201,12 +213,12 @@ def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dic
     """Return all quantities of a chip by key, complete, checked and with the overrides in place."""
     facts = dict(_facts_of(str(name_or_path), ()))
     for key, value in (overrides or {}).items():
-        field = field_of(key, "override")
-        note = ""
-        if before := facts.get(key):
+        note, before = "", facts.get(key)
+        checked = chip_value(key, value, before and before.value, "override")
+        if before:
             shown = f"{before.value:g}" if isinstance(before.value, float) else before.value
             note = f"instead of {shown} ({before.confidence})"
-        facts[key] = Fact(key, check_value(field, value, "override"), field.range.unit, "user", "override", note)
+        facts[key] = Fact(key, checked, field_of(key, "override").range.unit, "user", "override", note)
     _check_complete(facts, str(name_or_path))
     return facts
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.fields import FIELDS
-from tpusim.study.values import parse_value
+from tpusim.hardware.fields import FIELDS, parse_value
 
 Setting = dict[str, Any]
 """Values by key, some of them still factors of what the base has."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tpusim.errors import ConfigError
-from tpusim.study.values import parse_value
+from tpusim.hardware.fields import parse_value
 
 Lookup = Callable[[str], Any]
 """From a dotted key to its value."""

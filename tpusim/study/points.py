@@ -13,6 +13,7 @@ import msgspec
 from tpusim.cost.area import area_mm2
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.fields import chip_value, value_before
 from tpusim.hardware.load import load_chip, override_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.ir.module import Module
@@ -23,7 +24,6 @@ from tpusim.program.module import Program
 from tpusim.study.axes import Setting
 from tpusim.study.programs import ProgramText, digest
 from tpusim.study.spec import BASES, Spec
-from tpusim.study.values import chip_value
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ def _base(module: Module | Program | TpusimError, chip: str, topology: str | Non
 
 def _machine(spec: Spec, base: Chip, setting: Setting) -> tuple[dict[str, Any], Chip]:
     """Return a machine's figures by key, in the types of the keys, and the machine."""
-    found = {key: chip_value(key, value, base) for key, value in setting.items()}
+    found = {key: chip_value(key, value, value_before(base, key), "study") for key, value in setting.items()}
     chip = override_chip(base, found) if found else base
     for key, expression in spec.derive.items():
         value = expression.value(partial(value_of, found, chip))
-        found[key] = chip_value(key, value, base)
+        found[key] = chip_value(key, value, value_before(base, key), "study")
         chip = override_chip(chip, {key: found[key]})
     return found, chip
 

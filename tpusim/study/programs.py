@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tpusim.errors import ConfigError
+from tpusim.hardware.fields import parse_value
 from tpusim.ir.module import Module
 from tpusim.pipeline.modules import print_module
-from tpusim.study.values import parse_value
 from tpusim.text.reader import read_content
 
 Source = str | Path | Module | Callable[..., Module]

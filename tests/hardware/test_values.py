@@ -1,12 +1,12 @@
-"""Values of a study: prefixes, factors, and what a key may hold."""
+"""Values of chips: prefixes, factors, and what a key may hold."""
 
 from __future__ import annotations
 
 import pytest
 
 from tpusim.errors import ConfigError
-from tpusim.hardware.load import load_chip
-from tpusim.study.values import Factor, chip_value, parse_value
+from tpusim.hardware.fields import Factor, chip_value, parse_value, value_before
+from tpusim.hardware.load import load_chip, override_chip, parse_override
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_texts_are_numbers_with_prefixes(text, value):
 def test_a_factor_is_of_what_the_base_has():
     """In the type of the key: so many times as many arrays are a whole number of them."""
     chip = load_chip("v6e")
-    value = chip_value("mxu.count", Factor(1.5), chip)
+    value = chip_value("mxu.count", Factor(1.5), chip.mxu.count, "test")
     assert value == 1.5 * chip.mxu.count
     assert type(value) is int
 
@@ -54,4 +54,16 @@ def test_a_factor_is_of_what_the_base_has():
 def test_what_a_key_cannot_hold_is_refused(key, value, said):
     """With the nearest known key."""
     with pytest.raises(ConfigError, match=said):
-        chip_value(key, value, load_chip("v6e"))
+        chip_value(key, value, value_before(load_chip("v6e"), key), "test")
+
+
+def test_an_override_is_written_as_in_a_study():
+    """By the file and by a chip that is there, from texts of the command line and from Python."""
+    over = dict(
+        map(parse_override, ("hbm.bandwidth_bytes_per_second=x2", "vmem.capacity_bytes=16Mi", "mxu.count=x0.5"))
+    )
+    chip, whole = load_chip("v6e", over), load_chip("v6e")
+    assert chip.vmem.capacity_bytes == 16 * 2**20
+    assert chip.hbm.bandwidth_bytes_per_second == 2 * whole.hbm.bandwidth_bytes_per_second
+    assert chip.mxu.count * 2 == whole.mxu.count
+    assert override_chip(whole, over) == chip
