@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpusim.cost.tile import kernel_time, tile_costs, unit_cycles
+from tpusim.cost.classes import unit_cycles
+from tpusim.cost.tile import kernel_time, tile_costs
 from tpusim.hardware.load import load_chip, override_chip
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Matmul, Stream, VectorLoop, Work

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tpusim.errors import ConfigError
-from tpusim.hardware.fields import Factor, chip_value, parse_value, value_before
+from tpusim.hardware.fields import Factor, parse_value, read_value
 from tpusim.hardware.load import load_chip, override_chip, parse_override
+from tpusim.hardware.units import stated_value
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_texts_are_numbers_with_prefixes(text, value):
 def test_a_factor_is_of_what_the_base_has():
     """In the type of the key: so many times as many arrays are a whole number of them."""
     chip = load_chip("v6e")
-    value = chip_value("mxu.count", Factor(1.5), chip.mxu.count, "test")
+    value = read_value("mxu.count", Factor(1.5), chip.mxu.count, "test")
     assert value == 1.5 * chip.mxu.count
     assert type(value) is int
 
@@ -54,7 +55,7 @@ def test_a_factor_is_of_what_the_base_has():
 def test_what_a_key_cannot_hold_is_refused(key, value, said):
     """With the nearest known key."""
     with pytest.raises(ConfigError, match=said):
-        chip_value(key, value, value_before(load_chip("v6e"), key), "test")
+        read_value(key, value, stated_value(load_chip("v6e"), key), "test")
 
 
 def test_an_override_is_written_as_in_a_study():

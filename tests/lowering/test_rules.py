@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_module_text, lower_text
-from tpusim.cost.tile import unit_cycles
+from tpusim.cost.classes import unit_cycles
 from tpusim.errors import ProgramError
 from tpusim.hardware.load import load_chip
 from tpusim.ir.ops import OPERATIONS

@@ -9,7 +9,8 @@ import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_text
 from tpusim.analysis.roofline import peak_flops_per_second
-from tpusim.cost.tile import kernel_time, registers_cycles, unit_cycles
+from tpusim.cost.classes import unit_cycles
+from tpusim.cost.tile import kernel_time, registers_cycles
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import simulate
 from tpusim.timeline.records import CORE

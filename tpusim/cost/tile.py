@@ -14,8 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tpusim.cost.classes import class_cycles
-from tpusim.cost.classes import unit_cycles as unit_cycles
+from tpusim.cost.classes import class_cycles, unit_cycles
 from tpusim.cost.dma import Traffic, link_of, memory_rates, rows_opened, traffic_of
 from tpusim.cost.models.buffers import buffers_of
 from tpusim.hardware.chip import Chip

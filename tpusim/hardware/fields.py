@@ -252,7 +252,7 @@ def _number(found: re.Match[str]) -> int | float:
     return (float(digits) if re.search(r"[.eE]", digits) else int(digits)) * times
 
 
-def chip_value(key: str, value: Any, before: Any, where: str) -> Any:
+def read_value(key: str, value: Any, before: Any, where: str) -> Any:
     """Return the value of a chip's key, in the key's own type; texts are read, a factor is of what was ``before``.
 
     Raises ConfigError, which begins with ``where``, with the nearest known key, or with what the key may hold.
@@ -266,14 +266,6 @@ def chip_value(key: str, value: Any, before: Any, where: str) -> Any:
     if field.kind is int and isinstance(value, float) and value.is_integer():
         value = int(value)
     return check_value(field, value, where)
-
-
-def value_before(chip: Any, key: str) -> Any:
-    """Return what a chip has for a dotted key, None for what it does not state."""
-    found = chip
-    for name in key.split("."):
-        found = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
-    return found
 
 
 def check_value(field: Field, value: Any, where: str) -> Any:

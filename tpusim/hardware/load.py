@@ -27,11 +27,11 @@ from tpusim.hardware.fields import (
     Fact,
     Field,
     check_value,
-    chip_value,
     field_of,
     parse_value,
-    value_before,
+    read_value,
 )
+from tpusim.hardware.units import stated_value
 
 _PACKAGE = Path(__file__).parents[1]
 # A wheel carries the files inside the package; a checkout has them beside it.
@@ -113,7 +113,7 @@ def fits_path() -> Path:
 
 def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     """Return a chip with single values replaced; ``overrides`` as for ``load_chip``, with the same errors."""
-    checked = {key: chip_value(key, value, value_before(chip, key), "override") for key, value in overrides.items()}
+    checked = {key: read_value(key, value, stated_value(chip, key), "override") for key, value in overrides.items()}
     return msgspec.convert(_put(msgspec.to_builtins(chip), checked), Chip)
 
 
@@ -214,7 +214,7 @@ def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dic
     facts = dict(_facts_of(str(name_or_path), ()))
     for key, value in (overrides or {}).items():
         note, before = "", facts.get(key)
-        checked = chip_value(key, value, before and before.value, "override")
+        checked = read_value(key, value, before and before.value, "override")
         if before:
             shown = f"{before.value:g}" if isinstance(before.value, float) else before.value
             note = f"instead of {shown} ({before.confidence})"

@@ -162,9 +162,15 @@ def chip_value(chip: Any, key: str) -> float:
         return float(_getter(key)(chip))
     except AttributeError:
         # A table in between, whose keys are open.
-        value = chip
-    for name in key.split("."):
-        value = value.get(name) if isinstance(value, dict) else getattr(value, name)
-        if value is None:
-            raise ConfigError(f"chip {chip.name!r}: expected {key!r} for work of that unit, found none")
+        value = stated_value(chip, key)
+    if value is None:
+        raise ConfigError(f"chip {chip.name!r}: expected {key!r} for work of that unit, found none")
     return float(value)
+
+
+def stated_value(chip: Any, key: str) -> Any:
+    """Return what a chip has for a dotted key, tables whose keys are open included; None for what it does not state."""
+    value = chip
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    return value

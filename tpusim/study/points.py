@@ -13,9 +13,10 @@ import msgspec
 from tpusim.cost.area import area_mm2
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.fields import chip_value, value_before
+from tpusim.hardware.fields import read_value
 from tpusim.hardware.load import load_chip, override_chip
 from tpusim.hardware.pod import parse_topology
+from tpusim.hardware.units import stated_value
 from tpusim.ir.module import Module
 from tpusim.pipeline.chip_choice import choose_chip, provenance_of
 from tpusim.pipeline.schedules import resolved_schedule
@@ -125,11 +126,11 @@ def _base(module: Module | Program | TpusimError, chip: str, topology: str | Non
 
 def _machine(spec: Spec, base: Chip, setting: Setting) -> tuple[dict[str, Any], Chip]:
     """Return a machine's figures by key, in the types of the keys, and the machine."""
-    found = {key: chip_value(key, value, value_before(base, key), "study") for key, value in setting.items()}
+    found = {key: read_value(key, value, stated_value(base, key), "study") for key, value in setting.items()}
     chip = override_chip(base, found) if found else base
     for key, expression in spec.derive.items():
         value = expression.value(partial(value_of, found, chip))
-        found[key] = chip_value(key, value, value_before(base, key), "study")
+        found[key] = read_value(key, value, stated_value(base, key), "study")
         chip = override_chip(chip, {key: found[key]})
     return found, chip
 
@@ -143,9 +144,7 @@ def value_of(columns: Mapping[str, Any], chip: Chip, key: str) -> Any:
         return columns[key]
     if key == "area_mm2":
         return area_mm2(chip)
-    value: Any = chip
-    for name in key.split("."):
-        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    value = stated_value(chip, key)
     if value is None or isinstance(value, msgspec.Struct | dict):
         raise ConfigError(f"study: expected a key of the chip or of the study in an expression, found {key!r}")
     return value

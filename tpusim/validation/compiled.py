@@ -15,7 +15,7 @@ from tpusim.hardware.load import resolve_chip_name
 from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, simulate
 from tpusim.program.provenance import MEGACORE
-from tpusim.validation.rows import FileName, Row, read_rows
+from tpusim.validation.rows import FileName, Row, in_turn, read_rows
 
 
 class _PairRow(Row, frozen=True, kw_only=True):
@@ -35,12 +35,10 @@ def validate_compiled(
     wanted = resolve_chip_name(chip).removesuffix(MEGACORE) if chip else None
     rows = [(Path(index).parent, row) for index in indexes for row in read_rows(index, _PairRow)]
     pairs = []
-    for done, (folder, row) in enumerate(rows, start=1):
+    for folder, row in in_turn(rows, progress):
         pair = _pair(folder, row, wanted)
         if pair is not None:
             pairs.append(pair)
-        if progress is not None:
-            progress(done, len(rows))
     if not pairs:
         raise ConfigError(f"expected programs compiled for {chip}, found none in {len(rows)} rows")
     return compiled_accuracy(pairs)

@@ -17,6 +17,7 @@ from tpusim.ir.module import Module
 from tpusim.pipeline.chip_choice import provenance_of
 from tpusim.pipeline.stages import load_any, simulate
 from tpusim.program.provenance import MEGACORE
+from tpusim.validation.rows import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +42,7 @@ def validate_estimates(
     kernels: list[KernelEstimate] = []
     left_out: dict[str, str] = {}
     count = 0
-    for done, path in enumerate(programs, start=1):
+    for path in in_turn(programs, progress):
         try:
             found = _kernels(path, wanted)
         except TpusimError as error:
@@ -49,8 +50,6 @@ def validate_estimates(
         else:
             count += found is not None
             kernels += found or ()
-        if progress is not None:
-            progress(done, len(programs))
     if not count:
         whys = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise ConfigError(f"expected programs compiled for {chip or 'a TPU'}, found none{f': {whys}' if whys else ''}")

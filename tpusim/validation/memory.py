@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tpusim.analysis.accuracy import MemoryOutcome
 from tpusim.errors import ConfigError
 from tpusim.pipeline.stages import memory
-from tpusim.validation.rows import Bytes, FileName, Row, read_rows
+from tpusim.validation.rows import Bytes, FileName, Row, in_turn, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -83,10 +83,8 @@ def validate_memory(
     """
     cases = memory_cases(given)
     outcomes = []
-    for done, (path, stated_chip, compiler_bytes) in enumerate(cases, start=1):
+    for path, stated_chip, compiler_bytes in in_turn(cases, progress):
         report = memory(path, chip or stated_chip)
         use = report.use
         outcomes.append(MemoryOutcome(path.name, report.chip, use.temp_bytes, compiler_bytes, use.heap_bytes))
-        if progress is not None:
-            progress(done, len(cases))
     return outcomes

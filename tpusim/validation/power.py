@@ -17,7 +17,7 @@ from tpusim.analysis.energy.measured import ChipPower, ProgramPower
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.hardware.load import chip_facts, resolve_chip_name
 from tpusim.pipeline.stages import simulate
-from tpusim.validation.rows import Positive, Row, read_rows
+from tpusim.validation.rows import Positive, Row, in_turn, read_rows
 
 
 class _ChipRow(Row, frozen=True, kw_only=True):
@@ -46,10 +46,8 @@ def validate_power(
     if not rows:
         raise ConfigError(f"expected the published power of {chip}, found none in {len(found)} rows")
     outcomes = []
-    for done, (folder, row) in enumerate(rows, start=1):
+    for folder, row in in_turn(rows, progress):
         outcomes.append(_outcome(folder, row))
-        if progress is not None:
-            progress(done, len(rows))
     return outcomes
 
 

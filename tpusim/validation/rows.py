@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -12,6 +13,7 @@ from msgspec import Meta
 from tpusim.errors import ConfigError
 
 _R = TypeVar("_R", bound="Row")
+_T = TypeVar("_T")
 
 # What is larger is no measurement but inf; nan is outside of any range.
 _MOST = 1e300
@@ -51,6 +53,14 @@ def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
     if not rows:
         raise ConfigError(f"{path}: expected rows of measured times, found only the names of the columns")
     return [_row(where, cells, kind) for where, cells in rows]
+
+
+def in_turn(items: Sequence[_T], progress: Callable[[int, int], None] | None) -> Iterator[_T]:
+    """Yield items one by one; ``progress`` is told how many of how many are done when the next one is asked for."""
+    for done, item in enumerate(items, start=1):
+        yield item
+        if progress is not None:
+            progress(done, len(items))
 
 
 def _row(where: str, cells: dict[str, Any], kind: type[_R]) -> _R:

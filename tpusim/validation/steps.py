@@ -20,7 +20,7 @@ from tpusim.hardware.load import resolve_chip_name
 from tpusim.pipeline.stages import simulate
 from tpusim.program.provenance import MEGACORE
 from tpusim.validation.kernels import HOST_CLOCK
-from tpusim.validation.rows import FileName, Positive, Row, read_rows
+from tpusim.validation.rows import FileName, Positive, Row, in_turn, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,10 +67,8 @@ def validate_steps(
     if not rows:
         raise ConfigError(f"{', '.join(map(str, indexes))}: expected measured steps of {chip}, found none")
     outcomes = []
-    for done, (folder, row) in enumerate(rows, start=1):
+    for folder, row in in_turn(rows, progress):
         outcomes.append(_outcome(folder, row))
-        if progress is not None:
-            progress(done, len(rows))
     return step_accuracy(outcomes)
 
 
