@@ -1,4 +1,4 @@
-"""Kernels of JAX's own library and documentation, at small sizes; ``KERNELS`` as in ``small_kernels``."""
+"""Kernels of JAX's own library and documentation, at small sizes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from jax.experimental.pallas.ops.tpu.random import philox, threefry
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
-from tests.numerics.pallas.inputs import eighths, integers
-from tests.numerics.pallas.small_kernels import BF16, F32, I32, out
+from tests.numerics.pallas import entries
+from tests.numerics.pallas.entries import BF16, F32, I32, few, out
+from tests.numerics.pallas.inputs import integers
 
 megablox = import_module("jax.experimental.pallas.ops.tpu.megablox.gmm")
 megablox.common = import_module("jax.experimental.pallas.ops.tpu.megablox.common")
@@ -27,17 +28,7 @@ megablox.common = import_module("jax.experimental.pallas.ops.tpu.megablox.common
 megablox.common.tpu_kind = lambda: "TPU v6 lite"
 megablox.common.is_tpu = lambda: True
 
-KERNELS = {}
-ORACLES = {}
-"""What a kernel must equal, where JAX's interpreter does not run it, by name."""
-
-
-def enter(name, function, *inputs):
-    """Enter a function under a name, with its inputs."""
-    KERNELS[name] = (function, inputs)
-
-
-few = partial(eighths, bound=9)
+enter = partial(entries.enter, chip="v5e")
 
 
 def tokens(length, *, heads=(1, 1), dtype=BF16, batch=()):
@@ -128,8 +119,6 @@ PAGES = (
 )
 enter("paged_inline", partial(paged, inline=True), *PAGES)
 enter("paged_grid", partial(paged, inline=False), *PAGES)
-# The interpreter does not know the views of memory that this one takes.
-ORACLES["ragged_paged"] = ragged_kernel.ref_ragged_paged_attention
 enter(
     "ragged_paged",
     partial(ragged_kernel.ragged_paged_attention, num_kv_pages_per_block=2, num_queries_per_block=8),
@@ -139,6 +128,8 @@ enter(
     np.array([[3, 1, 0], [7, 5, 4]], np.int32),
     np.array([0, 9, 24], np.int32),
     np.array([2], np.int32),
+    # The interpreter does not know the views of memory that this one takes.
+    oracle=ragged_kernel.ref_ragged_paged_attention,
 )
 
 # Grouped products

@@ -18,8 +18,9 @@ import numpy as np
 from jax._src.pallas.mosaic import tpu_info
 from jax.experimental.pallas import tpu as pltpu
 
-from tests.numerics.pallas import library_kernels as library
-from tests.numerics.pallas import small_kernels as small
+from tests.numerics.pallas import distributed_kernels as distributed
+from tests.numerics.pallas import library_kernels, odd_kernels, small_kernels  # noqa: F401
+from tests.numerics.pallas.entries import KERNELS
 from tests.numerics.pallas.inputs import FOLDER, narrowest, sampled, stored_input
 from tpusim.jax import compile_for
 
@@ -31,25 +32,28 @@ tpu_info.get_num_device_cores = lambda: 1
 jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")
 
 
-def expected(name, function, inputs):
-    """Return what JAX's interpreter for TPUs gives, or what the library says that a kernel must equal."""
-    if name in library.ORACLES:
-        return jax.tree.leaves(library.ORACLES[name](*inputs))
+def expected(entry):
+    """Return what JAX's interpreter for TPUs gives, or what the kernel has to equal where it does not run there."""
+    if entry.oracle is not None:
+        return jax.tree.leaves(entry.oracle(*entry.inputs))
     # What was traced for the compiler would be taken again.
     jax.clear_caches()
     with pltpu.force_tpu_interpret_mode(pltpu.InterpretParams()):
-        return jax.tree.leaves(jax.jit(function)(*inputs))
+        return jax.tree.leaves(jax.jit(entry.function)(*entry.inputs))
 
 
-def write(name, function, inputs, chip):
+def write(name, entry):
     """Write a kernel's program, and its inputs and results."""
-    shapes = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in inputs]
-    text = bare(compile_for(jax.jit(function), *shapes, topology=chip).text)
-    (FOLDER / f"{name}.hlo.txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-    arrays = {f"in{at}": stored_input(value, at) for at, value in enumerate(inputs)}
-    results = expected(name, function, inputs)
-    arrays |= {f"out{at}": narrowest(sampled(np.asarray(value))) for at, value in enumerate(results)}
+    shapes = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in entry.inputs]
+    write_program(name, compile_for(jax.jit(entry.function), *shapes, topology=entry.chip))
+    arrays = {f"in{at}": stored_input(value, at) for at, value in enumerate(entry.inputs)}
+    arrays |= {f"out{at}": narrowest(sampled(np.asarray(value))) for at, value in enumerate(expected(entry))}
     np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
+
+
+def write_program(name, module):
+    """Write the text of a program."""
+    (FOLDER / f"{name}.hlo.txt.gz").write_bytes(gzip.compress(bare(module.text).encode(), mtime=0))
 
 
 def bare(text):
@@ -61,9 +65,11 @@ def bare(text):
 def main() -> None:
     """Write the kernels that are named, or all."""
     FOLDER.mkdir(exist_ok=True)
-    for chip, kernels in (("v6e", small.KERNELS), ("v5e", library.KERNELS)):
-        for name in kernels.keys() & set(sys.argv[1:] or kernels):
-            write(name, *kernels[name], chip)
+    wanted = set(sys.argv[1:] or KERNELS)
+    for name in KERNELS.keys() & wanted:
+        write(name, KERNELS[name])
+    for name in distributed.KERNELS.keys() & (wanted if sys.argv[1:] else distributed.KERNELS.keys()):
+        write_program(f"{name}.v5e_2x2", compile_for(*distributed.of_four(name), topology="v5e:2x2"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""Small Pallas kernels, each for some of the operations that bodies are made of.
-
-``KERNELS`` has a function of arrays and its inputs by name.
-"""
+"""Small Pallas kernels, each for some of the operations that bodies are made of."""
 
 from __future__ import annotations
 
@@ -14,40 +11,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from tests.numerics.pallas.entries import ANY, BF16, F32, I32, SMEM, VMEM, call, few, out, whole
 from tests.numerics.pallas.inputs import eighths, integers
-
-F32, BF16, I32, I8 = jnp.float32, jnp.bfloat16, jnp.int32, jnp.int8
-ANY = pl.BlockSpec(memory_space=pl.ANY)
-SMEM = pl.BlockSpec(memory_space=pltpu.SMEM)
-KERNELS = {}
-
-
-def out(*sizes, dtype=F32):
-    """Return the shape of a result."""
-    return jax.ShapeDtypeStruct(sizes, dtype)
-
-
-def enter(name, function, *inputs):
-    """Enter a function under a name, with its inputs."""
-    KERNELS[name] = (function, inputs)
-
-
-def whole(name, function, *inputs, result=None):
-    """Enter a kernel that is one expression of all of its operands."""
-    shape = result or out(*inputs[0].shape, dtype=inputs[0].dtype)
-
-    def kernel(*refs):
-        refs[-1][...] = function(*(ref[...] for ref in refs[:-1])).astype(refs[-1].dtype)
-
-    call(name, kernel, *inputs, result=shape)
-
-
-def call(name, kernel, *inputs, result=None, **options):
-    """Enter a kernel that is a function of references."""
-    shape = result or out(*inputs[0].shape, dtype=inputs[0].dtype)
-    # Whether it is interpreted is decided where it is made.
-    enter(name, lambda *arrays: pl.pallas_call(kernel, out_shape=shape, **options)(*arrays), *inputs)
-
 
 X, Y = (eighths(8, 128, seed=seed) for seed in (0, 1))
 POSITIVE = np.abs(X) + np.float32(0.125)
@@ -123,7 +88,6 @@ def product(name, lhs, rhs, result, contracted, batch=((), ()), dtype=F32, **opt
     whole(name, dot, lhs, rhs, result=out(*result, dtype=dtype))
 
 
-few = partial(eighths, bound=9)
 narrow = partial(few, dtype=BF16)
 bytes_ = partial(integers, low=-9, high=9, dtype=np.int8)
 product("matmul", narrow(16, 64), narrow(64, 32), (16, 32), (1, 0))
@@ -145,6 +109,15 @@ whole("gather_lanes", lambda x, i: jnp.take_along_axis(x, i, axis=1), X, integer
 whole("gather_rows", lambda x, i: jnp.take_along_axis(x, i, axis=0), X, integers(8, 128, low=0, high=8))
 whole("bitcast", lambda x: lax.bitcast_convert_type(x, I32) + 1, X, result=out(8, 128, dtype=I32))
 whole("bitcast_packed", lambda b: pltpu.bitcast(b, I32), eighths(16, 128, dtype=BF16), result=out(8, 128, dtype=I32))
+whole(
+    "pack_unpack",
+    lambda x, y: pltpu.unpack_elementwise(
+        pltpu.pack_elementwise([x, y], packed_dtype=BF16), index=1, packed_dtype=BF16, unpacked_dtype=F32
+    ),
+    X,
+    Y * np.float32(1.01),
+    oracle=lambda x, y: y.astype(BF16).astype(F32),
+)
 whole("reciprocal", lambda p: pl.reciprocal(p, approx=False), POSITIVE)
 
 
@@ -195,7 +168,7 @@ call(
     np.array([3, 1], np.int32),
     X,
     result=out(8, 128),
-    in_specs=[SMEM, pl.BlockSpec(memory_space=pltpu.VMEM)],
+    in_specs=[SMEM, VMEM],
 )
 call("strided_rows", _strided, eighths(16, 128), result=out(16, 128))
 call("masked_store", _masked, X)
@@ -205,8 +178,8 @@ call(
     np.array([3, 7, 2], np.int32),
     X,
     result=(out(8, 128), out(2, dtype=I32)),
-    in_specs=[SMEM, pl.BlockSpec(memory_space=pltpu.VMEM)],
-    out_specs=(pl.BlockSpec(memory_space=pltpu.VMEM), SMEM),
+    in_specs=[SMEM, VMEM],
+    out_specs=(VMEM, SMEM),
 )
 call("views", _views, eighths(2, 8, 128))
 call(
@@ -254,7 +227,7 @@ for taken in (2, 5):
         np.array([taken], np.int32),
         X,
         result=out(8, 128),
-        in_specs=[SMEM, pl.BlockSpec(memory_space=pltpu.VMEM)],
+        in_specs=[SMEM, VMEM],
     )
 call(
     "switch",
@@ -262,7 +235,7 @@ call(
     np.array([2, 0, 1], np.int32),
     X,
     result=out(8, 128),
-    in_specs=[SMEM, pl.BlockSpec(memory_space=pltpu.VMEM)],
+    in_specs=[SMEM, VMEM],
 )
 
 
