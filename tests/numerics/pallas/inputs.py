@@ -41,7 +41,8 @@ def sampled(array):
 def narrowest(array):
     """Return an array in the narrowest of NumPy's own types that holds it: files have those, and are small."""
     wide = array if array.dtype.isbuiltin == 1 else array.astype(np.float32)
-    for dtype in (np.int8, np.int16, np.float16):
+    # An integer that is too large for half precision would come back as the largest one.
+    for dtype in (np.int8, np.int16, *((np.float16,) if wide.dtype.kind == "f" else ())):
         with np.errstate(all="ignore"):
             narrow = wide.astype(dtype)
         if np.array_equal(narrow.astype(wide.dtype), wide, equal_nan=wide.dtype.kind == "f"):

@@ -55,15 +55,15 @@ class Blocks:
 
     def _overlap(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Return which part of the buffer lies in the array, and where."""
-        sizes = self.reference.array.shape
+        at, sizes = self._at or (), self.reference.array.shape
         if self._before is None:
-            starts = [index * size for index, size in zip(self._at or (), sizes, strict=True)]
+            starts = [index * size for index, size in zip(at, sizes, strict=True)]
         else:
-            starts = [index - before for index, before in zip(self._at or (), self._before, strict=True)]
+            starts = [index - before for index, before in zip(at, self._before, strict=True)]
         inside, there = [], []
         for start, size, extent in zip(starts, sizes, self._array.shape, strict=True):
-            low, high = min(max(start, 0), extent), max(min(start + size, extent), 0)
-            high = max(low, high)
-            inside.append(slice(low - start, high - start) if high > low else slice(0, 0))
+            low = min(max(start, 0), extent)
+            high = max(low, min(start + size, extent))
+            inside.append(slice(low - start, high - start))
             there.append(slice(low, high))
         return tuple(inside), tuple(there)

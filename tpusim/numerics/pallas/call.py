@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
+from tpusim.ir.mosaic import Unreadable
 from tpusim.numerics.custom_calls.table import target
 from tpusim.numerics.pallas.kernel import Call, KernelRun, bound_kernel, drive
 from tpusim.numerics.registry import array_shape
@@ -18,7 +20,11 @@ from tpusim.shapes.shape import TupleShape, leaves
 @target("tpu_custom_call")
 def pallas_call(site: Site, instruction: Instruction, operands: list[Any]) -> Generator[Meet, Any, Any]:
     """Return what a Pallas kernel writes; raises UnsupportedError where its body cannot be read or computed."""
-    kernel = bound_kernel(instruction.backend_config.kernel_body, site.settings)
+    try:
+        kernel = bound_kernel(instruction.backend_config.kernel_body, site.settings)
+    except Unreadable as error:
+        message = f"{instruction.name}: expected a Pallas kernel whose code can be read, found that {error.message}"
+        raise UnsupportedError(message) from error
     shapes = [array_shape(leaf) for leaf in leaves(instruction.shape)]
     aliases = in_place_operands(site.module, instruction)
     call = Call(operands, [shape.dimensions for shape in shapes], aliases)

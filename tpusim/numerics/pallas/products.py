@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tpusim.numerics.ops.contraction import DotDimensions, general_dot
-from tpusim.numerics.ops.convert import convert_values
+from tpusim.numerics.ops.convert import convert_values, widened
 from tpusim.numerics.ops.reduction import UFUNCS, kernel_of, neutral_of, reduced
 from tpusim.numerics.pallas.table import Function, Where, dtype_of, element_of, operation, unsigned
 from tpusim.numerics.registry import Array
@@ -149,7 +149,7 @@ def _reduce_index(where: Where) -> Function:
     """Return where along a dimension the largest or smallest element stands, the first of equal ones."""
     axis, kind = where.attributes["axis"], _word(where.attributes["kind"])
     find = {"arg_max": np.argmax, "arg_min": np.argmin}[kind]
-    return lambda value: find(value.astype(np.float32, copy=False), axis=axis).astype(np.int32)
+    return lambda value: find(widened(value), axis=axis).astype(np.int32)
 
 
 @operation("tpu.scan")

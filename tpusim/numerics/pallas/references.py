@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tpusim.errors import ProgramError
 from tpusim.numerics.ops.convert import as_bits_of
 from tpusim.numerics.registry import Array
 from tpusim.shapes.dtype import DType
@@ -27,7 +28,9 @@ class _Located:
     made_by: tuple[Callable[[Any], Any], ...]
 
     def on(self, memory: dict[Hashable, Any]) -> Any:
-        """Return the same part of another memory."""
+        """Return the same part of another memory; raise ProgramError if that has not been allocated."""
+        if self.key not in memory:
+            raise ProgramError("a Pallas kernel reaches memory of another device that this one has not allocated yet")
         found = memory[self.key]
         for step in self.made_by:
             found = step(found)
