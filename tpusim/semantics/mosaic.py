@@ -57,5 +57,7 @@ OPCODES: Final = _by_opcode(
 )
 """Opcodes of HLO by the operations that mean the same on each element."""
 
-UNSIGNED: Final = frozenset("arith.divui arith.maxui arith.minui arith.remui arith.uitofp arith.extui".split())
+UNSIGNED: Final = frozenset(
+    "arith.divui arith.extui arith.maxui arith.minui arith.remui arith.uitofp tpu.uitofp".split()
+)
 """Operations that take integers for unsigned ones; MLIR's integers have no sign of their own."""

@@ -93,7 +93,7 @@ _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
 _KERNELS = {(opcode, kind): kernel for opcode, kinds, kernel in _ROWS for kind in kinds}
 
 # What looks at bits takes all integers for signed or all for unsigned ones; a product takes them for what they are.
-_ON_BITS: dict[str, tuple[str, Callable[..., Any]]] = {
+ON_BITS: dict[str, tuple[str, Callable[..., Any]]] = {
     "count-leading-zeros": ("u", integers.count_leading_zeros),
     "mulhi": ("", integers.multiply_high),
     "popcnt": ("u", lambda value, bits: np.bitwise_count(value)),
@@ -133,7 +133,7 @@ def flushes(opcode: str, dtype: Type, settings: Settings) -> bool:
     return settings.precision == "tpu" and opcode in MAKES_SUBNORMALS and dtype.kind not in "biu"
 
 
-@computes(*_ON_BITS)
+@computes(*ON_BITS)
 def on_bits(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Count, shift or multiply the bits of integers, whatever their own type makes of the uppermost one."""
     return bits_of(instruction.opcode, operands, array_shape(instruction.shape).dtype)
@@ -141,7 +141,7 @@ def on_bits(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 
 def bits_of(opcode: str, operands: list[Any], result: DType) -> Array:
     """Return what an opcode that looks at the bits of integers gives, as elements of the type ``result``."""
-    sign, kernel = _ON_BITS[opcode]
+    sign, kernel = ON_BITS[opcode]
     dtype = numpy_dtype(DTYPES[f"{sign}{result.bits}"] if sign else result)
     # A lifted computation may keep integers in wider ones.
     is_own = [operand.dtype.itemsize == dtype.itemsize for operand in operands]

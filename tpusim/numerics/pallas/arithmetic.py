@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tpusim.numerics.ops.convert import as_bits_of, convert_values, stochastic_float
-from tpusim.numerics.ops.elementwise import COMPARISONS, bits_of, elementwise_kernel, flushes, select_elements
+from tpusim.numerics.ops.elementwise import COMPARISONS, ON_BITS, bits_of, elementwise_kernel, flushes, select_elements
 from tpusim.numerics.pallas.table import Function, Where, dtype_of, element_of, operation, scalar, unsigned
 from tpusim.numerics.registry import Array
 from tpusim.numerics.values import integers
@@ -21,7 +21,7 @@ from tpusim.numerics.values.blocks import compute
 from tpusim.semantics.mosaic import OPCODES, UNSIGNED
 from tpusim.shapes.dtype import numpy_dtype
 
-_ON_BITS = frozenset(("math.ctlz", "math.ctpop", "arith.shrsi", "arith.shrui"))
+_ON_BITS = frozenset(name for name, opcode in OPCODES.items() if opcode in ON_BITS)
 
 
 @operation(*sorted(OPCODES.keys() - _ON_BITS))
@@ -173,7 +173,7 @@ def _convert(where: Where) -> Function:
     name, source, target = where.operation.name, dtype_of(where.operand()), dtype_of(where.result())
     # A set bit is -1 as a signed number.
     is_negative = source.kind == "b" and name in ("arith.extsi", "arith.sitofp", "tpu.sitofp")
-    if "ui" in name.partition("to")[0] or name == "arith.extui":
+    if name in UNSIGNED:
         source = unsigned(source)
     through = unsigned(target) if name.endswith("toui") else target
     rounds = "nearest" in str(where.attributes.get("rounding_mode", "")) and name.startswith("tpu.fpto")
