@@ -15,9 +15,8 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
-from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import COLLECTIVES, OWN_ASYNC_OPCODES
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
@@ -28,11 +27,11 @@ COMBINED_BYTES = 120 * 2**20
 
 def combine(draft: Draft, target: Target) -> None:
     """Take sums over devices out of loops that need no new ones, and make those together that can be."""
-    for graph in running(draft):
+    for graph in draft.running():
         for node in graph.order():
             if node.opcode == "while":
                 _sum_before(draft, graph, node)
-    for graph in running(draft):
+    for graph in draft.running():
         while bucket := _bucket(draft, graph):
             _sum_together(graph, bucket)
 
@@ -101,7 +100,7 @@ def _forget(graph: Graph, node: Node) -> None:
 
 def start_early(draft: Draft, target: Target) -> None:
     """Split every collective of one array, and every sum, that has an asynchronous form into its start and its end."""
-    for graph in running(draft):
+    for graph in draft.running():
         order = graph.order()
         found = [node for node in order if _can_be_split(node)]
         starts = {node: _split(graph, node) for node in found}

@@ -478,6 +478,9 @@ FUSES_INTO_USERS: Final = (ELEMENTWISE | REARRANGES | PLAIN_PRODUCTS | _named("b
 ENDS_KERNELS: Final = _named("dynamic-update-slice reduce")
 """A kernel can end with these, and makes nothing of their result."""
 
+HAS_TILES: Final = FUSES_INTO_USERS | ENDS_KERNELS | _named("fusion")
+"""Kernels that have tiles."""
+
 USES_FAST_MEMORY: Final = FUSES_INTO_USERS | ENDS_KERNELS | SORTS | _named("custom-call fusion gather scatter")
 """Kernels that take whole arrays from any memory of the device, and leave them in any."""
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from typing import NamedTuple
 
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.layouts.bitcasts import carried_order, is_bitcast, stays
 from tpusim.compiler.layouts.orders import (
     Order,
@@ -25,6 +24,7 @@ from tpusim.compiler.layouts.orders import (
     with_boundary_layouts,
 )
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationLayout
 from tpusim.ir.ops import (
     CONTROL_FLOW,

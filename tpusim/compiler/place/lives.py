@@ -12,10 +12,10 @@ from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from tpusim.allocation.liveness import Frame, Liveness, Nodes, Value
-from tpusim.compiler.graph import Draft
 from tpusim.compiler.place.estimate import compute_seconds
 from tpusim.compiler.place.room import Stretch
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft
 from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW, FREE, NOT_SHARED_BY_CORES, USES_FAST_MEMORY, VIEWS
 from tpusim.semantics.contexts import BodyContext, CallContext, Context, EntryContext

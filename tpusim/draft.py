@@ -1,4 +1,4 @@
-"""The mutable graph that the passes share: nodes with operands and users, in graphs, in a draft of a module.
+"""A module under change, for those that make one of another: nodes with operands and users, in graphs, in a draft.
 
 Modules stay frozen. ``Draft(module)`` reads one into graphs, passes change these, and ``Draft.write`` makes a new one.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
-from tpusim.ir.ops import HAS_EFFECTS
+from tpusim.ir.ops import CONTROL_FLOW, HAS_EFFECTS
 from tpusim.shapes.shape import ArrayShape, Shape
 
 
@@ -44,6 +44,11 @@ class Node:
         """Its shape, which must be an array's."""
         assert isinstance(self.shape, ArrayShape), self
         return self.shape
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is a scalar, which the scalar core keeps."""
+        return isinstance(self.shape, ArrayShape) and self.shape.element_count <= 1
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -103,6 +108,14 @@ class Graph:
         if node.opcode in HAS_EFFECTS:
             self.effects.append(made)
         return made
+
+    def copy_in(self, called: Graph, operands: Iterable[Node]) -> Node:
+        """Return the result of a copy of another graph, with these operands for its parameters."""
+        made = dict(zip(called.parameters, operands, strict=True))
+        for node in called.order():
+            if node not in made:
+                made[node] = self.clone(node, [made[operand] for operand in node.operands])
+        return made[called.root]
 
     def replace(self, old: Node, new: Node) -> None:
         """Let all users of ``old`` use ``new``."""
@@ -216,6 +229,15 @@ class Draft:
             else:
                 stack.append((called, visit(called)))
         return [self.graphs[name] for name in found]
+
+    def running(self) -> list[Graph]:
+        """Return the graphs whose instructions are kernels: the entry's, and those of loops and branches."""
+        names, graphs = {self.module.entry_name}, self.reachable()
+        for graph in graphs:
+            for node in graph.order():
+                if node.opcode in CONTROL_FLOW:
+                    names.update(node.called)
+        return [graph for graph in graphs if graph.name in names]
 
     def write(self) -> Module:
         """Return the module that the graphs are now."""

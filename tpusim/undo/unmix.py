@@ -6,7 +6,7 @@ that an operand is. Here the instruction computes in the widest of its types, an
 
 from __future__ import annotations
 
-from tpusim.compiler.graph import Draft, Graph, Node
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import APPLIES_TO_ELEMENTS, KEEPS_FLOATS
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape

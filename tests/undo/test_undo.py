@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from tests.compiler.test_passes import flat, name_of
+from tpusim.compiler.passes import place_anew
 from tpusim.compiler.target import Target
-from tpusim.compiler.undo.defuse import defuse
-from tpusim.compiler.undo.retile import placed_anew, retile
 from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import check, execute, load
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
+from tpusim.undo.defuse import defuse
+from tpusim.undo.unplace import unplace
+from tpusim.undo.untile import untile
 
 FOLDER = Path(__file__).parents[1] / "data" / "numeric"
 TRACES = Path(__file__).parents[2] / "traces"
@@ -103,7 +105,7 @@ def test_what_is_placed_anew_computes_the_same(path):
     stored = np.load(str(path).replace(".v5e.hlo.txt.gz", ".npz"))
     inputs = {name: stored[name] for name in stored if name.startswith("in")}
     module, target = load(path), Target(load_chip("v5e"))
-    placed = placed_anew(retile(module, target, 1), target)
+    placed = place_anew(unplace(untile(module, target.chip, 1)), target)
     assert check(placed) == []
     before, after = (execute(m, inputs, chip="v5e") for m in (module, placed))
     assert [array.tobytes() for array in flat(before)] == [array.tobytes() for array in flat(after)]
@@ -137,7 +139,7 @@ def test_cores_share_what_they_did():
     module = load(TRACES / "gpt2_fwd_b8t1024.v5p.hlo.txt.gz")
     before, after = (
         {i.name for c in m.computations for i in c if i.backend_config.megacore_split_dim is not None}
-        for m in (module, retile(module, Target(load_chip("v5p")), 2))
+        for m in (module, untile(module, load_chip("v5p"), 2))
     )
     assert before == after != set()
 
@@ -146,7 +148,7 @@ def test_cores_share_what_they_did():
 def test_retiling_leaves_all_but_tiles(chip, split):
     """Every kernel is there in its place, states no tiles, and shares them where the chip has two cores."""
     module = load(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
-    retiled = retile(module, Target(load_chip(chip)), 1)
+    retiled = untile(module, load_chip(chip), 1)
     assert [i.name for i in retiled.entry] == [i.name for i in module.entry]
     fusions = [i for i in retiled.entry if i.opcode == "fusion"]
     assert fusions

@@ -6,16 +6,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tpusim.compiler.graph import Draft, Graph, Node
-from tpusim.compiler.inline import copy_of
-from tpusim.compiler.undo.slices import JOIN, put_together
-from tpusim.compiler.undo.unmix import unmix
-from tpusim.compiler.undo.views import joined, plain_view
+from tpusim.draft import Draft, Graph, Node
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Raw
 from tpusim.ir.module import Instruction, Literal, Module
 from tpusim.ir.ops import COPIES, OWN_ASYNC_OPCODES, TRANSFERS, async_parts
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.undo.slices import JOIN, put_together
+from tpusim.undo.unmix import unmix
+from tpusim.undo.views import joined, plain_view
 
 _KEPT_CONFIG = frozenset({"known_trip_count", "custom_call_config"})
 """What ``backend_config`` says of the program, not of how it was compiled."""
@@ -77,7 +76,7 @@ def _without_layouts(shape: Shape) -> Shape:
 
 def _inlined(graph: Graph, node: Node) -> Node:
     """Return the result of a fusion, made by a copy of what is inside."""
-    return copy_of(graph, graph.draft.graphs[node.attributes["calls"]], node.operands)
+    return graph.copy_in(graph.draft.graphs[node.attributes["calls"]], node.operands)
 
 
 def _copied(graph: Graph, node: Node) -> Node:
@@ -101,7 +100,7 @@ def _ended(graph: Graph, node: Node) -> Node:
     (start,) = node.operands
     if start.opcode != "async-start":
         raise UnsupportedError(f"{node.name}: expected the end of an async-start, found that of {start.opcode}")
-    return copy_of(graph, graph.draft.graphs[start.attributes["calls"]], start.operands)
+    return graph.copy_in(graph.draft.graphs[start.attributes["calls"]], start.operands)
 
 
 def _started(graph: Graph, node: Node) -> Node | None:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft, Graph, Node
-from tpusim.compiler.undo.slices import put_together
+from tpusim.draft import Draft, Graph, Node
 from tpusim.hardware.units import CMEM, HBM, VMEM
+from tpusim.ir.module import Module
 from tpusim.ir.ops import async_parts
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.undo.slices import put_together
 
 _FAST = (VMEM, CMEM)
 
 
-def unplace(draft: Draft) -> None:
-    """Put every array of a scheduled module into HBM but those in host memory; the order of kernels stays."""
-    for graph in running(draft):
+def unplace(module: Module) -> Module:
+    """Return a scheduled module with every array in HBM but those in host memory; the order of kernels stays."""
+    draft = Draft(module)
+    for graph in draft.running():
         for node in graph.order():
             found = _unmoved(graph, node)
             if found is not None:
@@ -31,6 +32,7 @@ def unplace(draft: Draft) -> None:
             node.shape = _in_hbm(node.shape)
             # Some name copies that are gone, and the order holds without.
             node.attributes = {key: value for key, value in node.attributes.items() if key != "control-predecessors"}
+    return draft.write()
 
 
 def _unmoved(graph: Graph, node: Node) -> Node | None:

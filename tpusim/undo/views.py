@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tpusim.compiler.graph import Graph, Node
+from tpusim.draft import Graph, Node
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import SliceDimension
 from tpusim.shapes.address import (

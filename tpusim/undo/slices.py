@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpusim.compiler.graph import Graph, Node
+from tpusim.draft import Graph, Node
 from tpusim.ir.ops import async_parts
 from tpusim.shapes.shape import ArrayShape
 
