@@ -394,7 +394,13 @@ def _refusal(node: Node, group: Group) -> str:
     """Return the rule by which a kernel may not make a node that it uses; empty if it may."""
     if node.opcode not in FUSES_INTO_USERS:
         return f"a {node.opcode} ends its kernel"
+    # In programs compiled ahead of time 72 of 72 such pads are kernels, and of 486 others 29.
+    if node.opcode == "pad" and any(part.interior for part in node.attributes["padding"]):
+        return "it puts its elements apart, which a kernel does by itself"
     users = _users_behind_bitcasts(node, group)
+    # Of 330 copies in those for v5e none is made in the kernel of the product that takes it.
+    if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users):
+        return "a product takes what lies as it wants it"
     # An update in place leaves its target where it is, and is made before the target changes if it is made of it.
     updates = [user for user in users if user.opcode == "dynamic-update-slice"]
     if any(user.operands[0] is node or _is_made_of(node, user.operands[0]) for user in updates):
