@@ -111,7 +111,7 @@ class Network(Fluid[Transfer]):
         # The same transfers have the same rates each time; one alone has its full speed.
         key = tuple(map(id, demands))
         if key not in self._rates:
-            self._rates[key] = fair_speeds(demands) if len(demands) > 1 else [1.0]
+            self._rates[key] = fair_speeds(demands) if len(demands) > 1 else [1.0] * len(demands)
         for transfer, rate in zip(self._flows, self._rates[key], strict=True):
             transfer.rate = rate
 
