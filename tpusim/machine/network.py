@@ -84,6 +84,11 @@ class Network(Fluid[Transfer]):
         for key, demand in self._demands.items():
             demand.moved_bytes += (demand.moved_bytes - mark.get(key, 0.0)) * times
 
+    def add(self, moved: Mapping[int, float]) -> None:
+        """Count what was moved between two marks once more."""
+        for key, n_bytes in moved.items():
+            self._demands[key].moved_bytes += n_bytes
+
     def uses(self) -> tuple[LinkUse, ...]:
         """Return what every link carried that carried anything."""
         carried = np.zeros(len(self._bytes_per_ps))
