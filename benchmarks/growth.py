@@ -14,6 +14,7 @@ import resource
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tpusim.source import SourceText
@@ -117,7 +118,8 @@ def permutes(devices: int) -> str:
 def reduces(devices: int) -> str:
     """Return an all-reduce among so many devices."""
     body = [
-        f"ROOT r = {_ARRAY} all-reduce(p), channel_id=1, replica_groups=[1,{devices}]<=[{devices}], use_global_device_ids=true, to_apply=sum"
+        f"ROOT r = {_ARRAY} all-reduce(p), channel_id=1, replica_groups=[1,{devices}]<=[{devices}], "
+        "use_global_device_ids=true, to_apply=sum"
     ]
     return _module(body, _SUM, header=f", num_partitions={devices}")
 
@@ -202,7 +204,7 @@ def stage_seconds(kind: str, size: int) -> list[float]:
     result = Result(program, chip, mark(simulate_pod([program], chip)), module)
     render_run(result.summary, result.groups("op"), "op", Console(file=io.StringIO()), None)
     mark(None)
-    return [after - before for before, after in zip(marks, marks[1:], strict=False)]
+    return [after - before for before, after in pairwise(marks)]
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:

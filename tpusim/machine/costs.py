@@ -71,8 +71,7 @@ def traits_of(steps: tuple[AnyStep, ...]) -> Traits:
         communicates=any(isinstance(step, Collective | ChannelTransfer) for step in inner),
         meets_host=any(isinstance(step, HostTransfer) for step in inner),
         varies=any(
-            isinstance(step, Loop | Branch) and any(len(choice.values) > 1 for choice in step.choices)
-            for step in inner
+            isinstance(step, Loop | Branch) and any(len(choice.values) > 1 for choice in step.choices) for step in inner
         ),
     )
 

@@ -95,7 +95,7 @@ class Fluid(ABC, Generic[F]):
         for flow in self._flows:
             flow.left -= flow.rate * passed_ps
 
-    def _first_end_ps(self) -> float:
+    def _until_first_end(self) -> float:
         """Return in how many picoseconds the first flow ends, at the rates that are set."""
         return min((max(0.0, flow.left) / flow.rate for flow in self._flows), default=inf)
 
@@ -109,13 +109,13 @@ class Fluid(ABC, Generic[F]):
         """Share anew, and wake up when the first flow ends."""
         self._advance()
         self._set_rates()
-        wait_ps = self._first_end_ps()
-        if wait_ps == inf:
+        wait = self._until_first_end()
+        if wait == inf:
             return
         # SimPy cannot take a timeout back: the number tells an outdated one.
         self._version += 1
         # Rounded up: a clock that woke a moment early would find something left and have to come back.
-        self._env.timeout(ceil(wait_ps), self._version).callbacks.append(self._on_wake)
+        self._env.timeout(ceil(wait), self._version).callbacks.append(self._on_wake)
 
     def _on_wake(self, wake: Event) -> None:
         """End the flows that have nothing left; a wake-up that something has overtaken does nothing."""
@@ -170,10 +170,10 @@ class SharedMemory(Fluid[Flow]):
         super()._move(passed_ps)
         self._moved += self._rate * passed_ps
 
-    def _first_end_ps(self) -> float:
+    def _until_first_end(self) -> float:
         if not self._unlimited:
-            return super()._first_end_ps()
-        return min(super()._first_end_ps(), max(0.0, self._unlimited[0][0] - self._moved) / self._rate)
+            return super()._until_first_end()
+        return min(super()._until_first_end(), max(0.0, self._unlimited[0][0] - self._moved) / self._rate)
 
     def _take_ended(self) -> list[Flow]:
         ended = super()._take_ended()

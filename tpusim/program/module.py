@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 
@@ -113,17 +113,30 @@ def walk(steps: tuple[AnyStep, ...], count: int = 1) -> Iterator[tuple[AnyStep, 
 
     Steps that several others run come once, with all of their times.
     """
+    return _walk(steps, children, count)
+
+
+def written_steps(program: Program) -> int:
+    """Return how many steps a program has where those that several hold count for each of them."""
+    return sum(count for _, count in _walk(program.steps, lambda step: [(inner, 1) for inner in inner_lists(step)]))
+
+
+_Held = Callable[[AnyStep], Sequence[tuple[tuple[AnyStep, ...], int]]]
+"""The lists of steps that a step holds, each with a number of times."""
+
+
+def _walk(steps: tuple[AnyStep, ...], held: _Held, count: int = 1) -> Iterator[tuple[AnyStep, int]]:
     # Trips are a factor, not a loop: ten million of them walk as fast as ten.
     times = {id(steps): count}
-    for listed in _lists(steps):
+    for listed in _lists(steps, held):
         for step in listed:
             yield step, times[id(listed)]
-            for inner, each in children(step):
+            for inner, each in held(step):
                 times[id(inner)] = times.get(id(inner), 0) + each * times[id(listed)]
 
 
-def _lists(steps: tuple[AnyStep, ...]) -> list[tuple[AnyStep, ...]]:
-    """Return some steps and all lists of steps that run in them, each once and before those within it."""
+def _lists(steps: tuple[AnyStep, ...], held: _Held) -> list[tuple[AnyStep, ...]]:
+    """Return some steps and all lists of steps held in them, each once and before those within it."""
     found: dict[int, tuple[AnyStep, ...]] = {}
     waiting = [(steps, False)]
     while waiting:
@@ -132,7 +145,7 @@ def _lists(steps: tuple[AnyStep, ...]) -> list[tuple[AnyStep, ...]]:
             found[id(listed)] = listed
         elif id(listed) not in found:
             waiting.append((listed, True))
-            waiting += [(inner, False) for step in listed for inner, _ in children(step)]
+            waiting += [(inner, False) for step in listed for inner, _ in held(step)]
     return list(reversed(found.values()))
 
 
