@@ -199,20 +199,28 @@ def module_order(module: Module) -> dict[int, int]:
     They walk operands before their users and computations before their callers.
     """
     order: dict[int, int] = {}
-    for computation in _computations(module, module.entry, set()):
+    for computation in _computations(module):
         for instruction in post_order(computation):
             order[id(instruction)] = len(order)
     return order
 
 
-def _computations(module: Module, computation: Computation, seen: set[str]) -> Iterator[Computation]:
-    """Yield what a computation calls, and then itself, each computation once."""
-    for instruction in computation.instructions:
-        for name in _callees(instruction):
-            if name not in seen:
-                seen.add(name)
-                yield from _computations(module, module[name], seen)
-    yield computation
+def _computations(module: Module) -> Iterator[Computation]:
+    """Yield what the entry calls, and then itself, each computation once and after what it calls."""
+    seen = {module.entry_name}
+    waiting = [(module.entry, _called(module.entry))]
+    while waiting:
+        called = waiting[-1][1]
+        name = next((name for name in called if name not in seen), "")
+        if name:
+            seen.add(name)
+            waiting.append((module[name], _called(module[name])))
+        else:
+            yield waiting.pop()[0]
+
+
+def _called(computation: Computation) -> Iterator[str]:
+    return (name for instruction in computation.instructions for name in _callees(instruction))
 
 
 def _callees(instruction: Instruction) -> Iterator[str]:

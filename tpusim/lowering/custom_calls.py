@@ -10,16 +10,15 @@ from tpusim.ir.attributes import CostEstimate
 from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Instruction
 from tpusim.ir.mosaic import Unreadable, read_body
-from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels.kernel import make_kernel, scalar_kernel
 from tpusim.lowering.kernels.vector import CUSTOM_WORK, FREE_TARGETS
-from tpusim.lowering.scope import Scope, rule
+from tpusim.lowering.scope import Nested, Scope, Steps, rule
 from tpusim.program.steps import AnyStep, Basis, Call, Kernel
 from tpusim.program.work import Floor, Stream, unit_fault
 
 
 @rule("custom-call")
-def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+def lower_custom_call(scope: Scope, instruction: Instruction) -> Steps | Nested:
     """Lower a custom call by its target; of an unknown one only the operands and results are costed."""
     target = instruction.attributes.get("custom_call_target", "")
     registered = registered_for(instruction)
@@ -32,12 +31,18 @@ def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
         return ()
     called = instruction.called_computations
     if called and target not in CUSTOM_WORK:
-        # The wrapper that hands a computation to the sparse cores: what runs is the computation.
-        body = tuple(step for name in called for step in lower_computation(scope.inside(name)))
-        return (Call(**scope.label(instruction, "call"), body=body),)
+        return _handed_over(scope, instruction)
     if target in CUSTOM_WORK:
         return (make_kernel(scope, instruction, "custom-call"),)
     return _written_elsewhere(scope, instruction, target)
+
+
+def _handed_over(scope: Scope, instruction: Instruction) -> Nested:
+    """Return the steps of the wrapper that hands computations to the sparse cores: what runs are the computations."""
+    body: list[AnyStep] = []
+    for name in instruction.called_computations:
+        body += yield scope.inside(name)
+    return (Call(**scope.label(instruction, "call"), body=tuple(body)),)
 
 
 def _written_elsewhere(scope: Scope, instruction: Instruction, target: str) -> tuple[AnyStep, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -14,7 +14,11 @@ from tpusim.program.steps import AnyStep
 from tpusim.semantics.contexts import Context
 from tpusim.semantics.demand.inlining import Body, inline
 
-Rule = Callable[["Scope", Instruction], tuple[AnyStep, ...]]
+Steps = tuple[AnyStep, ...]
+Nested = Generator["Scope", Steps, Steps]
+"""A rule under way: it yields the scopes of computations that its instruction calls, and is sent their steps."""
+
+Rule = Callable[["Scope", Instruction], Steps | Nested]
 
 
 @dataclass

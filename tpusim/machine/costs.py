@@ -12,7 +12,7 @@ from tpusim.hardware.chip import Chip, device_chip
 from tpusim.hardware.pod import Pod
 from tpusim.machine.placement import DeviceSet, Groups
 from tpusim.program.module import every_step
-from tpusim.program.steps import Branch, ChannelTransfer, Collective, HostTransfer, Kernel, Loop
+from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, HostTransfer, Kernel, Loop
 from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ class GroupShare(NamedTuple):
     size: int
 
 
-class LoopTraits(NamedTuple):
-    """What of a loop may keep one trip from standing for the others.
+class Traits(NamedTuple):
+    """What of some steps may keep one run of them from standing for others.
 
-    Devices wait for each other in it (``communicates``), it meets the host (``meets_host``), or something in it is
+    Devices wait for each other in them (``communicates``), they meet the host (``meets_host``), or something in them is
     chosen anew at each visit (``varies``).
     """
 
@@ -64,15 +64,14 @@ class LoopTraits(NamedTuple):
     varies: bool
 
 
-def loop_traits(loop: Loop) -> LoopTraits:
-    """Return the traits of a loop, whichever of its branches are taken."""
-    inner = list(every_step((loop,)))
-    return LoopTraits(
+def traits_of(steps: tuple[AnyStep, ...]) -> Traits:
+    """Return the traits of steps and of all that they hold, whichever branches are taken."""
+    inner = list(every_step(steps))
+    return Traits(
         communicates=any(isinstance(step, Collective | ChannelTransfer) for step in inner),
         meets_host=any(isinstance(step, HostTransfer) for step in inner),
         varies=any(
-            isinstance(step, Loop | Branch) and any(len(choice.values) > 1 for choice in step.choices)
-            for step in every_step(loop.body)
+            isinstance(step, Loop | Branch) and any(len(choice.values) > 1 for choice in step.choices) for step in inner
         ),
     )
 
@@ -96,7 +95,8 @@ class Costs:
         self.chip = chip
         self.pod = pod
         self._kernels: dict[tuple[tuple[str, float], ...], KernelCosts] = {}
-        self.loop = ByIdentity(loop_traits)
+        self.steps = ByIdentity(traits_of)
+        self.loop: ByIdentity[Loop, [], Traits] = ByIdentity(lambda loop: traits_of(loop.condition + loop.body))
         self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
             lambda step, devices: devices.groups_of(step)
         )
