@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
+from tpusim.files import read_text
 from tpusim.hardware.array import DATAFLOWS, Array
 from tpusim.hardware.buffers import Buffers, Rates
 from tpusim.source import SourceText, Span
@@ -54,11 +55,7 @@ class _Entry(NamedTuple):
 
 def load_scale_config(path: str | Path) -> ScaleConfig:
     """Return what a ``.cfg`` file states; raises ConfigError and UnsupportedError with line and column."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as a configuration: {error}") from error
-    return parse_scale_config(SourceText(str(path), text))
+    return parse_scale_config(SourceText(str(path), read_text(path, "cannot be read as a configuration")))
 
 
 def parse_scale_config(source: SourceText) -> ScaleConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from tpusim.errors import ConfigError
+from tpusim.files import read_text
 
 _R = TypeVar("_R", bound="Row")
 _T = TypeVar("_T")
@@ -38,13 +40,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
     """Return the rows of an index; raise ConfigError for a file that is none, or a cell that is not of its type."""
+    reader = csv.DictReader(io.StringIO(read_text(path, "cannot read this index"), newline=""), restkey=_BEYOND)
     try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines, restkey=_BEYOND)
-            names = reader.fieldnames or ()
-            # A quoted cell may go over several lines: only the reader knows where a row ends.
-            rows = [(f"{path}:{reader.line_num}", cells) for cells in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        names = reader.fieldnames or ()
+        # A quoted cell may go over several lines: only the reader knows where a row ends.
+        rows = [(f"{path}:{reader.line_num}", cells) for cells in reader]
+    except csv.Error as error:
         raise ConfigError(f"{path}: cannot read this index: {error}") from error
     needed = [field.name for field in msgspec.structs.fields(kind) if field.required]
     missing = [column for column in needed if column not in names]
