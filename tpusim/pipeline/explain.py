@@ -72,12 +72,16 @@ def explain(
         ],
         provenance=lowered.provenance,
     )
-    known = _choices(module, machine, op, tried) | {"compiled": provenance_text(lowered.provenance, machine.name)}
+    known = _choices(module, machine, op, 0 if kernel.basis else tried)
+    known["compiled"] = provenance_text(lowered.provenance, machine.name)
     return ExplainedKernel(**structs.asdict(found) | known)
 
 
 def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str, Any]:
-    """Return what is said of a kernel's neighbours and tiles, by field of an explanation; nothing of a lowered one."""
+    """Return what is said of a kernel's neighbours and tiles, by field of an explanation; nothing of a lowered one.
+
+    ``tried`` is how many ways to cut it are wanted, 0 where it is cut by hand.
+    """
     if module is None:
         return {}
     computation = next(c for c in module.computations if op in c.by_name)
@@ -85,7 +89,7 @@ def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str
     return {
         "apart": users[op],
         "apart_users": {name: apart[op] for name, apart in users.items() if op in apart},
-        "tried": tuple(tried_tiles(module, chip, computation.name, op, wanted=tried)[:tried]),
+        "tried": tuple(tried_tiles(module, chip, computation.name, op, wanted=tried)[:tried]) if tried else (),
     }
 
 
