@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import structs
 
 from tpusim.hardware.units import VMEM
@@ -26,9 +28,8 @@ def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
         return ()
     if inner_collective(scope, called.name):
         return _with_collective(scope, instruction)
-    calls = [item for item in called.instructions if item.opcode == "custom-call" and item.backend_config.kernel_body]
-    if len(calls) == 1:
-        return written_elsewhere(scope, instruction, calls[0], _operands(scope, instruction, calls[0]))
+    if written := hand_written(scope, instruction):
+        return written_elsewhere(scope, instruction, written.call, written.operands)
     return (kernel_or_scalar(scope, instruction, _fusion_category(scope, instruction)),)
 
 
@@ -58,6 +59,24 @@ def _fusion_category(scope: Scope, instruction: Instruction) -> str:
         return "convolution fusion"
     kind = instruction.attributes.get("kind", "kLoop")
     return {"kLoop": "loop fusion", "kInput": "input fusion", "kOutput": "output fusion"}.get(kind, "custom fusion")
+
+
+class Written(NamedTuple):
+    """A kernel written by hand, and what it is given."""
+
+    call: Instruction
+    operands: list[Fed]
+
+
+def hand_written(scope: Scope, instruction: Instruction) -> Written | None:
+    """Return the hand-written kernel that an instruction is, or that is in it as a fusion, if there is just one."""
+    if instruction.opcode != "fusion":
+        is_one = instruction.opcode == "custom-call" and instruction.backend_config.kernel_body
+        given = scope.computation.operands_of(instruction)
+        return Written(instruction, [as_given(item) for item in given]) if is_one else None
+    called = scope.module[instruction.attributes["calls"]]
+    calls = [item for item in called.instructions if item.opcode == "custom-call" and item.backend_config.kernel_body]
+    return Written(calls[0], _operands(scope, instruction, calls[0])) if len(calls) == 1 else None
 
 
 def _operands(scope: Scope, fusion: Instruction, call: Instruction) -> list[Fed]:

@@ -44,7 +44,7 @@ def explain(
     Raises ConfigError if the program has no kernel of that name.
     """
     lowered, machine, slice_, module, _ = prepare(program, chip, topology, overrides, schedule=schedule)
-    kernel = _kernel(lowered, op)
+    kernel = kernel_named(lowered, op)
     by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
     alone = next(r for r in run_program(by_itself, machine, slice_).records if r.name == op)
     in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
@@ -94,24 +94,25 @@ def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str
 
 
 def _kind(kernel: Kernel, tiles: TileClass, moving_seconds: float, chip: Chip) -> Kind:
-    """Return what a tile of a class takes; one without a product where others have one is skipped.
-
-    What moves beside it takes ``moving_seconds``.
-    """
-    cycles = class_cycles(kernel, tiles, chip)
-    runs = zip(kernel.parts, tiles.runs, strict=True)
-    multiplies = any(count and part.products for part, count in runs)
+    """Return what a tile of a class takes; what moves beside it takes ``moving_seconds``."""
     moving = zip(kernel.streams, tiles.moves, strict=False)
     return Kind(
         tiles=tiles.tiles,
-        cycles=cycles,
+        cycles=class_cycles(kernel, tiles, chip),
         moved_bytes=sum(stream.block_bytes * count for stream, count in moving if stream.space not in (VMEM, SMEM)),
         moving_cycles=moving_seconds * chip.clock_hz,
-        is_skipped=not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies),
+        is_skipped=is_skipped(kernel, tiles),
     )
 
 
-def _kernel(program: Program, name: str) -> Kernel:
+def is_skipped(kernel: Kernel, tiles: TileClass) -> bool:
+    """Return whether tiles of a class do nothing of what others do: they have no product where others have one."""
+    multiplies = any(count and part.products for part, count in zip(kernel.parts, tiles.runs, strict=True))
+    return not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies)
+
+
+def kernel_named(program: Program, name: str) -> Kernel:
+    """Return the kernel of an instruction. Raises ConfigError if the program has none of that name."""
     steps = {step.name: step for step, _ in walk(program.steps)}
     found = steps.get(name)
     if isinstance(found, Kernel) and not found.scalar:

@@ -28,6 +28,7 @@ from tpusim.lowering.pallas.sends import with_sends
 from tpusim.lowering.pallas.walk import Assumptions, Times, Transfer, Walk
 from tpusim.lowering.pallas.work import Costed, costed
 from tpusim.lowering.scope import Scope
+from tpusim.program.grid import Grid
 from tpusim.program.steps import AnyStep, Kernel, TileLoop
 from tpusim.program.work import Stream, TilePart, sum_work
 from tpusim.semantics.memory_spaces import space_of
@@ -83,9 +84,7 @@ def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> 
     """Return what one device does: the code of its steps, and the blocks that it moves."""
     body = call.body
     moved = _moved(call, scope.chip)
-    found = [(costed(part.operations, body.main.types, scope.chip), part.times) for part in walk.parts]
-    # What only reads indices is the scalar core's, beside the vectors.
-    kept = [(item, times) for item, times in (*moved.parts, *found) if item.part.stages]
+    kept = _kept(call, walk, moved, scope.chip)
     copied = _copied(call, walk.transfers)
     steps = prod(call.grid)
     for name in dict.fromkeys(name for item, _ in kept for name in item.unknown):
@@ -99,7 +98,7 @@ def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> 
         loops=tuple(TileLoop(word, size) for word, size in zip(body.semantics, call.grid, strict=False) if size > 1),
         work=sum_work(sum_work(item.part.stages) * share for (item, _), share in zip(kept, shares, strict=True)),
         parts=tuple(item.part for item, _ in kept),
-        classes=classes_of(call.grid, [times for _, times in kept], moved.moves),
+        classes=classes_of(call.grid, [times for _, times in kept], moved.moves)[0],
         streams=(*moved.streams, *copied),
         flops=flops + made,
         product_flops=flops,
@@ -109,6 +108,24 @@ def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> 
         family="custom call",
         basis="body",
     )
+
+
+def _kept(call: _Call, walk: Walk, moved: _Moved, chip: Chip) -> list[tuple[Costed, Times]]:
+    """Return the code that takes time, and how often it runs in each step."""
+    found = [(costed(part.operations, call.body.main.types, chip), part.times) for part in walk.parts]
+    # What only reads indices is the scalar core's, beside the vectors.
+    return [(item, times) for item, times in (*moved.parts, *found) if item.part.stages]
+
+
+def grid_steps(scope: Scope, instruction: Instruction, body: KernelBody, operands: Sequence[Fed]) -> Grid:
+    """Return how the kernel of a Pallas call goes through its grid; arguments and errors are those of its steps."""
+    warnings: dict[str, None] = {}
+    call = _call(scope, instruction, body, operands, warnings)
+    walk = Walk(body, call.grid, call.contents, Assumptions(scope.default_trips, warnings)).run()
+    moved = _moved(call, scope.chip)
+    times = [times for _, times in _kept(call, walk, moved, scope.chip)]
+    _, order = classes_of(call.grid, times, moved.moves)
+    return Grid(call.grid, body.semantics, order, tuple(moved.blocks))
 
 
 def _type(scope: Scope, instruction: Instruction, parts: Sequence[TilePart]) -> str:
@@ -176,12 +193,13 @@ class _Moved(NamedTuple):
 
     streams: list[Stream]
     moves: list[Flags]
+    blocks: list[tuple[int, ...]]
     parts: list[tuple[Costed, Times]]
 
 
 def _moved(call: _Call, chip: Chip) -> _Moved:
     """Return what each window moves: the next block of an operand comes a step before."""
-    found = _Moved([], [], [])
+    found = _Moved([], [], [], [])
     for window, array in zip(call.body.windows, call.arrays, strict=True):
         if not window.bounds:
             # The kernel itself moves what it needs of it.
@@ -198,6 +216,7 @@ def _moved(call: _Call, chip: Chip) -> _Moved:
         beside[0 if array.is_output else -1] = False
         found.streams.extend(streams)
         found.moves.extend([beside] * len(streams))
+        found.blocks.extend([block.dimensions] * len(streams))
     return found
 
 
