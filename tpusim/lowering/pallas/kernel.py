@@ -105,7 +105,7 @@ def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> 
         flops_type=_type(scope, instruction, [item.part for item, _ in kept]),
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         cores=_cores(scope, call),
-        family="custom call",
+        family="hand-written",
         basis="body",
     )
 
