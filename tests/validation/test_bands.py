@@ -37,7 +37,11 @@ def kind_of_family(family: str) -> str:
 def test_stated_errors_are_those_of_the_measured_rows():
     """By chip and kind of kernel, to the last digit that is written."""
     pytest.importorskip("jaxlib")
-    cases = [case for name in ("measured", "tilings", "profiled", "pallas") for case in read_cases(TRACES / name / "index.csv")]
+    cases = [
+        case
+        for name in ("measured", "tilings", "profiled", "pallas")
+        for case in read_cases(TRACES / name / "index.csv")
+    ]
     found = defaultdict(list)
     for outcome in predict_all(cases, load_chip, lambda done: None):
         key = (outcome.chip.removesuffix("-megacore"), kind_of_family(outcome.family))
