@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tpusim.analysis.accuracy import Validation as Validation
     from tpusim.analysis.compare import Comparison as Comparison
     from tpusim.analysis.explanation import Explanation as Explanation
+    from tpusim.analysis.grid import KernelGrid as KernelGrid
     from tpusim.analysis.memory import MemoryReport as MemoryReport
     from tpusim.cost.models.registry import allow_plugin as allow_plugin
     from tpusim.cost.models.registry import allowed_plugins as allowed_plugins
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from tpusim.ir.custom_calls import register_custom_call as register_custom_call
     from tpusim.pipeline.compile import compile as compile
     from tpusim.pipeline.explain import explain as explain
+    from tpusim.pipeline.grid import kernel_grid as kernel_grid
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result
@@ -100,6 +102,7 @@ _NAMES = {
     "tpusim.analysis.accuracy": ("Validation",),
     "tpusim.analysis.compare": ("Comparison",),
     "tpusim.analysis.explanation": ("Explanation",),
+    "tpusim.analysis.grid": ("KernelGrid",),
     "tpusim.analysis.memory": ("MemoryReport",),
     "tpusim.cost.models.registry": ("allow_plugin", "allowed_plugins"),
     "tpusim.errors": tuple(
@@ -112,6 +115,7 @@ _NAMES = {
     "tpusim.ir.custom_calls": ("register_custom_call",),
     "tpusim.pipeline.compile": ("compile",),
     "tpusim.pipeline.explain": ("explain",),
+    "tpusim.pipeline.grid": ("kernel_grid",),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
     "tpusim.pipeline.stages": ("check", "diff", "execute", "load", "lower", "memory", "run_layers", "simulate"),

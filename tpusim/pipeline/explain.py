@@ -44,7 +44,7 @@ def explain(
     Raises ConfigError if the program has no kernel of that name.
     """
     lowered, machine, slice_, module, _ = prepare(program, chip, topology, overrides, schedule=schedule)
-    kernel = _kernel(lowered, op)
+    kernel = kernel_named(lowered, op)
     by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
     alone = next(r for r in run_program(by_itself, machine, slice_).records if r.name == op)
     in_run = [r for r in run_program(lowered, machine, slice_).records if r.name == op]
@@ -72,12 +72,16 @@ def explain(
         ],
         provenance=lowered.provenance,
     )
-    known = _choices(module, machine, op, tried) | {"compiled": provenance_text(lowered.provenance, machine.name)}
+    known = _choices(module, machine, op, 0 if kernel.basis else tried)
+    known["compiled"] = provenance_text(lowered.provenance, machine.name)
     return ExplainedKernel(**structs.asdict(found) | known)
 
 
 def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str, Any]:
-    """Return what is said of a kernel's neighbours and tiles, by field of an explanation; nothing of a lowered one."""
+    """Return what is said of a kernel's neighbours and tiles, by field of an explanation; nothing of a lowered one.
+
+    ``tried`` is how many ways to cut it are wanted, 0 where it is cut by hand.
+    """
     if module is None:
         return {}
     computation = next(c for c in module.computations if op in c.by_name)
@@ -85,29 +89,30 @@ def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str
     return {
         "apart": users[op],
         "apart_users": {name: apart[op] for name, apart in users.items() if op in apart},
-        "tried": tuple(tried_tiles(module, chip, computation.name, op, wanted=tried)[:tried]),
+        "tried": tuple(tried_tiles(module, chip, computation.name, op, wanted=tried)[:tried]) if tried else (),
     }
 
 
 def _kind(kernel: Kernel, tiles: TileClass, moving_seconds: float, chip: Chip) -> Kind:
-    """Return what a tile of a class takes; one without a product where others have one is skipped.
-
-    What moves beside it takes ``moving_seconds``.
-    """
-    cycles = class_cycles(kernel, tiles, chip)
-    runs = zip(kernel.parts, tiles.runs, strict=True)
-    multiplies = any(count and part.products for part, count in runs)
+    """Return what a tile of a class takes; what moves beside it takes ``moving_seconds``."""
     moving = zip(kernel.streams, tiles.moves, strict=False)
     return Kind(
         tiles=tiles.tiles,
-        cycles=cycles,
+        cycles=class_cycles(kernel, tiles, chip),
         moved_bytes=sum(stream.block_bytes * count for stream, count in moving if stream.space not in (VMEM, SMEM)),
         moving_cycles=moving_seconds * chip.clock_hz,
-        is_skipped=not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies),
+        is_skipped=is_skipped(kernel, tiles),
     )
 
 
-def _kernel(program: Program, name: str) -> Kernel:
+def is_skipped(kernel: Kernel, tiles: TileClass) -> bool:
+    """Return whether tiles of a class do nothing of what others do: they have no product where others have one."""
+    multiplies = any(count and part.products for part, count in zip(kernel.parts, tiles.runs, strict=True))
+    return not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies)
+
+
+def kernel_named(program: Program, name: str) -> Kernel:
+    """Return the kernel of an instruction. Raises ConfigError if the program has none of that name."""
     steps = {step.name: step for step, _ in walk(program.steps)}
     found = steps.get(name)
     if isinstance(found, Kernel) and not found.scalar:
