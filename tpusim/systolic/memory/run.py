@@ -11,8 +11,9 @@ from tpusim.hardware.array import Array
 from tpusim.hardware.buffers import Buffers
 from tpusim.program.layers import Layer
 from tpusim.systolic.memory.demands import Demand, Demands, list_demands
-from tpusim.systolic.memory.fetches import SETS, count_fills, count_moves
+from tpusim.systolic.memory.fills import count_fills
 from tpusim.systolic.memory.waits import DRAM_CYCLES, Waits, wait
+from tpusim.systolic.memory.windows import SETS, count_moves
 from tpusim.timeline.folds import Accesses, MemoryRun
 
 Values = np.ndarray[Any, Any]
