@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from tpusim.systolic.memory.demands import Demand, Pixels
+from tpusim.systolic.memory.demands import Demand
 from tpusim.systolic.memory.orders import find_first
-from tpusim.systolic.memory.pixels import find_address
+from tpusim.systolic.memory.pixels import Pixels, find_address
 
 Values = np.ndarray[Any, Any]
 
