@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from tpusim.errors import TpusimError as TpusimError
     from tpusim.errors import UnsupportedError as UnsupportedError
     from tpusim.hardware.array import Array as Array
+    from tpusim.hardware.buffers import Buffers as Buffers
+    from tpusim.hardware.buffers import Rates as Rates
     from tpusim.hardware.chip import Chip as Chip
     from tpusim.hardware.load import load_chip as load_chip
     from tpusim.hardware.pod import Topology as Topology
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from tpusim.pipeline.stages import lower as lower
     from tpusim.pipeline.stages import memory as memory
     from tpusim.pipeline.stages import run_layers as run_layers
+    from tpusim.pipeline.stages import run_layers_with_memory as run_layers_with_memory
     from tpusim.pipeline.stages import simulate as simulate
     from tpusim.program.layers import Layer as Layer
     from tpusim.program.module import Program as Program
@@ -109,6 +112,7 @@ _NAMES = {
         "CapacityError ConfigError ProgramError SimulationError TpusimError UnsupportedError".split()
     ),
     "tpusim.hardware.array": ("Array",),
+    "tpusim.hardware.buffers": ("Buffers", "Rates"),
     "tpusim.hardware.chip": ("Chip",),
     "tpusim.hardware.load": ("load_chip",),
     "tpusim.hardware.pod": ("Topology",),
@@ -118,7 +122,9 @@ _NAMES = {
     "tpusim.pipeline.grid": ("kernel_grid",),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
-    "tpusim.pipeline.stages": ("check", "diff", "execute", "load", "lower", "memory", "run_layers", "simulate"),
+    "tpusim.pipeline.stages": tuple(
+        "check diff execute load lower memory run_layers run_layers_with_memory simulate".split()
+    ),
     "tpusim.program.layers": ("Layer",),
     "tpusim.program.module": ("Program",),
     "tpusim.program.steps": tuple(
