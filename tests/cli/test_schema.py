@@ -29,6 +29,7 @@ COMMANDS = [
     ("memory", MLP, "--json"),
     ("diff", MLP, "--chip", "v5e", "--chip", "v6e", "--json"),
     ("lower", MLP),
+    ("path", MLP, "--json"),
     ("validate", COLLECTIVES, "--collectives", "--json"),
     ("validate", MLP, "--compiler", "--json"),
     ("validate", UNSCHEDULED, "--compiled", "--chip", "v7x", "--json"),

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from tpusim import __version__
+from tpusim.cli.answers import path
 from tpusim.cli.compile import compile_
 from tpusim.cli.model import calibrate, explain, lower, validate
 from tpusim.cli.plot import plot
@@ -38,6 +39,7 @@ COMMANDS = (
     diff,
     lower,
     explain,
+    path,
     validate,
     calibrate,
     systolic,

@@ -9,6 +9,7 @@ from tpusim.analysis.communication import PodUse, pod_use
 from tpusim.analysis.energy.price import Cost, run_cost
 from tpusim.analysis.energy.run import Energy, pod_joules
 from tpusim.analysis.explanation import Explanation
+from tpusim.analysis.path.critical import CriticalPath, critical_path
 from tpusim.analysis.summary import Summary, summarise
 from tpusim.analysis.utilisation import Group, group_records
 from tpusim.hardware.chip import Chip
@@ -77,6 +78,11 @@ class Result:
     def communication(self) -> PodUse:
         """What devices and links did together: exposed and hidden communication, bandwidths, shares of links."""
         return pod_use(self.pod)
+
+    @cached_property
+    def critical_path(self) -> CriticalPath:
+        """What the end of the run waits for, through kernels, copies, collectives and devices; and what could wait."""
+        return critical_path(self.program, self.pod)
 
     def __repr__(self) -> str:
         """Name the program, the chip and the time: all fields would be thousands of lines."""

@@ -9,6 +9,7 @@ import msgspec
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.program.module import Program
 from tpusim.report.json.accuracy import CompiledPage, EstimatesPage, PowerPage, StepsPage
+from tpusim.report.json.answers import PathPage
 from tpusim.report.json.compile import CompilationPage
 from tpusim.report.json.facts import ChipPage, ChipRow, LayoutPage, OpcodeRow
 from tpusim.report.json.memory import MemoryAccuracyPage, MemoryPage
@@ -28,6 +29,7 @@ _PAGES: Final[dict[str, tuple[Any, ...]]] = {
     "diff": (ComparisonPage,),
     "lower": (Program,),
     "explain": (ExplanationPage,),
+    "path": (PathPage,),
     "validate": (AccuracyPage, MemoryAccuracyPage, EstimatesPage, CompiledPage, StepsPage, PowerPage),
     "systolic": (SystolicPage,),
     "sweep": (SweepPage,),
