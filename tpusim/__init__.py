@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from tpusim.hardware.load import load_chip as load_chip
     from tpusim.hardware.pod import Topology as Topology
     from tpusim.ir.custom_calls import register_custom_call as register_custom_call
+    from tpusim.pipeline.answers.explain import explain as explain
     from tpusim.pipeline.compile import compile as compile
-    from tpusim.pipeline.explain import explain as explain
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result
@@ -111,7 +111,7 @@ _NAMES = {
     "tpusim.hardware.pod": ("Topology",),
     "tpusim.ir.custom_calls": ("register_custom_call",),
     "tpusim.pipeline.compile": ("compile",),
-    "tpusim.pipeline.explain": ("explain",),
+    "tpusim.pipeline.answers.explain": ("explain",),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
     "tpusim.pipeline.stages": ("check", "diff", "execute", "load", "lower", "memory", "run_layers", "simulate"),

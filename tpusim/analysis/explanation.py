@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tpusim.analysis.bands import compiler_clock_hz
+from tpusim.analysis.estimates import GapReason, gap_reason
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.units import HBM
 from tpusim.program.compilation import TriedTiles
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel, TileLoop
@@ -85,6 +87,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     apart: dict[str, str] = {}
     apart_users: dict[str, str] = {}
     tried: tuple[TriedTiles, ...] = ()
+
+    @property
+    def compiler_gap(self) -> GapReason:
+        """Why the compiler's own estimate is another time than ours."""
+        if not self.compiler_clock_hz:
+            return ""
+        ps_per_cycle = 1e12 / self.compiler_clock_hz
+        hbm_ps = self.cycles.get(HBM, 0.0) * self.tiles / self.cores * ps_per_cycle
+        return gap_reason(self.alone_ps, self.compiler_cycles * ps_per_cycle, hbm_ps)
 
     @property
     def ranked(self) -> tuple[tuple[str, float], ...]:

@@ -4,13 +4,52 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import OVERFLOW, RUN, TRIPS, WARM, command, json_option, machine
-from tpusim.cli.output import answer
+from tpusim.cli.options import MACHINE, OVERFLOW, RUN, TRIPS, WARM, command, json_option, machine, option
+from tpusim.cli.output import answer, console, write_json
 
 _PATH = """\
 What the end of a run waits for, back to its start, through kernels, copies, collectives and other devices; how much
 later each op may start without moving the end (one execution of it, all else lasting as long as it did); and what ran
 behind what."""
+
+
+_EXPLAIN = """\
+Why an op takes as long as it does, whatever it is: a kernel (its tiles, units, memories, padding), a collective (its
+groups on the torus, the links that they share, better orders of the mesh's devices), a loop, conditional or call (what
+is inside), a copy or transfer (rates, what it shares, what waits for it), a wait (for what, and what would hide it).
+Without --op: the three ops to which the end of the run owes most."""
+
+
+@command(
+    "explain",
+    "say why an op takes as long as it does",
+    option("program", metavar="PROGRAM", help="HLO text, or a lowered program"),
+    option(
+        "--op", metavar="NAME", help="an instruction, as `tpusim run` names it (default: the three that matter most)"
+    ),
+    *MACHINE,
+    json_option("print one JSON object instead of text"),
+    description=_EXPLAIN,
+)
+def explain(options: Namespace) -> None:
+    """Explain one op, or those that matter most."""
+    from tpusim.pipeline.answers.explain import explain, explain_longest
+    from tpusim.report.json.answers import explained_page, longest_page
+    from tpusim.report.terminal.answers.explain import render_explained
+
+    if options.op:
+        found = explain(options.program, options.op, options.chip, **machine(options))
+        answer(options, explained_page, render_explained, found)
+        return
+    longest = explain_longest(options.program, options.chip, **machine(options))
+    if options.json:
+        write_json(longest_page(longest))
+        return
+    page = console()
+    for number, found in enumerate(longest):
+        if number:
+            page.print()
+        render_explained(found, page)
 
 
 @command(

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from tpusim import __version__
-from tpusim.cli.answers import path
+from tpusim.cli.answers import explain, path
 from tpusim.cli.compile import compile_
-from tpusim.cli.model import calibrate, explain, lower, validate
+from tpusim.cli.model import calibrate, lower, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema

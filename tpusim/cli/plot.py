@@ -97,9 +97,13 @@ def _timeline(plot: Any, options: Namespace) -> Any:
 
 
 def _tiles(plot: Any, options: Namespace) -> Any:
-    from tpusim.pipeline.explain import explain
+    from tpusim.pipeline.answers.explain import explain
+    from tpusim.pipeline.result import ExplainedStep
 
-    return plot.tiles(explain(options.program, options.op, options.chip, **machine(options), tried=60))
+    found = explain(options.program, options.op, options.chip, **machine(options), tried=60)
+    if isinstance(found, ExplainedStep):
+        raise ConfigError(f"expected the name of a kernel, found {options.op!r}, which is {found.what}")
+    return plot.tiles(found)
 
 
 def _array(options: Namespace) -> Array:

@@ -8,6 +8,7 @@ from functools import cached_property
 from tpusim.analysis.communication import PodUse, pod_use
 from tpusim.analysis.energy.price import Cost, run_cost
 from tpusim.analysis.energy.run import Energy, pod_joules
+from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.path.critical import CriticalPath, critical_path
 from tpusim.analysis.summary import Summary, summarise
@@ -119,3 +120,10 @@ class ExplainedKernel(Explanation, frozen=True, kw_only=True):
         from tpusim.report.terminal.notebook import html_of, printed_explanation
 
         return html_of(printed_explanation(self))
+
+
+class ExplainedStep(StepExplanation, frozen=True, kw_only=True):
+    """The same of what is no kernel."""
+
+    __str__ = ExplainedKernel.__str__
+    _repr_html_ = ExplainedKernel._repr_html_
