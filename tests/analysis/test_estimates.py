@@ -132,7 +132,7 @@ def test_what_is_no_kernel_of_the_core_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("ours_ps", "compiler_ps", "hbm_ps", "reason"),
+    ("ours_us", "compiler_us", "hbm_us", "reason"),
     [
         (100, 190, 95, ""),
         (100, 230, 95, "streams twice"),
@@ -143,6 +143,6 @@ def test_what_is_no_kernel_of_the_core_is_left_out():
         (100, 0, 10, ""),
     ],
 )
-def test_why_an_estimate_is_another(ours_ps, compiler_ps, hbm_ps, reason):
+def test_why_an_estimate_is_another(ours_us, compiler_us, hbm_us, reason):
     """Within a factor of two there is nothing to say; streams that are charged twice, bytes that are left out."""
-    assert gap_reason(ours_ps, compiler_ps, hbm_ps) == reason
+    assert gap_reason(ours_us, compiler_us, hbm_us) == reason

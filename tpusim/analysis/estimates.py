@@ -40,13 +40,13 @@ GapReason = Literal["", "streams twice", "bytes left out", "not known"]
 """Why our time of a kernel and the compiler's estimate differ, empty where they hardly do."""
 
 
-def gap_reason(ours_ps: float, compiler_ps: float, hbm_ps: float) -> GapReason:
-    """Return why two times of a kernel differ that takes ``hbm_ps`` for its bytes of HBM alone."""
-    if not (ours_ps and compiler_ps) or 1 / GAP <= compiler_ps / ours_ps <= GAP:
+def gap_reason(ours_us: float, compiler_us: float, hbm_us: float) -> GapReason:
+    """Return why two times of a kernel differ that takes ``hbm_us`` for its bytes of HBM alone."""
+    if not (ours_us and compiler_us) or 1 / GAP <= compiler_us / ours_us <= GAP:
         return ""
-    if _DOUBLED[0] <= compiler_ps / ours_ps <= _DOUBLED[1] and 2 * hbm_ps > ours_ps:
+    if _DOUBLED[0] <= compiler_us / ours_us <= _DOUBLED[1] and 2 * hbm_us > ours_us:
         return "streams twice"
-    return "bytes left out" if GAP * compiler_ps < hbm_ps else "not known"
+    return "bytes left out" if GAP * compiler_us < hbm_us else "not known"
 
 
 class KernelEstimate(msgspec.Struct, frozen=True, kw_only=True):

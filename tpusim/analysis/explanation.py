@@ -14,6 +14,7 @@ from tpusim.program.compilation import TriedTiles
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.timeline.records import Record, executions
+from tpusim.units import ps_to_us
 
 _SAME = (
     "name", "opcode", "source", "line", "tiles", "cores", "loops", "flops", "compiler_cycles", "basis", "vmem_bytes",
@@ -93,9 +94,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         """Why the compiler's own estimate is another time than ours."""
         if not self.compiler_clock_hz:
             return ""
-        ps_per_cycle = 1e12 / self.compiler_clock_hz
-        hbm_ps = self.cycles.get(HBM, 0.0) * self.tiles / self.cores * ps_per_cycle
-        return gap_reason(self.alone_ps, self.compiler_cycles * ps_per_cycle, hbm_ps)
+        us_per_cycle = 1e6 / self.compiler_clock_hz
+        hbm_us = self.cycles.get(HBM, 0.0) * self.tiles / self.cores * us_per_cycle
+        return gap_reason(ps_to_us(self.alone_ps), self.compiler_cycles * us_per_cycle, hbm_us)
 
     @property
     def ranked(self) -> tuple[tuple[str, float], ...]:
