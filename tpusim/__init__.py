@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from tpusim.hardware.load import load_chip as load_chip
     from tpusim.hardware.pod import Topology as Topology
     from tpusim.ir.custom_calls import register_custom_call as register_custom_call
+    from tpusim.pipeline.answers.explain import explain as explain
     from tpusim.pipeline.compile import compile as compile
-    from tpusim.pipeline.explain import explain as explain
-    from tpusim.pipeline.grid import kernel_grid as kernel_grid
+    from tpusim.pipeline.answers.grid import kernel_grid as kernel_grid
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result
@@ -118,8 +118,8 @@ _NAMES = {
     "tpusim.hardware.pod": ("Topology",),
     "tpusim.ir.custom_calls": ("register_custom_call",),
     "tpusim.pipeline.compile": ("compile",),
-    "tpusim.pipeline.explain": ("explain",),
-    "tpusim.pipeline.grid": ("kernel_grid",),
+    "tpusim.pipeline.answers.explain": ("explain",),
+    "tpusim.pipeline.answers.grid": ("kernel_grid",),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
     "tpusim.pipeline.stages": tuple(

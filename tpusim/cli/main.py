@@ -12,8 +12,9 @@ from pathlib import Path
 from traceback import extract_tb
 
 from tpusim import __version__
+from tpusim.cli.answers import explain, path
 from tpusim.cli.compile import compile_
-from tpusim.cli.model import calibrate, explain, lower, validate
+from tpusim.cli.model import calibrate, lower, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
@@ -44,6 +45,7 @@ COMMANDS = (
     diff,
     lower,
     explain,
+    path,
     validate,
     calibrate,
     systolic,

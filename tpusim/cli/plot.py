@@ -98,13 +98,17 @@ def _timeline(plot: Any, options: Namespace) -> Any:
 
 
 def _tiles(plot: Any, options: Namespace) -> Any:
-    from tpusim.pipeline.explain import explain
+    from tpusim.pipeline.answers.explain import explain
+    from tpusim.pipeline.result import ExplainedStep
 
-    return plot.tiles(explain(options.program, options.op, options.chip, **machine(options), tried=60))
+    found = explain(options.program, options.op, options.chip, **machine(options), tried=60)
+    if isinstance(found, ExplainedStep):
+        raise ConfigError(f"expected the name of a kernel, found {options.op!r}, which is {found.what}")
+    return plot.tiles(found)
 
 
 def _pallas(plot: Any, options: Namespace) -> Any:
-    from tpusim.pipeline.grid import kernel_grid
+    from tpusim.pipeline.answers.grid import kernel_grid
 
     return plot.pallas(kernel_grid(options.program, options.op, options.chip, **machine(options)))
 

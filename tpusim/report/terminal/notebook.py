@@ -6,9 +6,10 @@ import io
 
 from rich.console import Console
 
+from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
 from tpusim.report.result import ResultLike
-from tpusim.report.terminal.explain import render_explanation
+from tpusim.report.terminal.answers.explain import render_explained
 from tpusim.report.terminal.pod import render_pod
 from tpusim.report.terminal.run import render_run
 
@@ -27,10 +28,10 @@ def printed_run(result: ResultLike) -> Console:
     return console
 
 
-def printed_explanation(explained: Explanation) -> Console:
+def printed_explanation(explained: Explanation | StepExplanation) -> Console:
     """Return a console that holds the page of ``tpusim explain``."""
     console = _recorder()
-    render_explanation(explained, console)
+    render_explained(explained, console)
     return console
 
 

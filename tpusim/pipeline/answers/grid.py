@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tpusim.analysis.grid import AROUND, GridWindow, KernelGrid, Span
 from tpusim.cost.classes import block_seconds, class_cycles, class_moving
 from tpusim.cost.tile import alone_ps, between_tiles_cycles
-from tpusim.errors import ConfigError
+from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
 from tpusim.ir.module import Module
 from tpusim.lowering.grids import grid_of
 from tpusim.lowering.module import DEFAULT_TRIPS
-from tpusim.pipeline.explain import is_skipped, kernel_named
+from tpusim.pipeline.answers.kernel import is_skipped
 from tpusim.pipeline.stages import prepare
 from tpusim.program.grid import Grid
+from tpusim.program.module import Program
 from tpusim.program.steps import Kernel
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def kernel_grid(
     Raises ConfigError if the program has no kernel of that name, or not one whose body could be read.
     """
     lowered, machine, _, module, _ = prepare(program, chip, topology, overrides, schedule=schedule)
-    kernel = kernel_named(lowered, op)
+    kernel = _kernel(lowered, op)
     if kernel.basis != "body" or module is None:
         raise ConfigError(f"{op}: expected a kernel that is timed by its body, found one by {kernel.basis or 'rules'}")
     computation = next(c for c in module.computations if op in c.by_name)
@@ -60,6 +61,16 @@ def kernel_grid(
         alone_ps=alone_ps(kernel, machine),
         excerpts=tuple(tuple(_spans(paced, steps)) for steps in _excerpts(paced)),
     )
+
+
+def _kernel(program: Program, name: str) -> Kernel:
+    kernels = {step.name: step for step in program.every_step if isinstance(step, Kernel) and not step.scalar}
+    if name not in kernels:
+        hint = did_you_mean(name, list(kernels))
+        raise ConfigError(
+            f"{program.name}: expected the name of one of its {len(kernels)} kernels, found {name!r}{hint}"
+        )
+    return kernels[name]
 
 
 class _Paced(NamedTuple):
