@@ -15,8 +15,8 @@ from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, LOAD, MATRIX, STORE, UNITS
 from tpusim.report.result import ResultLike
+from tpusim.report.viewers.events import Event, unrolled
 from tpusim.report.viewers.xprof import wire
-from tpusim.report.viewers.xprof.events import Event, unrolled
 from tpusim.report.viewers.xprof.hlo import hlo_proto
 from tpusim.report.viewers.xprof.plane import Plane, Stat
 from tpusim.timeline.records import CORE, Record, Timeline
