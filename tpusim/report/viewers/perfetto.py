@@ -130,9 +130,7 @@ def _inside(event: Event) -> float:
 def _process_events(drawn: _Drawn, shown: str, program: Program | None) -> list[dict[str, Any]]:
     """Return the events of one process: its names first."""
     timeline = drawn.timeline
-    events = [
-        each for event, row in drawn.placed for each in _slices(event, row, drawn)
-    ]
+    events = [each for event, row in drawn.placed for each in _slices(event, row, drawn)]
     more = list(_traffic(drawn))
     if program is not None and program.name == timeline.program:
         more += [*_memory(drawn, program), *_fetches(drawn, program)]
