@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from tpusim.hardware.pod import Topology as Topology
     from tpusim.ir.custom_calls import register_custom_call as register_custom_call
     from tpusim.pipeline.answers.explain import explain as explain
-    from tpusim.pipeline.compile import compile as compile
     from tpusim.pipeline.answers.grid import kernel_grid as kernel_grid
+    from tpusim.pipeline.compile import compile as compile
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result

@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpusim import __version__
+from tpusim.errors import ConfigError
+from tpusim.frontends.xla import module_proto
 from tpusim.report.accelergy import write_accelergy
 from tpusim.report.viewers.html.page import write_page
 from tpusim.report.viewers.model_explorer import write_model_explorer
@@ -43,8 +45,21 @@ def perfetto(result: Result, path: str | Path) -> None:
 
 
 def xprof(result: Result, directory: str | Path) -> Path:
-    """Write a profile for ``xprof --logdir directory``, in a folder of its own; return the profile's file."""
-    return write_xprof(result, directory, __version__)
+    """Write a profile for ``xprof --logdir directory``, in a folder of its own; return the profile's file.
+
+    With jaxlib (``tpusim[jax]``) it holds the program as XLA itself writes it, which XProf's graph viewer needs;
+    without it what memory and the tables of ops need.
+    """
+    return write_xprof(result, directory, __version__, _full_proto(result))
+
+
+def _full_proto(result: Result) -> bytes:
+    """Return XLA's own message of the program, nothing where jaxlib is missing or does not take the text."""
+    try:
+        return module_proto(result.module.text, "the program of a profile") if result.module else b""
+    # XLA's errors are of a class that jaxlib makes itself, below this one.
+    except (ConfigError, RuntimeError):
+        return b""
 
 
 def model_explorer(result: Result, path: str | Path) -> Path:

@@ -94,7 +94,7 @@ def _timeline(plot: Any, options: Namespace) -> Any:
     begin, end = options.begin, run_us if options.end is None else options.end
     if not 0 <= begin < min(end, run_us):
         raise ConfigError(f"--from, --to: expected a part of the run's {run_us:,.2f} us, found {begin:g} to {end:g}")
-    return plot.timeline(result, window_us=(begin, end))
+    return plot.timeline(result, window_us=(begin, end), unfold=options.unfold)
 
 
 def _tiles(plot: Any, options: Namespace) -> Any:
@@ -174,6 +174,7 @@ _KINDS = (
         *_RUN,
         option("--from", dest="begin", metavar="US", type=float, default=0.0, help="begin here (microseconds)"),
         option("--to", dest="end", metavar="US", type=float, help="end here (microseconds)"),
+        option("--unfold", action="store_true", help="give what loops repeat its full length"),
     ),
     _kind("roofline", "the ops of a run under the roofs of the chip", _of_run("roofline"), *_RUN),
     _kind("memory", "HBM and VMEM over the schedule, and the buffers at the peak", _of_run("memory"), *_RUN),

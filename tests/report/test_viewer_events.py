@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tpusim
-from tpusim.report.viewers.xprof.events import unrolled
+from tpusim.report.viewers.events import unrolled
 from tpusim.timeline.records import Record, Repeat, Timeline
 
 TRACES = Path(__file__).parents[2] / "traces"

@@ -1,4 +1,4 @@
-"""The records of a run as the events of a profile: every trip of a loop at its place on the clock."""
+"""The records of a run as the events of a profile or trace: every trip of a loop at its place on the clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tpusim.timeline.records import CORE, Record, Repeat, Timeline
 
 MOST_EVENTS = 200_000
-"""XProf shows so many within seconds; loops that would make more are drawn as one long trip."""
+"""Viewers show so many within seconds; loops that would make more are drawn as one long trip."""
 
 
 class Event(NamedTuple):
