@@ -57,18 +57,6 @@ EXCEPTIONS: list[tuple[str, str, str]] = [
     *(
         ("functions do not import the package", f"tpusim/cli/{name}.py", "as in cli/run.py")
         for name in "answers compile entry main model options output plot show sweep systolic".split()
-            "answers",
-            "compile",
-            "entry",
-            "main",
-            "model",
-            "options",
-            "output",
-            "plot",
-            "show",
-            "sweep",
-            "systolic",
-        )
     ),
     *(
         (
