@@ -10,6 +10,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
+from matplotlib.ticker import MaxNLocator
 
 from tpusim.report.plots.colours import GREY, HEAT, INK
 from tpusim.timeline.records import LinkUse, PodRun
@@ -42,7 +43,7 @@ def draw_switches(ax: Axes, run: PodRun, shares: Sequence[tuple[LinkUse, float]]
     levels = sorted({level for _, level in places.values()})
     names = [_NAMES.get(int(level), f"switches, level {int(level)}") for level in levels]
     ax.set_yticks([level * height for level in levels], names)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlim=(-1.0, chips), ylim=(-0.4 * height, (levels[-1] + 0.6) * height), xlabel="chips")
     ax.tick_params(length=0, labelcolor=GREY)
 
