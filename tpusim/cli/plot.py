@@ -226,9 +226,17 @@ _KINDS = (
         "pareto",
         "designs by two figures of which less is better",
         lambda plot, options: plot.pareto(
-            plot.read_csv(options.points), options.x, options.y, options.name, per=options.per
+            plot.read_csv(options.points),
+            options.x,
+            options.y,
+            options.name,
+            per=options.per,
+            normalise=options.normalise,
         ),
         *_POINTS,
+        option(
+            "--normalise", metavar="COLUMN", default="", help="figures over the least with the same, such as program"
+        ),
         option("--name", metavar="COLUMN", default="", help="what designs are called"),
     ),
     _kind(

@@ -1,10 +1,11 @@
-"""The heat map of a torus: how busy every link of a slice was."""
+"""The heat map of a slice: how busy every link was."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 from math import ceil, prod
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -13,9 +14,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from tpusim.errors import UnsupportedError
 from tpusim.report.plots.colours import GREY, HEAT, INK
 from tpusim.report.plots.style import figure_of, new_figure, styled
+from tpusim.report.plots.switches import draw_switches
 from tpusim.report.tables import time_text
 from tpusim.timeline.records import LinkUse, PodRun
 
@@ -34,14 +35,12 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
     Chips of the third axis are panels, its links stubs to the upper right (up the axis) and the lower left (down it);
     stubs at the rim go round the back. With ``ax`` only the first plane is drawn.
 
-    Raises UnsupportedError for chips that switches join.
+    Where switches join the chips, they stand above them, and all links are in one picture.
     """
-    if any(link.way.startswith(">") for link in run.links):
-        raise UnsupportedError(
-            "plot links draws meshes and tori, found chips that switches join: `tpusim run --links FILE` writes what "
-            "each link carried"
-        )
     total_ps = max(1, run.last.total_ps)
+    joined = [(link, link.busy_ps / total_ps) for link in run.links if link.way.startswith(">")]
+    if joined:
+        return _switches(run, joined, ax)
     width, height, planes = _planes(run)
     shares = [(link, link.busy_ps / total_ps) for link in run.links if link.way[0] in "+-"]
     norm = Normalize(0, max([share for _, share in shares] + [0.01]) * 100)
@@ -62,11 +61,29 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
             place.set_axis_off()
             continue
         _draw_plane(place, run, number, by_plane[number], norm)
-    bar = figure.colorbar(ScalarMappable(norm, HEAT), ax=grid, shrink=0.9, pad=0.02)
+    _name(figure, grid, norm, _title(run, [share for _, share in shares]))
+    return figure
+
+
+def _switches(run: PodRun, shares: Sequence[tuple[LinkUse, float]], ax: Axes | None) -> Figure:
+    """Draw links by way of switches."""
+    norm = Normalize(0, max([share for _, share in shares] + [0.01]) * 100)
+    if ax is not None:
+        draw_switches(ax, run, shares, norm)
+        return figure_of(ax)
+    figure = new_figure(7.6, 3.6)
+    place = figure.subplots()
+    draw_switches(place, run, shares, norm)
+    _name(figure, place, norm, _title(run, [share for _, share in shares]))
+    return figure
+
+
+def _name(figure: Figure, places: Any, norm: Normalize, title: str) -> None:
+    """Say what colours mean, and what ran."""
+    bar = figure.colorbar(ScalarMappable(norm, HEAT), ax=places, shrink=0.9, pad=0.02)
     bar.set_label("link busy (% of the run)")
     bar.outline.set_linewidth(0.4)
-    figure.suptitle(_title(run, [share for _, share in shares]), x=0.01, ha="left", fontsize=8.5)
-    return figure
+    figure.suptitle(title, x=0.01, ha="left", fontsize=8.5)
 
 
 def _planes(run: PodRun) -> tuple[int, int, int]:
