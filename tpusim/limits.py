@@ -34,15 +34,17 @@ def shown(number: float) -> str:
     return str(number)
 
 
-DEVICES: Final = Limit("a number of devices", 2**20)
-"""Of a program, a slice or a run: ten times the largest machine, since something is kept for each."""
+DEVICES: Final = Limit("a number of devices", 2**18)
+"""Of a program, a slice or a run: several times the largest machine, since something is kept for each."""
 
-CHIPS: Final = Limit("a number of chips", 2**20)
+CHIPS: Final = Limit("a number of chips", 2**18)
 QUEUE_DEPTH: Final = Limit("a number of feeds that may wait", 2**16)
 LAYERS: Final = Limit("a number of layers", 2**16)
 """Of a file, those of a depthwise convolution one by one."""
 
-POINTS: Final = Limit("a number of points", 10**7)
+POINTS: Final = Limit("a number of points", 2**17)
+"""Of one axis of a study."""
+
 DIMENSIONS: Final = Limit("a number of keys of a sample", 1000)
 SIDE: Final = Limit("a size of a matrix or an image", 2**31 - 1)
 COUNT: Final = Limit("a whole number", 2**63 - 1, least=0)

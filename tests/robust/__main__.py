@@ -61,7 +61,7 @@ def _long(
         name = min(names, key=lambda one: (had[one] / SURFACES[one].weight, shuffled.random()))
         begin = first + ended[name].total()
         before = time.process_time(), time.monotonic()
-        report = run_seeds(SURFACES[name], range(begin, begin + min(_BATCH, 20 * SURFACES[name].weight)))
+        report = run_seeds(SURFACES[name], range(begin, begin + _BATCH))
         had[name] += time.monotonic() - before[1]
         ended[name] += report.ended
         for fault in report.faults:
@@ -73,7 +73,7 @@ def _long(
 def _kind(fault: Fault) -> tuple[str, str]:
     """Return what faults with one cause have in common."""
     place = fault.detail.partition(" at ")[2]
-    return (fault.surface, place or fault.detail[:20])
+    return (fault.surface, place or fault.kind)
 
 
 def _tell(fault: Fault, told: set[tuple[str, str]], keep: Path | None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tpusim.errors import ProgramError
-from tpusim.frontends.xla import jaxlib, module_text
+from tpusim.frontends.xla import bounded, jaxlib, module_text
 from tpusim.source import SourceText
 
 _BYTECODE: Final = b"ML\xefR"
@@ -42,7 +42,8 @@ def hlo_text(content: bytes, name: str) -> str | None:
 def _in_utf8(read: Callable[[bytes, str], str], content: bytes, name: str) -> str:
     """Return what ``read`` makes of a program; damaged names and configurations end up in XLA's text and messages."""
     try:
-        return read(content, name)
+        with bounded(content, name):
+            return read(content, name)
     except UnicodeDecodeError as error:
         found = error.object[error.start]
         raise ProgramError(

@@ -17,6 +17,9 @@ from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import AnyStep, Basis, Call, Kernel
 from tpusim.program.work import Floor, Stream, unit_fault
 
+# What reading and following a body raises that is no kernel.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
 
 @rule("custom-call")
 def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
@@ -53,6 +56,9 @@ def _written_elsewhere(scope: Scope, instruction: Instruction, target: str) -> t
             return tuple(_with_floor(s, estimate) if estimate and isinstance(s, Kernel) else s for s in steps)
         except Unreadable as error:
             why = f" ({error.message})"
+        # No compiler has checked it: operands may be missing, or of other kinds than their operation's.
+        except _MALFORMED as error:
+            why = f" (its body is none that a compiler leaves: {type(error).__name__}: {error})"
     # Not refused: what it states, or its bytes, bound its time from below, and every report names it.
     basis: Basis = "stated cost" if estimate else "bytes"
     scope.notes.estimated(instruction, f"custom call to {target!r}: by its {basis}{why}")
