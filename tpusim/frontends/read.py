@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tpusim.errors import ProgramError
-from tpusim.frontends.xla import bounded, jaxlib, module_text
+from tpusim.frontends.xla import jaxlib, module_text
+from tpusim.limits import bounded
 from tpusim.source import SourceText
 
 _BYTECODE: Final = b"ML\xefR"

@@ -18,7 +18,7 @@ from tpusim.program.steps import AnyStep, Basis, Call, Kernel
 from tpusim.program.work import Floor, Stream, unit_fault
 
 # What reading and following a body raises that is no kernel.
-_MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @rule("custom-call")
