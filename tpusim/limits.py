@@ -6,9 +6,24 @@ a format that is read in one place only, such as the digits of a cell, stands th
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from tpusim.errors import ProgramError
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
 _SHOWN_DIGITS: Final = 40
+_ROOM_BYTES: Final = 2 << 30
+_ROOM_PER_BYTE: Final = 100
+_MOST_NESTED: Final = 200
+_BRACKETS: Final = re.compile(rb"[\[({<]{%d}" % _MOST_NESTED)
 
 
 class Limit(NamedTuple):
@@ -34,15 +49,17 @@ def shown(number: float) -> str:
     return str(number)
 
 
-DEVICES: Final = Limit("a number of devices", 2**20)
-"""Of a program, a slice or a run: ten times the largest machine, since something is kept for each."""
+DEVICES: Final = Limit("a number of devices", 2**18)
+"""Of a program, a slice or a run: several times the largest machine, since something is kept for each."""
 
-CHIPS: Final = Limit("a number of chips", 2**20)
+CHIPS: Final = Limit("a number of chips", 2**18)
 QUEUE_DEPTH: Final = Limit("a number of feeds that may wait", 2**16)
 LAYERS: Final = Limit("a number of layers", 2**16)
 """Of a file, those of a depthwise convolution one by one."""
 
-POINTS: Final = Limit("a number of points", 10**7)
+POINTS: Final = Limit("a number of points", 2**17)
+"""Of one axis of a study."""
+
 DIMENSIONS: Final = Limit("a number of keys of a sample", 1000)
 SIDE: Final = Limit("a size of a matrix or an image", 2**31 - 1)
 COUNT: Final = Limit("a whole number", 2**63 - 1, least=0)
@@ -60,3 +77,40 @@ TABLE_BYTES: Final = 1 << 26
 
 KEY_WORDS: Final = 32
 """Words of a dotted key, and depth of the tables of a configuration."""
+
+
+@contextmanager
+def bounded(content: bytes, name: str) -> Iterator[None]:
+    """Keep what a library makes of a program within bounds: a number in it may ask for all memory that there is.
+
+    Raises ProgramError where it would go beyond, and for what lies so deep that a reader's stack would end.
+    """
+    if _BRACKETS.search(content):
+        raise ProgramError(f"{name}: expected brackets at most {_MOST_NESTED} deep, found more")
+    before = _limit_memory(_ROOM_BYTES + _ROOM_PER_BYTE * len(content))
+    try:
+        yield
+    # What libraries of C++ raise beyond a bound, or where a size is no size.
+    except (MemoryError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise
+        raise ProgramError(
+            f"{name}: expected a program that XLA can read, found sizes beyond bounds: {error}"
+        ) from error
+    finally:
+        if before:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _limit_memory(more_bytes: int) -> tuple[int, int] | None:
+    """Let this process have some bytes more than it has; return the limits before, nothing where none can be set."""
+    try:
+        in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        # A process that has a limit keeps it.
+        if soft != resource.RLIM_INFINITY:
+            return None
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + more_bytes, hard))
+        return soft, hard
+    except (AttributeError, OSError, ValueError):
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections import Counter
@@ -18,6 +19,9 @@ _MARGIN = 10**6
 assert tests.robust.surfaces
 
 
+_interrupted: list[int] = []
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.robust", description=__doc__)
     parser.add_argument("--long", type=float, default=60.0, metavar="SECONDS", help="how long to go on (default: 60)")
@@ -31,6 +35,8 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Run cases until the time is over; return 1 if one broke the contract."""
     options = _parser().parse_args()
+    # The counts so far are told as well after an interrupt.
+    signal.signal(signal.SIGTERM, lambda number, frame: _interrupted.append(number))
     names = options.surface or sorted(SURFACES)
     if options.case is not None:
         return _one_case(names[0], options.case)
@@ -57,11 +63,11 @@ def _long(
     # Seconds by surface and weight: the one that has had least of its share is next.
     had = dict.fromkeys(names, 0.0)
     end, shuffled = time.monotonic() + seconds, Random(first)
-    while time.monotonic() < end:
+    while time.monotonic() < end and not _interrupted:
         name = min(names, key=lambda one: (had[one] / SURFACES[one].weight, shuffled.random()))
         begin = first + ended[name].total()
         before = time.process_time(), time.monotonic()
-        report = run_seeds(SURFACES[name], range(begin, begin + min(_BATCH, 20 * SURFACES[name].weight)))
+        report = run_seeds(SURFACES[name], range(begin, begin + _BATCH))
         had[name] += time.monotonic() - before[1]
         ended[name] += report.ended
         for fault in report.faults:
@@ -73,7 +79,7 @@ def _long(
 def _kind(fault: Fault) -> tuple[str, str]:
     """Return what faults with one cause have in common."""
     place = fault.detail.partition(" at ")[2]
-    return (fault.surface, place or fault.detail[:20])
+    return (fault.surface, place or fault.kind)
 
 
 def _tell(fault: Fault, told: set[tuple[str, str]], keep: Path | None) -> None:

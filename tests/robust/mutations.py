@@ -63,7 +63,7 @@ def _places(tokens: Sequence[str], fits: Callable[[str], bool]) -> list[int]:
 
 
 def _is_number(token: str) -> bool:
-    return token[:1].isdigit()
+    return token[:1].isdecimal()
 
 
 def _is_word(token: str) -> bool:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import refusal_of
-from tpusim.limits import CHIPS, LAYERS, QUEUE_DEPTH, SIDE
+from tpusim.errors import ProgramError
+from tpusim.frontends.read import hlo_text
+from tpusim.limits import CHIPS, DEVICES, LAYERS, QUEUE_DEPTH, SIDE
 
 TRACES = Path(__file__).parents[2] / "traces"
 MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
@@ -62,14 +64,16 @@ def test_a_module_for_too_many_devices_is_refused(capsys, tmp_path, command, cou
     header, rest = gzip.decompress(Path(MLP).read_bytes()).decode().split("\n", 1)
     path = tmp_path / "many.v5e.hlo.txt"
     path.write_text(f"{header}, {counts}\n{rest}")
-    assert "expected from 1 to 1048576 devices" in refusal_of(capsys, command, str(path))
+    assert f"expected from 1 to {DEVICES.most} devices" in refusal_of(capsys, command, str(path))
 
 
 def test_a_lowered_program_for_too_many_devices_is_refused(capsys, tmp_path):
     """As a module is."""
     path = tmp_path / "many.json"
     path.write_text('{"format":"tpusim-program-2","name":"x","chip":"v5e","steps":[],"device_count":1000000000}')
-    assert "expected a number of devices, at most 1048576, found 1000000000" in refusal_of(capsys, "run", str(path))
+    assert f"expected a number of devices, at most {DEVICES.most}, found 1000000000" in refusal_of(
+        capsys, "run", str(path)
+    )
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 100_000, ".".join("a" * 50_000) + " = 1", "a = " + "{a=" * 5_000])
@@ -88,3 +92,29 @@ def test_json_ends_at_its_depth(capsys, tmp_path, command):
     path.write_text('{"x":' + "[" * 100_000 + "]" * 100_000 + ',"format":"tpusim-program-2"}')
     name, *rest = command
     assert str(path) in refusal_of(capsys, name, str(path), *(one.format(path) for one in rest))
+
+
+def test_a_chip_has_the_links_that_its_slice_uses(capsys):
+    """With fewer, an all-reduce would be faster than its own roofline, which counts the links of the chip."""
+    program = str(TRACES.parent / "tests" / "data" / "hlo" / "allreduce_4m.v5e_2x4.hlo.txt.gz")
+    expected = "ici.links: expected at least 3 for a slice of 2x4 chips, found 2"
+    assert expected in refusal_of(capsys, "run", program, "-o", "ici.links=2")
+    switch = ("-o", "ici.model=switch", "-o", "ici.links=0")
+    assert "ici.links: expected at least 1 for a slice of 8 chips" in refusal_of(capsys, "run", program, *switch)
+
+
+def test_a_number_in_stablehlo_takes_no_more_memory_than_there_is():
+    """MLIR takes room for as many dimensions as the largest number of one."""
+    text = "func.func @main(%a: tensor<1x9x9x8xf32>, %b: tensor<3x3x8x16xf32>) -> tensor<1x7x7x16xf32> {\n" + (
+        "%0 = stablehlo.convolution(%a, %b) dim_numbers = [b, 0, 1, f]x[0, 2147483648, i, o]->[b, 0, 1, f], "
+        "window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : "
+        "(tensor<1x9x9x8xf32>, tensor<3x3x8x16xf32>) -> tensor<1x7x7x16xf32>\nreturn %0 : tensor<1x7x7x16xf32>\n}"
+    )
+    with pytest.raises(ProgramError, match=r"m\.mlir: expected "):
+        hlo_text(text.encode(), "m.mlir")
+
+
+def test_brackets_of_stablehlo_end_at_their_depth():
+    """MLIR's reader goes as deep as the process has stack, and beyond it."""
+    with pytest.raises(ProgramError, match="brackets at most 200 deep"):
+        hlo_text(b"module @m attributes {a = " + b"[" * 100_000, "m.mlir")

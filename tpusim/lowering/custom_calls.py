@@ -19,6 +19,9 @@ from tpusim.lowering.scope import Nested, Scope, Steps, rule
 from tpusim.program.steps import AnyStep, Basis, Call, Kernel
 from tpusim.program.work import Floor, Stream, Work, unit_fault
 
+# What reading and following a body raises that is no kernel.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
 
 @rule("custom-call")
 def lower_custom_call(scope: Scope, instruction: Instruction) -> Steps | Nested:
@@ -76,6 +79,9 @@ def written_elsewhere(
             return tuple(_with_floor(s, estimate) if estimate and isinstance(s, Kernel) else s for s in steps)
         except Unreadable as error:
             why = f" ({error.message})"
+        # No compiler has checked it: operands may be missing, or of other kinds than their operation's.
+        except _MALFORMED as error:
+            why = f" (its body is none that a compiler leaves: {type(error).__name__}: {error})"
     # Not refused: what it states, or its bytes, bound its time from below, and every report names it.
     basis: Basis = "stated cost" if estimate else "bytes"
     target = call.attributes.get("custom_call_target", "")

@@ -23,13 +23,17 @@ BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 def make_console() -> Console:
     """Return a console on standard output; in a pipe it is wide enough for the tables, and plain."""
     is_terminal = sys.stdout.isatty()
-    console = Console(width=None if is_terminal else _PIPE_WIDTH, highlight=False, soft_wrap=False)
+    return visible(Console(width=None if is_terminal else _PIPE_WIDTH, highlight=False, soft_wrap=False))
+
+
+def visible(console: Console) -> Console:
+    """Return a console that makes visible what would drive a terminal."""
     console.push_render_hook(_Printable())
     return console
 
 
 class _Printable(RenderHook):
-    """Makes visible what would drive a terminal: names come from files of others."""
+    """Changes what is printed: names come from files of others."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         """Return what is to be printed, without escape sequences but for those of Rich."""

@@ -41,7 +41,7 @@ def _written(content: bytes, folder: Path, name: str) -> Path:
     return path
 
 
-@surface("layers", lambda random: encoded(mutated_text(random, random.choice(_LAYERS))), 20)
+@surface("layers", lambda random: encoded(mutated_text(random, random.choice(_LAYERS))), 6)
 def take_layers(content: bytes, folder: Path) -> None:
     """Read a CSV file of layers and say what each takes on an array, by both models."""
     layers = load_layers(_written(content, folder, "case.csv"))
@@ -61,7 +61,7 @@ _CONFIGS = tuple(
 )
 
 
-@surface("scale-sim", lambda random: encoded(mutated_text(random, random.choice(_CONFIGS))), 10)
+@surface("scale-sim", lambda random: encoded(mutated_text(random, random.choice(_CONFIGS))), 4)
 def take_config(content: bytes, folder: Path) -> None:
     """Read SCALE-Sim's configuration and run a layer on its array with its memories."""
     config = load_scale_config(_written(content, folder, "case.cfg"))
@@ -74,7 +74,7 @@ def _indexes() -> tuple[str, ...]:
     return tuple("\n".join(path.read_text().split("\n")[:6]) + "\n" for path in paths)
 
 
-@surface("index", lambda random: encoded(mutated_text(random, random.choice(_indexes()))), 10)
+@surface("index", lambda random: encoded(mutated_text(random, random.choice(_indexes()))), 4)
 def take_index(content: bytes, folder: Path) -> None:
     """Read an index of measured times, and the programs that it names."""
     for name in ("measured", "memory"):
@@ -100,7 +100,7 @@ def _archives() -> tuple[bytes, ...]:
     return tuple(found)
 
 
-@surface("arrays", lambda random: mutated_bytes(random, random.choice(_archives())), 20)
+@surface("arrays", lambda random: mutated_bytes(random, random.choice(_archives())), 4)
 def take_arrays(content: bytes, folder: Path) -> None:
     """Read an ``.npz`` file as the inputs of a program."""
     shapes = [parse_shape(text) for text in ("f32[4,8]", "s64[6]", "bf16[3]")]
@@ -122,7 +122,7 @@ def _saved_text(random: Random) -> bytes:
     return encoded(json.dumps(mutated_tree(random, json.loads(_saved()))))
 
 
-@surface("saved", _saved_text, 10)
+@surface("saved", _saved_text, 4)
 def take_saved(content: bytes, folder: Path) -> None:
     """Read a saved result and compare it with itself, as pages show it."""
     from tpusim.report.json.page import json_text

@@ -65,25 +65,25 @@ def _run(module: Module, content: bytes, schedule: str = "") -> None:
     check_result(result)
 
 
-@surface("hlo", lambda random: mutated_hlo(random, scheduled()), 20)
+@surface("hlo", lambda random: mutated_hlo(random, scheduled()), 24)
 def take_scheduled(content: bytes, folder: Path) -> None:
     """Read, check, lower and run a scheduled program, and print what came of it."""
     _run(read_program("case.hlo.txt", content), content)
 
 
-@surface("unscheduled", lambda random: mutated_hlo(random, unscheduled()), 5)
+@surface("unscheduled", lambda random: mutated_hlo(random, unscheduled()), 6)
 def take_unscheduled(content: bytes, folder: Path) -> None:
     """Compile and run a program that nobody has compiled."""
     _run(read_program("case.hlo.txt", content), content)
 
 
-@surface("retiled", lambda random: mutated_hlo(random, scheduled()), 2)
+@surface("retiled", lambda random: mutated_hlo(random, scheduled()), 4)
 def take_retiled(content: bytes, folder: Path) -> None:
     """Choose the tiles of a scheduled program anew, or undo its compiler's work and compile it again."""
     _run(read_program("case.hlo.txt", content), content, ("retiled", "compiled")[pick(content, 2)])
 
 
-@surface("compile", lambda random: mutated_hlo(random, unscheduled()), 2)
+@surface("compile", lambda random: mutated_hlo(random, unscheduled()), 3)
 def take_compiled(content: bytes, folder: Path) -> None:
     """Compile a program; what comes out has to verify."""
     compiled = compile_program(read_program("case.hlo.txt", content), chip_for(content))
@@ -91,7 +91,7 @@ def take_compiled(content: bytes, folder: Path) -> None:
         raise Wrong(f"compiled to what check refuses: {wrong}")
 
 
-@surface("print", lambda random: mutated_hlo(random, scheduled() + unscheduled()), 20)
+@surface("print", lambda random: mutated_hlo(random, scheduled() + unscheduled()), 10)
 def take_printed(content: bytes, folder: Path) -> None:
     """Print what was read: read again, it prints the same, and is as right as before."""
     module = read_program("case.hlo.txt", content)
@@ -103,7 +103,7 @@ def take_printed(content: bytes, folder: Path) -> None:
         raise Wrong(f"printed, it is as right as not before: {_stated_wrong(module) or _stated_wrong(again)}")
 
 
-@surface("exec", lambda random: mutated_hlo(random, unscheduled() + texts_of("tests/data/numeric/*.v*.gz")), 5)
+@surface("exec", lambda random: mutated_hlo(random, unscheduled() + texts_of("tests/data/numeric/*.v*.gz")), 6)
 def take_executed(content: bytes, folder: Path) -> None:
     """Compute a program on random inputs."""
     from tpusim.numerics.files import random_inputs
@@ -147,7 +147,7 @@ def _stablehlo() -> tuple[str, ...]:
         return tuple(str(ir.Module.parse(content)) for content in _bytecode())
 
 
-@surface("proto", lambda random: mutated_bytes(random, random.choice(_protos())), 5)
+@surface("proto", lambda random: mutated_bytes(random, random.choice(_protos())), 3)
 def take_proto(content: bytes, folder: Path) -> None:
     """Read and check serialised HLO."""
     _run(read_program("case.pb", content), content)
@@ -173,7 +173,7 @@ def _pallas(random: Random) -> bytes:
     return encoded(_BODY.sub(changed, text))
 
 
-@surface("pallas", _pallas, 2)
+@surface("pallas", _pallas, 4)
 def take_pallas(content: bytes, folder: Path) -> None:
     """Run a program with a Pallas kernel whose body is damaged."""
     _run(read_program("case.v5e.hlo.txt", content), content)
@@ -199,7 +199,7 @@ def _lowered_text(random: Random) -> bytes:
     return encoded(json.dumps(mutated_tree(random, tree)))
 
 
-@surface("lowered", _lowered_text, 20)
+@surface("lowered", _lowered_text, 12)
 def take_lowered(content: bytes, folder: Path) -> None:
     """Run a lowered program that someone has edited; it reads as it was written."""
     program = decode_program(content, "case.json")

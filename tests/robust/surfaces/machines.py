@@ -55,7 +55,7 @@ def _overrides(random: Random) -> bytes:
     return encoded("\n".join(f"{_key(random)}={_figure(random)}" for _ in range(random.choice((1, 1, 2, 3)))))
 
 
-@surface("overrides", _overrides, 20)
+@surface("overrides", _overrides, 12)
 def take_overrides(content: bytes, folder: Path) -> None:
     """Run a program on a chip with figures replaced."""
     overrides = dict(parse_override(line) for line in content.decode("utf-8", "surrogatepass").split("\n"))
@@ -72,7 +72,7 @@ def _chip_texts() -> tuple[str, ...]:
     return (*shipped, *(small, other) * 4)
 
 
-@surface("chip", lambda random: encoded(mutated_text(random, random.choice(_chip_texts()))), 10)
+@surface("chip", lambda random: encoded(mutated_text(random, random.choice(_chip_texts()))), 8)
 def take_chip(content: bytes, folder: Path) -> None:
     """Read a chip's file, print it, and run a program on it."""
     path = folder / "case.toml"
@@ -85,7 +85,7 @@ def take_chip(content: bytes, folder: Path) -> None:
 _TOPOLOGIES = ("v5e:2x4", "v5p-128", "v4:4x4x8_untwisted*2", "4x4x4", "v5litepod-16", "tpu7x:4x4x4*2", "v3_2x2")
 
 
-@surface("topology", lambda random: encoded(mutated_text(random, random.choice(_TOPOLOGIES))), 20)
+@surface("topology", lambda random: encoded(mutated_text(random, random.choice(_TOPOLOGIES))), 4)
 def take_topology(content: bytes, folder: Path) -> None:
     """Read the name of a slice and build it."""
     topology = parse_topology(content.decode("utf-8", "surrogatepass"))
@@ -106,7 +106,7 @@ _STUDIES = (
 )
 
 
-@surface("study", lambda random: encoded(mutated_text(random, random.choice(_STUDIES))), 10)
+@surface("study", lambda random: encoded(mutated_text(random, random.choice(_STUDIES))), 4)
 def take_study(content: bytes, folder: Path) -> None:
     """Read the file of a study and make its points."""
     for name in _PROGRAMS:
@@ -128,7 +128,7 @@ _TABLES = (
 )
 
 
-@surface("energy", lambda random: encoded(mutated_text(random, random.choice(_TABLES))), 10)
+@surface("energy", lambda random: encoded(mutated_text(random, random.choice(_TABLES))), 2)
 def take_energy(content: bytes, folder: Path) -> None:
     """Read Accelergy's tables as figures of a chip."""
     path = folder / "case.yaml"
@@ -136,7 +136,7 @@ def take_energy(content: bytes, folder: Path) -> None:
     load_chip("v5e", read_tables(path))
 
 
-@surface("names", lambda random: encoded(mutated_text(random, random.choice((*_NAMES, *WORDS)))), 5)
+@surface("names", lambda random: encoded(mutated_text(random, random.choice((*_NAMES, *WORDS)))), 2)
 def take_name(content: bytes, folder: Path) -> None:
     """Find a chip by its name."""
     try:

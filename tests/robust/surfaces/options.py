@@ -103,7 +103,7 @@ def _lay_out(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-@surface("options", _arguments, 4)
+@surface("options", _arguments, 6)
 def take_options(content: bytes, folder: Path) -> None:
     """Run a command; it ends with an exit code that says how, and prints nothing that drives a terminal."""
     _lay_out(folder)

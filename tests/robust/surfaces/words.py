@@ -35,7 +35,7 @@ def _text(content: bytes) -> str:
     return content.decode("utf-8", "surrogatepass")
 
 
-@surface("layout", lambda random: encoded(mutated_text(random, random.choice(_SHAPES))), 60)
+@surface("layout", lambda random: encoded(mutated_text(random, random.choice(_SHAPES))), 4)
 def take_layout(content: bytes, folder: Path) -> None:
     """Read a shape, and explain its layout."""
     shape = parse_shape(_text(content))
@@ -44,7 +44,7 @@ def take_layout(content: bytes, folder: Path) -> None:
     layout_page(layout_facts(shape, None))
 
 
-@surface("shown-layout", lambda random: encoded(mutated_text(random, random.choice(_SHAPES))), 2)
+@surface("shown-layout", lambda random: encoded(mutated_text(random, random.choice(_SHAPES))), 1)
 def take_shown_layout(content: bytes, folder: Path) -> None:
     """Print what there is to say of a layout."""
     facts = layout_facts(parse_shape(_text(content)), None)
@@ -57,7 +57,7 @@ def take_shown_layout(content: bytes, folder: Path) -> None:
 _PACES = ("50us", "normal:50us:5us:7", "exponential:50us:7", "constant:1.5e-3ms", "0ns", "3e9s")
 
 
-@surface("pace", lambda random: encoded(mutated_text(random, random.choice(_PACES))), 60)
+@surface("pace", lambda random: encoded(mutated_text(random, random.choice(_PACES))), 4)
 def take_pace(content: bytes, folder: Path) -> None:
     """Read a pace of the host and draw times from it."""
     times = intervals_ps(parse_feed(_text(content)), 3)
@@ -66,7 +66,7 @@ def take_pace(content: bytes, folder: Path) -> None:
             raise Wrong(f"a time of {time_ps!r}")
 
 
-@surface("override", lambda random: encoded(mutated_text(random, "hbm.bandwidth_bytes_per_second=1.2e12")), 60)
+@surface("override", lambda random: encoded(mutated_text(random, "hbm.bandwidth_bytes_per_second=1.2e12")), 4)
 def take_override(content: bytes, folder: Path) -> None:
     """Read a key and its value."""
     parse_override(_text(content))
@@ -79,7 +79,7 @@ _EXPRESSIONS = (
 )
 
 
-@surface("expression", lambda random: encoded(mutated_text(random, random.choice(_EXPRESSIONS))), 20)
+@surface("expression", lambda random: encoded(mutated_text(random, random.choice(_EXPRESSIONS))), 4)
 def take_expression(content: bytes, folder: Path) -> None:
     """Read an expression of a study and work it out."""
     values = {"mxu.count": 4, "mxu.rows": 128, "clock_hz": 1.0e9, "vmem.capacity_bytes": 2**27}
@@ -89,7 +89,7 @@ def take_expression(content: bytes, folder: Path) -> None:
 _PACE_FILE = ("10.5\n20\n30\n0\n1e3\n",)
 
 
-@surface("pace-file", lambda random: encoded(mutated_text(random, _PACE_FILE[0])), 10)
+@surface("pace-file", lambda random: encoded(mutated_text(random, _PACE_FILE[0])), 2)
 def take_pace_file(content: bytes, folder: Path) -> None:
     """Read a file of times."""
     path = folder / "paces.txt"

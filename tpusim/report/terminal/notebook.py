@@ -9,6 +9,7 @@ from rich.console import Console
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
 from tpusim.report.result import ResultLike
+from tpusim.report.tables import visible
 from tpusim.report.terminal.answers.explain import render_explained
 from tpusim.report.terminal.pod import render_pod
 from tpusim.report.terminal.run import render_run
@@ -47,7 +48,7 @@ def text_of(console: Console) -> str:
 
 def _recorder() -> Console:
     """Return a console that keeps what is printed, and shows it nowhere."""
-    return Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False)
+    return visible(Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False))
 
 
 def _trimmed(page: str) -> str:
