@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
@@ -72,16 +73,24 @@ def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[i
     offsets = [0] * len(blocks)
     taken = _Taken({part.first for block in blocks for part in (block, *(piece for _, piece in block.pieces))})
     for number in order:
-        parts = ((0, blocks[number]), *blocks[number].pieces)
+        block = blocks[number]
+        parts = [(within, part, taken.times(part)) for within, part in ((0, block), *block.pieces)]
         offsets[number] = _best_offset(sorted(_barred(parts, taken, alignment_bytes)))
-        for within, part in parts:
+        for within, part, times in parts:
             begin = offsets[number] + within
-            taken.add(part, begin, aligned(begin + part.n_bytes, alignment_bytes))
+            taken.add(times, begin, aligned(begin + part.n_bytes, alignment_bytes))
     return offsets
 
 
 _Stretch = tuple[int, int]
 """A stretch of the schedule: level and place. Each has eight parts on the level below; on level 0 it is a position."""
+
+
+class _Times(NamedTuple):
+    """A life: the fewest stretches that it is made of, and those that some of these lie in."""
+
+    whole: list[_Stretch]
+    around: set[_Stretch]
 
 
 class _Taken:
@@ -97,53 +106,44 @@ class _Taken:
         self._throughout: dict[_Stretch, Bounds] = defaultdict(list)
         self._somewhen: dict[_Stretch, Bounds] = defaultdict(list)
 
-    def add(self, life: Block, begin: int, end: int) -> None:
-        """Note that memory is taken during the life of a block."""
-        whole = self._stretches(life)
-        for stretch in whole:
+    def times(self, life: Block) -> _Times:
+        """Return the times at which a block is alive."""
+        whole, level = [], 0
+        begin, end = bisect_left(self._positions, life.first), bisect_right(self._positions, life.last)
+        while begin < end:
+            while begin < end and begin % 8:
+                whole.append((level, begin))
+                begin += 1
+            while begin < end and end % 8:
+                end -= 1
+                whole.append((level, end))
+            level, begin, end = level + 1, begin >> 3, end >> 3
+        around = {(up, at >> 3 * (up - level)) for level, at in whole for up in range(level + 1, self._levels)}
+        return _Times(whole, around)
+
+    def add(self, times: _Times, begin: int, end: int) -> None:
+        """Note that memory is taken at some times."""
+        for stretch in times.whole:
             _unite(self._somewhen[stretch], begin, end)
             # A position has no parts that would ask.
             if stretch[0]:
                 _unite(self._throughout[stretch], begin, end)
-        for stretch in self._around(whole).difference(whole):
+        for stretch in times.around.difference(times.whole):
             _unite(self._somewhen[stretch], begin, end)
 
-    def during(self, life: Block) -> Iterator[Interval]:
-        """Yield what is taken at some time in the life of a block: begins and ends, which may overlap."""
-        whole = self._stretches(life)
-        found = [self._somewhen[stretch] for stretch in whole if stretch in self._somewhen]
-        found += [self._throughout[stretch] for stretch in self._around(whole) if stretch in self._throughout]
+    def during(self, times: _Times) -> Iterator[Interval]:
+        """Yield what is taken at some of some times: begins and ends, which may overlap."""
+        found = [self._somewhen[stretch] for stretch in times.whole if stretch in self._somewhen]
+        found += [self._throughout[stretch] for stretch in times.around if stretch in self._throughout]
         return chain.from_iterable(zip(bounds[::2], bounds[1::2], strict=True) for bounds in found)
 
-    def _stretches(self, life: Block) -> list[_Stretch]:
-        """Return the fewest stretches that a block's life is made of."""
-        found, level = [], 0
-        begin, end = bisect_left(self._positions, life.first), bisect_right(self._positions, life.last)
-        while begin < end:
-            while begin < end and begin % 8:
-                found.append((level, begin))
-                begin += 1
-            while begin < end and end % 8:
-                end -= 1
-                found.append((level, end))
-            level, begin, end = level + 1, begin >> 3, end >> 3
-        return found
 
-    def _around(self, stretches: Iterable[_Stretch]) -> set[_Stretch]:
-        """Return the stretches that some lie in."""
-        return {
-            (above, place >> 3 * (above - level))
-            for level, place in stretches
-            for above in range(level + 1, self._levels)
-        }
-
-
-def _barred(parts: Iterable[tuple[int, Block]], taken: _Taken, alignment_bytes: int) -> Iterator[Interval]:
+def _barred(parts: Iterable[tuple[int, Block, _Times]], taken: _Taken, alignment_bytes: int) -> Iterator[Interval]:
     """Yield between which offsets (exclusive) a part would lie over something that is there in its time."""
-    for within, part in parts:
+    for within, part, times in parts:
         # What is placed ends at a multiple: rounding up what is left of it is rounding down what goes off.
         before = within // alignment_bytes * alignment_bytes
-        for begin, end in taken.during(part):
+        for begin, end in taken.during(times):
             yield begin - within - part.n_bytes, end - before
 
 

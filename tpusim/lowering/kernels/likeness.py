@@ -26,7 +26,7 @@ class Likeness:
         return fusion.shape, _places(fusion.operands), *operands, *self._said(fusion)
 
     def find(self, key: Hashable, fusion: Instruction) -> Kernel | None:
-        """Return the kernel of a fusion that is alike, with the names of this one in its streams; labels are the other's."""
+        """Return the kernel of a fusion that is alike, with this one's names in its streams and the other's labels."""
         if key not in self._kernels:
             return None
         other, kernel = self._kernels[key]
