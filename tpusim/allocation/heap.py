@@ -11,12 +11,16 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heappop, heappush, merge
+from heapq import heappop, heappush
+from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
 Interval = tuple[int, int]
 """First and last position, inclusive; of memory: begin and end, exclusive."""
+Bounds = list[int]
+"""Stretches of memory in order, none of which touch: where the first begins and ends, then the second, and so on."""
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
@@ -40,105 +44,107 @@ def place_in_order(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
     """Return the offset of every block if they are placed when they are first needed, in the lowest hole."""
     offsets = [0] * len(blocks)
     # Holes from the lowest on, the last with room for all; and what is held, by when it ends.
-    holes: list[Interval] = [(0, sum(aligned(block.n_bytes, alignment_bytes) for block in blocks))]
-    held: list[tuple[int, Interval]] = []
+    holes: Bounds = [0, sum(aligned(block.n_bytes, alignment_bytes) for block in blocks)]
+    held: list[tuple[int, int, int]] = []
     for number in sorted(range(len(blocks)), key=lambda i: blocks[i].first):
         block = blocks[number]
         while held and held[0][0] < block.first:
-            _unite(holes, heappop(held)[1])
-        place = next(place for place, (begin, end) in enumerate(holes) if end - begin >= block.n_bytes)
-        begin, end = holes[place]
+            _unite(holes, *heappop(held)[1:])
+        hole = next(n for n in range(0, len(holes), 2) if holes[n + 1] - holes[n] >= block.n_bytes)
+        begin, end = holes[hole : hole + 2]
         # Whole units of the alignment, so that every hole begins and ends at one.
         after = begin + aligned(block.n_bytes, alignment_bytes)
-        holes[place : place + 1] = [(after, end)] if after < end else []
-        heappush(held, (block.last, (begin, after)))
+        holes[hole : hole + 2] = [after, end] if after < end else []
+        heappush(held, (block.last, begin, after))
         offsets[number] = begin
     return offsets
 
 
-def _unite(intervals: list[Interval], added: Interval) -> None:
-    """Add a stretch of memory to others, which are in order; those that touch or overlap become one."""
-    begin, end = added
-    # From the first that ends at or after its begin, to the last that begins at or before its end.
-    first = bisect_left(intervals, begin, key=lambda one: one[1])
-    last = bisect_right(intervals, end, key=lambda one: one[0])
-    if first < last:
-        begin, end = min(begin, intervals[first][0]), max(end, intervals[last - 1][1])
-    intervals[first:last] = [(begin, end)]
+def _unite(bounds: Bounds, begin: int, end: int) -> None:
+    """Add a stretch of memory to others; those that touch or overlap become one."""
+    first, last = bisect_left(bounds, begin), bisect_right(bounds, end)
+    # An odd place lies within a stretch, which then goes on instead of beginning or ending here.
+    bounds[first:last] = (begin, end)[first % 2 : 2 - last % 2]
 
 
 def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
     """Return the offset of every block if the largest choose first, each the smallest hole during its whole life."""
     order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, blocks[i].first - blocks[i].last, i))
     offsets = [0] * len(blocks)
-    taken = _Taken(max((block.last for block in blocks), default=0) + 1)
+    taken = _Taken({part.first for block in blocks for part in (block, *(piece for _, piece in block.pieces))})
     for number in order:
-        parts = ((0, blocks[number]), *blocks[number].pieces)
-        offsets[number] = _best_offset(_barred(parts, taken, alignment_bytes))
-        for within, part in parts:
+        block = blocks[number]
+        parts = [(within, part, taken.times(part)) for within, part in ((0, block), *block.pieces)]
+        offsets[number] = _best_offset(sorted(_barred(parts, taken, alignment_bytes)))
+        for within, part, times in parts:
             begin = offsets[number] + within
-            taken.add(part, (begin, aligned(begin + part.n_bytes, alignment_bytes)))
+            taken.add(times, begin, aligned(begin + part.n_bytes, alignment_bytes))
     return offsets
 
 
-class _Taken:
-    """Which memory is taken at some time of a stretch of the schedule: a tree of stretches, each of two halves.
+_Stretch = tuple[int, int]
+"""A stretch of the schedule: level and place. Each has eight parts on the level below; on level 0 it is a position."""
 
-    What lies side by side is one interval, so that few are looked at however many blocks there are.
+
+class _Times(NamedTuple):
+    """A life: the fewest stretches that it is made of, and those that some of these lie in."""
+
+    whole: list[_Stretch]
+    around: set[_Stretch]
+
+
+class _Taken:
+    """Which memory is taken at some time of each stretch of the schedule.
+
+    What lies side by side is one, so that little is looked at however many blocks there are.
     """
 
-    def __init__(self, length: int) -> None:
-        self._size = 1 << (length - 1).bit_length()
-        # Numbered as in a heap: stretch n has the halves 2n and 2n + 1.
-        self._throughout: dict[int, list[Interval]] = defaultdict(list)
-        self._somewhen: dict[int, list[Interval]] = defaultdict(list)
+    def __init__(self, firsts: Iterable[int]) -> None:
+        # What is alive together is so where one of them begins: no other position counts.
+        self._positions = sorted(firsts)
+        self._levels = len(self._positions).bit_length() // 3 + 2
+        self._throughout: dict[_Stretch, Bounds] = defaultdict(list)
+        self._somewhen: dict[_Stretch, Bounds] = defaultdict(list)
 
-    def add(self, life: Block, memory: Interval) -> None:
-        """Note that memory is taken during the life of a block."""
-        whole = set(self._stretches(life))
-        for stretch in whole:
-            _unite(self._throughout[stretch], memory)
-        for stretch in whole | _around(whole):
-            _unite(self._somewhen[stretch], memory)
-
-    def during(self, life: Block) -> Iterator[Interval]:
-        """Yield what is taken at some time in the life of a block, in order; intervals may overlap."""
-        whole = set(self._stretches(life))
-        found = [self._somewhen[stretch] for stretch in whole if stretch in self._somewhen]
-        found += [self._throughout[stretch] for stretch in _around(whole) if stretch in self._throughout]
-        return merge(*found)
-
-    def _stretches(self, life: Block) -> Iterator[int]:
-        """Yield the fewest stretches that a block's life is made of."""
-        begin, end = life.first + self._size, life.last + 1 + self._size
+    def times(self, life: Block) -> _Times:
+        """Return the times at which a block is alive."""
+        whole, level = [], 0
+        begin, end = bisect_left(self._positions, life.first), bisect_right(self._positions, life.last)
         while begin < end:
-            if begin & 1:
-                yield begin
+            while begin < end and begin % 8:
+                whole.append((level, begin))
                 begin += 1
-            if end & 1:
+            while begin < end and end % 8:
                 end -= 1
-                yield end
-            begin, end = begin >> 1, end >> 1
+                whole.append((level, end))
+            level, begin, end = level + 1, begin >> 3, end >> 3
+        around = {(up, at >> 3 * (up - level)) for level, at in whole for up in range(level + 1, self._levels)}
+        return _Times(whole, around)
+
+    def add(self, times: _Times, begin: int, end: int) -> None:
+        """Note that memory is taken at some times."""
+        for stretch in times.whole:
+            _unite(self._somewhen[stretch], begin, end)
+            # A position has no parts that would ask.
+            if stretch[0]:
+                _unite(self._throughout[stretch], begin, end)
+        for stretch in times.around.difference(times.whole):
+            _unite(self._somewhen[stretch], begin, end)
+
+    def during(self, times: _Times) -> Iterator[Interval]:
+        """Yield what is taken at some of some times: begins and ends, which may overlap."""
+        found = [self._somewhen[stretch] for stretch in times.whole if stretch in self._somewhen]
+        found += [self._throughout[stretch] for stretch in times.around if stretch in self._throughout]
+        return chain.from_iterable(zip(bounds[::2], bounds[1::2], strict=True) for bounds in found)
 
 
-def _around(stretches: Iterable[int]) -> set[int]:
-    """Return the stretches that some lie in, those that all of them lie in included."""
-    found: set[int] = set()
-    for stretch in stretches:
-        while (stretch := stretch >> 1) and stretch not in found:
-            found.add(stretch)
-    return found
-
-
-def _barred(parts: Iterable[tuple[int, Block]], taken: _Taken, alignment_bytes: int) -> Iterator[Interval]:
-    """Yield between which offsets (exclusive) a part would lie over something that is there in its time, in order."""
-
-    def barred(within: int, part: Block) -> Iterator[Interval]:
+def _barred(parts: Iterable[tuple[int, Block, _Times]], taken: _Taken, alignment_bytes: int) -> Iterator[Interval]:
+    """Yield between which offsets (exclusive) a part would lie over something that is there in its time."""
+    for within, part, times in parts:
         # What is placed ends at a multiple: rounding up what is left of it is rounding down what goes off.
         before = within // alignment_bytes * alignment_bytes
-        return ((begin - within - part.n_bytes, end - before) for begin, end in taken.during(part))
-
-    return merge(*(barred(within, part) for within, part in parts))
+        for begin, end in taken.during(times):
+            yield begin - within - part.n_bytes, end - before
 
 
 def _best_offset(barred: Iterable[Interval]) -> int:
