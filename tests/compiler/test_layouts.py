@@ -198,7 +198,6 @@ ENTRY main {
     assert gather.shape.layout.minor_to_major == (2, 3, 0, 1)
 
 
-
 def test_a_copy_stands_on_the_side_where_there_is_less_to_copy():
     """Rows of 24 are narrow: they are laid out with their elements in sublanes before they are negated, not after."""
     text = """HloModule narrow
