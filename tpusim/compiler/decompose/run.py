@@ -1,4 +1,4 @@
-"""The pass: all rules on all instructions."""
+"""The pass: all rules on all instructions. Source: stated by each rule."""
 
 from __future__ import annotations
 
