@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from tpusim.pipeline.stages import memory as memory
     from tpusim.pipeline.stages import run_layers as run_layers
     from tpusim.pipeline.stages import simulate as simulate
+    from tpusim.pipeline.tuning import rank as rank
     from tpusim.program.layers import Layer as Layer
     from tpusim.program.module import Program as Program
     from tpusim.program.steps import Branch as Branch
@@ -119,6 +120,7 @@ _NAMES = {
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
     "tpusim.pipeline.stages": ("check", "diff", "execute", "load", "lower", "memory", "run_layers", "simulate"),
+    "tpusim.pipeline.tuning": ("rank",),
     "tpusim.program.layers": ("Layer",),
     "tpusim.program.module": ("Program",),
     "tpusim.program.steps": tuple(

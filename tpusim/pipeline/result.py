@@ -10,6 +10,7 @@ from tpusim.analysis.energy.price import Cost, run_cost
 from tpusim.analysis.energy.run import Energy, pod_joules
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.summary import Summary, summarise
+from tpusim.analysis.tuning import Ranking
 from tpusim.analysis.utilisation import Group, group_records
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
@@ -113,3 +114,18 @@ class ExplainedKernel(Explanation, frozen=True, kw_only=True):
         from tpusim.report.terminal.notebook import html_of, printed_explanation
 
         return html_of(printed_explanation(self))
+
+
+class RankedPrograms(Ranking, frozen=True, kw_only=True):
+    """A ranking that shows itself as a table."""
+
+    def __str__(self) -> str:
+        """Return the table."""
+        from tpusim.report.terminal.notebook import printed_ranking, text_of
+
+        return text_of(printed_ranking(self))
+
+    def _repr_html_(self) -> str:
+        from tpusim.report.terminal.notebook import html_of, printed_ranking
+
+        return html_of(printed_ranking(self))

@@ -7,8 +7,9 @@ import io
 from rich.console import Console
 
 from tpusim.analysis.explanation import Explanation
+from tpusim.analysis.tuning import Ranking
 from tpusim.report.result import ResultLike
-from tpusim.report.terminal.explain import render_explanation
+from tpusim.report.terminal.explain import render_explanation, render_ranking
 from tpusim.report.terminal.pod import render_pod
 from tpusim.report.terminal.run import render_run
 
@@ -31,6 +32,13 @@ def printed_explanation(explained: Explanation) -> Console:
     """Return a console that holds the page of ``tpusim explain``."""
     console = _recorder()
     render_explanation(explained, console)
+    return console
+
+
+def printed_ranking(ranking: Ranking) -> Console:
+    """Return a console that holds the table of ranked programs."""
+    console = _recorder()
+    render_ranking(ranking, console)
     return console
 
 
