@@ -48,3 +48,12 @@ def test_a_copy_of_a_size_that_only_data_decides_moves_its_buffer():
     ((copy,), warnings) = transfers("")
     assert copy.n_bytes == 16 * 128 * 4
     assert any("how much some copies move" in text for text in warnings)
+
+
+def test_a_barrier_takes_no_time_but_not_in_silence():
+    """There is no figure for it."""
+    barrier = Operation("tpu.sem_barrier", (), (0,))
+    main = Function("main", Block((), (barrier,)), (Type("memref", "!tpu.semaphore", (), "semaphore_mem"),))
+    assumed = Assumptions(1, {})
+    Walk(KernelBody(15, (), (), 0, (), 0, main), (), {}, assumed).run()
+    assert any("barrier" in text for text in assumed.warnings)
