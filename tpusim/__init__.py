@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from tpusim.ir.custom_calls import register_custom_call as register_custom_call
     from tpusim.pipeline.answers.explain import explain as explain
     from tpusim.pipeline.answers.grid import kernel_grid as kernel_grid
+    from tpusim.pipeline.answers.tuning import rank as rank
     from tpusim.pipeline.compile import compile as compile
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
@@ -122,6 +123,7 @@ _NAMES = {
     "tpusim.pipeline.answers.grid": ("kernel_grid",),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
+    "tpusim.pipeline.answers.tuning": ("rank",),
     "tpusim.pipeline.stages": tuple(
         "check diff execute load lower memory run_layers run_layers_with_memory simulate".split()
     ),

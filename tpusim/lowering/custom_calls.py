@@ -96,7 +96,8 @@ def written_elsewhere(
 def _with_floor(kernel: Kernel, estimate: CostEstimate) -> Kernel:
     """Return a kernel that takes at least what it states; its operations are those that it states."""
     in_hbm = sum(stream.total_bytes for stream in kernel.streams if stream.space == HBM)
-    share = in_hbm / max(1.0, sum(stream.total_bytes for stream in kernel.streams))
+    moved = sum(stream.total_bytes for stream in kernel.streams)
+    share = in_hbm / moved if moved else 1.0
     floor = Floor(float(estimate.flops), float(estimate.transcendentals), estimate.bytes_accessed * share)
     return structs.replace(kernel, floor=floor, flops=max(kernel.flops, floor.flops))
 

@@ -241,10 +241,12 @@ def _copied(call: _Call, transfers: Sequence[Transfer]) -> list[Stream]:
     for transfer in transfers:
         for end, is_output in ((transfer.source, False), (transfer.destination, True)):
             array = _array(call, end)
-            count = int(np.broadcast_to(transfer.times, call.grid).sum())
+            times = float(np.broadcast_to(transfer.times, call.grid).sum())
             # What leaves the device is a step of its own.
-            if array is not None and count and transfer.target is None:
-                found.append(Stream(array.name, array.space, transfer.n_bytes, count, is_output))
+            if array is not None and times and transfer.target is None:
+                # Half a time, on average, is a whole copy of half the size.
+                count = max(1, round(times))
+                found.append(Stream(array.name, array.space, transfer.n_bytes * times / count, count, is_output))
     return found
 
 

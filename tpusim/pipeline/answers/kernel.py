@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from tpusim.analysis.explanation import Kind, explanation
-from tpusim.cost.classes import class_cycles, class_moving
+from tpusim.cost.classes import Moving, class_cycles, class_moving
 from tpusim.cost.tile import between_tiles_cycles, floor_ps, stage_cycles, tile_costs
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
@@ -42,7 +42,7 @@ def explain_kernel(result: Result, topology: Topology | None, kernel: Kernel, tr
         stages=stage_cycles(kernel, chip),
         floor_ps=floor_ps(kernel, chip),
         kinds=[
-            _kind(kernel, tiles, moving.seconds, chip)
+            _kind(kernel, tiles, moving, chip)
             for tiles, moving in zip(kernel.classes, class_moving(kernel, chip), strict=True)
         ],
         provenance=lowered.provenance,
@@ -82,14 +82,16 @@ def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str
     }
 
 
-def _kind(kernel: Kernel, tiles: TileClass, moving_seconds: float, chip: Chip) -> Kind:
-    """Return what a tile of a class takes; what moves beside it takes ``moving_seconds``."""
-    moving = zip(kernel.streams, tiles.moves, strict=False)
+def _kind(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> Kind:
+    """Return what a tile of a class takes, with what moves beside it."""
+    waited = moving.with_latency(chip.dma.fixed_latency_seconds)
+    moves = zip(kernel.streams, tiles.moves, strict=False)
     return Kind(
         tiles=tiles.tiles,
         cycles=class_cycles(kernel, tiles, chip),
-        moved_bytes=sum(stream.block_bytes * count for stream, count in moving if stream.space not in (VMEM, SMEM)),
-        moving_cycles=moving_seconds * chip.clock_hz,
+        moved_bytes=sum(stream.block_bytes * count for stream, count in moves if stream.space not in (VMEM, SMEM)),
+        moving_cycles=moving.seconds * chip.clock_hz,
+        latency_cycles=(waited - moving.seconds) * chip.clock_hz,
         is_skipped=is_skipped(kernel, tiles),
     )
 
