@@ -1,6 +1,6 @@
 """Small Pallas kernels, each for some of the operations that bodies are made of.
 
-``KERNELS`` has a function of arrays and its inputs by name. Inputs are eighths, so that they take little room in files.
+``KERNELS`` has a function of arrays and its inputs by name.
 """
 
 from __future__ import annotations
@@ -14,21 +14,12 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from tests.numerics.pallas.inputs import eighths, integers
+
 F32, BF16, I32, I8 = jnp.float32, jnp.bfloat16, jnp.int32, jnp.int8
 ANY = pl.BlockSpec(memory_space=pl.ANY)
 SMEM = pl.BlockSpec(memory_space=pltpu.SMEM)
 KERNELS = {}
-
-
-def eighths(*sizes, seed=0, dtype=np.float32, low=-32, high=33):
-    """Return random multiples of 1/8."""
-    numbers = np.random.default_rng([seed, *sizes]).integers(low, high, sizes)
-    return (numbers / 8).astype(dtype)
-
-
-def integers(*sizes, seed=0, low=-100, high=100, dtype=np.int32):
-    """Return random integers."""
-    return np.random.default_rng([seed, *sizes]).integers(low, high, sizes).astype(dtype)
 
 
 def out(*sizes, dtype=F32):
@@ -58,7 +49,7 @@ def call(name, kernel, *inputs, result=None, **options):
     enter(name, lambda *arrays: pl.pallas_call(kernel, out_shape=shape, **options)(*arrays), *inputs)
 
 
-X, Y = eighths(8, 128), eighths(8, 128, seed=1)
+X, Y = (eighths(8, 128, seed=seed) for seed in (0, 1))
 POSITIVE = np.abs(X) + np.float32(0.125)
 N, M = integers(8, 128), integers(8, 128, seed=1, low=1, high=20)
 B = X.astype(jnp.bfloat16)
@@ -132,7 +123,7 @@ def product(name, lhs, rhs, result, contracted, batch=((), ()), dtype=F32, **opt
     whole(name, dot, lhs, rhs, result=out(*result, dtype=dtype))
 
 
-few = partial(eighths, low=-8, high=9)
+few = partial(eighths, bound=9)
 narrow = partial(few, dtype=BF16)
 bytes_ = partial(integers, low=-9, high=9, dtype=np.int8)
 product("matmul", narrow(16, 64), narrow(64, 32), (16, 32), (1, 0))

@@ -115,7 +115,10 @@ def _compare_floats(where: Where) -> Function:
     return lambda left, right: compute(test, [np.asarray(left), np.asarray(right)], truth)
 
 
-def _not(kernel: Callable[..., Any]) -> Callable[..., Any]:
+Test = Callable[..., Any]
+
+
+def _not(kernel: Test) -> Test:
     return lambda left, right: ~kernel(left, right)
 
 
@@ -131,28 +134,12 @@ def _never(left: Array, right: Array) -> Any:
     return np.zeros(np.broadcast_shapes(left.shape, right.shape), np.bool_)
 
 
-_ORDERED: tuple[Callable[..., Any], ...] = (
-    _never,
-    np.equal,
-    np.greater,
-    np.greater_equal,
-    np.less,
-    np.less_equal,
-    _differ,
-    _are_numbers,
-)
-_UNORDERED: tuple[Callable[..., Any], ...] = (
-    _differ,
-    np.less_equal,
-    np.less,
-    np.greater_equal,
-    np.greater,
-    np.equal,
-    _are_numbers,
-    _never,
-)
-# In the order of MLIR's numbers; an unordered comparison is false where the opposite ordered one is true.
-_FLOAT_TESTS: tuple[Callable[..., Any], ...] = (*_ORDERED, *map(_not, _UNORDERED))
+_AS_THEY_ARE = (np.greater, np.greater_equal, np.less, np.less_equal)
+_OPPOSITES = (np.less_equal, np.less, np.greater_equal, np.greater)
+# In the order of MLIR's numbers. JAX writes its "not equal", which is true of NaN, as the ordered one.
+_ORDERED: list[Test] = [_never, np.equal, *_AS_THEY_ARE, np.not_equal, _are_numbers]
+# An unordered comparison is false where the opposite ordered one is true.
+_FLOAT_TESTS = [*_ORDERED, *(_not(test) for test in (_differ, *_OPPOSITES, np.equal, _are_numbers, _never))]
 
 
 @operation("arith.select")

@@ -92,6 +92,8 @@ class KernelRun:
             raise ProgramError(f"expected a window of its Pallas kernel for each operand and result, found {windows}")
         types = [body.main.types[number] for number in body.main.block.arguments[len(self.grid) :]]
         arrays = [_as_elements(array, kind) for array, kind in zip(call.operands[first:], types[:count], strict=False)]
+        # Copied to SMEM before the kernel begins, which may write there.
+        arrays[: body.prefetched] = [array.copy() for array in arrays[: body.prefetched]]
         for number, (dimensions, kind) in enumerate(zip(call.results, types[count:], strict=False)):
             operand = call.aliases.get(number, -1) - first
             if 0 <= operand < count:

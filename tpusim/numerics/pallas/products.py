@@ -17,6 +17,7 @@ from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.ops.reduction import UFUNCS, kernel_of, neutral_of, reduced
 from tpusim.numerics.pallas.table import Function, Where, dtype_of, element_of, operation, unsigned
 from tpusim.numerics.registry import Array
+from tpusim.numerics.scalar_computation import compute_type
 from tpusim.numerics.values.blocks import compute
 from tpusim.numerics.values.precision import arithmetic_of, in_passes
 from tpusim.semantics.precision import passes_between
@@ -103,7 +104,8 @@ def _multi_reduction(where: Where) -> Function:
         wins = _NUMBERS_WIN[kind]
         return lambda value, start: wins(wins.reduce(value, axis=axes), start)
     ufunc, settings = _ufunc(where, kind), where.settings
-    init, combine = np.asarray(neutral_of(ufunc, dtype)), kernel_of(ufunc, dtype)
+    init = np.asarray(neutral_of(ufunc, compute_type(dtype))).astype(dtype)
+    combine = kernel_of(ufunc, compute_type(dtype))
 
     def total(value: Array, start: Any) -> Any:
         found = reduced(ufunc, value.view(dtype), init, axes, settings)
