@@ -74,7 +74,7 @@ def run_process() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 refused with a message, 2 wrong usage."""
     given = _joined(sys.argv[1:] if arguments is None else arguments)
-    options = _parser(given).parse_args(given)
+    options = parser_of(given).parse_args(given)
     try:
         _allow(getattr(options, "plugin", ()))
         options.run(options)
@@ -114,7 +114,8 @@ def _joined(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser that knows every command, and the options of those that are named among the arguments."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
