@@ -11,9 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import tpusim
-from tpusim.cli.main import COMMANDS, parser_of
-from tpusim.cli.plot import plot
-from tpusim.cli.show import schema
+from tpusim.cli.main import parser_of_all
 from tpusim.hardware.load import chip_facts, chip_names
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +51,7 @@ def _api() -> str:
 
 def _commands() -> str:
     """Return the help of every command."""
-    parser = parser_of([command.name for command in (*COMMANDS, plot, schema)])
+    parser = parser_of_all()
     (chosen,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     lines = ["# Command line", "", "```text", parser.format_help(), "```"]
     for name, one in chosen.choices.items():

@@ -8,14 +8,15 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tpusim import __version__
 from tpusim.cli.compile import compile_
+from tpusim.cli.completion import completion
 from tpusim.cli.model import calibrate, explain, lower, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
 from tpusim.cli.sweep import sweep
 from tpusim.cli.systolic import systolic
+from tpusim.cli.version import ShowVersion
 from tpusim.errors import TpusimError
 
 EXIT_REFUSED = 1
@@ -44,6 +45,8 @@ COMMANDS = (
     sweep,
 )
 """In the order of the help."""
+
+_ALL = (*COMMANDS, plot, schema, completion)
 
 _DESCRIPTION = """\
 Simulate XLA programs for Google's TPU without one: how long a program runs on a chip, and why.
@@ -118,9 +121,14 @@ def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """Return a parser that knows every command, and the options of those that are named among the arguments."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
-    parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and the commit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (*COMMANDS, plot, schema):
+    for command in _ALL:
         # All options of all commands take as long to make as a small program to run.
         command.add_to(commands, is_named=command.name in arguments)
     return parser
+
+
+def parser_of_all() -> argparse.ArgumentParser:
+    """Return a parser that knows the options of every command."""
+    return parser_of([command.name for command in _ALL])
