@@ -26,6 +26,4 @@ def completion(options: Namespace) -> None:
         import shtab
     except ImportError as error:
         raise ConfigError("completion needs shtab: pip install 'tpusim[completion]'") from error
-    from tpusim.cli.main import parser_of_all
-
-    write(shtab.complete(parser_of_all(), options.shell))
+    write(shtab.complete(options.parser_of_all(), options.shell))

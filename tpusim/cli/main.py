@@ -122,6 +122,8 @@ def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
     parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and the commit")
+    # A command that asks for it cannot import this module, which imports all commands.
+    parser.set_defaults(parser_of_all=parser_of_all)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in _ALL:
         # All options of all commands take as long to make as a small program to run.
