@@ -10,11 +10,14 @@ Each says in itself that it is simulated.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpusim import __version__
+from tpusim.analysis.compare import run_figures
 from tpusim.errors import ConfigError
 from tpusim.frontends.xla import module_proto
+from tpusim.pipeline.stages import figures
 from tpusim.report.accelergy import write_accelergy
 from tpusim.report.viewers.html.page import write_page
 from tpusim.report.viewers.model_explorer import write_model_explorer
@@ -22,8 +25,6 @@ from tpusim.report.viewers.perfetto import write_trace
 from tpusim.report.viewers.xprof.profile import write_xprof
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tpusim.pipeline.result import Result
 
 __all__ = ["accelergy", "html", "model_explorer", "perfetto", "xprof"]
@@ -34,9 +35,15 @@ def accelergy(result: Result, path: str | Path) -> None:
     write_accelergy(result.counts, result.chip, path)
 
 
-def html(result: Result, path: str | Path) -> None:
-    """Write one page for a browser, which loads nothing else: op table, time line, memory, roofline, warnings."""
-    write_page(result, path, __version__)
+def html(result: Result, path: str | Path, before: Result | str | Path | None = None) -> None:
+    """Write one page for a browser, which loads nothing else: op table, time line, memory, roofline, warnings.
+
+    With another run ``before`` it, or the name of a program or of a saved result, the page compares the two.
+    """
+    other = None
+    if before is not None:
+        other = figures(before) if isinstance(before, str | Path) else run_figures(before.summary)
+    write_page(result, path, __version__, other)
 
 
 def perfetto(result: Result, path: str | Path) -> None:

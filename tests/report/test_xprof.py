@@ -179,7 +179,7 @@ def test_a_file_in_the_way_is_named(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not find_spec("xprof"), reason="xprof is not installed (dependency group xprof)")
+@pytest.mark.skipif(not find_spec("xprof"), reason="xprof is not installed (extra xprof)")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_xprof_reads_the_same_figures(name, tmp_path):
     """Times of ops, busy MXU and HBM, peak memory: in a process of its own, which a bad file would end."""

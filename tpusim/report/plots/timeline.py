@@ -207,9 +207,11 @@ def _name_block(ax: Axes, block: _Block, window: tuple[int, int], scale: tuple[f
     if letters < min(len(block.name), 10) or not block.name:
         return False
     middle = (start_ps + end_ps) / 2 / scale[1]
-    ink = ink_on(look_of(block.kind).colour)
+    look = look_of(block.kind)
+    # On a hatch it has a ground of its own, which is white.
+    ink = INK if look.hatch else ink_on(look.colour)
     text = ax.text(middle, 0.5, shortened(block.name, letters), ha="center", va="center", fontsize=_FONT, color=ink)
-    if look_of(block.kind).hatch:
+    if look.hatch:
         text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     return True
 

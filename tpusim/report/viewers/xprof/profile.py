@@ -19,6 +19,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, LOAD, MATRIX, STORE, UNITS
 from tpusim.report.result import ResultLike
 from tpusim.report.viewers.events import Event, unrolled
+from tpusim.report.viewers.lines import instruction_lines
 from tpusim.report.viewers.xprof import wire
 from tpusim.report.viewers.xprof.hlo import hlo_proto
 from tpusim.report.viewers.xprof.plane import Plane, Stat
@@ -27,7 +28,6 @@ from tpusim.timeline.records import CORE, Record, Timeline
 MOST_DEVICES = 64
 """Devices that differ, up to so many, have a plane each."""
 
-_NOTES = ", backend_config="
 _HBM, _CMEM, _VMEM = 1, 2, 3
 _READ, _WRITE = 1, 2
 _GIGA, _TERA = 1e9, 1e12
@@ -41,9 +41,7 @@ class Profile:
         self.program, self.module, self.version = result.program, result.module, version
         # Of the name, so that the same program has the same number in every profile of it.
         self.program_id = crc32(self.program.name.encode()) + 1
-        source = self.module.source.text if self.module is not None and self.module.source else ""
-        # The rest of a line is the compiler's own notes, tens of kilobytes of them in places.
-        self.lines = [line.split(_NOTES)[0].strip().removeprefix("ROOT ") for line in source.splitlines()]
+        self.lines = instruction_lines(self.module)
 
     @property
     def module_name(self) -> str:
