@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tpusim.analysis.accuracy import Validation as Validation
     from tpusim.analysis.compare import Comparison as Comparison
     from tpusim.analysis.explanation import Explanation as Explanation
-    from tpusim.analysis.grid import KernelGrid as KernelGrid
+    from tpusim.analysis.explained.grid import KernelGrid as KernelGrid
     from tpusim.analysis.memory import MemoryReport as MemoryReport
     from tpusim.cost.models.registry import allow_plugin as allow_plugin
     from tpusim.cost.models.registry import allowed_plugins as allowed_plugins
@@ -106,7 +106,7 @@ _NAMES = {
     "tpusim.analysis.accuracy": ("Validation",),
     "tpusim.analysis.compare": ("Comparison",),
     "tpusim.analysis.explanation": ("Explanation",),
-    "tpusim.analysis.grid": ("KernelGrid",),
+    "tpusim.analysis.explained.grid": ("KernelGrid",),
     "tpusim.analysis.memory": ("MemoryReport",),
     "tpusim.cost.models.registry": ("allow_plugin", "allowed_plugins"),
     "tpusim.errors": tuple(

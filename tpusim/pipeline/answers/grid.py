@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tpusim.analysis.grid import AROUND, GridWindow, KernelGrid, Span
+from tpusim.analysis.explained.grid import AROUND, GridWindow, KernelGrid, Span
 from tpusim.cost.classes import block_seconds, class_cycles, class_moving
 from tpusim.cost.tile import alone_ps, between_tiles_cycles
 from tpusim.errors import ConfigError, did_you_mean

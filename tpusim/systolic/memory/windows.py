@@ -118,12 +118,12 @@ def _find_places(pixels: Pixels, walk: _Walk) -> _Places:
             fold, row = divmod(offset, steps)
             for along in range(1 if walk.skewed else width):
                 column = fold * width + (line - offset if walk.skewed else along)
-                if column < min(columns, (fold + 1) * width):
-                    address = find_address(pixels, row, column)
-                    if address >= 0:
-                        sets[first[address] + noted[address]] = words // walk.set_words
-                        noted[address] += 1
-                        words += 1
+                inside = column < min(columns, (fold + 1) * width)
+                address = find_address(pixels, row, column) if inside else -1
+                if address >= 0:
+                    sets[first[address] + noted[address]] = words // walk.set_words
+                    noted[address] += 1
+                    words += 1
     line_sets[-1] = words // walk.set_words
     return _Places(first, sets, line_sets, words)
 
