@@ -1,8 +1,8 @@
 """How the time of ``tpusim`` grows with its programs: ``python -m benchmarks.growth [KIND ...] [--sizes N,N,N]``.
 
 Every kind of program comes in three sizes. Each goes through load, check, lower, simulate and report in a process of
-its own; the exponents are those of CPU time over the sizes, of every stage and of all, and a stage's time is shown for
-the largest. Whoever wants one program alone takes its text from ``PROGRAMS``.
+its own. Printed are CPU seconds and the peak of memory for the largest, and the exponents of CPU time over the sizes,
+of every stage and of all.
 """
 
 from __future__ import annotations
@@ -11,16 +11,24 @@ import argparse
 import io
 import math
 import resource
+import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from rich.console import Console
+
+from tpusim.hardware.load import load_chip
+from tpusim.lowering.module import lower_module
+from tpusim.machine.run import simulate_pod
+from tpusim.pipeline.result import Result
+from tpusim.report.terminal.run import render_run
+from tpusim.semantics.verify.module import verify_module
 from tpusim.source import SourceText
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from tpusim.text.parser import parse_module
 
 _ARRAY = "f32[8,128]{1,0:T(8,128)}"
 _HOME = f"{_ARRAY[:-1]}S(1)}}"
@@ -104,13 +112,8 @@ def tuples(depth: int) -> str:
 
 
 def permutes(devices: int) -> str:
-    """Return a permute among so many devices that follows no pattern."""
-    target = 7919 if devices % 7919 else 7907
-    pairs = (
-        ",".join(f"{{{n},{n * target % devices}}}" for n in range(devices))
-        if devices % 2
-        else ",".join(f"{{{n},{(n * 5 + 3) % devices}}}" for n in range(devices))
-    )
+    """Return a permute among an odd number of devices that follows no pattern of the slice."""
+    pairs = ",".join(f"{{{n},{n * 7919 % devices}}}" for n in range(devices))
     body = [f"ROOT r = {_ARRAY} collective-permute(p), channel_id=1, source_target_pairs={{{pairs}}}"]
     return _module(body, header=f", num_partitions={devices}")
 
@@ -124,47 +127,49 @@ def reduces(devices: int) -> str:
     return _module(body, _SUM, header=f", num_partitions={devices}")
 
 
-PROGRAMS: dict[str, tuple[Callable[[int], str], tuple[int, int, int], str]] = {
-    "chain": (chain, (5_000, 20_000, 80_000), ""),
-    "copies": (copies, (1_000, 4_000, 16_000), ""),
-    "buffers": (buffers, (1_000, 4_000, 16_000), ""),
-    "calls": (calls, (10, 20, 40), ""),
-    "nest": (nest, (125, 250, 500), ""),
-    "tuples": (tuples, (25, 50, 100), ""),
-    "permutes": (permutes, (256, 1_024, 4_096), "v5p"),
-    "reduces": (reduces, (256, 1_024, 4_096), "v5p"),
+class Kind(NamedTuple):
+    """A kind of program: its text by size, three sizes, and the chip that it is for."""
+
+    text: Callable[[int], str]
+    sizes: tuple[int, ...]
+    chip: str = "v5e"
+
+
+PROGRAMS = {
+    "chain": Kind(chain, (5_000, 20_000, 80_000)),
+    "copies": Kind(copies, (1_000, 4_000, 16_000)),
+    "buffers": Kind(buffers, (1_000, 4_000, 16_000)),
+    "calls": Kind(calls, (10, 20, 40)),
+    "nest": Kind(nest, (125, 250, 500)),
+    "tuples": Kind(tuples, (25, 50, 100)),
+    "permutes": Kind(permutes, (255, 1_023, 4_095), "v5p"),
+    "reduces": Kind(reduces, (256, 1_024, 8_192), "v5p"),
 }
-"""By kind of program: its text by size, the sizes, and what chips it is for where it has to be a slice."""
 
 STAGES = ("load", "check", "lower", "simulate", "report")
 
 
 def main() -> None:
-    """Print a line per kind and stage."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print a line per kind."""
+    parser = argparse.ArgumentParser(description="How time grows with programs.")
     parser.add_argument("kinds", nargs="*", help=f"of {', '.join(PROGRAMS)} (default: all)")
-    parser.add_argument(
-        "--sizes", type=lambda text: [int(size) for size in text.split(",")], help="instead of the kind's own"
-    )
+    parser.add_argument("--sizes", help="instead of the kind's own: N,N,N")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     for kind in options.kinds or PROGRAMS:
-        sizes = options.sizes or PROGRAMS[kind][1]
+        sizes = [int(size) for size in options.sizes.split(",")] if options.sizes else PROGRAMS[kind].sizes
         if options.inside:
             print(*stage_seconds(kind, sizes[0]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
         else:
             _report(kind, sizes)
 
 
-def _report(kind: str, sizes: list[int]) -> None:
+def _report(kind: str, sizes: Sequence[int]) -> None:
     """Measure a kind of program and print how its stages grow."""
     found = []
     for size in sizes:
         command = [sys.executable, "-m", "benchmarks.growth", kind, "--inside", "--sizes", str(size)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode:
-            print(f"{kind} {size}: {done.stderr.strip().splitlines()[-1][:150]}")
-            return
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
         found.append([float(word) for word in done.stdout.split()])
     *stages, memory = zip(*found, strict=True)
     total = [sum(seconds) for seconds in zip(*stages, strict=True)]
@@ -172,46 +177,34 @@ def _report(kind: str, sizes: list[int]) -> None:
         f"{name} {seconds[-1]:.2f} s ^{exponent(sizes, seconds):.2f}"
         for name, seconds in zip(STAGES, stages, strict=True)
     )
-    print(
-        f"{kind} {sizes}: {total[-1]:.2f} s, {memory[-1]:.2f} GB, exponent {exponent(sizes, total):.2f} ({parts})",
-        flush=True,
-    )
+    print(f"{kind} {', '.join(map(str, sizes))}: {total[-1]:.2f} s, {memory[-1]:.2f} GB, ", end="")
+    print(f"exponent {exponent(sizes, total):.2f} ({parts})", flush=True)
 
 
 def stage_seconds(kind: str, size: int) -> list[float]:
-    """Return the CPU seconds that each stage takes for a program."""
-    from rich.console import Console
-
-    from tpusim.hardware.load import load_chip
-    from tpusim.lowering.module import lower_module
-    from tpusim.machine.run import simulate_pod
-    from tpusim.pipeline.result import Result
-    from tpusim.report.terminal.run import render_run
-    from tpusim.semantics.verify.module import verify_module
-    from tpusim.text.parser import parse_module
-
-    make, _, family = PROGRAMS[kind]
-    source, chip = SourceText(kind, make(size)), load_chip(family or "v5e")
+    """Return the CPU seconds that each stage takes for a program of a kind."""
+    chip = load_chip(PROGRAMS[kind].chip)
+    source = SourceText(kind, PROGRAMS[kind].text(size))
     marks = [time.process_time()]
-
-    def mark(value):
-        marks.append(time.process_time())
-        return value
-
-    module = mark(parse_module(source))
-    verified = mark(verify_module(module))
-    program = mark(lower_module(verified, chip))
-    result = Result(program, chip, mark(simulate_pod([program], chip)), module)
+    module = parse_module(source)
+    marks.append(time.process_time())
+    verified = verify_module(module)
+    marks.append(time.process_time())
+    program = lower_module(verified, chip)
+    marks.append(time.process_time())
+    result = Result(program, chip, simulate_pod([program], chip), module)
+    marks.append(time.process_time())
     render_run(result.summary, result.groups("op"), "op", Console(file=io.StringIO()), None)
-    mark(None)
+    marks.append(time.process_time())
     return [after - before for before, after in pairwise(marks)]
 
 
-def exponent(sizes: list[int], seconds: list[float]) -> float:
+def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
     """Return the exponent of growth: the slope of the line through the logarithms that misses them least."""
-    points = [(math.log(size), math.log(max(time, 1e-6))) for size, time in zip(sizes, seconds, strict=True)]
-    mean_x, mean_y = (sum(axis) / len(points) for axis in zip(*points, strict=True))
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
+    # Below a millisecond a clock shows its own steps.
+    return statistics.linear_regression(
+        [math.log(size) for size in sizes], [math.log(max(each, 1e-3)) for each in seconds]
+    ).slope
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from tpusim.hardware.units import HBM, MemorySpace
+
 Interval = tuple[int, int]
 """First and last position, inclusive; of memory: begin and end, exclusive."""
 Bounds = list[int]
@@ -33,6 +35,13 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     first: int
     last: int
     pieces: tuple[tuple[int, Block], ...] = ()
+
+
+def alignment_bytes(space: MemorySpace) -> int:
+    """Return what the offsets of buffers in a memory are multiples of."""
+    # In HBM as in the compiler's buffer assignments of every chip; elsewhere one register of (8,128) words, the
+    # smallest piece that tiled layouts leave.
+    return 16384 if space == HBM else 4096
 
 
 def aligned(n_bytes: int, alignment_bytes: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tpusim.allocation.forwarding import MAKE
-from tpusim.allocation.heap import aligned
+from tpusim.allocation.heap import aligned, alignment_bytes
 from tpusim.hardware.units import VMEM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import COPIES, FORWARDS_BUFFERS, async_parts
@@ -172,7 +172,8 @@ class Liveness:
         own += [self.scratch[number] for number in visited.scratch]
         in_use: dict[MemorySpace, list[tuple[int, int, int]]] = {}
         for value in own:
-            in_use.setdefault(value.space, []).append((value.first, value.last, value.n_bytes))
+            n_bytes = aligned(value.n_bytes, alignment_bytes(value.space))
+            in_use.setdefault(value.space, []).append((value.first, value.last, n_bytes))
         return {space: peak_bytes(stretches) for space, stretches in in_use.items()}
 
     def new(self, instruction: Instruction, shape: Shape) -> Nodes:

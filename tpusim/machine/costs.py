@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+
+import msgspec
+from msgspec import structs
 
 from tpusim.cost.models.algorithms import algorithm_of
 from tpusim.cost.tile import KernelTime, kernel_time
@@ -76,16 +80,34 @@ def traits_of(steps: tuple[AnyStep, ...]) -> Traits:
     )
 
 
-class KernelCosts:
-    """What kernels cost on devices that are alike, in tables that fill as they come up.
+@dataclass(slots=True)
+class KernelCost:
+    """What a kernel takes, and what it took, with the details of its record, when nothing disturbed it."""
 
-    ``undisturbed`` has those that nothing disturbed, by identity: their time and the details of their record.
-    """
+    time: KernelTime
+    undisturbed: tuple[int, dict[str, Any]] | None = None
+
+
+class KernelCosts:
+    """What kernels cost on devices that are alike, in a table that fills as they come up."""
 
     def __init__(self, chip: Chip) -> None:
         self.chip = chip
-        self.undisturbed: dict[int, tuple[int, dict[str, Any]]] = {}
-        self.kernel: ByIdentity[Kernel, [], KernelTime] = ByIdentity(lambda kernel: kernel_time(kernel, chip))
+        self._alike: dict[bytes, KernelCost] = {}
+        self.kernel: ByIdentity[Kernel, [], KernelCost] = ByIdentity(self._cost)
+
+    def _cost(self, kernel: Kernel) -> KernelCost:
+        """Return the cost of a kernel, which those share that differ in names alone: networks repeat their layers."""
+        streams = tuple([structs.replace(stream, operand="") for stream in kernel.streams])
+        content = msgspec.msgpack.encode(structs.replace(kernel, **_NO_LABELS, streams=streams))
+        found = self._alike.get(content)
+        if found is None:
+            found = self._alike[content] = KernelCost(kernel_time(kernel, self.chip))
+        return found
+
+
+_NO_LABELS: dict[str, Any] = {"name": "", "needs": (), "line": 0, "op_name": "", "source": ""}
+"""Fields of a kernel that only say where it comes from, and when it may begin."""
 
 
 class Costs:

@@ -43,7 +43,8 @@ _OF_INTEGERS = {
     "select": _SELECT,
 }
 _OF_TRUTH_VALUES = {"and": _AND, "or": _OR, "xor": _XOR, "select": _SELECT}
-_OF_FLOATS = {name: _OF_INTEGERS[name] for name in "add subtract multiply divide maximum minimum select".split()}
+_FLOAT_NUMBERS = {_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _MAXIMUM, _MINIMUM, _SELECT}
+_OF_FLOATS = {opcode: number for opcode, number in _OF_INTEGERS.items() if number in _FLOAT_NUMBERS}
 _ROWS = {"b": _OF_TRUTH_VALUES, "i": _OF_INTEGERS, "u": _OF_INTEGERS, "f": _OF_FLOATS}
 _COMPARISONS = {"EQ": _EQ, "NE": _NE, "LT": _LT, "LE": _LE, "GT": _GT, "GE": _GE}
 _SHIFTS = {"shift-right-arithmetic": "i", "shift-right-logical": "u"}
@@ -58,6 +59,8 @@ class NoRowError(Exception):
 
 
 class _Register(NamedTuple):
+    """One register: its file, and its place in that."""
+
     file: int
     number: int
 
@@ -116,23 +119,23 @@ class ScalarLoop:
             operands = [values[name] for name in instruction.operands]
             if instruction.opcode == "parameter":
                 values[instruction.name] = arguments[int(str(instruction.immediate))]
-            elif instruction.opcode in ("call", "fusion"):
-                called = self._site.module[instruction.called_computations[0]]
-                values[instruction.name] = self._inline(called, operands, depth + 1)
             else:
-                values[instruction.name] = self._value(instruction, operands)
+                values[instruction.name] = self._value(instruction, operands, depth)
         return values[computation.root_name]
 
-    def _value(self, instruction: Instruction, operands: list[Any]) -> Any:
+    def _value(self, instruction: Instruction, operands: list[Any], depth: int) -> Any:
         """Return the registers of an instruction's value, with a row for it if it computes something."""
         match instruction.opcode:
+            case "call" | "fusion":
+                called = self._site.module[instruction.called_computations[0]]
+                return self._inline(called, operands, depth + 1)
             case "tuple":
                 return tuple(operands)
             case "get-tuple-element":
                 return operands[0][instruction.attributes["index"]]
-            case "copy" | "bitcast" if operands[0].file == _file_of(instruction.shape) != _OTHERS:
+            case "copy":
                 return operands[0]
-            case "constant" if _file_of(instruction.shape) != _OTHERS:
+            case "constant" if _file_of(instruction.shape) != _OTHERS and not instruction.immediate.elided:  # type: ignore[union-attr]
                 value = self._site.settings.read_literal(instruction.immediate, instruction.shape)  # type: ignore[arg-type]
                 return self._register(_file_of(instruction.shape), value.item())
         if any(not isinstance(operand, _Register) or operand.file == _OTHERS for operand in operands):
