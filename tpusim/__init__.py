@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from tpusim import plot as plot
     from tpusim.analysis.accuracy import Validation as Validation
     from tpusim.analysis.compare import Comparison as Comparison
-    from tpusim.analysis.explanation import Explanation as Explanation
     from tpusim.analysis.explained.grid import KernelGrid as KernelGrid
+    from tpusim.analysis.explanation import Explanation as Explanation
     from tpusim.analysis.memory import MemoryReport as MemoryReport
     from tpusim.cost.models.registry import allow_plugin as allow_plugin
     from tpusim.cost.models.registry import allowed_plugins as allowed_plugins
