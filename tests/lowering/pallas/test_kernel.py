@@ -195,6 +195,16 @@ def test_a_body_that_cannot_be_read_is_told_of(monkeypatch, estimate, basis):
     assert f"by its {basis}" in found.unsupported[0].how
 
 
+def test_code_of_the_sparse_cores_is_not_taken_for_the_core_s():
+    """Its vectors are of other units; its bytes bound its time, and the report says why."""
+    shape = "f32[512,1024]{1,0:T(8,128)}"
+    config = json.dumps({"custom_call_config": {"body": body(COPY), "device_type": "DEVICE_TYPE_SPARSECORE"}})
+    line = f'custom-call(%x), custom_call_target="tpu_custom_call", backend_config={config}'
+    found = lower_text(f"%x = {shape} parameter(0)\nROOT %kernel.7 = {shape} {line}")
+    assert found.steps[0].basis == "bytes"
+    assert "sparse cores" in found.unsupported[0].how
+
+
 def test_a_kernel_is_registered_by_its_own_name(registered):
     """Before the target that all hand-written kernels share."""
     registered("kernel", cost=lambda instruction, chip: Work(ops={"vector": 5e6}))
