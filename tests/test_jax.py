@@ -152,6 +152,21 @@ def test_a_function_becomes_a_program_for_the_chip(chip):
 
 
 @needs_libtpu
+def test_a_program_is_compiled_once(monkeypatch, tmp_path):
+    """The second time its text comes from the folder; in another order of the devices it is another program."""
+    monkeypatch.setenv("TPUSIM_CACHE", str(tmp_path))
+    devices = devices_of("v5e:2x2")
+    texts = []
+    for order in (devices, devices, devices[::-1]):
+        mesh = jax.sharding.Mesh(np.array(order), ("x",))
+        rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+        shape = jax.ShapeDtypeStruct((8, 128), "float32", sharding=rows)
+        texts.append(compile_for(double, shape, topology="v5e:2x2").source.text)
+    assert texts[0] == texts[1]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@needs_libtpu
 def test_a_sharded_argument_stays_sharded():
     """Eight devices, each with its part of the rows."""
     mesh = jax.sharding.Mesh(devices_of("v5e:2x4"), ("x",))

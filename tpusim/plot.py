@@ -55,9 +55,14 @@ def relayout(before: Shape | str, after: Shape | str) -> Figure:
     return plot_layout.relayout(_shape(before), _shape(after))
 
 
-def timeline(result: Result, ax: Axes | None = None, window_us: tuple[float, float] | None = None) -> Figure:
-    """Draw a run over time: the core, power, units and memories, what ran beside it; ``window_us`` is a part of it."""
-    return plot_timeline.timeline(result.timeline, ax, window_us, result.chip)
+def timeline(
+    result: Result, ax: Axes | None = None, window_us: tuple[float, float] | None = None, unfold: bool = False
+) -> Figure:
+    """Draw a run over time: the core, power, units and memories, what ran beside it; ``window_us`` is a part of it.
+
+    What loops repeat is folded, unless it is to ``unfold``.
+    """
+    return plot_timeline.timeline(result.timeline, ax, window_us, result.chip, unfold)
 
 
 def roofline(result: Result, ax: Axes | None = None) -> Figure:

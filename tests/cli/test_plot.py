@@ -34,6 +34,7 @@ def test_the_words_of_the_command_line_are_those_of_the_rooms():
         ("utilisation", TRACE, "--by", "category"),
         ("tiles", TRACE, "--op", "fusion.7"),
         ("links", POD, "--topology", "v5e:2x4"),
+        ("links", POD, "--topology", "v5e:2x4", "--override", "ici.model=fat-tree"),
         ("systolic", "--m", "5", "--n", "3", "--k", "4", "--cycle", "6"),
     ],
     ids=lambda arguments: arguments[0],

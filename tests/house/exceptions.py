@@ -56,7 +56,7 @@ EXCEPTIONS: list[tuple[str, str, str]] = [
     ),
     *(
         ("functions do not import the package", f"tpusim/cli/{name}.py", "as in cli/run.py")
-        for name in ("compile", "main", "model", "options", "output", "plot", "show", "sweep", "systolic")
+        for name in "answers compile entry main model options output plot show sweep systolic".split()
     ),
     *(
         (

@@ -10,7 +10,7 @@ import pytest
 
 from tests.lowering.pallas.bodies import PROGRAMS
 from tpusim.errors import ConfigError
-from tpusim.pipeline.grid import kernel_grid
+from tpusim.pipeline.answers.grid import kernel_grid
 
 pytest.importorskip("jaxlib")
 

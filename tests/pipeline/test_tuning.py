@@ -7,7 +7,7 @@ import pytest
 import tpusim
 from tests.house.source_tree import ROOT
 from tpusim.errors import ConfigError
-from tpusim.pipeline.tuning import ranked
+from tpusim.pipeline.answers.tuning import ranked
 
 SMALL, LARGE = (ROOT / f"traces/pallas/matmul_4096_b{b}.v5e.hlo.txt.gz" for b in ("128x128x128", "512x1024x1024"))
 

@@ -8,8 +8,8 @@ import numpy as np
 from msgspec import structs
 
 from tpusim import plot
+from tpusim.analysis.explained.grid import GridWindow, KernelGrid, Span
 from tpusim.analysis.explanation import Explanation, explanation
-from tpusim.analysis.grid import GridWindow, KernelGrid, Span
 from tpusim.analysis.memory import MemoryProfile
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip

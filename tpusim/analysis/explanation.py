@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tpusim.analysis.bands import compiler_clock_hz
+from tpusim.analysis.estimates import GapReason, gap_reason
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.units import HBM
 from tpusim.program.compilation import TriedTiles
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.timeline.records import Record, executions
+from tpusim.units import ps_to_us
 
 _SAME = (
     "name", "opcode", "source", "line", "tiles", "cores", "loops", "flops", "compiler_cycles", "basis", "vmem_bytes",
@@ -92,6 +95,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     apart: dict[str, str] = {}
     apart_users: dict[str, str] = {}
     tried: tuple[TriedTiles, ...] = ()
+
+    @property
+    def compiler_gap(self) -> GapReason:
+        """Why the compiler's own estimate is another time than ours."""
+        if not self.compiler_clock_hz:
+            return ""
+        us_per_cycle = 1e6 / self.compiler_clock_hz
+        hbm_us = self.cycles.get(HBM, 0.0) * self.tiles / self.cores * us_per_cycle
+        return gap_reason(ps_to_us(self.alone_ps), self.compiler_cycles * us_per_cycle, hbm_us)
 
     @property
     def ranked(self) -> tuple[tuple[str, float], ...]:

@@ -12,17 +12,19 @@ from tpusim.ir.attributes import CostEstimate
 from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Instruction
 from tpusim.ir.mosaic import Unreadable, read_body
-from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels.kernel import make_kernel, scalar_kernel
 from tpusim.lowering.kernels.vector import CUSTOM_WORK, FREE_TARGETS
 from tpusim.lowering.pallas.operands import Fed, as_given
-from tpusim.lowering.scope import Scope, rule
+from tpusim.lowering.scope import Nested, Scope, Steps, rule
 from tpusim.program.steps import AnyStep, Basis, Call, Kernel
 from tpusim.program.work import Floor, Stream, Work, unit_fault
 
+# What reading and following a body raises that is no kernel.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
 
 @rule("custom-call")
-def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+def lower_custom_call(scope: Scope, instruction: Instruction) -> Steps | Nested:
     """Lower a custom call by its target; of an unknown one only the operands and results are costed."""
     target = instruction.attributes.get("custom_call_target", "")
     if (work := _registered_work(scope, instruction)) is not None:
@@ -31,13 +33,19 @@ def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
         return ()
     called = instruction.called_computations
     if called and target not in CUSTOM_WORK:
-        # The wrapper that hands a computation to the sparse cores: what runs is the computation.
-        body = tuple(step for name in called for step in lower_computation(scope.inside(name)))
-        return (Call(**scope.label(instruction, "call"), body=body),)
+        return _handed_over(scope, instruction)
     if target in CUSTOM_WORK:
         return (make_kernel(scope, instruction, "custom-call"),)
     given = [as_given(item) for item in scope.computation.operands_of(instruction)]
     return written_elsewhere(scope, instruction, instruction, given)
+
+
+def _handed_over(scope: Scope, instruction: Instruction) -> Nested:
+    """Return the steps of the wrapper that hands computations to the sparse cores: what runs are the computations."""
+    body: list[AnyStep] = []
+    for name in instruction.called_computations:
+        body += yield scope.inside(name)
+    return (Call(**scope.label(instruction, "call"), body=tuple(body)),)
 
 
 def _registered_work(scope: Scope, call: Instruction) -> Work | None:
@@ -73,6 +81,9 @@ def written_elsewhere(
             return tuple(_with_floor(s, estimate) if estimate and isinstance(s, Kernel) else s for s in steps)
         except Unreadable as error:
             why = f" ({error.message})"
+        # No compiler has checked it: operands may be missing, or of other kinds than their operation's.
+        except _MALFORMED as error:
+            why = f" (its body is none that a compiler leaves: {type(error).__name__}: {error})"
     # Not refused: what it states, or its bytes, bound its time from below, and every report names it.
     basis: Basis = "stated cost" if estimate else "bytes"
     target = call.attributes.get("custom_call_target", "")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from tpusim.cost.models.operations import Table, operations_of
 from tpusim.hardware.units import VMEM
 from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import MOVES_ONLY, PRODUCTS, VIEWS
@@ -30,7 +31,21 @@ def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
         return _with_collective(scope, instruction)
     if written := hand_written(scope, instruction):
         return written_elsewhere(scope, instruction, written.call, written.operands)
-    return (kernel_or_scalar(scope, instruction, _fusion_category(scope, instruction)),)
+    return (_as_others(scope, instruction),)
+
+
+def _as_others(scope: Scope, fusion: Instruction) -> Kernel:
+    """Return the kernel of a fusion, that of another one if they are alike."""
+    key = scope.likeness.key(scope.computation, fusion)
+    known = scope.likeness.find(key, fusion)
+    if known is not None:
+        return structs.replace(known, **scope.label(fusion, known.category))
+    before = scope.notes.count
+    made = kernel_or_scalar(scope, fusion, _fusion_category(scope, fusion))
+    # A model of a user's own may look at names, and what has no rule is told of each by its own.
+    if scope.notes.count == before and isinstance(operations_of(scope.chip), Table):
+        scope.likeness.enter(key, fusion, made)
+    return made
 
 
 def _with_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:

@@ -7,6 +7,7 @@ from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Module
 from tpusim.ir.mosaic import read_body
 from tpusim.lowering.fusions import hand_written
+from tpusim.lowering.kernels.likeness import Likeness
 from tpusim.lowering.scope import Notes, Scope
 from tpusim.program.grid import Grid
 from tpusim.semantics.contexts import EntryContext
@@ -20,7 +21,9 @@ def grid_of(module: Module, chip: Chip, computation: str, name: str, trips: int)
     # NumPy goes through the grid.
     from tpusim.lowering.pallas.kernel import grid_steps
 
-    scope = Scope(EntryContext(module), chip, Notes(), trips, SourceFrames(module)).inside(computation)
+    scope = Scope(EntryContext(module), chip, Notes(), trips, SourceFrames(module), Likeness(module)).inside(
+        computation
+    )
     instruction = scope.computation[name]
     written = hand_written(scope, instruction)
     if written is None:

@@ -17,6 +17,7 @@ from tpusim.lowering import collectives, control, copies, custom_calls, fusions
 from tpusim.lowering.addresses import with_addresses
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import kernel as kernels
+from tpusim.lowering.kernels.likeness import Likeness
 from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.program.module import Program
 from tpusim.semantics.contexts import EntryContext
@@ -52,7 +53,7 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         # Not refused: operands stand before their users in any text, so its order is one that could run.
         notes.warn("the module is not scheduled: instructions run one by one in the order of the text, unfused")
     frames = SourceFrames(module)
-    scope = Scope(EntryContext(module), chip, notes, default_trips, frames)
+    scope = Scope(EntryContext(module), chip, notes, default_trips, frames, Likeness(module))
     steps = lower_computation(scope)
     places = needs_places(chip)
     plan = plan_buffers(module, chip.tuple_table_granule_bytes, frames, with_addresses=places)

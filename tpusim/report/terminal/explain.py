@@ -13,10 +13,16 @@ from tpusim.analysis.tuning import Ranking
 from tpusim.hardware.units import UNITS, VMEM
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.units import ps_to_us
 
 _SHOWN_OPERANDS = 8
 _SHOWN_KINDS = 8
 _FULL = 0.95
+_GAPS = {
+    "streams twice": "the compiler charges streams through HBM about double; timed kernels of v6e took what we say",
+    "bytes left out": "less than its bytes take at the rate of HBM, so that something was left out of the estimate",
+    "not known": "why is not known",
+}
 
 
 def render_explanation(found: Explanation, console: Console) -> None:
@@ -53,6 +59,8 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
     us = compiler_us(found.compiler_cycles, found.compiler_clock_hz)
     compiler = f", the compiler's estimate {us:,.2f} us" if us else ""
     yield "time", f"{time_text(found.alone_ps)} by itself{in_run}{compiler}"
+    if found.compiler_gap and us:
+        yield "estimate", f"{us / ps_to_us(found.alone_ps):.2g} times ours: {_GAPS[found.compiler_gap]}"
     yield "goes to", ", ".join(f"{name} {ps / total:.0%}" for name, ps in parts if ps / total >= 0.01) or "nothing"
     loops = " > ".join(f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in found.loops)
     cores = f" on {found.cores} cores" if found.cores > 1 else ""

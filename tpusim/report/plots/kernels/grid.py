@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from tpusim.analysis.grid import LANES, GridWindow, KernelGrid, Span
+from tpusim.analysis.explained.grid import LANES, GridWindow, KernelGrid, Span
 from tpusim.hardware.units import VMEM
 from tpusim.report.plots.colours import GREY, HEAT, INK, LINES, PALE
 from tpusim.report.plots.style import new_figure, shortened, styled, time_unit
