@@ -19,7 +19,7 @@ from tpusim.frontends.kept import kept_text
 from tpusim.frontends.xla import module_text
 from tpusim.hardware.load import resolve_chip_name
 from tpusim.hardware.pod import parse_topology
-from tpusim.pipeline.answers.tuning import rank
+from tpusim.pipeline.answers.tuning import ranked
 from tpusim.report.terminal.progress import elapsed
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -92,14 +92,15 @@ def tune(
     ``topology`` and ``keywords`` are those of ``compile_for``. A candidate that fails, when JAX traces it, in the
     compiler (its blocks do not fit into VMEM) or since it does not fit the chip, stands last, with the reason.
     """
-    programs: dict[Any, Module | Exception] = {}
+    programs: list[tuple[Any, Module | Exception]] = []
     for candidate in candidates:
         try:
-            programs[candidate] = compile_for(function_of(candidate), *arguments, topology=topology, **keywords)
+            program = compile_for(function_of(candidate), *arguments, topology=topology, **keywords)
+            programs.append((candidate, program))
         # JAX and the user's own code raise what they like; the other candidates may do.
         except Exception as error:
-            programs[candidate] = error
-    return rank(programs, _chip_of(topology))
+            programs.append((candidate, error))
+    return ranked(programs, _chip_of(topology))
 
 
 def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", **keywords: Any) -> Module:

@@ -7,6 +7,7 @@ import pytest
 import tpusim
 from tests.house.source_tree import ROOT
 from tpusim.errors import ConfigError
+from tpusim.pipeline.answers.tuning import ranked
 
 SMALL, LARGE = (ROOT / f"traces/pallas/matmul_4096_b{b}.v5e.hlo.txt.gz" for b in ("128x128x128", "512x1024x1024"))
 
@@ -16,7 +17,7 @@ def ranking():
     """Give two products, the slower first, between what does not compile and what is no program."""
     pytest.importorskip("jaxlib")
     failed = ConfigError("f: JAX has no compiled text for v5e: Ran out of memory\nmore")
-    return tpusim.rank({2048: failed, 128: SMALL, "missing": ROOT / "nothing.hlo", 512: LARGE})
+    return ranked([(2048, failed), (128, SMALL), ("missing", ROOT / "nothing.hlo"), (512, LARGE)])
 
 
 def test_the_fastest_is_first(ranking):
@@ -41,4 +42,10 @@ def test_it_is_a_table(ranking):
 
 def test_without_any_that_runs_there_is_no_best():
     """Rather than an error."""
-    assert tpusim.rank({"a": ValueError()}).best is None
+    assert tpusim.rank({"a": ROOT / "nothing.hlo"}).best is None
+
+
+def test_candidates_need_not_be_hashable():
+    """Block sizes in a dictionary, say; an error without words is named."""
+    found = ranked([({"rows": 128}, ValueError())])
+    assert (found.candidates[0].what, found.candidates[0].fault) == ({"rows": 128}, "ValueError()")

@@ -14,6 +14,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     what: Any
+    chip: str = ""
     time_us: float | None = None
     bound_by: str = ""
     flops_utilisation: float = 0.0

@@ -241,6 +241,11 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
         return body if isinstance(body, str) else ""
 
     @property
+    def is_for_sparse_cores(self) -> bool:
+        """Whether a hand-written kernel is code of the sparse cores (JAX, ``device_type``)."""
+        return self._object("custom_call_config").get("device_type") == "DEVICE_TYPE_SPARSECORE"
+
+    @property
     def known_index_ones(self) -> tuple[int, ...]:
         """By dimension, the bits that the compiler knows to be set in where a dynamic slice or its update begins."""
         known = self._object("indices_config").get("index_known_bits")

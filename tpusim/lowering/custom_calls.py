@@ -70,7 +70,9 @@ def written_elsewhere(
         return (make_kernel(scope, instruction, "custom-call", work),)
     config, why = call.backend_config, ""
     estimate = config.cost_estimate
-    if config.kernel_body:
+    if config.kernel_body and config.is_for_sparse_cores:
+        why = " (it is code of the sparse cores, whose units have no costs yet)"
+    elif config.kernel_body:
         # NumPy, which goes through a grid, is for programs with such a kernel.
         from tpusim.lowering.pallas.kernel import pallas_steps
 

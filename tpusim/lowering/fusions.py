@@ -101,8 +101,8 @@ def _operands(scope: Scope, fusion: Instruction, call: Instruction) -> list[Fed]
     found = []
     for operand in called.operands_of(call):
         made = _behind_views(called, operand)
-        if made.name in outside:
-            found.append(as_given(outside[made.name])._replace(shape=leaves(operand.shape)[0]))
+        if made.name in outside or made.opcode == "constant":
+            found.append(as_given(outside.get(made.name, made))._replace(shape=leaves(operand.shape)[0]))
         else:
             kernel = make_kernel(scope.inside(called.name), made, "")
             found.append(Fed(made, leaves(operand.shape)[0], VMEM, _of_operands(kernel, outside)))

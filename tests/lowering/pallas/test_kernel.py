@@ -34,12 +34,13 @@ def kernel_of(encoded, **estimate):
     return kernel
 
 
-def in_a_fusion(encoded):
-    """Return the program of a fusion that holds one call, of the name ``k``, and nothing else."""
+def in_a_fusion(encoded, operand="parameter(0)"):
+    """Return the program of a fusion that holds one call, of the name ``k``, and what it is called on."""
     shape, config = "f32[512,1024]{1,0:T(8,128)}", json.dumps({"custom_call_config": {"body": encoded}})
     line = f'ROOT %k = {shape} custom-call(%p), custom_call_target="tpu_custom_call", backend_config={config}'
-    fused = f"%f {{\n  %p = {shape} parameter(0)\n  {line}\n}}\n"
-    return lower_text(f"%x = {shape} parameter(0)\nROOT %y = {shape} fusion(%x), kind=kCustom, calls=%f", fused)
+    fused = f"%f {{\n  %p = {shape} {operand}\n  {line}\n}}\n"
+    taken = "%x" if operand == "parameter(0)" else ""
+    return lower_text(f"%x = {shape} parameter(0)\nROOT %y = {shape} fusion({taken}), kind=kCustom, calls=%f", fused)
 
 
 def test_steps_of_the_grid_are_the_tiles():
@@ -195,6 +196,16 @@ def test_a_body_that_cannot_be_read_is_told_of(monkeypatch, estimate, basis):
     assert f"by its {basis}" in found.unsupported[0].how
 
 
+def test_code_of_the_sparse_cores_is_not_taken_for_the_core_s():
+    """Its vectors are of other units; its bytes bound its time, and the report says why."""
+    shape = "f32[512,1024]{1,0:T(8,128)}"
+    config = json.dumps({"custom_call_config": {"body": body(COPY), "device_type": "DEVICE_TYPE_SPARSECORE"}})
+    line = f'custom-call(%x), custom_call_target="tpu_custom_call", backend_config={config}'
+    found = lower_text(f"%x = {shape} parameter(0)\nROOT %kernel.7 = {shape} {line}")
+    assert found.steps[0].basis == "bytes"
+    assert "sparse cores" in found.unsupported[0].how
+
+
 def test_a_kernel_is_registered_by_its_own_name(registered):
     """Before the target that all hand-written kernels share."""
     registered("kernel", cost=lambda instruction, chip: Work(ops={"vector": 5e6}))
@@ -300,6 +311,13 @@ def test_a_kernel_inside_a_fusion_is_the_same_as_outside():
     assert not found.unsupported
     assert (kernel.parts, kernel.classes, kernel.work) == (alone.parts, alone.classes, alone.work)
     assert [(s.total_bytes, s.space) for s in kernel.streams] == [(s.total_bytes, s.space) for s in alone.streams]
+
+
+def test_a_constant_inside_a_fusion_is_an_operand_as_it_lies():
+    """Nothing makes it, and its blocks are fetched."""
+    (kernel,) = in_a_fusion(body(COPY), operand="constant({...})").steps
+    assert (kernel.basis, len(kernel.parts)) == ("body", 1)
+    assert kernel.streams[0].total_bytes == 512 * 1024 * 4
 
 
 def test_what_is_registered_for_a_kernel_holds_inside_a_fusion_too(registered):

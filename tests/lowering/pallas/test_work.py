@@ -122,6 +122,39 @@ def test_a_product_streams_its_rows_past_the_tiles_of_its_weights():
     assert work_of(*product()).ops["vector"] == 16
 
 
+def typed_product(left, right):
+    """Return the work of a product of 128 x 128 by 128 x 128 in these element types."""
+    lines = [
+        f'%{name} = "stable_mosaic.tpu.iota"() {{dimensions = array<i32: 0, 1>}} : () -> vector<128x128x{element}>'
+        for name, element in (("l", left), ("m", right), ("z", "f32"))
+    ]
+    types = f"vector<128x128x{left}>, vector<128x128x{right}>, vector<128x128xf32>"
+    return work_of(*lines, op("tpu.matmul", "%l, %m, %z", types, "vector<128x128xf32>"))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "made_in"),
+    [
+        ("i8", "i8", "s8"),
+        ("bf16", "i8", "bf16"),
+        ("f32", "bf16", "bf16"),
+        ("f8E4M3FN", "f8E4M3FN", "f8e4m3fn"),
+        ("bf16", "f8E5M2", "bf16"),
+        ("i8", "i4", "s8"),
+    ],
+)
+def test_a_product_is_made_in_a_type_that_both_sides_have(left, right, made_in):
+    """Weights of 8 bits are no faster where they meet bf16."""
+    (matmul,) = typed_product(left, right).matmuls
+    assert matmul.operand_type == made_in
+
+
+def test_integers_are_widened_before_they_meet_other_numbers():
+    """A 32-bit register of each 1,024 of them at a time: sixteen."""
+    more = typed_product("bf16", "i8").ops["vector"] - typed_product("bf16", "bf16").ops["vector"]
+    assert more == pytest.approx(16 * CHIP.vector_ops.unpack["s8"]["vector"])
+
+
 def test_a_product_of_all_bits_takes_six_passes():
     """Three pieces of bf16 each, as far as they count."""
     (matmul,) = work_of(*product(", precision = #tpu.contract_precision<fp32>")).matmuls

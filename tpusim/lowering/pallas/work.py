@@ -298,8 +298,12 @@ def _narrow(kind: Type, table: dict[str, OpCost]) -> OpCost:
     """Return what a narrow type costs of a table of conversions; a mask of one bit stays a mask."""
     if kind.element_bits in (0, 1):
         return {VECTOR: 1.0}
-    name = {"i": "s", "u": "u"}.get(kind.element[0], "") + kind.element.lstrip("iu") if kind.element[0] in "iu" else ""
-    return table.get(name or kind.element, table.get("s8", {}) if kind.element_bits <= 8 else {})
+    return table.get(_hlo_type(kind), table.get("s8", {}) if kind.element_bits <= 8 else {})
+
+
+def _hlo_type(kind: Type) -> str:
+    """Return the name that HLO has for an element type: ``s8`` of ``i8``, ``f8e4m3fn`` of ``f8E4M3FN``."""
+    return ("s" + kind.element[1:] if kind.element[0] == "i" else kind.element).lower()
 
 
 @_rule("arith.bitcast", "tpu.bitcast", "tpu.bitcast_vreg")
@@ -411,8 +415,7 @@ def _product(site: Site, operation: Operation) -> Work:
     separate = prod(out.dimensions[:-2])
     depth = ceil(prod(left.dimensions) / max(1, separate * rows))
     site.flops += 2.0 * separate * rows * columns * depth
-    narrow = min((left, right), key=lambda kind: kind.element_bits)
-    element = {"i": "s"}.get(narrow.element[0], narrow.element[0]) + narrow.element[1:]
+    element = _product_type(left, right)
     passes = passes_of("highest" if "fp32" in str(says.get("precision")) else "default", DTYPES[element])
     chip = site.chip
     tile = TileProduct(rows, columns, 1, depth, separate, element, passes)
@@ -426,4 +429,16 @@ def _product(site: Site, operation: Operation) -> Work:
     work = Work((msgspec.structs.replace(asked.matmul, results=results),), {VECTOR: added})
     if says.get("transpose_lhs"):
         work += Work(ops=scaled(chip.vector_ops.moves["transpose"], register_count(left, chip)))
+    for side in (left, right):
+        if side.element[0] == "i" and element[0] != "s":
+            work += Work(ops=scaled(_narrow(side, chip.vector_ops.unpack), register_count(side, chip)))
     return work
+
+
+def _product_type(left: Type, right: Type) -> str:
+    """Return the type that a product is made in: that of both sides, else what the arrays can multiply of either."""
+    names = sorted({_hlo_type(left), _hlo_type(right)})
+    if len(names) == 1 or {name[0] for name in names} == {"s"}:
+        return max(names, key=lambda name: DTYPES[name].bits)
+    # Of f32 the arrays take a pass of bf16, and what is narrower becomes bf16 before.
+    return "bf16"
