@@ -70,6 +70,7 @@ def with_schedule(
             f"{place}: expected a scheduled program for --schedule {schedule}, found one that nobody has compiled: "
             "leave the option out and tpusim compiles it, or give what the TPU compiler makes (tpusim.jax.compile_for)"
         )
+    verify_module(module)
     # Of a program that no chip is known for, what it says of its kernels is all that there is.
     cores = load_chip(made_by.chip).cores_per_device if made_by.chip else chip.cores_per_device
     retiled = untile(module, chip, cores)
