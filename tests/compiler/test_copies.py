@@ -132,3 +132,58 @@ def test_what_a_loop_carries_twice_and_changes_has_two_places():
     assert [i.opcode for i in made.entry.instructions].count("broadcast") == 2
     drawn = compiled(TWICE.replace("MADE", "rng(number, more), distribution=rng_uniform"), regions=SWAPPED)
     assert copied(drawn) == ["x"]
+
+
+TRIPS = """
+more {
+  p = (s32[], f32[64,128], f32[64,128]) parameter(0)
+  n = s32[] get-tuple-element(p), index=0
+  most = s32[] constant(3)
+  ROOT c = pred[] compare(n, most), direction=LT
+}
+
+body {
+  p = (s32[], f32[64,128], f32[64,128]) parameter(0)
+  n = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  next = s32[] add(n, one)
+  x = f32[64,128] get-tuple-element(p), index=1
+  y = f32[64,128] get-tuple-element(p), index=2
+  BODY
+}
+"""
+LOOP_OF_TRIPS = """
+  x = f32[64,128] parameter(0)
+  y = f32[64,128] parameter(1)
+  a = f32[64,128] tanh(x)
+  b = f32[64,128] tanh(y)
+  zero = s32[] constant(0)
+  t = (s32[], f32[64,128], f32[64,128]) tuple(zero, a, b)
+  w = (s32[], f32[64,128], f32[64,128]) while(t), condition=more, body=body
+  ROOT z = f32[64,128] get-tuple-element(w), index=2
+"""
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "copies"),
+    [
+        ("tanh(x)", "tanh(y)", 0),
+        ("tanh(x)", "add(x, y)", 1),
+        ("reverse(x), dimensions={0}", "tanh(y)", 1),
+        ("reverse(y), dimensions={0}", "reverse(x), dimensions={0}", 2),
+    ],
+    ids=["element by element", "and by another", "from other places", "crosswise"],
+)
+def test_what_a_loop_reads_when_the_new_one_is_there_is_copied(x, y, copies):
+    """The new value is written where the old one lies; element by element that can be while it is read."""
+    body = f"""u = f32[64,128] {x}
+  v = f32[64,128] {y}
+  ROOT r = (s32[], f32[64,128], f32[64,128]) tuple(next, u, v)"""
+    module = compiled(LOOP_OF_TRIPS, regions=TRIPS.replace("BODY", body))
+    loop = next(i for i in module.entry if i.opcode == "while")
+    inside = module[loop.attributes["body"]]
+    assert [i.opcode for i in inside].count("copy") == copies
+    inputs = [np.random.default_rng(at).normal(size=(64, 128)).astype("f4") for at in range(2)]
+    text = f"HloModule test\n{TRIPS.replace('BODY', body)}\nENTRY main {{\n{LOOP_OF_TRIPS}\n}}\n"
+    expected = execute(parse_module(SourceText("test", text)), inputs)
+    np.testing.assert_array_equal(execute(module, inputs), expected)

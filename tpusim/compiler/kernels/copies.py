@@ -1,6 +1,7 @@
 """Between fusion and tiles: what may not be written over is copied before it is updated in place.
 
-That are arguments that the caller keeps, constants, what is still read afterwards, and what a loop carries twice.
+That are arguments that the caller keeps, constants, what is still read afterwards, and what a loop carries twice. What
+a loop carries on lies where it was before: what is still read when the new has been made is copied too.
 
 Source: XLA, CopyInsertion.
 """
@@ -11,12 +12,16 @@ from collections.abc import Iterator
 
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.ops import FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, VIEWS
+from tpusim.ir.ops import ELEMENTWISE, FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, VIEWS
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
 def copy_what_is_kept(draft: Draft, target: Target) -> None:
     """Give every update in place a target of its own."""
+    for graph in draft.running():
+        for node in graph.order():
+            if node.opcode == "while":
+                _copy_what_is_read_late(draft, draft.graphs[node.attributes["body"]])
     for graph in draft.running():
         number = {node: at for at, node in enumerate(graph.order())}
         given = _kept_arguments(draft) if graph is draft.entry else set()
@@ -29,6 +34,64 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
                     operands = list(user.operands)
                     operands[at] = _another(graph, updated)
                     user.take(operands)
+
+
+def _copy_what_is_read_late(draft: Draft, body: Graph) -> None:
+    """Copy what a loop's body still reads when what it carries on instead, to the same place, has been made."""
+    if body.root.opcode != "tuple":
+        return
+    for given in [user for user in body.parameters[0].users if user.opcode == "get-tuple-element"]:
+        made = body.root.operands[given.attributes["index"]]
+        if made is given or made.is_small or not isinstance(made.shape, ArrayShape):
+            continue
+        maker = made
+        while maker.opcode in VIEWS | {"get-tuple-element"} and maker.operands[0] is not body.parameters[0]:
+            maker = maker.operands[0]
+        before = _made_before(maker)
+        late = [user for user in _readers(given) if user not in before and not _shares(draft, user, maker, given)]
+        if late:
+            copy = body.add("copy", given.shape, [given], like=given)
+            for user in list(given.users):
+                if user is not copy:
+                    user.replace_operand(given, copy)
+
+
+def _readers(node: Node) -> Iterator[Node]:
+    """Yield what reads an array, under whatever name."""
+    for user in node.users:
+        yield from _readers(user) if user.opcode in VIEWS else (user,)
+
+
+def _made_before(node: Node) -> set[Node]:
+    """Return all that a node is made of."""
+    todo, seen = [node], set[Node]()
+    while todo:
+        new = set(todo.pop().operands) - seen
+        seen |= new
+        todo.extend(new)
+    return seen
+
+
+def _shares(draft: Draft, user: Node, maker: Node, given: Node) -> bool:
+    """Return whether a node can write what it makes where it reads an array, element by element."""
+    if user is not maker:
+        return False
+    if user.opcode != "fusion":
+        return user.opcode in ELEMENTWISE | IN_PLACE
+    inner = draft.graphs[user.attributes["calls"]]
+    todo = [inner.parameters[at] for at, operand in enumerate(user.operands) if _is_view_of(operand, given)]
+    while todo:
+        node = todo.pop()
+        if any(user.opcode not in ELEMENTWISE | IN_PLACE | VIEWS | {"tuple"} for user in node.users):
+            return False
+        todo.extend(node.users)
+    return True
+
+
+def _is_view_of(node: Node, other: Node) -> bool:
+    while node is not other and node.opcode in VIEWS:
+        node = node.operands[0]
+    return node is other
 
 
 def _another(graph: Graph, node: Node) -> Node:
