@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tpusim.errors import ConfigError
-from tpusim.jax import compile_for, devices_of, lower_for
+from tpusim.jax import compile_for, devices_of, lower_for, tune
 from tpusim.pipeline.stages import execute, simulate
 from tpusim.source import SourceText
 from tpusim.text import parse_module
@@ -78,6 +78,24 @@ def test_constants_of_a_function_are_kept():
     table = np.arange(4096, dtype="f4")
     module = lower_for(lambda x: x + table, jax.ShapeDtypeStruct((4096,), "float32"))
     np.testing.assert_array_equal(execute(module, [table]), 2 * table)
+
+
+def test_candidates_that_fail_are_ranked_last(monkeypatch):
+    """One that JAX does not trace, one that the compiler does not take, one that runs; in this order given."""
+    program = lower_for(double, jax.ShapeDtypeStruct((8, 128), "float32"))
+
+    def compiled(function, *_, **__):
+        if function == "large":
+            raise ConfigError("does not fit")
+        return program
+
+    def function_of(name):
+        return {"small": double, "large": "large"}[name]
+
+    monkeypatch.setattr("tpusim.jax.compile_for", compiled)
+    found = tune(function_of, ["unknown", "large", "small"], topology="v5e")
+    assert [each.what for each in found.candidates] == ["small", "unknown", "large"]
+    assert [each.fault for each in found.candidates] == ["", "'unknown'", "does not fit"]
 
 
 def test_lowering_for_a_chip_that_does_not_exist_is_refused():

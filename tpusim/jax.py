@@ -1,8 +1,8 @@
 """From a JAX function to a program, without a TPU: ``pip install 'tpusim[jax]'``.
 
 ``compile_for`` gives what the TPU compiler makes of it: JAX compiles ahead of time for a slice that is not there
-(``jax.experimental.topologies``, with libtpu on Linux). ``lower_for`` gives what JAX hands to that compiler, on any
-machine that JAX runs on.
+(``jax.experimental.topologies``, with libtpu on Linux); ``tune`` ranks what it makes of several candidates.
+``lower_for`` gives what JAX hands to that compiler, on any machine that JAX runs on.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from tpusim.frontends.kept import kept_text
 from tpusim.frontends.xla import module_text
 from tpusim.hardware.load import resolve_chip_name
 from tpusim.hardware.pod import parse_topology
+from tpusim.pipeline.answers.tuning import rank
 from tpusim.report.terminal.progress import elapsed
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tpusim.ir.module import Module
+    from tpusim.pipeline.result import RankedPrograms
 
 _SMALLEST_SLICES = {
     "v2": "v2:2x2",
@@ -75,6 +77,29 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
             return _compiled_text(lowered, name, topology)
 
     return _module(function, _chip_of(topology), kept_text(key, make) if key else make())
+
+
+def tune(
+    function_of: Callable[[Any], Callable[..., Any]],
+    candidates: Iterable[Any],
+    *arguments: Any,
+    topology: str = "v5e",
+    **keywords: Any,
+) -> RankedPrograms:
+    """Return candidates ranked by how long the programs take that the TPU compiler makes of them, without a TPU.
+
+    ``function_of(candidate)`` is the function to compile for one: with these block sizes, say. ``arguments``,
+    ``topology`` and ``keywords`` are those of ``compile_for``. A candidate that fails, when JAX traces it, in the
+    compiler (its blocks do not fit into VMEM) or since it does not fit the chip, stands last, with the reason.
+    """
+    programs: dict[Any, Module | Exception] = {}
+    for candidate in candidates:
+        try:
+            programs[candidate] = compile_for(function_of(candidate), *arguments, topology=topology, **keywords)
+        # JAX and the user's own code raise what they like; the other candidates may do.
+        except Exception as error:
+            programs[candidate] = error
+    return rank(programs, _chip_of(topology))
 
 
 def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", **keywords: Any) -> Module:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import msgspec
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from tests.report.picture_cases import US, kernel, profiles, run
+from tests.report.picture_cases import US, kernel, pod, profiles, run
 from tpusim import plot
 from tpusim.analysis.busy import busy_over_time
 from tpusim.analysis.roofline import roof_points, roofs
@@ -17,6 +18,7 @@ from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
 from tpusim.program.layers import Layer
+from tpusim.report.plots import links as plot_links
 from tpusim.report.plots import memory as plot_memory
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots.cells import shown_of, tint_of
@@ -28,7 +30,7 @@ from tpusim.report.plots.sweep import pareto_front
 from tpusim.report.plots.systolic import first_fold
 from tpusim.shapes.notation import parse_shape
 from tpusim.systolic.count import run_cycle_by_cycle
-from tpusim.timeline.records import Repeat, Timeline
+from tpusim.timeline.records import LinkUse, Repeat, Timeline
 
 
 def words_in(ax) -> list[str]:
@@ -208,6 +210,27 @@ def test_the_buffers_at_the_peak_are_named():
 def test_a_pareto_front():
     """Points that no other beats in both; of equals the first."""
     assert pareto_front([(1, 5), (2, 4), (2, 4), (3, 4), (4, 1), (0, 9)]) == [5, 0, 1, 2, 4]
+
+
+def test_programs_of_any_size_are_in_one_picture():
+    """Normalised by program, the best of each is 1, so that the fronts of both meet."""
+    rows = [{"p": p, "cost": c, "time": scale * t} for p, scale in (("a", 1), ("b", 500)) for c, t in ((1, 3), (2, 2))]
+    figure = plot.pareto(rows, "cost", "time", normalise="p")
+    (ax,) = figure.axes
+    assert ax.get_ylabel() == "time, times the least of its p"
+    drawn = {tuple(point) for shown in ax.collections for point in shown.get_offsets().tolist()}
+    assert drawn == {(1.0, 1.5), (2.0, 1.0)}
+
+
+def test_every_link_of_switches_is_drawn():
+    """Chips in a row, a leaf above the middle of its two, the top above the leaves; a line for each way."""
+    ways = [(chip, f">{4 + chip // 2}") for chip in range(4)] + [(4, ">6"), (6, ">5"), (5, ">3")]
+    links = tuple(LinkUse(chip, way, 1e6, 1000 * (number + 1)) for number, (chip, way) in enumerate(ways))
+    run = msgspec.structs.replace(pod(2, 2), links=links)
+    (ax, _) = plot_links.links(run).axes
+    assert len(ax.collections[0].get_segments()) == len(ways)
+    shapes = [shown.get_offsets()[0].tolist() for shown in ax.collections[1:]]
+    assert shapes == [[0, 0], [1, 0], [2, 0], [3, 0], [0.5, 1], [2.5, 1], [1.5, 2]]
 
 
 def test_sweeps_say_what_is_missing():

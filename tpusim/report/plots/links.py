@@ -1,4 +1,4 @@
-"""The heat map of a torus: how busy every link of a slice was."""
+"""The heat map of a slice: how busy every link was."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from tpusim.errors import UnsupportedError
 from tpusim.report.plots.colours import GREY, HEAT, INK
 from tpusim.report.plots.style import figure_of, new_figure, styled
+from tpusim.report.plots.switches import draw_switches
 from tpusim.report.tables import time_text
 from tpusim.timeline.records import LinkUse, PodRun
 
@@ -39,14 +39,12 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
     Two axes: links are lines between the chips, stubs at the rim go round the back. Three: a panel for each way along
     each axis, in which every chip has the link that leaves it so. With ``ax`` only the first plane is drawn, as lines.
 
-    Raises UnsupportedError for chips that switches join.
+    Where switches join the chips, they stand above them, and all links are in one picture.
     """
-    if any(link.way.startswith(">") for link in run.links):
-        raise UnsupportedError(
-            "plot links draws meshes and tori, found chips that switches join: `tpusim run --links FILE` writes what "
-            "each link carried"
-        )
     total_ps = max(1, run.last.total_ps)
+    joined = [(link, link.busy_ps / total_ps) for link in run.links if link.way.startswith(">")]
+    if joined:
+        return _switches(run, joined, ax)
     width, height, planes = _planes(run)
     shares = [(link, link.busy_ps / total_ps) for link in run.links if link.way[0] in "+-"]
     norm = Normalize(0, max([share for _, share in shares] + [0.01]) * 100)
@@ -72,9 +70,21 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
     return _with_scale(figure, grid, run, shares, norm)
 
 
-def _with_scale(figure: Figure, grid: Any, run: PodRun, shares: Shares, norm: Normalize) -> Figure:
+def _switches(run: PodRun, shares: Shares, ax: Axes | None) -> Figure:
+    """Draw links by way of switches."""
+    norm = Normalize(0, max([share for _, share in shares] + [0.01]) * 100)
+    if ax is not None:
+        draw_switches(ax, run, shares, norm)
+        return figure_of(ax)
+    figure = new_figure(7.6, 3.6)
+    place = figure.subplots()
+    draw_switches(place, run, shares, norm)
+    return _with_scale(figure, place, run, shares, norm)
+
+
+def _with_scale(figure: Figure, places: Any, run: PodRun, shares: Shares, norm: Normalize) -> Figure:
     """Return a figure with its colours' scale and its title."""
-    bar = figure.colorbar(ScalarMappable(norm, HEAT), ax=grid, shrink=0.9, pad=0.02)
+    bar = figure.colorbar(ScalarMappable(norm, HEAT), ax=places, shrink=0.9, pad=0.02)
     bar.set_label("link busy (% of the run)")
     bar.outline.set_linewidth(0.4)
     figure.suptitle(_title(run, [share for _, share in shares]), x=0.01, ha="left", fontsize=8.5)

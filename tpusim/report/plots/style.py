@@ -20,6 +20,7 @@ from matplotlib.transforms import Bbox
 
 from tpusim.analysis.busy import Values
 from tpusim.errors import ConfigError
+from tpusim.files import whole_file
 from tpusim.report.plots.colours import GREY, INK
 from tpusim.report.tables import unit_of
 
@@ -106,7 +107,8 @@ def save(figure: Figure, path: str | Path) -> None:
         raise ConfigError(f"{path}: expected a name that ends in one of {known}, found {Path(path).suffix!r}")
     # Equal pictures are equal files: the time of writing stays out.
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-    figure.savefig(path, format=ending, metadata=dated[ending])
+    with whole_file(path) as beside:
+        figure.savefig(beside, format=ending, metadata=dated[ending])
 
 
 def shortened(name: str, characters: int) -> str:

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tpusim.errors import ConfigError
+from tpusim.files import whole_file
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
 from tpusim.report.plots.cells import Cell, draw_cell
@@ -106,7 +107,7 @@ def animate_systolic(layer: Layer, array: Array, path: str | Path) -> None:
     writer = _writer(Path(path))
     fold = first_fold(layer, array)
     figure = _empty(fold)
-    with writer.saving(figure, str(path), dpi=90):
+    with whole_file(path) as beside, writer.saving(figure, str(beside), dpi=90):
         for cycle in range(0, fold.cycles, ceil(fold.cycles / _MOST_FRAMES)):
             _draw_frame(figure, fold, cycle)
             writer.grab_frame()

@@ -14,6 +14,7 @@ from typing import Any
 
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ConfigError
+from tpusim.files import write_whole
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.program.module import children
@@ -36,8 +37,8 @@ def write_model_explorer(result: ResultLike, path: str | Path) -> Path:
         raise ConfigError(f"--model-explorer: expected a name that ends in .json, found {str(path)!r}")
     overlay = target.with_name(f"{target.stem}.node_data.json")
     graphs = graphs_json(result)
-    target.write_text(json.dumps(graphs, separators=(",", ":")) + "\n", encoding="utf-8")
-    overlay.write_text(json.dumps(node_data_json(result, graphs), separators=(",", ":")) + "\n", encoding="utf-8")
+    write_whole(target, json.dumps(graphs, separators=(",", ":")) + "\n")
+    write_whole(overlay, json.dumps(node_data_json(result, graphs), separators=(",", ":")) + "\n")
     return overlay
 
 

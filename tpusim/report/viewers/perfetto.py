@@ -21,6 +21,7 @@ from tpusim.analysis.energy.run import record_energy
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.traffic import steady_rates
 from tpusim.cost.models.energies import energy_model
+from tpusim.files import write_whole
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, UNITS, VMEM, MemorySpace
 from tpusim.program.module import Program, walk
@@ -40,7 +41,7 @@ def write_trace(run: PodRun, path: str | Path, program: Program | None = None, c
     """Write the trace, gzip-compressed if the name ends in ``.gz``. The same run always gives the same bytes."""
     # Without blanks, and without the time of writing in the header, which would differ from run to run.
     data = json.dumps(pod_trace_json(run, program, chip), separators=(",", ":")).encode()
-    Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+    write_whole(path, gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def pod_trace_json(run: PodRun, program: Program | None = None, chip: Chip | None = None) -> dict[str, Any]:

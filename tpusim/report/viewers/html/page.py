@@ -24,6 +24,7 @@ from tpusim.analysis.energy.run import Energy
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.analysis.utilisation import Group
+from tpusim.files import write_whole
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
 from tpusim.report.json.page import plain
@@ -54,7 +55,7 @@ _PLACE = re.compile(r"(?:<!--|/\*)(title|style|script|data)(?:-->|\*/)")
 
 def write_page(result: ResultLike, path: str | Path, version: str = "", before: RunFigures | None = None) -> None:
     """Write the report of a run. The same run always gives the same bytes."""
-    Path(path).write_text(page(result, version, before), encoding="utf-8")
+    write_whole(path, page(result, version, before))
 
 
 def page(result: ResultLike, version: str = "", before: RunFigures | None = None) -> str:

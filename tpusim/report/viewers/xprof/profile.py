@@ -7,11 +7,14 @@ planes, lines and figures are those of xplane_schema.cc there; units that profil
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from zlib import crc32
 
 from tpusim.analysis.communication import classes
 from tpusim.errors import ConfigError
+from tpusim.files import write_whole
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, LOAD, MATRIX, STORE, UNITS
 from tpusim.report.result import ResultLike
@@ -49,16 +52,23 @@ class Profile:
 def write_xprof(result: ResultLike, directory: str | Path, version: str = "", proto: bytes = b"") -> Path:
     """Write a profile under ``directory``, for ``xprof --logdir``, in a folder of its own; return the file."""
     base = Path(directory) / "plugins" / "profile"
-    # XProf keeps what it has computed beside a profile, and would show it for the next one there.
-    number = next(n for n in range(1, 10**6) if not (base / f"simulated_{n}").exists())
-    folder = base / f"simulated_{number}"
     try:
-        folder.mkdir(parents=True)
-    except FileExistsError as error:
-        raise ConfigError(f"--xprof: expected a directory, found the file {str(directory)!r}") from error
-    path = folder / "simulated.xplane.pb"
-    path.write_bytes(xspace(result, version, proto))
+        base.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(f"--xprof: expected a directory, found the file {error.filename!r}") from error
+    path = _new_folder(base) / "simulated.xplane.pb"
+    write_whole(path, xspace(result, version, proto))
     return path
+
+
+def _new_folder(base: Path) -> Path:
+    """Make a folder that nobody else has: XProf would show for a profile what it has kept of another one there."""
+    for number in count(1):
+        # Not asked before: another run may make it in between.
+        with suppress(FileExistsError):
+            (base / f"simulated_{number}").mkdir()
+            return base / f"simulated_{number}"
+    raise AssertionError
 
 
 def xspace(result: ResultLike, version: str = "", proto: bytes = b"") -> bytes:
