@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -125,17 +125,21 @@ def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
 
 def _key(lowered: Any, shapes: Any, topology: str) -> list[str]:
     """Return all that a compiled text depends on; nothing where not all is known."""
-    if not hasattr(lowered, "as_text"):
+    try:
+        # With the places in the source, which the compiled text has as well.
+        text = lowered.as_text(debug_info=True)
+        versions = [version(name) for name in ("jax", "jaxlib", "libtpu")]
+    # What is no function of JAX, or a library under another name.
+    except (AttributeError, PackageNotFoundError):
         return []
-    text, jax = lowered.as_text(), _jax()
-    shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(shapes))
+    shardings = (getattr(leaf, "sharding", None) for leaf in _jax().tree.leaves(shapes))
     meshes = (getattr(sharding, "mesh", None) for sharding in shardings)
     # The text is the same in whichever order the devices of a mesh are, and the program is not.
     orders = {str([device.id for device in mesh.devices.flat]) for mesh in meshes if mesh is not None}
     if not orders and not _ALONE.search(text):
         return []
     flags = (os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
-    return [text, topology, *sorted(orders), *flags, *(version(name) for name in ("jax", "jaxlib", "libtpu"))]
+    return [text, topology, *sorted(orders), *flags, *versions]
 
 
 def _name_of(function: Callable[..., Any]) -> str:

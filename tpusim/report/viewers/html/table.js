@@ -12,7 +12,7 @@ class OpTable {
     const figure = (name, text) => ({ text: (row) => text(at(row, name)), key: (row) => at(row, name), number: true });
     const time = (row) => at(row, "time") ? timeText(at(row, "time")) : at(row, "beside") ? `(${timeText(at(row, "beside"))})` : "0";
     this.columns = [
-      { id: "name", title: "op", ...words("name"), class: "name", width: 17 },
+      { id: "name", title: "op", ...words("name"), class: "name", width: 16 },
       { id: "time", title: "time", text: time, key: (row) => at(row, "time") + at(row, "beside") * 1e-9, number: true, hint: "in parentheses: beside the core", width: 7 },
       { id: "share", title: "share", text: (row) => percentText(at(row, "time") / total), key: (row) => at(row, "time"), number: true, share: (row) => at(row, "time") / total, width: 9 },
       { id: "count", title: "count", ...figure("count", (count) => count.toLocaleString("en-US")), width: 5.5 },
@@ -21,9 +21,9 @@ class OpTable {
       { id: "hbm_bytes", title: "HBM", ...figure("hbm_bytes", sizeText), width: 7.5 },
       { id: "energy", title: "energy", ...figure("energy", (fj) => energyText(fj / 1e15)), hint: "of its work, and of the idle power in its time", width: 6.5 },
       { id: "compiler", title: "compiler", text: (row) => at(row, "compiler") === null ? "" : timeText(at(row, "compiler") * 1e6), key: (row) => at(row, "compiler") ?? -1, number: true, hint: "the compiler's own estimate", width: 7 },
-      { id: "category", title: "category", ...words("category"), width: 9 },
-      { id: "op_name", title: "scope", ...words("op_name"), width: 9.5 },
-      { id: "source", title: "source", ...words("source"), width: 8 },
+      { id: "category", title: "category", ...words("category"), width: 8 },
+      { id: "op_name", title: "scope", ...words("op_name"), width: 9 },
+      { id: "source", title: "source", ...words("source"), width: 10.5 },
     ];
     this.opened = new Set();
     this.sort = { column: this.columns[1], descending: true };
