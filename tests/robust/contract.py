@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -118,11 +119,11 @@ def check_text(text: str) -> None:
 
 def run_seeds(one: Surface, seeds: Iterable[int]) -> Report:
     """Return what became of the cases of some seeds; what broke a limit has broken it twice, the second time alone."""
-    report, waiting = Report(), list(seeds)
+    report, waiting, warm = Report(), list(seeds), _WARM
     while waiting:
-        last = None
-        for seed, kind, detail in _child(one, waiting):
-            last = seed
+        last, began = None, False
+        for seed, kind, detail in _child(one, waiting, warm):
+            last, began = seed, True
             if kind != "begun":
                 _note(report, one, seed, kind, detail)
                 waiting = waiting[waiting.index(seed) + 1 :]
@@ -130,30 +131,36 @@ def run_seeds(one: Surface, seeds: Iterable[int]) -> Report:
         if last is not None:
             _note(report, one, last, "died", "the process ended")
             waiting = waiting[waiting.index(last) + 1 :]
-        elif waiting and not report.ended:
+        elif waiting and not began and not warm:
             raise RuntimeError(f"{one.name}: no case could be run")
+        elif waiting and not began:
+            # It died before any case: what it was warmed up with is not counted.
+            warm = ()
     return report
 
 
 def _note(report: Report, one: Surface, seed: int, kind: str, detail: str) -> None:
     """Count a case; one that seems to break a limit is run once more by itself."""
     if kind in ("memory", "hang", "died"):
-        again = [found for found in _child(one, [seed]) if found[1] != "begun"]
+        again = [found for found in _child(one, [seed], ()) if found[1] != "begun"]
         kind, detail = again[0][1:] if again else ("died", "the process ended")
     report.ended[kind] += 1
     if kind not in ("result", "refused"):
         report.faults.append(Fault(one.name, seed, kind, detail))
 
 
-def _child(one: Surface, seeds: list[int]) -> Iterator[tuple[int, str, str]]:
+def _child(one: Surface, seeds: list[int], warm: tuple[int, ...]) -> Iterator[tuple[int, str, str]]:
     """Yield what a forked child says of each case: that it has begun, and how it ended."""
     reading, writing = os.pipe()
     sys.stdout.flush()
-    number = os.fork()
+    # JAX warns of forks, for the sake of its threads; a child does not use them.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        number = os.fork()
     if not number:
         os.close(reading)
         with contextlib.suppress(BaseException), os.fdopen(writing, "w") as out:
-            _work(one, seeds, out)
+            _work(one, seeds, warm, out)
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as lines:
@@ -164,7 +171,7 @@ def _child(one: Surface, seeds: list[int]) -> Iterator[tuple[int, str, str]]:
     os.waitpid(number, 0)
 
 
-def _work(one: Surface, seeds: list[int], out: Any) -> None:
+def _work(one: Surface, seeds: list[int], warm: tuple[int, ...], out: Any) -> None:
     """Run cases in this process, which is a child."""
     gc.freeze()
     signal.signal(signal.SIGPROF, _out_of_time)
@@ -177,7 +184,7 @@ def _work(one: Surface, seeds: list[int], out: Any) -> None:
     os.dup2(nowhere, 2)
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         # What is loaded and cached on first use is nobody's memory.
-        for seed in _WARM:
+        for seed in warm:
             judged(one, seed, Path(folder))
         for seed in seeds:
             print(json.dumps([seed, "begun", ""]), file=out, flush=True)

@@ -17,7 +17,7 @@ from msgspec import structs
 from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report, memory_use
 from tpusim.cost.models.choice import check_models
-from tpusim.errors import ConfigError
+from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.frontends.read import hlo_text
 from tpusim.hardware.array import Array
 from tpusim.hardware.buffers import Buffers
@@ -25,6 +25,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module, with_devices
 from tpusim.ir.ops import OPERATIONS
+from tpusim.limits import COMPUTED_DEVICES
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.capacity import check_capacity
 from tpusim.pipeline.chip_choice import check_compiler, check_topology, choose_chip, for_chip, provenance_of
@@ -256,6 +257,8 @@ def execute(
         # With the counts of devices: groups may name some that the run has not.
         module = with_devices(module, replicas, module.partition_count)
     verified = verify_module(module)
+    if fault := COMPUTED_DEVICES.fault(module.replica_count * module.partition_count):
+        raise UnsupportedError(f"{module.name}: {fault}")
     shapes = [parameter.shape for parameter in module.entry.parameters]
     values = take_inputs(inputs, shapes) if isinstance(inputs, Mapping) else inputs
     # Text reads the constants.

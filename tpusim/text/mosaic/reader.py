@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Any
 
 from tpusim.errors import ProgramError
@@ -16,6 +17,8 @@ from tpusim.ir.mosaic import Block, Function, KernelBody, Operation, Type, Unrea
 from tpusim.limits import bounded
 
 _DIALECT = "stable_mosaic."
+# How MLIR writes a byte that is no ASCII.
+_ESCAPED = re.compile(rb"\\([0-9A-F]{2})")
 _MOST_ELEMENTS = 1 << 16
 """Elements up to which a constant that is not all one value is kept."""
 
@@ -36,9 +39,16 @@ def read_kernel(encoded: str) -> KernelBody:
             content = base64.b64decode(encoded, validate=True)
             with bounded(content, "its body"):
                 module = ir.Module.parse(content)
+                _require_text(module.operation)
         except (ir.MLIRError, binascii.Error, ProgramError, ValueError) as error:
             raise Unreadable(f"its body is no MLIR: {str(error).splitlines()[0]}") from error
         return _kernel(ir, module.operation)
+
+
+def _require_text(module: Any) -> None:
+    """Raise ValueError for a module with a name that is no text: to ask MLIR's Python for it would end the process."""
+    written = module.get_asm(binary=True, large_elements_limit=1)
+    _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), written).decode()
 
 
 def _kernel(ir: Any, module: Any) -> KernelBody:

@@ -1,0 +1,79 @@
+"""Every way in, with the same mutated inputs on each run; and inputs that once broke the contract."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tests.robust.surfaces
+from tests.robust.contract import SURFACES, Hang, Surface, Wrong, ends_well, run_seeds
+from tests.robust.programs import mutated_hlo, scheduled
+from tests.robust.surfaces.hlo import take_scheduled
+
+CRASHERS = sorted((Path(__file__).parents[1] / "data" / "crashers").iterdir())
+CASES = 60
+
+assert tests.robust.surfaces
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SURFACES))
+def test_any_input_ends_in_a_result_or_in_one_error(name):
+    """In time, in little memory, with no other exception, and with no result that cannot be right."""
+    report = run_seeds(SURFACES[name], range(CASES))
+    assert report.faults == []
+    assert report.ended.total() == CASES
+
+
+@pytest.mark.parametrize("path", CRASHERS, ids=lambda path: path.name)
+def test_what_once_broke_the_contract_keeps_it(path, tmp_path):
+    """Files are named after their surface."""
+    surface = SURFACES[path.name.partition(".")[0]]
+    assert ends_well(surface.take, path.read_bytes(), tmp_path) in ("result", "refused")
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(random=st.randoms(use_true_random=False))
+def test_mutated_programs_shrink_to_the_smallest_that_fails(tmp_path_factory, random):
+    """The mutations are Hypothesis' own choices here, so that a failure is as small as it can be."""
+    content = mutated_hlo(random, scheduled()[:10])
+    assert ends_well(take_scheduled, content, tmp_path_factory.getbasetemp()) in ("result", "refused")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [("traceback", KeyError), ("hang", Hang), ("memory", MemoryError), ("wrong", Wrong)],
+)
+def test_the_contract_notices(kind, fault):
+    """A case that breaks it is told with its seed, and the others are run all the same."""
+
+    def take(content, folder):
+        if content == b"3":
+            raise fault("x")
+
+    report = run_seeds(Surface("made", lambda random: b"3", take, 1), range(2))
+    assert [(found.kind, found.seed) for found in report.faults] == [(kind, 0), (kind, 1)]
+
+
+def test_the_contract_notices_a_death():
+    """Of a process that a signal ends, the case is known that it died of, and the next ones run."""
+
+    def take(content, folder):
+        if content == b"1":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    report = run_seeds(Surface("made", lambda random: b"%d" % (random.random() < 0.5), take, 1), range(8))
+    assert {found.kind for found in report.faults} == {"died"}
+    assert report.ended.total() == 8
+
+
+def test_the_contract_notices_memory():
+    """Beyond 64 MiB and 40 bytes for each of the input."""
+    report = run_seeds(Surface("made", lambda random: b"x", lambda content, folder: bytearray(80 << 20), 1), [0])
+    assert [found.kind for found in report.faults] == ["memory"]
