@@ -28,6 +28,7 @@ from tpusim.report.plots import systolic as plot_systolic
 from tpusim.report.plots import tiles as plot_tiles
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots import utilisation as plot_utilisation
+from tpusim.report.plots.scaling import scaling as scaling
 from tpusim.report.plots.style import Axes, Figure
 from tpusim.report.plots.style import save as save
 from tpusim.report.plots.sweep import pareto as pareto

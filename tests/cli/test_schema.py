@@ -30,6 +30,8 @@ COMMANDS = [
     ("diff", MLP, "--chip", "v5e", "--chip", "v6e", "--json"),
     ("lower", MLP),
     ("path", MLP, "--json"),
+    ("advise", MLP, "--json"),
+    ("scale", MLP, "--json"),
     ("explain", MLP, "--json"),
     ("explain", MLP, "--op", "fusion.7", "--json"),
     ("explain", POD, "--op", "all-reduce.14", "--json"),

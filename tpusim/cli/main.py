@@ -9,11 +9,12 @@ import sys
 from collections.abc import Sequence
 
 from tpusim import __version__
-from tpusim.cli.answers import explain, path
+from tpusim.cli.answers import advise, explain, path
 from tpusim.cli.compile import compile_
 from tpusim.cli.model import calibrate, lower, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
+from tpusim.cli.scale import scale
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
 from tpusim.cli.sweep import sweep
 from tpusim.cli.systolic import systolic
@@ -40,6 +41,8 @@ COMMANDS = (
     lower,
     explain,
     path,
+    advise,
+    scale,
     validate,
     calibrate,
     systolic,

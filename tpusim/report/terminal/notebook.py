@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from rich.console import Console
 
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
+from tpusim.analysis.findings import Findings
+from tpusim.analysis.scaling import Largest, ScaleRow
 from tpusim.report.result import ResultLike
+from tpusim.report.terminal.answers.advice import render_advice
 from tpusim.report.terminal.answers.explain import render_explained
+from tpusim.report.terminal.answers.scaling import render_scaling
 from tpusim.report.terminal.pod import render_pod
 from tpusim.report.terminal.run import render_run
 
@@ -32,6 +37,20 @@ def printed_explanation(explained: Explanation | StepExplanation) -> Console:
     """Return a console that holds the page of ``tpusim explain``."""
     console = _recorder()
     render_explained(explained, console)
+    return console
+
+
+def printed_advice(found: Findings) -> Console:
+    """Return a console that holds the page of ``tpusim advise``."""
+    console = _recorder()
+    render_advice(found, console)
+    return console
+
+
+def printed_scaling(rows: Sequence[ScaleRow], largest: Sequence[Largest]) -> Console:
+    """Return a console that holds the page of ``tpusim scale``."""
+    console = _recorder()
+    render_scaling(rows, largest, console)
     return console
 
 
