@@ -22,6 +22,7 @@ COMMANDS = [
     ("compile", MLP, "--json"),
     ("compile", MLP, "--stop-after", "fuse", "--json"),
     ("check", MLP, "--json"),
+    ("layouts", "bf16[10,300]", "--json"),
     ("layout", "bf16[10,300]{1,0:T(8,128)(2,1)}", "--at", "3,129", "--json"),
     ("chips", "--json"),
     ("chips", "v5e", "--json"),

@@ -14,7 +14,7 @@ from tpusim.cli.compile import compile_
 from tpusim.cli.model import calibrate, lower, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
-from tpusim.cli.scale import scale
+from tpusim.cli.scale import layouts, scale
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
 from tpusim.cli.sweep import sweep
 from tpusim.cli.systolic import systolic
@@ -34,6 +34,7 @@ COMMANDS = (
     check,
     fmt,
     layout,
+    layouts,
     chips,
     ops,
     memory,

@@ -59,3 +59,21 @@ def scale(options: Namespace) -> None:
 
         plot.save(plot.scaling(found.rows), options.output)
     answer(options, scaling_page, render_scaling, found.rows, found.largest)
+
+
+@command(
+    "layouts",
+    "the layouts that an array can have, ranked by padding",
+    option("shape", metavar="SHAPE", help='such as "bf16[10,300]", or the sizes alone, as in 10,300'),
+    option("--dtype", metavar="T", default="bf16", help="element type where SHAPE has none (default: bf16)"),
+    option("--chip", metavar="C", default="v5e", help="whose tiles (default: v5e)"),
+    json_option(),
+)
+def layouts(options: Namespace) -> None:
+    """Rank the layouts of an array."""
+    from tpusim.pipeline.answers.layouts import layouts
+    from tpusim.report.json.answers import layouts_page
+    from tpusim.report.terminal.answers.layouts import render_layouts
+
+    shape = options.shape if "[" in options.shape else f"{options.dtype}[{options.shape}]"
+    answer(options, layouts_page, render_layouts, layouts(shape, options.chip))

@@ -13,6 +13,7 @@ from tpusim.analysis.findings import Finding, Findings
 from tpusim.analysis.path.critical import CriticalPath, Hidden, OnPath, Slack, Stretch
 from tpusim.analysis.scaling import Largest, ScaleRow
 from tpusim.report.json.page import SCHEMA_VERSION, Microseconds, document, fill, page, rows
+from tpusim.shapes.layout_choices import LayoutChoice
 from tpusim.units import ps_to_us
 
 
@@ -44,6 +45,9 @@ _Row = page(
     joules_per_item=float | None,
 )
 ScalingPage = document("Scaling", ScaleRow, "", rows=rows(_Row), largest=rows(page("Largest", Largest)))
+LayoutsPage = document(
+    "Layouts", LayoutChoice, "", layouts=rows(page("LayoutChoice", LayoutChoice, None, wasted_share=float))
+)
 PathPage = document(
     "CriticalPath",
     CriticalPath,
@@ -64,6 +68,11 @@ def advice_page(found: Findings) -> Any:
 def scaling_page(found: Sequence[ScaleRow], largest: Sequence[Largest]) -> Any:
     """Return a family of programs side by side."""
     return fill(ScalingPage, rows=tuple(found), largest=tuple(largest))
+
+
+def layouts_page(found: Sequence[LayoutChoice]) -> Any:
+    """Return the layouts of an array."""
+    return fill(LayoutsPage, layouts=tuple(found))
 
 
 def explained_page(found: Explanation | StepExplanation) -> Any:

@@ -15,8 +15,7 @@ from tpusim.report.result import ResultLike
 from tpusim.report.terminal.answers.advice import render_advice
 from tpusim.report.terminal.answers.explain import render_explained
 from tpusim.report.terminal.answers.scaling import render_scaling
-from tpusim.report.terminal.pod import render_pod
-from tpusim.report.terminal.run import render_run
+from tpusim.report.terminal.run import render_result
 
 # The width at which no column of the widest table is left out.
 _COLUMNS = 160
@@ -27,9 +26,7 @@ _FORMAT = '<pre style="line-height:1.25;overflow-x:auto;white-space:pre;font-siz
 def printed_run(result: ResultLike) -> Console:
     """Return a console that holds the page of ``tpusim run``."""
     console = _recorder()
-    render_run(result.summary, result.groups(), "op", console, result.cost())
-    if result.pod.device_count > 1:
-        render_pod(result.communication, console)
+    render_result(result, "op", console, result.cost())
     return console
 
 
