@@ -96,3 +96,33 @@ def test_a_copy_is_read_where_it_lies():
 def test_nothing_is_found_where_nothing_is_wasted():
     """One large product."""
     assert found_in(PRODUCT) == {}
+
+
+HIDDEN = """
+HloModule hidden.v5e_2x4, is_scheduled=true, num_partitions=8
+
+ENTRY %main (a: f32[1024,1024], b: f32[4096,4096]) -> (f32[1024,1024], f32[4096,4096]) {
+  %a = f32[1024,1024]{1,0:T(8,128)} parameter(0)
+  %b = f32[4096,4096]{1,0:T(8,128)} parameter(1)
+  %sums = f32[1024,8192]{1,0:T(8,128)} all-gather(%a), channel_id=1, dimensions={1},
+    replica_groups={{0,1,2,3,4,5,6,7}}, use_global_device_ids=true
+  %work = f32[4096,4096]{1,0:T(8,128)} add(%b, %b)
+  %more = f32[4096,4096]{1,0:T(8,128)} multiply(%READS, %work)
+  %part = f32[1024,1024]{1,0:T(8,128)} slice(%sums), slice={[0:1024], [0:1024]}
+  ROOT %both = (f32[1024,1024]{1,0:T(8,128)}, f32[4096,4096]{1,0:T(8,128)}) tuple(%part, %more)
+}
+"""
+
+
+@pytest.mark.parametrize(("reads", "is_found"), [("work", True), ("grown", False)])
+def test_a_collective_is_hidden_only_where_nothing_waits_for_it(tmp_path, reads, is_found):
+    """An all-gather before two kernels: it can run beside those that do not read it."""
+    text = HIDDEN.replace("%READS", f"%{reads}")
+    if not is_found:
+        grown = "  %grown = f32[4096,4096]{1,0:T(8,128)} reshape(%half)\n"
+        half = "  %half = f32[1024,16384]{1,0:T(8,128)} concatenate(%sums, %sums), dimensions={1}\n"
+        text = text.replace("  %work", f"{half}{grown}  %work")
+    path = tmp_path / "hidden.v5e_2x4.hlo.txt"
+    path.write_text(text)
+    found = {finding.rule: finding for finding in advise(path).findings}
+    assert ("hide collectives" in found) == is_found

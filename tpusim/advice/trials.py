@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
@@ -127,11 +127,3 @@ class Case:
             after_ps=after_ps,
             saved_bytes=trial.saved_bytes,
         )
-
-
-def by_source(case: Case, steps: Sequence[AnyStep]) -> list[list[AnyStep]]:
-    """Return steps in groups of one line of the user's program, those that took longest first."""
-    groups: dict[str, list[AnyStep]] = defaultdict(list)
-    for step in steps:
-        groups[step.source or step.name].append(step)
-    return sorted(groups.values(), key=lambda group: -case.share(*group))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 from math import inf
 
 from msgspec import structs
 
-from tpusim.advice.trials import Case, Trial, advises, by_source
+from tpusim.advice.trials import Case, Trial, advises
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.program.edit import Steps, with_steps
-from tpusim.program.steps import AnyStep, Kernel
+from tpusim.program.steps import Kernel
 from tpusim.program.work import Stream
 
 _LEAST_SHARE = 0.01
@@ -33,19 +34,20 @@ _OTHER = "use the array as it lies where it is read"
 @advises("copies")
 def copies(case: Case) -> Iterator[Trial]:
     """Propose to do without kernels that move as much as they make: what read their result reads their operand."""
-    moving = [
-        step for step in case.program.every_step if isinstance(step, Kernel) and step.family == "copy" and _moved(step)
-    ]
-    for group in by_source(case, moving)[:_MOST_GROUPS]:
+    groups: dict[tuple[str, str], list[Kernel]] = defaultdict(list)
+    for step in case.program.every_step:
+        if isinstance(step, Kernel) and step.family == "copy" and _moved(step):
+            groups[step.source or step.name, _kind(case, step)].append(step)
+    for (source, kind), group in sorted(groups.items(), key=lambda item: -case.share(*item[1]))[:_MOST_GROUPS]:
         if case.share(*group) < _LEAST_SHARE:
             return
-        moved = {step.name: found for step in group if isinstance(step, Kernel) and (found := _moved(step))}
-        kind = _kind(case, group[0])
+        moved = {step.name: found for step in group if (found := _moved(step))}
+        count = f"{len(group)} kernels only move" if len(group) > 1 else "a kernel only moves"
         yield Trial(
-            what=f"{len(group)} kernels only move data ({kind})" if len(group) > 1 else f"only moves data ({kind})",
+            what=f"{count} data ({kind})",
             change=_CHANGES.get(kind, _OTHER),
             ops=tuple(step.name for step in group[:_SHOWN]),
-            source=group[0].source,
+            source=source if group[0].source else "",
             alternative=with_steps(case.program, partial(_without, moved=moved)),
         )
 
@@ -73,12 +75,14 @@ def _read_there(stream: Stream, moved: Mapping[str, Stream]) -> Stream:
     there = moved.get(stream.operand)
     if there is None or stream.is_output:
         return stream
+    while there.operand in moved:
+        there = moved[there.operand]
     # Runs no longer than those of either array.
     chunk = min(stream.chunk_bytes or inf, there.chunk_bytes or inf)
     return structs.replace(stream, space=there.space, chunk_bytes=0 if chunk == inf else int(chunk))
 
 
-def _kind(case: Case, step: AnyStep) -> str:
+def _kind(case: Case, step: Kernel) -> str:
     """Return the opcode that says best what a kernel does with its array."""
     instruction = case.instruction(step)
     if instruction is None or case.module is None:

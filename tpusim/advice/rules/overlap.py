@@ -11,7 +11,7 @@ from tpusim.advice.trials import Case, Trial, advises
 from tpusim.ir.module import Computation
 from tpusim.program.edit import Steps, with_steps
 from tpusim.program.module import inner_lists
-from tpusim.program.steps import AnyStep, Collective, Kernel, Wait
+from tpusim.program.steps import AnyStep, Collective, Wait
 
 _LEAST_SHARE = 0.01
 _SHOWN = 4
@@ -56,11 +56,11 @@ def _move(case: Case, steps: Steps, place: int, step: Collective, *, is_inner: b
     if step.name not in case.homes:
         return None
     home = case.homes[step.name]
-    kernels = {one.name: n for n, one in enumerate(steps) if isinstance(one, Kernel | Collective)}
-    made_by = _reached(home, step.name, kernels, backwards=True)
+    readers = {one.name: n for n, one in enumerate(steps)}
     # What only moves its operand goes along with it.
-    works = [kernels[name] for name in made_by if getattr(steps[kernels[name]], "family", "") != "copy"]
-    read_by = [kernels[name] for name in _reached(home, step.name, kernels, backwards=False)]
+    makers = {name: n for name, n in readers.items() if getattr(steps[n], "family", "") != "copy"}
+    works = [makers[name] for name in _reached(home, step.name, makers, backwards=True)]
+    read_by = [readers[name] for name in _reached(home, step.name, readers, backwards=False)]
     start, end = max(works, default=-1) + 1, min(read_by, default=len(steps))
     is_ahead = is_inner and not works and end <= place + 1
     if is_ahead:
