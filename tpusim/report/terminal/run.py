@@ -157,7 +157,7 @@ def _print_energy(energy: Energy, cost: Cost | None, total_ps: int, console: Con
         return
     each = cost.usd_per_million_tokens
     rate = count_text(cost.tokens / max(1, total_ps) * PS_PER_SECOND).strip()
-    tokens = "" if each is None else f", {dollars_text(each)} a million tokens ({rate} a second)"
+    tokens = "" if each is None else f", {rate} tokens a second, {dollars_text(each)} a million tokens"
     price = f"{dollars_text(cost.usd_per_chip_hour)} a chip-hour"
     listed = f" (listed {cost.price_date})" if cost.price_date else ""
     console.print(f"cost      {dollars_text(cost.usd)}{tokens}, at {price}{listed}")
