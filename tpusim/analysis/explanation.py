@@ -39,14 +39,21 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True):
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Tiles that are alike, where not all are: what one of them computes on a core, and moves beside that.
 
-    ``is_skipped`` where it runs nothing of what others do.
+    What moves takes ``moving_cycles``, and ``latency_cycles`` before that until memory answers. ``is_skipped`` where it
+    runs nothing of what others do.
     """
 
     tiles: int
     cycles: float
     moved_bytes: float
     moving_cycles: float
+    latency_cycles: float
     is_skipped: bool
+
+    @property
+    def waited_cycles(self) -> float:
+        """From asking for what moves to having it."""
+        return self.latency_cycles + self.moving_cycles
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +145,7 @@ def explanation(
         overhead_cycles=overhead_cycles,
         operands=tuple(_operands(kernel, shapes)),
         floor_ps=floor_ps,
-        kinds=tuple(sorted(kinds, key=lambda kind: -kind.tiles * max(kind.cycles, kind.moving_cycles))),
+        kinds=tuple(sorted(kinds, key=lambda kind: -kind.tiles * max(kind.cycles, kind.waited_cycles))),
         # The multiply-adds that the program asked for, of those that streaming rows pass by.
         array_share=kernel.product_flops / 2 / passed if passed else 0.0,
         compiler_clock_hz=compiler_clock_hz(provenance, chip),

@@ -12,6 +12,7 @@ from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.path.critical import CriticalPath, critical_path
 from tpusim.analysis.summary import Summary, summarise
+from tpusim.analysis.tuning import Ranking
 from tpusim.analysis.utilisation import Group, group_records
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
@@ -127,3 +128,18 @@ class ExplainedStep(StepExplanation, frozen=True, kw_only=True):
 
     __str__ = ExplainedKernel.__str__
     _repr_html_ = ExplainedKernel._repr_html_
+
+
+class RankedPrograms(Ranking, frozen=True, kw_only=True):
+    """A ranking that shows itself as a table."""
+
+    def __str__(self) -> str:
+        """Return the table."""
+        from tpusim.report.terminal.notebook import printed_ranking, text_of
+
+        return text_of(printed_ranking(self))
+
+    def _repr_html_(self) -> str:
+        from tpusim.report.terminal.notebook import html_of, printed_ranking
+
+        return html_of(printed_ranking(self))

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from tpusim.analysis.explanation import Kind, explanation
-from tpusim.cost.classes import class_cycles, class_moving
+from tpusim.cost.classes import Moving, class_cycles, class_moving
 from tpusim.cost.tile import between_tiles_cycles, floor_ps, stage_cycles, tile_costs
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
@@ -42,12 +42,13 @@ def explain_kernel(result: Result, topology: Topology | None, kernel: Kernel, tr
         stages=stage_cycles(kernel, chip),
         floor_ps=floor_ps(kernel, chip),
         kinds=[
-            _kind(kernel, tiles, moving.seconds, chip)
+            _kind(kernel, tiles, moving, chip)
             for tiles, moving in zip(kernel.classes, class_moving(kernel, chip), strict=True)
         ],
         provenance=lowered.provenance,
     )
-    known = _choices(module, chip, op, tried) | {"compiled": provenance_text(lowered.provenance, chip.name)}
+    known = _choices(module, chip, op, 0 if kernel.basis else tried)
+    known["compiled"] = provenance_text(lowered.provenance, chip.name)
     return ExplainedKernel(**structs.asdict(found) | known)
 
 
@@ -66,7 +67,10 @@ def _sizes(computation: Computation, op: str) -> dict[str, tuple[int, int]]:
 
 
 def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str, Any]:
-    """Return what is said of a kernel's neighbours and tiles, by field of an explanation; nothing of a lowered one."""
+    """Return what is said of a kernel's neighbours and tiles, by field of an explanation; nothing of a lowered one.
+
+    ``tried`` is how many ways to cut it are wanted, 0 where it is cut by hand.
+    """
     if module is None:
         return {}
     computation = _computation(module, op)
@@ -74,23 +78,25 @@ def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str
     return {
         "apart": users[op],
         "apart_users": {name: apart[op] for name, apart in users.items() if op in apart},
-        "tried": tuple(tried_tiles(module, chip, computation.name, op, wanted=tried)[:tried]),
+        "tried": tuple(tried_tiles(module, chip, computation.name, op, wanted=tried)[:tried]) if tried else (),
     }
 
 
-def _kind(kernel: Kernel, tiles: TileClass, moving_seconds: float, chip: Chip) -> Kind:
-    """Return what a tile of a class takes; one without a product where others have one is skipped.
-
-    What moves beside it takes ``moving_seconds``.
-    """
-    cycles = class_cycles(kernel, tiles, chip)
-    runs = zip(kernel.parts, tiles.runs, strict=True)
-    multiplies = any(count and part.products for part, count in runs)
-    moving = zip(kernel.streams, tiles.moves, strict=False)
+def _kind(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> Kind:
+    """Return what a tile of a class takes, with what moves beside it."""
+    waited = moving.with_latency(chip.dma.fixed_latency_seconds)
+    moves = zip(kernel.streams, tiles.moves, strict=False)
     return Kind(
         tiles=tiles.tiles,
-        cycles=cycles,
-        moved_bytes=sum(stream.block_bytes * count for stream, count in moving if stream.space not in (VMEM, SMEM)),
-        moving_cycles=moving_seconds * chip.clock_hz,
-        is_skipped=not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies),
+        cycles=class_cycles(kernel, tiles, chip),
+        moved_bytes=sum(stream.block_bytes * count for stream, count in moves if stream.space not in (VMEM, SMEM)),
+        moving_cycles=moving.seconds * chip.clock_hz,
+        latency_cycles=(waited - moving.seconds) * chip.clock_hz,
+        is_skipped=is_skipped(kernel, tiles),
     )
+
+
+def is_skipped(kernel: Kernel, tiles: TileClass) -> bool:
+    """Return whether tiles of a class do nothing of what others do: they have no product where others have one."""
+    multiplies = any(count and part.products for part, count in zip(kernel.parts, tiles.runs, strict=True))
+    return not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies)

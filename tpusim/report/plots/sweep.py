@@ -1,19 +1,25 @@
-"""Pictures of sweeps over designs: which are worth their price, which parameter matters, and what it does."""
+"""Pictures of sweeps over designs: which are worth their price, which parameter matters, and what it does; and of
+families of programs.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from math import exp, isfinite, isqrt, log
+from itertools import cycle
+from math import exp, inf, isfinite, isqrt, log
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from tpusim.analysis.compare import pareto_front
+from tpusim.analysis.scaling import ScaleRow
 from tpusim.errors import ConfigError
 from tpusim.report.plots.colours import BLUE, GREY, INK, LINES, ORANGE, VERMILION
 from tpusim.report.plots.style import axes_or_new, figure_of, new_figure, place_labels, shortened, styled
+from tpusim.units import ps_to_us
 
 Records = Sequence[Mapping[str, object]]
 Effects = Sequence[tuple[str, float, float]]
@@ -29,18 +35,21 @@ _FAR_APART = 8.0
 
 @styled
 def pareto(
-    records: Records, x: str, y: str, name: str = "", ax: Axes | None = None, *, per: str = ""
+    records: Records, x: str, y: str, name: str = "", ax: Axes | None = None, *, per: str = "", normalise: str = ""
 ) -> Figure:  # fmt: skip
     """Draw designs by two figures of which less is better (cost and time, say), the best trade-offs joined by a line.
 
     ``x`` and ``y`` are keys of the records and, with their units, the names of the axes; ``name`` is the key of what
-    designs are called. With ``per``, a key as well, each value of it has a picture of its own. Records that leave a
+    designs are called. With ``per``, a key as well, each value of it has a picture of its own. With ``normalise``, one
+    such as ``program``, figures are multiples of the least one that has the same value of it. Records that leave a
     figure empty, as those of designs that a program does not fit, are left out. Raises ConfigError if a record lacks
     the key of a figure, or none has figures. Returns the figure.
     """
-    found = [record for record in records if _figure(record, x) is not None and _figure(record, y) is not None]
+    found: Records = [record for record in records if _figure(record, x) is not None and _figure(record, y) is not None]
     if not found:
         raise ConfigError("pareto: expected at least one design, found none with both figures")
+    if normalise:
+        found, (x, y) = _normalised(found, (x, y), normalise)
 
     def draw(ax: Axes, part: Records) -> Labels:
         return _pareto(ax, part, (x, y, name))
@@ -54,6 +63,23 @@ def pareto(
     figure_of(ax).draw_without_rendering()
     _write(ax, labels)
     return figure_of(ax)
+
+
+def _normalised(records: Records, keys: tuple[str, str], by: str) -> tuple[Records, tuple[str, str]]:
+    """Return records with figures as multiples of the least of their value of ``by``, and what these are called."""
+    names = {key: f"{key}, times the least of its {by}" for key in keys}
+    least: dict[tuple[str, str], float] = {}
+    for record in records:
+        for key in keys:
+            place = key, str(_value(record, by))
+            least[place] = min(least.get(place, inf), _figure(record, key) or 0.0)
+    if not all(least.values()):
+        raise ConfigError("pareto: expected figures above 0 to take multiples of, found a 0")
+    found = []
+    for record in records:
+        value = str(_value(record, by))
+        found.append({**record, **{names[key]: (_figure(record, key) or 0.0) / least[key, value] for key in keys}})
+    return found, (names[keys[0]], names[keys[1]])
 
 
 def _pareto(ax: Axes, records: Records, keys: tuple[str, str, str]) -> Labels:
@@ -281,3 +307,41 @@ def _tornado(ax: Axes, rows: Effects, measure: str) -> None:
     ax.margins(x=0.08)
     ax.grid(axis="x")
     ax.set(ylim=(len(ordered) - 0.4, -0.6), xlabel=f"change of {measure}", ylabel="parameter")
+
+
+@styled
+def scaling(rows: Sequence[ScaleRow]) -> Figure:
+    """Draw throughput (or time, where no items are counted) and peak HBM over items (or devices); return the figure."""
+    counted = any(row.items for row in rows)
+    figure = new_figure(9.6, 3.8)
+    left, right = figure.subplots(1, 2)
+    lines: dict[str, list[ScaleRow]] = defaultdict(list)
+    for row in rows:
+        lines[f"{row.chip} {row.topology}" if counted else row.chip].append(row)
+    for (name, own), style in zip(lines.items(), cycle(LINES), strict=False):
+        _draw_family((left, right), name, sorted(own, key=lambda row: (row.items, row.devices)), style)
+    across = "items a run" if counted else "devices"
+    left.set(xlabel=across, ylabel="items per second" if counted else "time (us)", title="Throughput (simulated)")
+    right.set(xlabel=across, ylabel="share of the HBM", title="Peak memory of a device")
+    right.axhline(1.0, color=GREY, linestyle="--", linewidth=0.9)
+    right.yaxis.set_major_formatter(PercentFormatter(1.0))
+    for ax in (left, right):
+        ax.set_xscale("log", base=2)
+        ax.grid()
+    left.set_ylim(bottom=0)
+    right.set_ylim(bottom=0)
+    left.legend()
+    return figure
+
+
+def _draw_family(axes: tuple[Axes, Axes], name: str, rows: Sequence[ScaleRow], style: tuple[str, str, str]) -> None:
+    left, right = axes
+    counted = any(row.items for row in rows)
+    colour, marker, line = style
+    across = [row.items if counted else row.devices for row in rows]
+    rates = [row.items_per_second if counted else ps_to_us(row.total_ps) for row in rows]
+    # What does not fit has no time that the chip could take.
+    shown = [rate if row.fits else float("nan") for rate, row in zip(rates, rows, strict=True)]
+    left.plot(across, shown, marker=marker, linestyle=line, color=colour, label=name)
+    shares = [row.peak_hbm_bytes / row.hbm_capacity_bytes for row in rows]
+    right.plot(across, shares, marker=marker, linestyle=line, color=colour)

@@ -11,10 +11,13 @@ from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.findings import Findings
 from tpusim.analysis.scaling import Largest, ScaleRow
+from tpusim.analysis.tuning import Ranking
 from tpusim.report.result import ResultLike
+from tpusim.report.tables import visible
 from tpusim.report.terminal.answers.advice import render_advice
 from tpusim.report.terminal.answers.explain import render_explained
 from tpusim.report.terminal.answers.scaling import render_scaling
+from tpusim.report.terminal.explain import render_ranking
 from tpusim.report.terminal.run import render_result
 
 # The width at which no column of the widest table is left out.
@@ -51,6 +54,13 @@ def printed_scaling(rows: Sequence[ScaleRow], largest: Sequence[Largest]) -> Con
     return console
 
 
+def printed_ranking(ranking: Ranking) -> Console:
+    """Return a console that holds the table of ranked programs."""
+    console = _recorder()
+    render_ranking(ranking, console)
+    return console
+
+
 def html_of(console: Console) -> str:
     """Return what a console holds as HTML; Rich escapes what it prints."""
     return _trimmed(console.export_html(inline_styles=True, code_format=_FORMAT))
@@ -63,7 +73,7 @@ def text_of(console: Console) -> str:
 
 def _recorder() -> Console:
     """Return a console that keeps what is printed, and shows it nowhere."""
-    return Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False)
+    return visible(Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False))
 
 
 def _trimmed(page: str) -> str:
