@@ -22,6 +22,7 @@ The rooms in reading order. Nouns are frozen data; verbs are functions from noun
     report/        numbers to text, plots and files
     pipeline/      the flat list of stages: where the verbs meet
     study/         many runs over many machines
+    advice/        what would make a program faster
     plot.py        pictures of what the pipeline returns
     models.py      what a user's own model of a unit is written with
     export.py      files of it for viewers
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from tpusim import export as export
     from tpusim import models as models
     from tpusim import plot as plot
+    from tpusim.advice.advise import Advice as Advice
+    from tpusim.advice.advise import advise as advise
     from tpusim.analysis.accuracy import Validation as Validation
     from tpusim.analysis.compare import Comparison as Comparison
     from tpusim.analysis.explained.grid import KernelGrid as KernelGrid
@@ -95,6 +98,8 @@ if TYPE_CHECKING:
     from tpusim.program.work import Stream as Stream
     from tpusim.program.work import Work as Work
     from tpusim.shapes.notation import parse_shape as parse_shape
+    from tpusim.study.scale import Scaling as Scaling
+    from tpusim.study.scale import scale as scale
     from tpusim.study.study import Study as Study
     from tpusim.timeline.records import Timeline as Timeline
     from tpusim.validation.times import validate as validate
@@ -103,6 +108,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "tpusim": ("export", "models", "plot"),
+    "tpusim.advice.advise": ("Advice", "advise"),
     "tpusim.analysis.accuracy": ("Validation",),
     "tpusim.analysis.compare": ("Comparison",),
     "tpusim.analysis.explanation": ("Explanation",),
@@ -135,6 +141,7 @@ _NAMES = {
     "tpusim.program.stored": ("load_program", "save_program"),
     "tpusim.program.work": ("Matmul", "Stream", "Work"),
     "tpusim.shapes.notation": ("parse_shape",),
+    "tpusim.study.scale": ("Scaling", "scale"),
     "tpusim.study.study": ("Study",),
     "tpusim.timeline.records": ("Timeline",),
     "tpusim.validation.times": ("validate",),

@@ -33,6 +33,7 @@ from tpusim.report.plots.kernels.grid import pallas as pallas
 from tpusim.report.plots.style import Axes, Figure
 from tpusim.report.plots.style import save as save
 from tpusim.report.plots.sweep import pareto as pareto
+from tpusim.report.plots.sweep import scaling as scaling
 from tpusim.report.plots.sweep import sensitivities as sensitivities
 from tpusim.report.plots.sweep import sensitivity as sensitivity
 from tpusim.report.plots.sweep import sweep as sweep

@@ -55,8 +55,12 @@ EXCEPTIONS: list[tuple[str, str, str]] = [
         "Numba loads only where banks are played, and not for the memory of one rate",
     ),
     *(
+        ("functions do not import the package", f"tpusim/{place}.py", "as in pipeline/result.py")
+        for place in ("advice/advise", "study/scale")
+    ),
+    *(
         ("functions do not import the package", f"tpusim/cli/{name}.py", "as in cli/run.py")
-        for name in "answers compile entry main model options output plot show sweep systolic".split()
+        for name in "answers compile entry main model options output plot scale show sweep systolic".split()
     ),
     *(
         (

@@ -186,15 +186,15 @@ class MemoryReport(msgspec.Struct, frozen=True):
         return tuple(sorted(found.values(), key=lambda b: (-b.padding_bytes, b.first, b.name)))
 
 
+def memory_capacities(chip: Chip) -> dict[MemorySpace, int]:
+    """Return how many bytes a program may have of each memory; the runtime keeps some of the HBM to itself."""
+    # Two cores to a program share no VMEM: the compiler plans for that of one (no program for v5p takes more).
+    return {HBM: chip.hbm.available_bytes, VMEM: chip.vmem.capacity_bytes, CMEM: chip.cmem.capacity_bytes}
+
+
 def memory_report(program: Program, chip: Chip) -> MemoryReport:
     """Return what a program needs of HBM, VMEM and, where the chip has one, CMEM."""
-    # Two cores to a program share no VMEM: the compiler plans for that of one (no program for v5p takes more).
-    capacities: dict[MemorySpace, int] = {
-        HBM: chip.hbm.available_bytes,
-        VMEM: chip.vmem.capacity_bytes,
-        CMEM: chip.cmem.capacity_bytes,
-    }
-    use = memory_use(program)
+    capacities, use = memory_capacities(chip), memory_use(program)
     profiles = (memory_profile(program, name) for name, size in capacities.items() if size or name == HBM)
     # Of HBM the heap counts, holes included; a memory that the compiler has planned as a whole may be denser than ours.
     needed = {HBM: use.peak_hbm_bytes, VMEM: use.peak_vmem_bytes}

@@ -8,12 +8,12 @@ import msgspec
 
 from tpusim.analysis.bands import Band, CompiledError, compiled_error, compiler_clock_hz, error_bands
 from tpusim.analysis.energy.run import Energy, action_counts, run_energy
-from tpusim.analysis.memory import MemoryUse, memory_use, overflows
+from tpusim.analysis.memory import MemoryUse, memory_capacities, memory_use, overflows
 from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import is_as_shipped
-from tpusim.hardware.units import HBM
+from tpusim.hardware.units import HBM, VMEM
 from tpusim.program.module import Estimate, Program
 from tpusim.program.provenance import Provenance
 from tpusim.timeline.records import Timeline
@@ -28,6 +28,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     how far programs are off that tpusim compiled for the chip, if it is one; ``schedule`` says whose schedule it was.
     ``is_as_shipped`` says that no figure of the chip was replaced; then ``operating_point`` is the chip's. Unless it
     ``fits`` into the memories a program cannot run there: its figures are those of a chip with more of them.
+    The capacities are what a program may have of a memory.
     ``by_hand`` counts the kernels that were written elsewhere, by what their times are made of.
     """
 
@@ -73,7 +74,7 @@ def summarise(
     # What was measured are programs compiled for the chip, on the chip as it is.
     claims = shipped and made_by is not None and made_by.is_for(chip.name)
     # A program of nothing but views takes no time, and its shares are 0.
-    total_ps = max(1, timeline.total_ps)
+    total_ps, capacities = max(1, timeline.total_ps), memory_capacities(chip)
     return Summary(
         program=program.name,
         chip=chip.name,
@@ -90,8 +91,8 @@ def summarise(
         counts=action_counts(busy, chip),
         memory=use,
         fits=not too_much,
-        hbm_capacity_bytes=chip.hbm.capacity_bytes,
-        vmem_capacity_bytes=chip.vmem.capacity_bytes,
+        hbm_capacity_bytes=capacities[HBM],
+        vmem_capacity_bytes=capacities[VMEM],
         ops=ops,
         categories=group_records(timeline, "category"),
         compiler_cycles=sum(group.compiler_cycles for group in ops),

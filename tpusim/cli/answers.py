@@ -77,3 +77,36 @@ def path(options: Namespace) -> None:
         allow_overflow=options.allow_overflow,
     )
     answer(options, path_page, render_path, result.critical_path)
+
+
+_ADVISE = """\
+What would make a program faster, what saves most first: arrays to pad, transpose, cast or donate, kernels to batch,
+loops to unroll, collectives to hide, axes of the mesh to swap, recomputation to leave. Each change is made, in the
+program's steps or in its module, and run: a saving is the difference of two simulated runs."""
+
+
+@command(
+    "advise",
+    "what would make a program faster, each change tried by simulation",
+    option("program", metavar="PROGRAM", help="HLO text, or a lowered program"),
+    *MACHINE,
+    json_option(),
+    option("--quiet", action="store_true", help="no progress line"),
+    description=_ADVISE,
+)
+def advise(options: Namespace) -> None:
+    """Print what would make a program faster."""
+    from tpusim.advice.advise import advise
+    from tpusim.advice.trials import RULES
+    from tpusim.report.json.answers import advice_page
+    from tpusim.report.terminal.answers.advice import render_advice
+    from tpusim.report.terminal.progress import CountLine
+
+    line = CountLine("trying")
+    names = list(RULES)
+    progress = None if options.quiet else lambda name: line(names.index(name) + 1, len(names))
+    try:
+        found = advise(options.program, options.chip, **machine(options), progress=progress)
+    finally:
+        line.close()
+    answer(options, advice_page, render_advice, found)

@@ -11,12 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from traceback import extract_tb
 
-from tpusim.cli.answers import explain, path
+from tpusim.cli.answers import advise, explain, path
 from tpusim.cli.compile import compile_
 from tpusim.cli.completion import completion
 from tpusim.cli.model import calibrate, lower, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
+from tpusim.cli.scale import layouts, scale
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
 from tpusim.cli.sweep import sweep
 from tpusim.cli.systolic import systolic
@@ -40,6 +41,7 @@ COMMANDS = (
     check,
     fmt,
     layout,
+    layouts,
     chips,
     ops,
     memory,
@@ -47,6 +49,8 @@ COMMANDS = (
     lower,
     explain,
     path,
+    advise,
+    scale,
     validate,
     calibrate,
     systolic,

@@ -153,22 +153,18 @@ def _cost(result: Result, options: Namespace) -> Cost | None:
 
 
 def _report(result: Result, options: Namespace) -> None:
-    groups = result.groups(options.by)
-    pod = result.communication if result.pod.device_count > 1 else None
     if options.json:
+        groups = result.groups(options.by)
+        pod = result.communication if result.pod.device_count > 1 else None
         from tpusim.report.json.run import run_page
 
         # Ops are in every object already; only another grouping adds something.
         by = {} if options.by == "op" else {options.by: groups}
         write_json(run_page(result.summary, pod, by, _cost(result, options)))
         return
-    from tpusim.report.terminal.pod import render_pod
-    from tpusim.report.terminal.run import render_run
+    from tpusim.report.terminal.run import render_result
 
-    page = console()
-    render_run(result.summary, groups, options.by, page, _cost(result, options))
-    if pod is not None:
-        render_pod(pod, page)
+    render_result(result, options.by, console(), _cost(result, options))
 
 
 @command(

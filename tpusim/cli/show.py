@@ -54,16 +54,23 @@ def layout(options: Namespace) -> None:
     from tpusim.shapes.layout_facts import layout_facts
     from tpusim.shapes.notation import parse_shape
 
-    facts = layout_facts(parse_shape(options.shape), options.at)
+    shape = parse_shape(options.shape)
+    facts = layout_facts(shape, options.at)
     if options.json:
         from tpusim.report.json.facts import layout_page
 
         write_json(layout_page(facts))
         return
     # Rich takes longer to load than the answer takes to compute, and JSON does without it.
+    from tpusim.pipeline.answers.layouts import tiled
     from tpusim.report.terminal.layout import render_layout
 
-    render_layout(facts, console())
+    page = console()
+    render_layout(facts, page)
+    on_chip = tiled(shape)
+    if on_chip is not None:
+        page.print("\nwithout tiles, as SHAPE was given; on a TPU (v5e) it is rather:\n")
+        render_layout(layout_facts(on_chip, options.at), page)
 
 
 @command(

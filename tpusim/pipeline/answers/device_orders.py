@@ -41,21 +41,28 @@ def better_orders(
 ) -> tuple[DeviceOrder, ...]:
     """Return the orders of devices in which a collective by itself is faster, the fastest run first.
 
-    ``run_ps`` is what the program takes as it is. Orders are tried that come from transposing the devices' numbers, in
-    all shapes of up to three axes; the program is run in the best three.
+    ``run_ps`` is what the program takes as it is; it is run in the best three.
     """
-    count = program.devices_needed
-    alone = by_itself(program, step)
-    least_ps = own_ps(alone, chip, topology)
-    found = []
-    for shape, axes, devices in _orders(count):
-        op_ps = own_ps(with_device_order(alone, devices), chip, topology)
-        if op_ps < least_ps:
-            found.append(DeviceOrder(reshaped=shape, transposed=axes, devices=devices, op_ps=op_ps, run_ps=run_ps))
-    best = sorted(found, key=lambda order: order.op_ps)[:_RUN]
+    best = orders_by_time(program, chip, topology, step)[:_RUN]
     runs = [run_program(with_device_order(program, order.devices), chip, topology).total_ps for order in best]
     tried = [structs.replace(order, run_ps=ps) for order, ps in zip(best, runs, strict=True)]
     return tuple(sorted(tried, key=lambda order: order.run_ps))
+
+
+def orders_by_time(program: Program, chip: Chip, topology: Topology | None, *steps: Collective) -> list[DeviceOrder]:
+    """Return the orders of devices in which some collectives by themselves are faster, the fastest first.
+
+    Orders are tried that come from transposing the devices' numbers, in all shapes of up to three axes. What the whole
+    run takes is left open.
+    """
+    alone = by_itself(program, *steps)
+    least_ps = own_ps(alone, chip, topology)
+    found = []
+    for shape, axes, devices in _orders(program.devices_needed):
+        op_ps = own_ps(with_device_order(alone, devices), chip, topology)
+        if op_ps < least_ps:
+            found.append(DeviceOrder(reshaped=shape, transposed=axes, devices=devices, op_ps=op_ps, run_ps=0))
+    return sorted(found, key=lambda order: order.op_ps)
 
 
 def _orders(count: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:

@@ -9,8 +9,11 @@ import msgspec
 
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
+from tpusim.analysis.findings import Finding, Findings
 from tpusim.analysis.path.critical import CriticalPath, Hidden, OnPath, Slack, Stretch
-from tpusim.report.json.page import SCHEMA_VERSION, document, fill, page, rows
+from tpusim.analysis.scaling import Largest, ScaleRow
+from tpusim.report.json.page import SCHEMA_VERSION, Microseconds, document, fill, page, rows
+from tpusim.shapes.layout_choices import LayoutChoice
 from tpusim.units import ps_to_us
 
 
@@ -25,6 +28,26 @@ class ExplanationPage(Explanation, frozen=True, kw_only=True):
 
 StepPage = document("StepExplanation", StepExplanation)
 LongestPage = document("Longest", Explanation, "", ops=rows(str), kernels=rows(ExplanationPage), others=rows(StepPage))
+AdvicePage = document(
+    "Advice",
+    Findings,
+    "program chip time_ps tried",
+    findings=rows(page("Finding", Finding, None, saved_ps=Microseconds, share=float)),
+)
+_Row = page(
+    "ScaleRow",
+    ScaleRow,
+    None,
+    {"total_ps": "time_us"},
+    items_per_second=float,
+    headroom_bytes=int,
+    usd_per_million=float | None,
+    joules_per_item=float | None,
+)
+ScalingPage = document("Scaling", ScaleRow, "", rows=rows(_Row), largest=rows(page("Largest", Largest)))
+LayoutsPage = document(
+    "Layouts", LayoutChoice, "", layouts=rows(page("LayoutChoice", LayoutChoice, None, wasted_share=float))
+)
 PathPage = document(
     "CriticalPath",
     CriticalPath,
@@ -35,6 +58,21 @@ PathPage = document(
     slacks=rows(page("Slack", Slack)),
     hidden=rows(page("Hidden", Hidden)),
 )
+
+
+def advice_page(found: Findings) -> Any:
+    """Return what would make a program faster."""
+    return fill(AdvicePage, found)
+
+
+def scaling_page(found: Sequence[ScaleRow], largest: Sequence[Largest]) -> Any:
+    """Return a family of programs side by side."""
+    return fill(ScalingPage, rows=tuple(found), largest=tuple(largest))
+
+
+def layouts_page(found: Sequence[LayoutChoice]) -> Any:
+    """Return the layouts of an array."""
+    return fill(LayoutsPage, layouts=tuple(found))
 
 
 def explained_page(found: Explanation | StepExplanation) -> Any:

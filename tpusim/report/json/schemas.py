@@ -9,7 +9,15 @@ import msgspec
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.program.module import Program
 from tpusim.report.json.accuracy import CompiledPage, EstimatesPage, PowerPage, StepsPage
-from tpusim.report.json.answers import ExplanationPage, LongestPage, PathPage, StepPage
+from tpusim.report.json.answers import (
+    AdvicePage,
+    ExplanationPage,
+    LayoutsPage,
+    LongestPage,
+    PathPage,
+    ScalingPage,
+    StepPage,
+)
 from tpusim.report.json.compile import CompilationPage
 from tpusim.report.json.facts import ChipPage, ChipRow, LayoutPage, OpcodeRow
 from tpusim.report.json.memory import MemoryAccuracyPage, MemoryPage
@@ -23,6 +31,7 @@ _PAGES: Final[dict[str, tuple[Any, ...]]] = {
     "compile": (CompilationPage,),
     "check": (list[str],),
     "layout": (LayoutPage,),
+    "layouts": (LayoutsPage,),
     "chips": (list[ChipRow], ChipPage),
     "ops": (list[OpcodeRow],),
     "memory": (MemoryPage,),
@@ -30,6 +39,8 @@ _PAGES: Final[dict[str, tuple[Any, ...]]] = {
     "lower": (Program,),
     "explain": (ExplanationPage, StepPage, LongestPage),
     "path": (PathPage,),
+    "advise": (AdvicePage,),
+    "scale": (ScalingPage,),
     "validate": (AccuracyPage, MemoryAccuracyPage, EstimatesPage, CompiledPage, StepsPage, PowerPage),
     "systolic": (SystolicPage,),
     "sweep": (SweepPage,),

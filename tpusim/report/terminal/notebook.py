@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from rich.console import Console
 
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
+from tpusim.analysis.findings import Findings
+from tpusim.analysis.scaling import Largest, ScaleRow
 from tpusim.analysis.tuning import Ranking
 from tpusim.report.result import ResultLike
 from tpusim.report.tables import visible
+from tpusim.report.terminal.answers.advice import render_advice
 from tpusim.report.terminal.answers.explain import render_explained
+from tpusim.report.terminal.answers.scaling import render_scaling
 from tpusim.report.terminal.explain import render_ranking
-from tpusim.report.terminal.pod import render_pod
-from tpusim.report.terminal.run import render_run
+from tpusim.report.terminal.run import render_result
 
 # The width at which no column of the widest table is left out.
 _COLUMNS = 160
@@ -25,9 +29,7 @@ _FORMAT = '<pre style="line-height:1.25;overflow-x:auto;white-space:pre;font-siz
 def printed_run(result: ResultLike) -> Console:
     """Return a console that holds the page of ``tpusim run``."""
     console = _recorder()
-    render_run(result.summary, result.groups(), "op", console, result.cost())
-    if result.pod.device_count > 1:
-        render_pod(result.communication, console)
+    render_result(result, "op", console, result.cost())
     return console
 
 
@@ -35,6 +37,20 @@ def printed_explanation(explained: Explanation | StepExplanation) -> Console:
     """Return a console that holds the page of ``tpusim explain``."""
     console = _recorder()
     render_explained(explained, console)
+    return console
+
+
+def printed_advice(found: Findings) -> Console:
+    """Return a console that holds the page of ``tpusim advise``."""
+    console = _recorder()
+    render_advice(found, console)
+    return console
+
+
+def printed_scaling(rows: Sequence[ScaleRow], largest: Sequence[Largest]) -> Console:
+    """Return a console that holds the page of ``tpusim scale``."""
+    console = _recorder()
+    render_scaling(rows, largest, console)
     return console
 
 

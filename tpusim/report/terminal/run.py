@@ -16,7 +16,10 @@ from tpusim.analysis.utilisation import Group
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.json.run import compiler_us
 from tpusim.report.provenance import provenance_text
+from tpusim.report.result import ResultLike
 from tpusim.report.tables import count_text, dollars_text, energy_text, plain_table, size_text, time_text, us_text
+from tpusim.report.terminal.pod import render_pod
+from tpusim.units import PS_PER_SECOND
 
 # With head, categories and memory this fills a screen and no more.
 SHOWN_OPS = 20
@@ -37,8 +40,15 @@ def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Cons
         console.print(_category_table(summary))
     console.print()
     _print_memory(summary, console)
-    _print_energy(summary.energy, cost, console)
+    _print_energy(summary.energy, cost, summary.total_ps, console)
     _print_notes(summary, console)
+
+
+def render_result(result: ResultLike, by: str, console: Console, cost: Cost | None) -> None:
+    """Print a whole result: the run, and where it is one of many devices these, their collectives and links."""
+    render_run(result.summary, result.groups(by), by, console, cost)
+    if result.pod.device_count > 1:
+        render_pod(result.communication, console)
 
 
 def _print_head(summary: Summary, console: Console) -> None:
@@ -68,6 +78,8 @@ def _print_head(summary: Summary, console: Console) -> None:
         f"  work      {busy.kernels:,} kernels, {count_text(busy.flops)}FLOP,"
         f" {size_text(busy.hbm_bytes)} of HBM traffic"
     )
+    if busy.flops:
+        console.print(f"  MFU       {summary.flops_utilisation:.1%} of the bf16 peak, with what is computed again")
     console.print()
 
 
@@ -133,7 +145,7 @@ def _print_memory(summary: Summary, console: Console) -> None:
     )
 
 
-def _print_energy(energy: Energy, cost: Cost | None, console: Console) -> None:
+def _print_energy(energy: Energy, cost: Cost | None, total_ps: int, console: Console) -> None:
     """Print the energy and the mean power of the device and of its chip, by unit, and what the run costs to rent."""
     of_chip = f" ({energy.chip_power_w:.3g} W a chip of such devices)" if energy.devices_per_chip > 1 else ""
     head = f"{energy_text(energy.total_j)}, {energy.average_power_w:.3g} W on average{of_chip}"
@@ -144,7 +156,8 @@ def _print_energy(energy: Energy, cost: Cost | None, console: Console) -> None:
     if cost is None:
         return
     each = cost.usd_per_million_tokens
-    tokens = "" if each is None else f", {dollars_text(each)} a million tokens"
+    rate = count_text(cost.tokens / max(1, total_ps) * PS_PER_SECOND).strip()
+    tokens = "" if each is None else f", {rate} tokens a second, {dollars_text(each)} a million tokens"
     price = f"{dollars_text(cost.usd_per_chip_hour)} a chip-hour"
     listed = f" (listed {cost.price_date})" if cost.price_date else ""
     console.print(f"cost      {dollars_text(cost.usd)}{tokens}, at {price}{listed}")

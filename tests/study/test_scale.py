@@ -1,0 +1,73 @@
+"""A family of programs: throughput, memory that is left, and the largest that fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.commands import output_of
+from tests.house.source_tree import ROOT
+from tpusim.analysis.scaling import ScaleRow, largest_that_fit
+from tpusim.errors import ConfigError
+from tpusim.ir.module import Module
+from tpusim.pipeline.modules import Builder
+from tpusim.study.scale import scale
+
+POD = str(ROOT / "traces/llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
+
+
+def doubled(batch: int) -> Module:
+    """Return a program that doubles so many rows of a thousand."""
+    builder = Builder(f"doubled_{batch}.v5e.hlo.txt")
+    rows = builder.parameter(0, f"f32[{batch},1024]")
+    return builder.build(builder.add(rows, rows))
+
+
+def row(items: float, peak_bytes: int, **given: object) -> ScaleRow:
+    """Return a row of a chip of 1,000 bytes."""
+    facts = {
+        "program": "p",
+        "chip": "c",
+        "topology": "1",
+        "devices": 1,
+        "variables": {},
+        "total_ps": 10**12,
+        "mfu": 0.5,
+    }
+    facts |= {"hbm_capacity_bytes": 1000, "joules": 6.0, "usd": 3.0, "warnings": 0, "fits": peak_bytes <= 1000}
+    return ScaleRow(items=items, peak_hbm_bytes=peak_bytes, **(facts | given))  # type: ignore[arg-type]
+
+
+def test_a_function_is_called_with_each_size():
+    """Throughput is the size over the time, and rises with it while the launch weighs."""
+    rows = scale(doubled, {"batch": [64, 4096]}, chips=["v5e"]).rows
+    assert [found.variables for found in rows] == [{"batch": 64}, {"batch": 4096}]
+    assert rows[1].items_per_second == pytest.approx(4096 / rows[1].total_ps * 1e12)
+    assert rows[1].items_per_second > rows[0].items_per_second
+    assert rows[1].headroom_bytes == rows[1].hbm_capacity_bytes - rows[1].peak_hbm_bytes
+
+
+def test_the_largest_that_fits_is_on_a_line():
+    """400 bytes and 100 an item: 4 of those that were run, and 6."""
+    (found,) = largest_that_fit([row(items, 400 + 100 * items) for items in (2, 4, 8)])
+    assert (found.items, found.estimate) == (4, 6)
+
+
+def test_costs_are_of_items():
+    """Three dollars and six joules for two items."""
+    found = row(2, 600)
+    assert (found.usd_per_million, found.joules_per_item) == (1.5e6, 3.0)
+
+
+def test_items_are_variables():
+    """What the pattern does not have is refused with the nearest name."""
+    with pytest.raises(ConfigError, match="did you mean 'batch'"):
+        scale(doubled, {"batch": [64]}, items="batsh", chips=["v5e"])
+
+
+def test_slices_stand_in_one_table(capsys, tmp_path):
+    """The same program on two slices, drawn as well."""
+    picture = tmp_path / "scale.png"
+    text = output_of(capsys, "scale", POD, "--topology", "v5e:2x4,v5e:1x8", "-o", str(picture))
+    assert "v5e:2x4" in text
+    assert "v5e:1x8" in text
+    assert picture.stat().st_size > 10_000

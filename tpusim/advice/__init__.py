@@ -1,0 +1,1 @@
+"""What would make a program faster: findings, each checked by running the alternative."""

@@ -1,0 +1,159 @@
+"""Arrays that are mostly padding, and products that multiply it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+from msgspec import structs
+
+from tpusim.advice.trials import Case, Trial, advises
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.program.edit import Steps, with_steps
+from tpusim.program.steps import Kernel
+from tpusim.program.work import Work
+from tpusim.semantics.products import PRODUCT_ROLES, canonical_product
+from tpusim.shapes.address import logical_bytes, physical_bytes
+from tpusim.shapes.shape import ArrayShape
+
+_LEAST_WASTE = 0.1
+_LEAST_SHARE = 0.01
+_MOST_SIZES = 4
+_SHOWN = 4
+
+
+class _Size(NamedTuple):
+    """A size of a dimension, what it is rounded up to, and the multiple that this is of."""
+
+    size: int
+    stored: int
+    tile: int
+
+
+class _Wasted:
+    """What a size costs: arrays by name with the share of them that is used, and kernels that multiply its padding."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, float] = {}
+        self.multiplied: dict[str, float] = {}
+
+    def touches(self, kernel: Kernel) -> bool:
+        """Return whether a kernel moves or multiplies some of the padding."""
+        return kernel.name in self.multiplied or any(stream.operand in self.used for stream in kernel.streams)
+
+
+@advises("padding")
+def padding(case: Case) -> Iterator[Trial]:
+    """Propose sizes that fill tiles and arrays: blocks lose their padding, products its rows and columns."""
+    kernels = [step for step in case.program.every_step if isinstance(step, Kernel)]
+    found = _wasted(case)
+    touched = {size: [k for k in kernels if wasted.touches(k)] for size, wasted in found.items()}
+    ranked = sorted(touched.items(), key=lambda item: -case.share(*item[1]))
+    for size, own in ranked[:_MOST_SIZES]:
+        if case.share(*own) < _LEAST_SHARE:
+            return
+        longest = sorted(own, key=lambda kernel: -case.share(kernel))[:_SHOWN]
+        idle = 1 - min([*found[size].used.values(), *found[size].multiplied.values()])
+        yield Trial(
+            what=f"dimensions of {size.size} take the room of {size.stored}: up to {idle:.0%} of it is padding",
+            change=_change(size),
+            ops=tuple(kernel.name for kernel in longest),
+            source=next((kernel.source for kernel in longest if kernel.source), ""),
+            alternative=with_steps(case.program, partial(_full, wasted=found[size])),
+        )
+
+
+def _change(size: _Size) -> str:
+    below = size.size // size.tile * size.tile
+    if below:
+        return f"make them a multiple of {size.tile}: {below} costs what {size.size} should, and {size.stored} no more"
+    return f"put a larger dimension in their place (transpose), or join them with the next one: {size.tile} fit"
+
+
+def _wasted(case: Case) -> dict[_Size, _Wasted]:
+    """Return what is wasted by the sizes that waste it."""
+    found: dict[_Size, _Wasted] = defaultdict(_Wasted)
+    for name, home in case.homes.items():
+        shape = home[name].shape
+        if isinstance(shape, ArrayShape) and (size := _worst_stored(shape)):
+            found[size].used[name] = logical_bytes(shape) / physical_bytes(shape)
+    for step in case.program.every_step:
+        if isinstance(step, Kernel) and case.module is not None and step.name in case.homes:
+            share = _array_share(step, case)
+            if share < 1 - _LEAST_WASTE and (size := _worst_multiplied(step, case.module, case)):
+                found[size].multiplied[step.name] = share
+    return found
+
+
+def _worst_stored(shape: ArrayShape) -> _Size | None:
+    """Return the dimension that pads an array most, None where little is padding."""
+    layout = shape.actual_layout
+    if not layout.tiles or logical_bytes(shape) > (1 - _LEAST_WASTE) * physical_bytes(shape):
+        return None
+    sizes = (shape.dimensions[axis] for axis in layout.minor_to_major)
+    return _worst([(size, tile) for size, tile in zip(sizes, reversed(layout.tiles[0]), strict=False) if size > 1])
+
+
+def _worst_multiplied(kernel: Kernel, module: Module, case: Case) -> _Size | None:
+    """Return the dimension that leaves most of an array idle in the products of a kernel."""
+    home = case.homes[kernel.name]
+    sides = (case.chip.mxu.rows, case.chip.mxu.columns)
+    return _worst(
+        [
+            pair
+            for computation, product in _products(module, home, home[kernel.name])
+            if all(isinstance(one.shape, ArrayShape) for one in computation.operands_of(product))
+            for pair in zip(_depth_and_columns(computation, product), sides, strict=True)
+        ]
+    )
+
+
+def _depth_and_columns(computation: Computation, product: Instruction) -> tuple[int, int]:
+    shapes = [one.shape for one in computation.operands_of(product) if isinstance(one.shape, ArrayShape)]
+    found = canonical_product(product, shapes)
+    return found.depth, found.columns
+
+
+def _products(module: Module, home: Computation, of: Instruction) -> Iterator[tuple[Computation, Instruction]]:
+    """Yield the products that an instruction is or calls."""
+    if of.opcode in PRODUCT_ROLES:
+        yield home, of
+    for name in of.called_computations:
+        for inner in module[name]:
+            yield from _products(module, module[name], inner)
+
+
+def _worst(sizes: list[tuple[int, int]]) -> _Size | None:
+    found = [_Size(size, -(-size // tile) * tile, tile) for size, tile in sizes]
+    worst = min(found, key=lambda one: one.size / one.stored, default=None)
+    return worst if worst is not None and worst.size < worst.stored else None
+
+
+def _array_share(kernel: Kernel, case: Case) -> float:
+    """Return how much of what passes the arrays the program asked for."""
+    side = case.chip.mxu.rows * case.chip.mxu.columns
+    passed = sum(m.streamed_rows for m in kernel.work.matmuls) * kernel.tiles * side
+    return min(1.0, kernel.product_flops / 2 / passed) if passed else 1.0
+
+
+def _full(steps: Steps, wasted: _Wasted) -> Steps:
+    """Return steps without some padding."""
+    return tuple(
+        _without(step, wasted) if isinstance(step, Kernel) and wasted.touches(step) else step for step in steps
+    )
+
+
+def _without(kernel: Kernel, wasted: _Wasted) -> Kernel:
+    share = wasted.multiplied.get(kernel.name, 1.0)
+    streams = tuple(
+        structs.replace(stream, block_bytes=stream.block_bytes * wasted.used.get(stream.operand, 1.0))
+        for stream in kernel.streams
+    )
+    stages = tuple(_less(stage, share) for stage in kernel.stages)
+    return structs.replace(kernel, streams=streams, work=_less(kernel.work, share), stages=stages)
+
+
+def _less(work: Work, share: float) -> Work:
+    return Work(tuple(matmul * share for matmul in work.matmuls), work.ops)

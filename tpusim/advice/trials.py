@@ -1,0 +1,129 @@
+"""What rules look at, what they propose, and how a proposal is run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+from tpusim.analysis.findings import Basis, Finding
+from tpusim.errors import TpusimError
+from tpusim.hardware.pod import Topology
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.pipeline.result import Result
+from tpusim.pipeline.schedules import front_end_form
+from tpusim.pipeline.stages import run_program, simulate
+from tpusim.program.module import Program
+from tpusim.program.steps import AnyStep
+from tpusim.timeline.records import CORE
+
+
+class Trial(NamedTuple):
+    """A change that may help: ``alternative`` is the changed program, or the changed module before any compiler."""
+
+    what: str
+    change: str
+    ops: tuple[str, ...]
+    source: str
+    alternative: Program | Module | None
+    saved_bytes: int = 0
+
+
+_MEMORY: Basis = "memory"
+
+Rule = Callable[["Case"], Iterator[Trial]]
+_R = TypeVar("_R", bound=Rule)
+
+RULES: dict[str, Rule] = {}
+"""By name what looks for one kind of waste."""
+
+
+def advises(name: str) -> Callable[[_R], _R]:
+    """Enter a function as the rule of a name."""
+
+    def enter(rule: _R) -> _R:
+        RULES[name] = rule
+        return rule
+
+    return enter
+
+
+class Case:
+    """A run that is looked at: its program, its module if there is one, and what each step of it took."""
+
+    def __init__(self, result: Result, topology: Topology | None) -> None:
+        self.result = result
+        self.program = result.program
+        self.module = result.module
+        self.chip = result.chip
+        self.topology = topology
+        self.total_ps = result.timeline.total_ps
+
+    @cached_property
+    def times_ps(self) -> dict[int, int]:
+        """What each step took of the core, by the identity of the step."""
+        times: dict[int, int] = defaultdict(int)
+        steps = self.program.every_step
+        for record in self.result.timeline.records:
+            if record.row == CORE and record.step >= 0:
+                times[id(steps[record.step])] += record.total_ps
+        return times
+
+    def share(self, *steps: AnyStep) -> float:
+        """Return which share of the run some steps took of the core."""
+        return sum(self.times_ps.get(id(step), 0) for step in steps) / max(1, self.total_ps)
+
+    @cached_property
+    def homes(self) -> dict[str, Computation]:
+        """The computation that has the instruction of a name."""
+        computations = self.module.computations if self.module else ()
+        return {one.name: computation for computation in computations for one in computation}
+
+    def instruction(self, step: AnyStep) -> Instruction | None:
+        """Return the instruction of a step, None of a lowered program."""
+        return self.homes[step.name][step.name] if step.name in self.homes else None
+
+    @cached_property
+    def front_end(self) -> Module | None:
+        """The module before any compiler, None where that cannot be had."""
+        try:
+            return None if self.module is None else front_end_form(self.module)
+        except TpusimError:
+            return None
+
+    def run_ps(self, alternative: Program | Module) -> int:
+        """Return what an alternative takes: as it is lowered, or compiled by tpusim."""
+        if isinstance(alternative, Program):
+            return run_program(alternative, self.chip, self.topology).total_ps
+        found = simulate(alternative, self.chip, topology=self.topology, schedule="compiled", allow_overflow=True)
+        return found.timeline.total_ps
+
+    @cached_property
+    def compiled_ps(self) -> int:
+        """What the program takes when tpusim compiles it, for alternatives that it has to compile."""
+        assert self.front_end is not None
+        return self.run_ps(self.front_end)
+
+    def try_out(self, rule: str, trial: Trial) -> Finding | None:
+        """Return what a trial came to, None where it cannot be run."""
+        alternative, basis = trial.alternative, _MEMORY
+        before_ps = after_ps = self.total_ps
+        try:
+            if isinstance(alternative, Program):
+                after_ps, basis = self.run_ps(alternative), "steps"
+            elif alternative is not None:
+                before_ps, after_ps, basis = self.compiled_ps, self.run_ps(alternative), "compiled"
+        except TpusimError:
+            return None
+        return Finding(
+            rule=rule,
+            what=trial.what,
+            change=trial.change,
+            ops=trial.ops,
+            source=trial.source,
+            basis=basis,
+            before_ps=before_ps,
+            after_ps=after_ps,
+            saved_bytes=trial.saved_bytes,
+        )

@@ -1,0 +1,115 @@
+"""A family of programs side by side: what each takes, makes, costs and leaves of the memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tpusim.analysis.energy.price import Cost
+from tpusim.analysis.summary import Summary
+from tpusim.units import PS_PER_SECOND
+
+_MILLION = 10**6
+
+
+class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One program on one chip or slice.
+
+    ``items`` are what a run of all devices makes or reads (examples, tokens), 0 where nobody says. ``mfu`` is the rate
+    of the program's operations over the bf16 peak, recomputed ones included. What does not fit (``fits``) has its
+    figures all the same: they are those of a chip with more memory. Joules and dollars are those of all devices.
+    """
+
+    program: str
+    chip: str
+    topology: str
+    devices: int
+    variables: dict[str, Any]
+    total_ps: int
+    items: float
+    mfu: float
+    peak_hbm_bytes: int
+    hbm_capacity_bytes: int
+    fits: bool
+    joules: float
+    usd: float | None
+    warnings: int
+
+    @property
+    def items_per_second(self) -> float:
+        """Throughput, 0 where nobody says what is counted."""
+        return self.items / self.total_ps * PS_PER_SECOND if self.total_ps else 0.0
+
+    @property
+    def headroom_bytes(self) -> int:
+        """HBM that is left of a device's; below 0 for what does not fit."""
+        return self.hbm_capacity_bytes - self.peak_hbm_bytes
+
+    @property
+    def usd_per_million(self) -> float | None:
+        """Dollars for a million items."""
+        return None if self.usd is None or not self.items else self.usd / self.items * _MILLION
+
+    @property
+    def joules_per_item(self) -> float | None:
+        """Joules for one item."""
+        return self.joules / self.items if self.items else None
+
+
+class Largest(msgspec.Struct, frozen=True, kw_only=True):
+    """The most items that fit on a chip or slice: of those that were run, and as memory grows on a line with them."""
+
+    chip: str
+    topology: str
+    items: float
+    estimate: float | None
+
+
+def scale_row(
+    summary: Summary,
+    topology: str,
+    devices: int,
+    *,
+    variables: Mapping[str, Any],
+    items: float,
+    joules: float,
+    cost: Cost | None,
+) -> ScaleRow:
+    """Return the row of a run."""
+    return ScaleRow(
+        program=summary.program,
+        chip=summary.chip,
+        topology=topology,
+        devices=devices,
+        variables=dict(variables),
+        total_ps=summary.total_ps,
+        items=items,
+        mfu=summary.flops_utilisation,
+        peak_hbm_bytes=summary.memory.peak_hbm_bytes,
+        hbm_capacity_bytes=summary.hbm_capacity_bytes,
+        fits=summary.fits,
+        joules=joules,
+        usd=cost.usd if cost else None,
+        warnings=len(summary.warnings),
+    )
+
+
+def largest_that_fit(rows: Sequence[ScaleRow]) -> tuple[Largest, ...]:
+    """Return the most items that fit, for each chip and slice that was run with several counts of them."""
+    found: dict[tuple[str, str], list[ScaleRow]] = defaultdict(list)
+    for row in rows:
+        if row.items:
+            found[row.chip, row.topology].append(row)
+    return tuple(_largest(*place, own) for place, own in found.items() if len({row.items for row in own}) > 1)
+
+
+def _largest(chip: str, topology: str, rows: Sequence[ScaleRow]) -> Largest:
+    fitting = [row.items for row in rows if row.fits]
+    first, last = sorted(rows, key=lambda row: row.items)[-2:]
+    # Arguments that do not grow, and the rest, which does: a line through the two largest runs.
+    slope = (last.peak_hbm_bytes - first.peak_hbm_bytes) / max(1.0, last.items - first.items)
+    estimate = last.items + (last.hbm_capacity_bytes - last.peak_hbm_bytes) / slope if slope > 0 else None
+    return Largest(chip=chip, topology=topology, items=max(fitting, default=0.0), estimate=estimate)

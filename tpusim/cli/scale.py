@@ -1,0 +1,79 @@
+"""The commands for everyday questions: ``scale`` over sizes, chips and slices, ``layouts`` of an array."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from tpusim.cli.options import CHIP, SCHEDULE, command, json_option, option, positive
+from tpusim.cli.output import answer
+
+_SCALE = """\
+A family of programs in one table: time, throughput, MFU, memory that is left, energy and price of each, on every chip
+and slice that is named, and the largest that fits. A part of a pattern in braces is a variable: its values become
+columns, and --items says which of them, or which product, a run makes."""
+
+_EXAMPLES = """\
+examples:
+  tpusim scale 'mlp_b{batch}.v5e.hlo.txt.gz'
+  tpusim scale 'gpt2_b{batch}t{seq}.v5p.hlo.txt.gz' --items 'batch*seq' -o scale.png
+  tpusim scale llama8b_decode_tp.v5e_2x4.hlo.txt.gz --topology v5e:2x4,v5e:4x4"""
+
+
+@command(
+    "scale",
+    "a family of programs over batch sizes, chips and slices, and the largest that fits",
+    option("programs", metavar="PROGRAM", nargs="+", help="files, or patterns with variables in braces"),
+    option("--items", metavar="NAME*NAME", default="", help="what a run makes, by variables (default: batch)"),
+    CHIP,
+    option("--topology", metavar="T,T", help="slices to run on"),
+    SCHEDULE,
+    option("--price", metavar="USD", type=positive, help="of an hour of a chip (default: as listed, where it is)"),
+    option("-o", "--output", metavar="FILE", help="draw it as well (.png, .svg, .pdf)"),
+    json_option(),
+    option("--quiet", action="store_true", help="no progress line"),
+    description=_SCALE,
+    epilog=_EXAMPLES,
+)
+def scale(options: Namespace) -> None:
+    """Run a family of programs."""
+    from tpusim.report.json.answers import scaling_page
+    from tpusim.report.terminal.answers.scaling import render_scaling
+    from tpusim.report.terminal.progress import CountLine
+    from tpusim.study.scale import scale
+
+    line = CountLine("running")
+    try:
+        found = scale(
+            options.programs,
+            items=options.items,
+            chips=options.chip.split(",") if options.chip else (),
+            topologies=options.topology.split(",") if options.topology else (),
+            schedule=options.schedule,
+            price=options.price,
+            progress=None if options.quiet else line,
+        )
+    finally:
+        line.close()
+    if options.output:
+        from tpusim import plot
+
+        plot.save(plot.scaling(found.rows), options.output)
+    answer(options, scaling_page, render_scaling, found.rows, found.largest)
+
+
+@command(
+    "layouts",
+    "the layouts that an array can have, ranked by padding",
+    option("shape", metavar="SHAPE", help='such as "bf16[10,300]", or the sizes alone, as in 10,300'),
+    option("--dtype", metavar="T", default="bf16", help="element type where SHAPE has none (default: bf16)"),
+    option("--chip", metavar="C", default="v5e", help="whose tiles (default: v5e)"),
+    json_option(),
+)
+def layouts(options: Namespace) -> None:
+    """Rank the layouts of an array."""
+    from tpusim.pipeline.answers.layouts import layouts
+    from tpusim.report.json.answers import layouts_page
+    from tpusim.report.terminal.answers.layouts import render_layouts
+
+    shape = options.shape if "[" in options.shape else f"{options.dtype}[{options.shape}]"
+    answer(options, layouts_page, render_layouts, layouts(shape, options.chip))

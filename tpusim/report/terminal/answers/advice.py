@@ -1,0 +1,49 @@
+"""Findings about a program on a terminal, what saves most first."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+
+from tpusim.analysis.findings import Finding, Findings
+from tpusim.report.tables import size_text, time_text
+
+_BASES = {
+    "steps": "the program with these steps changed, run",
+    "compiled": "both forms compiled by tpusim, and run",
+    "memory": "the memory of both forms",
+}
+
+
+def render_advice(found: Findings, console: Console) -> None:
+    """Print what would make a program faster, and how each saving was found."""
+    head = f"[bold]{escape(found.program)}[/bold] on {escape(found.chip)}: advice (simulated)"
+    console.print(head)
+    console.print()
+    tried = f"{sum(found.tried.values())} changes of {len(found.tried)} kinds"
+    console.print(f"  time      {time_text(found.time_ps)}; tried {tried}, each by itself: savings do not add up")
+    if not found.findings:
+        console.print("  nothing that was tried saves a hundredth of the time")
+    for number, finding in enumerate(found.findings, start=1):
+        console.print()
+        _print_finding(number, finding, console)
+
+
+def _print_finding(number: int, finding: Finding, console: Console) -> None:
+    console.print(f"[bold]{number}. {_saving(finding)}[/bold]: {escape(finding.what)}")
+    console.print(f"   change    {escape(finding.change)}", soft_wrap=True)
+    where = f", {finding.source}" if finding.source else ""
+    console.print(f"   where     {escape(', '.join(finding.ops) + where)}", soft_wrap=True)
+    times = f", {time_text(finding.before_ps)} -> {time_text(finding.after_ps)}" if finding.basis != "memory" else ""
+    console.print(f"   checked   {finding.rule}: {_BASES[finding.basis]}{times}")
+
+
+def _saving(finding: Finding) -> str:
+    """Return what a finding saves, time before memory."""
+    texts = []
+    if finding.saved_ps:
+        texts.append(f"saves {finding.share:.1%} of the time ({time_text(finding.saved_ps)})")
+    if finding.saved_bytes:
+        verb = "saves" if finding.saved_bytes > 0 else "takes"
+        texts.append(f"{verb} {size_text(abs(finding.saved_bytes))} of HBM")
+    return ", ".join(texts)

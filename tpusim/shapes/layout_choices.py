@@ -1,0 +1,49 @@
+"""The ways to lay an array out, side by side: what each pads, and what it is good for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tpusim.shapes.address import logical_bytes, physical_bytes
+from tpusim.shapes.shape import ArrayShape
+
+
+class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """One layout of an array. ``lanes`` is the dimension that varies fastest, ``sublanes`` the next, -1 for none.
+
+    Sums over the dimension in lanes need the cross-lane unit, over that in sublanes a few steps within a register, and
+    over all others additions alone; slices and updates of the others move whole tiles. A product wants the dimensions
+    that it sums over, and those of its result, in lanes or sublanes.
+    """
+
+    shape: str
+    physical_bytes: int
+    logical_bytes: int
+    lanes: int
+    sublanes: int
+    is_default: bool
+
+    @property
+    def wasted_share(self) -> float:
+        """Share of its bytes that is padding."""
+        return 1 - self.logical_bytes / self.physical_bytes if self.physical_bytes else 0.0
+
+
+def layout_choice(shape: ArrayShape, *, is_default: bool) -> LayoutChoice:
+    """Return what there is to say of one layout."""
+    order = shape.actual_layout.minor_to_major
+    return LayoutChoice(
+        shape=str(shape),
+        physical_bytes=physical_bytes(shape),
+        logical_bytes=logical_bytes(shape),
+        lanes=order[0] if order else -1,
+        sublanes=order[1] if len(order) > 1 else -1,
+        is_default=is_default,
+    )
+
+
+def ranked(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
+    """Return layouts by what they take, the least first; of equal ones the usual one."""
+    return tuple(sorted(choices, key=lambda choice: (choice.physical_bytes, not choice.is_default)))

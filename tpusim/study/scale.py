@@ -1,0 +1,96 @@
+"""A family of programs over batch sizes, chips and slices: one run of each, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import msgspec
+
+from tpusim.analysis.scaling import Largest, ScaleRow, largest_that_fit, scale_row
+from tpusim.errors import ConfigError, did_you_mean
+from tpusim.pipeline.stages import read_program, simulate
+from tpusim.study.programs import ProgramText, Source, find_programs
+
+_COUNTED = "batch"
+"""The variable of a program that is counted where none is named."""
+
+
+class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of a family of programs, in their order, and the largest of them that fit."""
+
+    rows: tuple[ScaleRow, ...]
+
+    @property
+    def largest(self) -> tuple[Largest, ...]:
+        """The most items that fit, by chip and slice."""
+        return largest_that_fit(self.rows)
+
+    def __str__(self) -> str:
+        """Return the report of ``tpusim scale``."""
+        from tpusim.report.terminal.notebook import printed_scaling, text_of
+
+        return text_of(printed_scaling(self.rows, self.largest))
+
+
+def scale(
+    programs: Sequence[Source] | Mapping[str, Source] | Source,
+    values: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    items: str = "",
+    chips: Sequence[str] = (),
+    topologies: Sequence[str] = (),
+    schedule: str = "",
+    price: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Scaling:
+    """Return what every program of a family takes on every chip and slice, with throughput, memory and costs.
+
+    ``programs`` are files, patterns with variables (``gpt2_b{batch}t{seq}.v5p.hlo.txt.gz``), modules, or a function
+    that makes a module of the ``values`` of its parameters, such as one that calls ``tpusim.jax.compile_for``.
+    ``items`` names what a run makes, a variable or a product of some (``batch*seq``); by default ``batch``, where there
+    is one. ``price`` is that of an hour of a chip. Raises ConfigError where no program or variable is found.
+    """
+    is_one = callable(programs) or isinstance(programs, str) or hasattr(programs, "entry")
+    sources: Any = [programs] if is_one else programs
+    found = find_programs(sources, values or {})
+    runs = list(product(found, chips or ("",), topologies or ("",)))
+    rows = []
+    for number, run in enumerate(runs):
+        if progress is not None:
+            progress(number, len(runs))
+        rows.append(_row(*run, items, schedule, price))
+    return Scaling(rows=tuple(sorted(rows, key=lambda row: (row.chip, row.topology, row.items))))
+
+
+def _row(program: ProgramText, chip: str, topology: str, items: str, schedule: str, price: float | None) -> ScaleRow:
+    loaded = read_program(program.path, program.content)
+    result = simulate(loaded, chip or None, topology=topology or None, schedule=schedule, allow_overflow=True)
+    return scale_row(
+        result.summary,
+        topology or "x".join(map(str, result.pod.sizes)),
+        result.pod.device_count,
+        variables=dict(program.variables),
+        items=_items(program, items),
+        joules=result.all_devices_j,
+        cost=result.cost(price),
+    )
+
+
+def _items(program: ProgramText, items: str) -> float:
+    """Return how many items a run of a program makes, 0 where nothing says it."""
+    known = dict(program.variables)
+    if not items:
+        return float(known[_COUNTED]) if isinstance(known.get(_COUNTED), int | float) else 0.0
+    return prod(_factors(items, known))
+
+
+def _factors(items: str, known: Mapping[str, Any]) -> Iterator[float]:
+    for name in items.split("*"):
+        value = known.get(name.strip())
+        if not isinstance(value, int | float):
+            hint = did_you_mean(name, list(known))
+            raise ConfigError(f"items: expected variables of the program with numbers, found {name!r}{hint}")
+        yield float(value)
