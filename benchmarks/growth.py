@@ -200,7 +200,9 @@ def stage_seconds(kind: str, size: int) -> list[float]:
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
-    """Return the exponent of growth: the slope of the line through the logarithms that misses them least."""
+    """Return the exponent of growth, NaN of one size: the slope of the line through the logarithms that fits best."""
+    if len(sizes) < 2:
+        return math.nan
     # Below a millisecond a clock shows its own steps.
     return statistics.linear_regression(
         [math.log(size) for size in sizes], [math.log(max(each, 1e-3)) for each in seconds]
