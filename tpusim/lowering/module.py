@@ -13,7 +13,7 @@ from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Module
 
 # Importing the modules of rules fills the table.
-from tpusim.lowering import collectives, control, copies, custom_calls
+from tpusim.lowering import collectives, control, copies, custom_calls, fusions
 from tpusim.lowering.addresses import with_addresses
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import kernel as kernels
@@ -30,7 +30,17 @@ from tpusim.shapes.shape import Shape, TupleShape, leaves, node_number, nodes
 DEFAULT_TRIPS = 1
 """Trips of a loop whose count the program does not tell."""
 
-__all__ = ["DEFAULT_TRIPS", "RULES", "collectives", "control", "copies", "custom_calls", "kernels", "lower_module"]
+__all__ = [
+    "DEFAULT_TRIPS",
+    "RULES",
+    "collectives",
+    "control",
+    "copies",
+    "custom_calls",
+    "fusions",
+    "kernels",
+    "lower_module",
+]
 
 
 def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TRIPS) -> Program:

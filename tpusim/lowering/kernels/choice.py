@@ -179,7 +179,9 @@ def _through_array(plan: Plan) -> Iterator[TriedTiles]:
         return
     wanted, sizes = vector_tiles(plan), blocks(array, chip.vpu.register_shape)
     counts = (max(ceil(wanted * 2.0**doublings), chip.cores_per_device) for doublings in (-2, -1, 0, 1, 2))
-    for bounds in dict.fromkeys(_cut(sizes, count) for count in counts):
+    # What lies in another order where it comes from is cut there into longer runs from the other end.
+    ways = (cut for count in counts for cut in (_cut(sizes, count), _cut(sizes[::-1], count)[::-1]))
+    for bounds in dict.fromkeys(ways):
         trips = tuple(ceil(size / bound) for size, bound in zip(sizes, bounds, strict=True))
         stated = {"output_window_bounds": bounds, "iteration_bounds": trips}
         shared = next((at for at, count in enumerate(trips) if count > 1), -1) if chip.cores_per_device > 1 else -1
