@@ -112,7 +112,7 @@ def tuples(depth: int) -> str:
 
 
 def permutes(devices: int) -> str:
-    """Return a permute among an odd number of devices that follows no pattern of the slice."""
+    """Return a permute among a power of two of devices that follows no pattern of the slice."""
     pairs = ",".join(f"{{{n},{n * 7919 % devices}}}" for n in range(devices))
     body = [f"ROOT r = {_ARRAY} collective-permute(p), channel_id=1, source_target_pairs={{{pairs}}}"]
     return _module(body, header=f", num_partitions={devices}")
@@ -142,7 +142,7 @@ PROGRAMS = {
     "calls": Kind(calls, (10, 20, 40)),
     "nest": Kind(nest, (125, 250, 500)),
     "tuples": Kind(tuples, (25, 50, 100)),
-    "permutes": Kind(permutes, (255, 1_023, 4_095), "v5p"),
+    "permutes": Kind(permutes, (512, 2_048, 8_192), "v5p"),
     "reduces": Kind(reduces, (256, 1_024, 8_192), "v5p"),
 }
 
@@ -200,7 +200,9 @@ def stage_seconds(kind: str, size: int) -> list[float]:
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
-    """Return the exponent of growth: the slope of the line through the logarithms that misses them least."""
+    """Return the exponent of growth, NaN of one size: the slope of the line through the logarithms that fits best."""
+    if len(sizes) < 2:
+        return math.nan
     # Below a millisecond a clock shows its own steps.
     return statistics.linear_regression(
         [math.log(size) for size in sizes], [math.log(max(each, 1e-3)) for each in seconds]
