@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
-from tpusim.ir.ops import CONTROL_FLOW, HAS_EFFECTS
+from tpusim.ir.ops import CONTROL_FLOW, HAS_EFFECTS, VIEWS
 from tpusim.shapes.shape import ArrayShape, Shape
 
 
@@ -44,6 +44,14 @@ class Node:
         """Its shape, which must be an array's."""
         assert isinstance(self.shape, ArrayShape), self
         return self.shape
+
+    @property
+    def source(self) -> Node:
+        """The node whose bytes it is: itself, or what it is a view of."""
+        node = self
+        while node.opcode in VIEWS:
+            node = node.operands[0]
+        return node
 
     @property
     def is_small(self) -> bool:

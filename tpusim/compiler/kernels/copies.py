@@ -79,19 +79,13 @@ def _shares(draft: Draft, user: Node, maker: Node, given: Node) -> bool:
     if user.opcode != "fusion":
         return user.opcode in ELEMENTWISE | IN_PLACE
     inner = draft.graphs[user.attributes["calls"]]
-    todo = [inner.parameters[at] for at, operand in enumerate(user.operands) if _is_view_of(operand, given)]
+    todo = [inner.parameters[at] for at, operand in enumerate(user.operands) if operand.source is given]
     while todo:
         node = todo.pop()
-        if any(user.opcode not in ELEMENTWISE | IN_PLACE | VIEWS | {"tuple"} for user in node.users):
+        if any(each.opcode not in ELEMENTWISE | IN_PLACE | VIEWS | {"tuple"} for each in node.users):
             return False
         todo.extend(node.users)
     return True
-
-
-def _is_view_of(node: Node, other: Node) -> bool:
-    while node is not other and node.opcode in VIEWS:
-        node = node.operands[0]
-    return node is other
 
 
 def _another(graph: Graph, node: Node) -> Node:

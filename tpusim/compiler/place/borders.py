@@ -12,7 +12,6 @@ from operator import itemgetter
 
 from tpusim.compiler.place.lives import Home, Lives
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.ops import VIEWS
 from tpusim.shapes.shape import ArrayShape
 
 
@@ -52,7 +51,7 @@ def copies_at_borders(draft: Draft) -> list[Border]:
 def _before(draft: Draft, graph: Graph, state: Node) -> Iterator[Border]:
     """Yield copies, in a loop's first state, of the arguments and constants among it."""
     for operand in dict.fromkeys(state.operands):
-        source = behind_views(operand)
+        source = operand.source
         is_given = source.opcode == "constant" or (source.opcode == "parameter" and graph is draft.entry)
         if is_given and _is_large(operand):
             border = Border(graph, operand, is_after=False)
@@ -64,7 +63,7 @@ def _after(graph: Graph) -> Iterator[Border]:
     """Yield copies of what comes from loops to the program's result."""
     root = graph.root
     for result in dict.fromkeys(root.operands if root.opcode == "tuple" else [root]):
-        source = behind_views(result)
+        source = result.source
         is_carried = source.opcode == "get-tuple-element" and source.operands[0].opcode == "while"
         if not is_carried or not _is_large(result):
             continue
@@ -86,13 +85,7 @@ def copies_that_make_room(graph: Graph, lives: Lives, moved: set[Home], least_by
     found, after = [], dict[Node, list[Node]]()
     for node in number:
         home = lives.home(lives.parts[node.name][0]) if _is_large(node) else None
-        if (
-            home is None
-            or home.is_fixed
-            or home in moved
-            or home.n_bytes < least_bytes
-            or behind_views(node) is not node
-        ):
+        if home is None or home.is_fixed or home in moved or home.n_bytes < least_bytes or node.source is not node:
             continue
         users = sorted(node.users, key=number.__getitem__)
         if any(user.name not in lives.kernels for user in users):
@@ -115,10 +108,3 @@ _LONG = 32
 
 def _is_large(node: Node) -> bool:
     return isinstance(node.shape, ArrayShape) and node.shape.layout is not None and not node.is_small
-
-
-def behind_views(node: Node) -> Node:
-    """Return the node whose bytes a node is."""
-    while node.opcode in VIEWS:
-        node = node.operands[0]
-    return node

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tpusim.compiler.place.borders import Border, behind_views
+from tpusim.compiler.place.borders import Border
 from tpusim.compiler.place.lives import Home, Lives
 from tpusim.compiler.place.room import Room
 from tpusim.compiler.place.spaces import in_space, match_fusion
@@ -197,9 +197,9 @@ class _Line:
 
     def _made(self, operand: Node) -> int:
         """Return the number of the first node after an array is there."""
-        source = behind_views(operand)
+        source = operand.source
         while source.opcode == "get-tuple-element":
-            source = behind_views(source.operands[0])
+            source = source.operands[0].source
         return max(self.at[source] + 1, len(self.graph.parameters))
 
     def _take(self, operand: Node, begin: int, end: int, last: int) -> None:
