@@ -350,3 +350,18 @@ def test_what_is_fused_into_a_kernel_comes_in_and_is_computed_with_its_blocks():
     assert sum(stage.ops["vector"] for stage in made.stages) >= 2 * registers
     assert not any(stage.matmuls for stage in made.stages)
     assert sum(c.tiles * c.runs[0] for c in kernel.classes) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "reason"),
+    [
+        ("matmul_1024_b128.v5e", "matmul.1", "waits for blocks, 7"),
+        ("flash_2048_b512.v5e", "flash_attention.1", "computes, with the vector ALU"),
+        ("twice.v6e", "twice.1", "what the kernel copies itself"),
+    ],
+)
+def test_explain_says_what_steps_take_their_time_for(name, op, reason):
+    """And how to find better blocks, which a compiled kernel cannot have."""
+    page = str(tpusim.explain(PROGRAMS / f"{name}.hlo.txt.gz", op))
+    assert reason in page
+    assert "tpusim.jax.tune" in page

@@ -165,13 +165,15 @@ def _advice_by_hand(found: Explanation) -> Iterator[str]:
     waiting = [kind for kind in found.kinds if kind.waited_cycles > kind.cycles]
     waits = sum(kind.tiles * kind.waited_cycles for kind in waiting)
     computes = sum(kind.tiles * kind.cycles for kind in found.kinds if kind.waited_cycles <= kind.cycles)
-    if waits > computes:
+    (unit, busy), *_ = found.ranked
+    share = busy * found.tiles / max(1.0, waits + computes)
+    if share > 1:
+        yield f"Most of it waits for what the kernel copies itself: {UNITS[unit].less or 'less work'} would help."
+    elif waits > computes:
         latency = sum(kind.tiles * kind.latency_cycles for kind in waiting) / waits
         yield f"Most of it waits for blocks, {latency:.0%} of that until memory answers: larger blocks wait less often,"
         yield "and blocks that stay for more steps (another order of the grid, one operand whole) move fewer bytes."
     else:
-        (unit, busy), *_ = found.ranked
-        share = busy * found.tiles / max(1.0, waits + computes)
         yield f"Most of it computes, with the {_name(unit)} busy for {share:.0%} of that. Larger blocks give units more"
         yield f"to do at the same time; for the {_name(unit)} {UNITS[unit].less or 'less work'} would help."
     yield "Blocks stay as they were compiled: tpusim.jax.tune compiles a function with others, and ranks them by time."
