@@ -110,6 +110,15 @@ def test_an_op_has_its_tiles_its_text_and_its_neighbours():
     assert dict(details["tiles"]["cycles"])["HBM"] == pytest.approx(tile_costs(kernel, run.chip)["hbm"], abs=0.1)
 
 
+def test_the_critical_path_is_on_the_page():
+    """Every op that adds to the time, and all of them together are the time."""
+    run = tpusim.simulate(DECODE)
+    data = report_data(run)
+    assert sum(time for _, time, _, _ in data["path"]["ops"]) == run.pod.last.total_ps
+    names = [data["texts"][data["ops"]["name"][op]] for op, *_ in data["path"]["ops"]]
+    assert names == [op.name for op in run.critical_path.ops]
+
+
 def test_another_run_is_compared(tmp_path):
     """Its figures, and every op that takes longer or shorter."""
     export.html(tpusim.simulate(DECODE), tmp_path / "x.html", TRACES / "native/llama1b_decode_b16s2048.v5e.hlo.txt.gz")
@@ -405,6 +414,16 @@ def test_a_selected_op_has_tiles_hlo_and_neighbours(looped):
     name = looped.run("return document.querySelector('#details .neighbours button').textContent")
     looped.click("#details .neighbours button")
     assert looped.run("return document.querySelector('#details dd').textContent") == name
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_critical_path_is_shown_and_said_of_an_op(looped):
+    """The longest kernel adds all of its time."""
+    first = looped.run("return document.querySelector('#path-ops tbody tr').textContent")
+    assert first.startswith("fusion.159")
+    looped.keys("#ops-scroll", "\ue007")
+    assert "on the critical path" in looped.run("return document.getElementById('details').textContent")
 
 
 @pytest.mark.slow

@@ -104,6 +104,14 @@ def test_times_by_name_are_those_of_the_run(name):
     assert {name: time for name, time in times.items() if time} == pytest.approx({n: t for n, t in ours.items() if t})
 
 
+def test_the_critical_path_has_a_row():
+    """With the executions that a slice stands for it is the time of the run."""
+    result, events = traced("llama1b_decode_b16s2048.v6e")
+    (row,) = [e["tid"] for e in events if e["name"] == "thread_name" and e["args"]["name"] == "critical path"]
+    own = [e for e in events if e["ph"] == "X" and e["tid"] == row]
+    assert sum(e["dur"] * e.get("args", {}).get("executions", 1) for e in own) == pytest.approx(result.time_us)
+
+
 @pytest.mark.parametrize(("space", "counter"), [("hbm", "HBM in use"), ("vmem", "VMEM in use")])
 def test_the_counter_of_memory_stays_within_the_peak(space, counter):
     """And what an op that takes time has in use is what the memory profile says."""

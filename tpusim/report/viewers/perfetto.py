@@ -11,7 +11,7 @@ import gzip
 import json
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from tpusim.analysis.communication import classes
 from tpusim.analysis.energy.run import record_energy
 from tpusim.analysis.memory import memory_profile
+from tpusim.analysis.path.critical import Stretch, critical_path
 from tpusim.analysis.traffic import steady_rates
 from tpusim.cost.models.energies import energy_model
 from tpusim.files import write_whole
@@ -32,6 +33,7 @@ from tpusim.units import PS_PER_US, fj_to_watts
 # One device is one process of the format, and its rows are the threads.
 _PROCESS = 1
 _CORE_ROW = "XLA ops"
+_PATH_ROW = "critical path"
 _SPACES: tuple[MemorySpace, ...] = (HBM, VMEM)
 # Bytes per picosecond are a thousand GB/s.
 _GB_PER_SECOND = 1e3
@@ -52,6 +54,8 @@ def pod_trace_json(run: PodRun, program: Program | None = None, chip: Chip | Non
     when; ``chip``, what power its devices draw.
     """
     alike = classes(run)
+    known = program is not None and program.name == run.last.program
+    stretches = critical_path(program, run).stretches if program is not None and known else ()
     events: list[dict[str, Any]] = []
     drawn: list[_Drawn] = []
     for number, (timeline, devices) in enumerate(alike, start=1):
@@ -60,7 +64,8 @@ def pod_trace_json(run: PodRun, program: Program | None = None, chip: Chip | Non
             shown = f" on {run.device_count} devices alike" if run.device_count > 1 else ""
         one = _Drawn(timeline)
         drawn.append(one)
-        found = [*_process_events(one, shown, program), *_power(one, chip)]
+        path = [stretch for stretch in stretches if stretch.device in devices]
+        found = [*_process_events(one, shown, program, path), *_power(one, chip)]
         events += [event | {"pid": number} for event in found]
     if len(alike) > 1:
         processes = {device: number for number, (_, devices) in enumerate(alike, start=1) for device in devices}
@@ -128,10 +133,13 @@ def _inside(event: Event) -> float:
     return max(event.start_ps, event.end_ps - PS_PER_US // 1000) / PS_PER_US
 
 
-def _process_events(drawn: _Drawn, shown: str, program: Program | None) -> list[dict[str, Any]]:
+def _process_events(
+    drawn: _Drawn, shown: str, program: Program | None, path: Iterable[Stretch]
+) -> list[dict[str, Any]]:
     """Return the events of one process: its names first."""
     timeline = drawn.timeline
     events = [each for event, row in drawn.placed for each in _slices(event, row, drawn)]
+    events += _path(drawn, path)
     more = list(_traffic(drawn))
     if program is not None and program.name == timeline.program:
         more += [*_memory(drawn, program), *_fetches(drawn, program)]
@@ -163,8 +171,8 @@ class _Rows:
 
     def names(self, process: str) -> Iterator[dict[str, Any]]:
         yield _meta("process_name", 0, {"name": process})
-        # The core stands first, then its units, then what runs beside it.
-        order = (_CORE_ROW, *(unit.label for unit in UNITS.values()))
+        # What the end waits for stands first, then the core, then its units, then what runs beside it.
+        order = (_PATH_ROW, _CORE_ROW, *(unit.label for unit in UNITS.values()))
         for label, number in self._numbers.items():
             yield _meta("thread_name", number, {"name": label})
             place = order.index(label) if label in order else len(order)
@@ -206,6 +214,13 @@ def _details(event: Event) -> dict[str, Any]:
 
 def _meta(kind: str, row: int, details: dict[str, Any]) -> dict[str, Any]:
     return {"ph": "M", "pid": _PROCESS, "tid": row, "name": kind, "args": details}
+
+
+def _path(drawn: _Drawn, path: Iterable[Stretch]) -> Iterator[dict[str, Any]]:
+    """Yield what the end of the run waits for, on a row of its own; of a loop the trip that stands for others."""
+    for one in path:
+        details = {"executions": one.count} if one.count > 1 else {}
+        yield _slice(one.name, drawn.rows.number(_PATH_ROW), one.start_ps, one.end_ps - one.start_ps, details)
 
 
 def _traffic(drawn: _Drawn) -> Iterator[dict[str, Any]]:

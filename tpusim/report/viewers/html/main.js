@@ -28,6 +28,7 @@ async function start() {
   showSummary(store);
   showPod(store);
   showCompared(store);
+  showPath(store);
   const table = new OpTable(store);
   const timeline = new Timeline(store);
   const memory = new Memory(store);

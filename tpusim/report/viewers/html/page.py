@@ -22,6 +22,7 @@ from tpusim.analysis.compare import Change, Comparison, RunFigures, compare, run
 from tpusim.analysis.energy.power import mean_watts
 from tpusim.analysis.energy.run import Energy
 from tpusim.analysis.memory import memory_profile
+from tpusim.analysis.path.critical import CriticalPath, OnPath, Slack
 from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.analysis.utilisation import Group
 from tpusim.files import write_whole
@@ -44,6 +45,7 @@ _CHANGES = 1_000
 _SPACES: tuple[MemorySpace, ...] = (HBM, VMEM, CMEM)
 _PER_MILLE = 1000
 _LINKS = 200
+_DEVICES = 12
 _FIGURES = {"count": "count", "time": "time_ps", "beside": "beside_ps", "flops": "flops", "hbm_bytes": "hbm_bytes"}
 _FOLDER = Path(__file__).parent
 SCRIPTS = ("format", "store", "chart", "table", "timeline", "memory", "roofline", "summary", "main")
@@ -113,6 +115,7 @@ def report_data(result: ResultLike, version: str = "", before: RunFigures | None
         "units": {unit.key: unit.label for unit in UNITS.values()},
         "devices": time_line,
         "ops": _op_columns(ops, result.summary.energy, result.summary.compiler_clock_hz, texts),
+        "path": _path(result.critical_path, ops.groups),
         "details": op_details(result, ops.groups),
         "compared": None if before is None else _compared(compare(before, run_figures(result.summary))),
         "memory": [_memory(result, space, texts) for space in _SPACES if space in used],
@@ -220,6 +223,25 @@ def _op_columns(ops: _Ops, energy: Energy, clock_hz: float, texts: _Texts) -> di
         **{key: [round(getattr(group, name)) for group in ops.groups] for key, name in _FIGURES.items()},
         "energy": [op.total_fj for op in energy.ops],
         "compiler": [None if us is None else round(us, 3) for us in estimates],
+    }
+
+
+def _path(path: CriticalPath, groups: Sequence[Group]) -> dict[str, Any]:
+    """Return what the end of the run waits for, what could start later, and what ran behind what.
+
+    Ops are numbers in the table, or names where they are those of other devices.
+    """
+    numbers = {(group.name, group.line): number for number, group in enumerate(groups)}
+
+    def known(op: OnPath | Slack) -> int | str:
+        return numbers.get((op.name, op.line), op.name)
+
+    return {
+        "device": path.device,
+        "devices": path.devices[-_DEVICES:],
+        "ops": [[known(op), op.time_ps, op.count, op.row] for op in path.ops[:_CHANGES]],
+        "slack": [[known(op), op.slack_ps] for op in path.slacks if op.slack_ps],
+        "hidden": [[pair.name, pair.behind, pair.time_ps] for pair in path.hidden[:_LINKS]],
     }
 
 

@@ -76,6 +76,9 @@ function showDetails(store, op) {
     facts.push(["bound by", ops.bound_by[op]], ["work", `${countText(ops.flops[op])}FLOP`], ["HBM traffic", sizeText(ops.hbm_bytes[op])], ["energy", energyText(ops.energy[op] / 1e15)]);
     if (seconds && ops.flops[op]) facts.push(["rate", rateText(ops.flops[op] / seconds, "FLOP")]);
     if (seconds && ops.hbm_bytes[op]) facts.push(["HBM rate", rateText(ops.hbm_bytes[op] / seconds, "B")]);
+    const { added, slack } = pathOf(store);
+    if (added.has(op)) facts.push(["on the critical path", `adds ${timeText(added.get(op))}`]);
+    if (slack.has(op)) facts.push(["could start later by", timeText(slack.get(op))]);
     if (ops.compiler[op] !== null) facts.push(["compiler's estimate", timeText(ops.compiler[op] * 1e6)]);
   }
   facts.push(["scope", ops.op_name[op]], ["HLO line", ops.line[op] ? String(ops.line[op]) : ""]);
@@ -120,6 +123,22 @@ function neighbours(store, label, names) {
   const numbers = store.numbers ??= new Map(store.ops.name.map((name, op) => [name, op]));
   const each = (name) => numbers.has(name) ? make("button", { type: "button", class: "link name", text: name, onclick: () => store.select(numbers.get(name)) }) : make("span", { class: "name muted", text: name });
   return make("p", { class: "small neighbours" }, make("b", { text: `${label} ` }), ...names.flatMap((name) => [each(name), " "]));
+}
+
+// By op what it adds to the time of the run, and how much later it could start for nothing.
+function pathOf(store) {
+  return store.onPath ??= { added: new Map(store.path.ops.map(([op, time]) => [op, time])), slack: new Map(store.path.slack) };
+}
+
+function showPath(store) {
+  const { path } = store;
+  const name = (op) => typeof op === "number" ? store.ops.name[op] : op;
+  const beside = path.ops.reduce((sum, [, time, , row]) => sum + (row === "core" ? 0 : time), 0);
+  const through = path.devices.length > 1 ? ` It goes through devices ${path.devices.join(", ")}, the last one last.` : "";
+  el("path-about").textContent = `What the end of device ${path.device} waits for, back to its start: ${percentText(beside / Math.max(1, store.total_ps))} of the time is waiting for what runs beside the core.${through}`;
+  plainTable(el("path-ops"), ["op", "adds", "share", "count"], path.ops.slice(0, 200).map(([op, time, count]) => [name(op), timeText(time), percentText(time / Math.max(1, store.total_ps)), count.toLocaleString("en-US")]));
+  plainTable(el("path-slack"), ["op", "by"], path.slack.slice(0, 200).map(([op, slack]) => [name(op), timeText(slack)]));
+  plainTable(el("path-hidden"), ["transfer", "behind", "for"], path.hidden.map(([one, behind, time]) => [one, behind, timeText(time)]));
 }
 
 // What is different from another run: figures of both, then ops and categories, most change first.
