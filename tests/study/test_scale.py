@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.commands import output_of
 from tests.house.source_tree import ROOT
-from tpusim.analysis.scaling import ScaleRow, largest_that_fit
+from tpusim.analysis.answers.scaling import ScaleRow, largest_that_fit
 from tpusim.errors import ConfigError
 from tpusim.ir.module import Module
 from tpusim.pipeline.modules import Builder

@@ -19,7 +19,7 @@ from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
     unroll,
 )
 from tpusim.advice.trials import RULES, Case
-from tpusim.analysis.findings import Finding, Findings
+from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tpusim.analysis.scaling import Largest, ScaleRow, largest_that_fit, scale_row
+from tpusim.analysis.answers.scaling import Largest, ScaleRow, largest_that_fit, scale_row
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.pipeline.stages import read_program, simulate
 from tpusim.study.programs import ProgramText, Source, find_programs

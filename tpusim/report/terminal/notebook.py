@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from tpusim.analysis.answers.findings import Findings
+from tpusim.analysis.answers.scaling import Largest, ScaleRow
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
-from tpusim.analysis.findings import Findings
-from tpusim.analysis.scaling import Largest, ScaleRow
 from tpusim.analysis.tuning import Ranking
 from tpusim.report.result import ResultLike
 from tpusim.report.tables import visible

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from tpusim.analysis.scaling import Largest, ScaleRow
+from tpusim.analysis.answers.scaling import Largest, ScaleRow
 from tpusim.report.tables import count_text, dollars_text, energy_text, plain_table, size_text, time_text
 
 
