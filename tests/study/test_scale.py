@@ -46,6 +46,20 @@ def test_a_function_is_called_with_each_size():
     assert rows[1].headroom_bytes == rows[1].hbm_capacity_bytes - rows[1].peak_hbm_bytes
 
 
+def test_sizes_without_a_program_are_said():
+    """A compiler that refuses what does not fit ends nothing."""
+
+    def made(batch: int) -> Module:
+        if batch > 100:
+            raise ConfigError("out of memory")
+        return doubled(batch)
+
+    found = scale(made, {"batch": [64, 128]}, chips=["v5e"])
+    assert len(found.rows) == 1
+    assert found.refused[0].variables == {"batch": 128}
+    assert "no program of batch=128: out of memory" in str(found)
+
+
 def test_the_largest_that_fits_is_on_a_line():
     """400 bytes and 100 an item: 4 of those that were run, and 6."""
     (found,) = largest_that_fit([row(items, 400 + 100 * items) for items in (2, 4, 8)])

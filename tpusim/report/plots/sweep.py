@@ -330,7 +330,7 @@ def scaling(rows: Sequence[ScaleRow]) -> Figure:
         ax.grid()
     left.set_ylim(bottom=0)
     right.set_ylim(bottom=0)
-    left.legend()
+    left.legend(loc="lower right")
     return figure
 
 
