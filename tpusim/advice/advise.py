@@ -73,5 +73,5 @@ def advise(
 
 
 def _helps(finding: Finding, case: Case) -> bool:
-    room = LEAST_SHARE * case.chip.hbm.capacity_bytes
+    room = LEAST_SHARE * case.chip.hbm.available_bytes
     return finding.share >= LEAST_SHARE or (finding.saved_ps >= 0 and finding.saved_bytes >= room)
