@@ -6,7 +6,7 @@ import pytest
 
 from tests.house.source_tree import ROOT
 from tpusim.advice.advise import advise
-from tpusim.analysis.findings import Finding
+from tpusim.analysis.answers.findings import Finding
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program

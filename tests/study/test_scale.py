@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.commands import output_of
 from tests.house.source_tree import ROOT
-from tpusim.analysis.scaling import ScaleRow, largest_that_fit
+from tpusim.analysis.answers.scaling import ScaleRow, largest_that_fit
 from tpusim.errors import ConfigError
 from tpusim.ir.module import Module
 from tpusim.pipeline.modules import Builder
@@ -44,6 +44,20 @@ def test_a_function_is_called_with_each_size():
     assert rows[1].items_per_second == pytest.approx(4096 / rows[1].total_ps * 1e12)
     assert rows[1].items_per_second > rows[0].items_per_second
     assert rows[1].headroom_bytes == rows[1].hbm_capacity_bytes - rows[1].peak_hbm_bytes
+
+
+def test_sizes_without_a_program_are_said():
+    """A compiler that refuses what does not fit ends nothing."""
+
+    def made(batch: int) -> Module:
+        if batch > 100:
+            raise ConfigError("out of memory")
+        return doubled(batch)
+
+    found = scale(made, {"batch": [64, 128]}, chips=["v5e"])
+    assert len(found.rows) == 1
+    assert found.refused[0].variables == {"batch": 128}
+    assert "no program of batch=128: out of memory" in str(found)
 
 
 def test_the_largest_that_fits_is_on_a_line():

@@ -19,7 +19,7 @@ from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
     unroll,
 )
 from tpusim.advice.trials import RULES, Case
-from tpusim.analysis.findings import Finding, Findings
+from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module
@@ -73,5 +73,5 @@ def advise(
 
 
 def _helps(finding: Finding, case: Case) -> bool:
-    room = LEAST_SHARE * case.chip.hbm.capacity_bytes
+    room = LEAST_SHARE * case.chip.hbm.available_bytes
     return finding.share >= LEAST_SHARE or (finding.saved_ps >= 0 and finding.saved_bytes >= room)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from tpusim.analysis.findings import Basis, Finding
+from tpusim.analysis.answers.findings import Basis, Finding
 from tpusim.errors import TpusimError
 from tpusim.hardware.pod import Topology
 from tpusim.ir.module import Computation, Instruction, Module

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tpusim.analysis.scaling import Largest, ScaleRow, largest_that_fit, scale_row
+from tpusim.analysis.answers.scaling import Largest, Refused, ScaleRow, largest_that_fit, scale_row
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.pipeline.stages import read_program, simulate
 from tpusim.study.programs import ProgramText, Source, find_programs
@@ -22,6 +22,7 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of a family of programs, in their order, and the largest of them that fit."""
 
     rows: tuple[ScaleRow, ...]
+    refused: tuple[Refused, ...] = ()
 
     @property
     def largest(self) -> tuple[Largest, ...]:
@@ -32,7 +33,7 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
         """Return the report of ``tpusim scale``."""
         from tpusim.report.terminal.notebook import printed_scaling, text_of
 
-        return text_of(printed_scaling(self.rows, self.largest))
+        return text_of(printed_scaling(self.rows, self.largest, self.refused))
 
 
 def scale(
@@ -50,19 +51,37 @@ def scale(
 
     ``programs`` are files, patterns with variables (``gpt2_b{batch}t{seq}.v5p.hlo.txt.gz``), modules, or a function
     that makes a module of the ``values`` of its parameters, such as one that calls ``tpusim.jax.compile_for``.
+    Sizes of which it makes none, since they do not fit, say, are ``refused`` with the reason.
+
     ``items`` names what a run makes, a variable or a product of some (``batch*seq``); by default ``batch``, where there
     is one. ``price`` is that of an hour of a chip. Raises ConfigError where no program or variable is found.
     """
     is_one = callable(programs) or isinstance(programs, str) or hasattr(programs, "entry")
     sources: Any = [programs] if is_one else programs
-    found = find_programs(sources, values or {})
+    found, refused = _made(sources, values or {})
     runs = list(product(found, chips or ("",), topologies or ("",)))
     rows = []
     for number, run in enumerate(runs):
         if progress is not None:
             progress(number, len(runs))
         rows.append(_row(*run, items, schedule, price))
-    return Scaling(rows=tuple(sorted(rows, key=lambda row: (row.chip, row.topology, row.items))))
+    ordered = sorted(rows, key=lambda row: (row.chip, row.topology, row.items))
+    return Scaling(rows=tuple(ordered), refused=tuple(refused))
+
+
+def _made(sources: Any, values: Mapping[str, Sequence[Any]]) -> tuple[list[ProgramText], list[Refused]]:
+    """Return the programs of all combinations of values, and those for which there is none."""
+    found, refused, errors = list[ProgramText](), list[Refused](), list[ConfigError]()
+    for combination in product(*values.values()):
+        variables = dict(zip(values, combination, strict=True))
+        try:
+            found += find_programs(sources, {name: [value] for name, value in variables.items()})
+        except ConfigError as error:
+            errors.append(error)
+            refused.append(Refused(variables=variables, reason=str(error)))
+    if not found:
+        raise errors[0]
+    return found, refused
 
 
 def _row(program: ProgramText, chip: str, topology: str, items: str, schedule: str, price: float | None) -> ScaleRow:

@@ -30,7 +30,7 @@ def recomputation(case: Case) -> Iterator[Trial]:
         for stream in step.streams
         if stream.is_output and stream.space == HBM
     )
-    room = case.chip.hbm.capacity_bytes - case.result.summary.memory.peak_hbm_bytes
+    room = case.chip.hbm.available_bytes - case.result.summary.memory.peak_hbm_bytes
     if kept > room:
         return
     longest = sorted(found, key=lambda step: -case.share(step))

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from tpusim.analysis.answers.findings import Finding, Findings
+from tpusim.analysis.answers.scaling import Largest, ScaleRow
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
-from tpusim.analysis.findings import Finding, Findings
 from tpusim.analysis.path.critical import CriticalPath, Hidden, OnPath, Slack, Stretch
-from tpusim.analysis.scaling import Largest, ScaleRow
 from tpusim.report.json.page import SCHEMA_VERSION, Microseconds, document, fill, page, rows
 from tpusim.shapes.layout_choices import LayoutChoice
 from tpusim.units import ps_to_us

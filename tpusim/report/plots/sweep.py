@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from tpusim.analysis.answers.scaling import ScaleRow
 from tpusim.analysis.compare import pareto_front
-from tpusim.analysis.scaling import ScaleRow
 from tpusim.errors import ConfigError
 from tpusim.report.plots.colours import BLUE, GREY, INK, LINES, ORANGE, VERMILION
 from tpusim.report.plots.style import axes_or_new, figure_of, new_figure, place_labels, shortened, styled
@@ -330,7 +330,7 @@ def scaling(rows: Sequence[ScaleRow]) -> Figure:
         ax.grid()
     left.set_ylim(bottom=0)
     right.set_ylim(bottom=0)
-    left.legend()
+    left.legend(loc="lower right")
     return figure
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from tpusim.analysis.answers.findings import Findings
+from tpusim.analysis.answers.scaling import Largest, Refused, ScaleRow
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
-from tpusim.analysis.findings import Findings
-from tpusim.analysis.scaling import Largest, ScaleRow
 from tpusim.analysis.tuning import Ranking
 from tpusim.report.result import ResultLike
 from tpusim.report.tables import visible
@@ -47,10 +47,10 @@ def printed_advice(found: Findings) -> Console:
     return console
 
 
-def printed_scaling(rows: Sequence[ScaleRow], largest: Sequence[Largest]) -> Console:
+def printed_scaling(rows: Sequence[ScaleRow], largest: Sequence[Largest], refused: Sequence[Refused]) -> Console:
     """Return a console that holds the page of ``tpusim scale``."""
     console = _recorder()
-    render_scaling(rows, largest, console)
+    render_scaling(rows, largest, console, refused)
     return console
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.markup import escape
 
-from tpusim.analysis.findings import Finding, Findings
+from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.report.tables import size_text, time_text
 
 _BASES = {

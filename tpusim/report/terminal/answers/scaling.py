@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from tpusim.analysis.scaling import Largest, ScaleRow
+from tpusim.analysis.answers.scaling import Largest, Refused, ScaleRow
 from tpusim.report.tables import count_text, dollars_text, energy_text, plain_table, size_text, time_text
 
 
-def render_scaling(rows: Sequence[ScaleRow], largest: Sequence[Largest], console: Console) -> None:
+def render_scaling(
+    rows: Sequence[ScaleRow], largest: Sequence[Largest], console: Console, refused: Sequence[Refused] = ()
+) -> None:
     """Print a row for each program, chip and slice, and what is the most that fits."""
     variables = list(dict.fromkeys(name for row in rows for name in row.variables))
     counted = any(row.items for row in rows)
@@ -30,6 +32,9 @@ def render_scaling(rows: Sequence[ScaleRow], largest: Sequence[Largest], console
     console.print(table)
     for one in largest:
         console.print(f"\nlargest on {one.chip} {one.topology}: {_largest(one)}")
+    for none in refused:
+        sizes = ", ".join(f"{name}={value}" for name, value in none.variables.items())
+        console.print(f"\nno program of {escape(sizes)}: {escape(none.reason)}")
     if any(row.warnings for row in rows):
         console.print("\nsome of these runs have warnings: `tpusim run` prints them")
 

@@ -59,6 +59,13 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.joules / self.items if self.items else None
 
 
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes for which there is no program, and why: the TPU compiler makes none that does not fit, for instance."""
+
+    variables: dict[str, Any]
+    reason: str
+
+
 class Largest(msgspec.Struct, frozen=True, kw_only=True):
     """The most items that fit on a chip or slice: of those that were run, and as memory grows on a line with them."""
 

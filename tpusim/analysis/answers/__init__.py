@@ -1,0 +1,1 @@
+"""What answers are made of that take several runs: findings, and families of programs side by side."""
