@@ -56,7 +56,8 @@ class RowWise(msgspec.Struct, frozen=True, kw_only=True):
         # NumPy loads only where numbers are drawn.
         import numpy as np
 
-        return np.random.RandomState(self.seed).randint(1, self.group // 2 + 1, size=columns).tolist()
+        found: list[int] = np.random.RandomState(self.seed).randint(1, self.group // 2 + 1, size=columns).tolist()
+        return found
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,7 +45,9 @@ def count_fills(demand: Demand, sram_words: int, fold_lines: int) -> Fills:
     words = sram_words // SETS * (SETS // 2)
     if demand.distinct_words < words:
         return Fills(np.zeros(0, np.int64), words, demand.distinct_words)
-    full = np.zeros(int(demand.blocks[:, 1] @ demand.blocks[:, 3]) // words, np.int64)
+    # What slots share, each of them asks for.
+    asked = int(demand.blocks[:, 1] @ demand.blocks[:, 3]) * max(1, demand.group // 2)
+    full = np.zeros(asked // words, np.int64)
     walk = _Walk(demand.skewed, demand.before, fold_lines, demand.width, demand.group, words)
     if demand.is_matrix:
         corners = demand.blocks[:, 0] * demand.shape[1] + demand.blocks[:, 2]
