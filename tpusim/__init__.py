@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tpusim import plot as plot
     from tpusim.analysis.accuracy import Validation as Validation
     from tpusim.analysis.compare import Comparison as Comparison
+    from tpusim.analysis.explained.grid import KernelGrid as KernelGrid
     from tpusim.analysis.explanation import Explanation as Explanation
     from tpusim.analysis.memory import MemoryReport as MemoryReport
     from tpusim.cost.models.registry import allow_plugin as allow_plugin
@@ -60,8 +61,10 @@ if TYPE_CHECKING:
     from tpusim.hardware.load import load_chip as load_chip
     from tpusim.hardware.pod import Topology as Topology
     from tpusim.ir.custom_calls import register_custom_call as register_custom_call
+    from tpusim.pipeline.answers.explain import explain as explain
+    from tpusim.pipeline.answers.grid import kernel_grid as kernel_grid
+    from tpusim.pipeline.answers.tuning import rank as rank
     from tpusim.pipeline.compile import compile as compile
-    from tpusim.pipeline.explain import explain as explain
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result
@@ -103,6 +106,7 @@ _NAMES = {
     "tpusim.analysis.accuracy": ("Validation",),
     "tpusim.analysis.compare": ("Comparison",),
     "tpusim.analysis.explanation": ("Explanation",),
+    "tpusim.analysis.explained.grid": ("KernelGrid",),
     "tpusim.analysis.memory": ("MemoryReport",),
     "tpusim.cost.models.registry": ("allow_plugin", "allowed_plugins"),
     "tpusim.errors": tuple(
@@ -115,9 +119,11 @@ _NAMES = {
     "tpusim.hardware.pod": ("Topology",),
     "tpusim.ir.custom_calls": ("register_custom_call",),
     "tpusim.pipeline.compile": ("compile",),
-    "tpusim.pipeline.explain": ("explain",),
+    "tpusim.pipeline.answers.explain": ("explain",),
+    "tpusim.pipeline.answers.grid": ("kernel_grid",),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
+    "tpusim.pipeline.answers.tuning": ("rank",),
     "tpusim.pipeline.stages": tuple(
         "check diff execute load lower memory run_layers run_layers_with_memory simulate".split()
     ),

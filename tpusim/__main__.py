@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tpusim.cli.main import run_process
+from tpusim.cli.entry import run_process
 
 if __name__ == "__main__":
     sys.exit(run_process())

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tpusim.source import Span
 
 
+_LONGEST_WORD = 200
+
+
 class TpusimError(Exception):
     """Base of all errors that tpusim raises on purpose.
 
@@ -22,9 +25,10 @@ class TpusimError(Exception):
     """
 
     def __init__(self, message: str, span: Span | None = None) -> None:
-        self.message = message
+        # Names come from files of others, and messages end up on terminals.
+        self.message = printable(message)
         self.span = span
-        super().__init__(span.render(message) if span is not None else message)
+        super().__init__(span.render(self.message) if span is not None else self.message)
 
     def __reduce__(self) -> tuple[type[TpusimError], tuple[str, Span | None]]:
         """Keep message and place when an error travels between processes."""
@@ -54,8 +58,18 @@ class SimulationError(TpusimError):
     """The simulated machine cannot go on: says which device waits for which."""
 
 
+def printable(text: str) -> str:
+    """Return a text in which characters that would drive a terminal are made visible; ends of lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the known word nearest to ``word``, or an empty string."""
+    # What is so long is no slip of a known word, and to compare it takes the square of its length.
+    if len(word) > _LONGEST_WORD:
+        return ""
     # difflib's own bar (0.6 alike) stays: a far-fetched hint misleads more than none.
     near = get_close_matches(word, list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tpusim.errors import printable
+
 # A line of a compiled program may have many kilobytes, which would bury the message.
 _SHOWN_COLUMNS = 120
 
@@ -59,6 +61,5 @@ def _window(line: str, offset: int) -> tuple[str, int]:
     """Cut a long line down to what fits a terminal; return it and the offset in it, control characters made visible."""
     begin = max(0, offset - _SHOWN_COLUMNS // 2)
     shown = line[begin : begin + _SHOWN_COLUMNS]
-    # A tab would move the caret, an escape sequence would drive the terminal.
-    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
-    return printable, offset - begin
+    # A tab would move the caret.
+    return printable(shown.replace("\t", "\N{REPLACEMENT CHARACTER}")), offset - begin

@@ -13,6 +13,8 @@ import msgspec
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ProgramError
+from tpusim.files import read_bytes
+from tpusim.limits import PROGRAM_BYTES
 from tpusim.program.provenance import Provenance
 from tpusim.units import ps_to_us
 
@@ -123,8 +125,9 @@ def is_result(path: str | Path) -> bool:
     if not str(path).endswith(".json"):
         return False
     try:
-        found = msgspec.json.decode(Path(path).read_bytes(), type=_Format).format
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        content = read_bytes(path, "cannot be read", ProgramError, PROGRAM_BYTES)
+        found = msgspec.json.decode(content, type=_Format).format
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return found.startswith(RESULT_FORMAT.rpartition("-")[0])
 
@@ -138,8 +141,9 @@ class _Format(msgspec.Struct):
 def load_result(path: str | Path) -> RunFigures:
     """Read a saved result. Raises ProgramError if a figure is missing, or if it is of another version."""
     try:
-        found = msgspec.json.decode(Path(path).read_bytes(), type=RunFigures)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        content = read_bytes(path, "cannot be read", ProgramError, PROGRAM_BYTES)
+        found = msgspec.json.decode(content, type=RunFigures)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProgramError(f"{path}: not a saved result ({RESULT_FORMAT}): {error}") from error
     if found.format != RESULT_FORMAT:
         raise ProgramError(f"{path}: expected the format {RESULT_FORMAT!r}, found {found.format!r}: save it again")

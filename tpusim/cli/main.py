@@ -7,20 +7,28 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from traceback import extract_tb
 
-from tpusim import __version__
+from tpusim.cli.answers import explain, path
 from tpusim.cli.compile import compile_
-from tpusim.cli.model import calibrate, explain, lower, validate
+from tpusim.cli.completion import completion
+from tpusim.cli.model import calibrate, lower, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
 from tpusim.cli.sweep import sweep
 from tpusim.cli.systolic import systolic
-from tpusim.errors import TpusimError
+from tpusim.cli.version import ShowVersion
+from tpusim.errors import TpusimError, printable
 
 EXIT_REFUSED = 1
-# 128 and the number of SIGINT, as shells report an interrupted command.
+# 128 and the numbers of SIGINT and SIGPIPE, as shells report commands that these ended.
 EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+# EX_SOFTWARE of sysexits.h.
+EXIT_FAULT = 70
 
 # Some 100 MB of what could be garbage, at most, before anything looks for it.
 _COLLECTED_OBJECTS = 1_000_000
@@ -38,12 +46,15 @@ COMMANDS = (
     diff,
     lower,
     explain,
+    path,
     validate,
     calibrate,
     systolic,
     sweep,
 )
 """In the order of the help."""
+
+_ALL = (*COMMANDS, plot, schema, completion)
 
 _DESCRIPTION = """\
 Simulate XLA programs for Google's TPU without one: how long a program runs on a chip, and why.
@@ -60,7 +71,7 @@ examples:
   tpusim chips v5e"""
 
 
-def run_process() -> int:
+def run_alone() -> int:
     """Run the command line as all that this process does, and return its exit code."""
     # What a command makes lives as long as it does, and has hardly any cycles: to look for them again and again, and
     # once more when Python ends, would take a sixth of the time of a large program.
@@ -72,27 +83,54 @@ def run_process() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 done, 1 refused with a message, 2 wrong usage."""
+    """Run the command line and return its exit code.
+
+    0 is done, 1 refused with a message, 2 wrong usage, 70 a fault of tpusim itself; 130 and 141 are an interrupt and a
+    reader that has gone, as shells report them.
+    """
     given = _joined(sys.argv[1:] if arguments is None else arguments)
-    options = _parser(given).parse_args(given)
     try:
+        options = parser_of(given).parse_args(given)
         _allow(getattr(options, "plugin", ()))
         options.run(options)
         # Here and not at exit, so that a full disk or a closed pipe meets the clauses below.
         sys.stdout.flush()
-    # Before OSError, of which it is one: a reader that has seen enough is no failure.
+    # Before OSError, of which it is one: a reader that has seen enough (``tpusim run ... | head``) is no failure.
     except BrokenPipeError:
-        # The reader has gone (``tpusim run ... | head``): Python would complain once more when it flushes at exit.
+        # Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except TpusimError as error:
-        sys.stderr.write(f"tpusim: {error}\n")
-        return EXIT_REFUSED
-    except OSError as error:
-        sys.stderr.write(f"tpusim: {error.filename or 'output'}: {error.strerror}\n")
-        return EXIT_REFUSED
+        return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except TpusimError as error:
+        return _refuse(str(error), EXIT_REFUSED)
+    except OSError as error:
+        return _refuse(f"{error.filename or 'output'}: {error.strerror or error}", EXIT_REFUSED)
+    # The last net, for what is a fault here and not in what was given.
+    except Exception as error:
+        return _refuse(_report_of(error), EXIT_FAULT)
     return 0
+
+
+def _refuse(message: str, code: int) -> int:
+    """Say why there is no answer; nothing in it drives the terminal."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"tpusim: {printable(message)}\n")
+        sys.stderr.flush()
+    return code
+
+
+def _report_of(error: Exception) -> str:
+    """Return what to say of an error that nobody expected: its stage, its places, and what to do."""
+    places = [f"{Path(frame.filename).as_posix()}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
+    own = [place.rpartition("/tpusim/")[2] for place in places if "/tpusim/" in place]
+    stage = own[-1].partition("/")[0].removesuffix(".py") if own else "start"
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return (
+        f"a fault of tpusim itself in the stage {stage!r}: {what:.500}\n"
+        f"  at {' < '.join(reversed(own[-6:]))}\n"
+        "Please report this with the program and the command: no input should do it."
+    )
 
 
 def _allow(packages: Sequence[str]) -> None:
@@ -114,12 +152,20 @@ def _joined(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser that knows every command, and the options of those that are named among the arguments."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
-    parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and the commit")
+    # A command that asks for it cannot import this module, which imports all commands.
+    parser.set_defaults(parser_of_all=parser_of_all)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (*COMMANDS, plot, schema):
+    for command in _ALL:
         # All options of all commands take as long to make as a small program to run.
         command.add_to(commands, is_named=command.name in arguments)
     return parser
+
+
+def parser_of_all() -> argparse.ArgumentParser:
+    """Return a parser that knows the options of every command."""
+    return parser_of([command.name for command in _ALL])

@@ -1,4 +1,4 @@
-"""The commands about the model: lower, explain, validate, calibrate."""
+"""The commands about the model: lower, validate, calibrate."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from tpusim.cli.options import LOWERING, MACHINE, command, json_option, machine, number, option
+from tpusim.cli.options import LOWERING, command, json_option, number, option
 from tpusim.cli.output import answer, console
 from tpusim.errors import ConfigError
 
 _INDEX = "measured programs: traces/*/index.csv; with --compiler programs; with --memory also programs, or folders"
+
+_OUTSIDE = option("--outside", action="store_true", help="let an index name files outside its own folder")
 
 _COMPARISONS = {
     "collectives": "rows of traces/collectives: no programs, only links",
@@ -48,35 +50,19 @@ def lower(options: Namespace) -> None:
 
 
 @command(
-    "explain",
-    "say why one kernel takes as long as it does",
-    option("program", metavar="PROGRAM", help="HLO text, or a lowered program"),
-    option("--op", metavar="NAME", required=True, help="an instruction, as `tpusim run` names it"),
-    *MACHINE,
-    json_option("print one JSON object instead of text"),
-)
-def explain(options: Namespace) -> None:
-    """Explain one kernel."""
-    from tpusim.pipeline.explain import explain
-    from tpusim.report.json.model import explanation_page
-    from tpusim.report.terminal.explain import render_explanation
-
-    found = explain(options.program, options.op, options.chip, **machine(options))
-    answer(options, explanation_page, render_explanation, found)
-
-
-@command(
     "validate",
     "compare predictions with times measured on hardware",
     option("index", metavar="INDEX.csv", nargs="+", help=_INDEX),
     option("--chip", metavar="C", help="only the rows of this chip"),
     *(option(f"--{name}", action="store_true", help=text) for name, text in _COMPARISONS.items()),
+    _OUTSIDE,
     json_option("print one JSON object with every row"),
 )
 def validate(options: Namespace) -> None:
     """Compare predictions with what was measured, or with what the compiler says."""
     from tpusim.report.terminal.progress import CountLine
 
+    _allow_outside(options)
     chosen = [name for name in _COMPARISONS if getattr(options, name)]
     if len(chosen) > 1:
         raise ConfigError(f"expected one of {', '.join(f'--{name}' for name in _COMPARISONS)}, found {len(chosen)}")
@@ -86,6 +72,12 @@ def validate(options: Namespace) -> None:
         kinds.get("".join(chosen), _times)(options, line)
     finally:
         line.close()
+
+
+def _allow_outside(options: Namespace) -> None:
+    from tpusim.validation.rows import allow_outside
+
+    allow_outside(options.outside)
 
 
 def _times(options: Namespace, line: Any) -> None:
@@ -145,6 +137,7 @@ def _power(options: Namespace, line: Any) -> None:
     option("--fits", metavar="FILE", help="what to fit (default: configs/fits.toml)"),
     option("--folds", metavar="N", type=number, default=5, help="for cross-validation (default 5)"),
     option("--write", metavar="FOLDER", help="write the values into the chip files of this folder"),
+    _OUTSIDE,
 )
 def calibrate(options: Namespace) -> None:
     """Fit the parameters of all chips."""
@@ -153,6 +146,7 @@ def calibrate(options: Namespace) -> None:
     from tpusim.validation.calibration import calibrate, read_plan, write_fit
     from tpusim.validation.kernels import read_cases
 
+    _allow_outside(options)
     if options.write and not Path(options.write).is_dir():
         raise ConfigError(f"--write: expected a folder of chip files, found none at {options.write!r}")
     plan = read_plan(options.fits or fits_path())

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from tpusim.limits import COUNT
+
 Option = Callable[[Any], None]
 """Adds itself to a parser."""
 
@@ -62,7 +64,11 @@ def number(text: str) -> int:
     """Return a whole number from 0; argparse reports anything else."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a whole number from 0, found {text!r}")
-    return int(text)
+    # A number that Python refuses to read is wrong usage as well.
+    found = int(text)
+    if fault := COUNT.fault(found):
+        raise argparse.ArgumentTypeError(fault)
+    return found
 
 
 def positive(text: str) -> float:

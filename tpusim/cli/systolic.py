@@ -9,6 +9,7 @@ from typing import Any, Final
 from tpusim.cli.options import DATAFLOW, array_sides, command, json_option, option
 from tpusim.cli.output import answer
 from tpusim.errors import ConfigError
+from tpusim.limits import SIDE
 
 # Written out, so that --help need not load the rooms; a test holds them against those of hardware/array.py.
 MODES = ("overlap", "scale-sim")
@@ -142,4 +143,6 @@ def product_sizes(options: Namespace) -> dict[str, int]:
             raise ConfigError(f"--{name}: expected --m, --n and --k, or --layers FILE, found no --{name}")
         if size < 1:
             raise ConfigError(f"--{name}: expected a whole number from 1, found {size}")
+        if fault := SIDE.fault(size):
+            raise ConfigError(f"--{name}: {fault}")
     return sizes

@@ -14,6 +14,7 @@ from typing import Final
 
 from tpusim.errors import ProgramError
 from tpusim.frontends.xla import jaxlib, module_text
+from tpusim.limits import bounded
 from tpusim.source import SourceText
 
 _BYTECODE: Final = b"ML\xefR"
@@ -42,7 +43,8 @@ def hlo_text(content: bytes, name: str) -> str | None:
 def _in_utf8(read: Callable[[bytes, str], str], content: bytes, name: str) -> str:
     """Return what ``read`` makes of a program; damaged names and configurations end up in XLA's text and messages."""
     try:
-        return read(content, name)
+        with bounded(content, name):
+            return read(content, name)
     except UnicodeDecodeError as error:
         found = error.object[error.start]
         raise ProgramError(

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
+from tpusim.files import read_bytes
 from tpusim.hardware.fields import AREA_UNITS, energy_activities
 from tpusim.hardware.units import HBM_ROWS, MATRIX, UNITS, event_key, unit_of
 
@@ -87,10 +88,10 @@ def read_tables(path: str | Path) -> dict[str, float]:
     and for a component or an action that no chip has.
     """
     try:
-        found = msgspec.yaml.decode(Path(path).read_bytes(), type=_File)
+        found = msgspec.yaml.decode(read_bytes(path, "cannot read Accelergy's tables"), type=_File)
     except ImportError as error:
         raise ConfigError("Accelergy's tables need PyYAML: pip install 'tpusim[accelergy]'") from error
-    except (OSError, msgspec.DecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART): {error}") from error
     if not found.ert.tables and not found.art.tables:
         raise ConfigError(f"{path}: expected tables of Accelergy under the key ERT or ART, found neither")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -91,6 +92,7 @@ _SETTING = re.compile(r"(mxu|vpu|hbm|dma|ici|power)\.settings\.[a-z]\w*")
 _FACTOR = re.compile(r"devices\.\d+\.(clock|hbm)|ici\.link_factors\.\d+:([+-]|>)\d+")
 
 _ABOVE_ZERO = 1e-9
+_HOST = re.compile(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){0,7}")
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -145,6 +147,7 @@ _BY_KEY = {
     "dma.chunk_cost_bytes": _Range("B", 0, 2**30, "bytes, from 0"),
     "ici.links": _Range("", 0, 64, "a whole number from 0 to 64"),
     "ici.dimensions": _Range("", 0, 8, "a whole number from 0 to 8"),
+    "pod.host": _Range("", 0, 0, "chips along each axis, such as 2x2x1"),
     "ici.wrap": _Range("", 0, 0, " or ".join(map(repr, WRAP_RULES))),
 }
 # No ending here is the end of another one, so their order does not matter.
@@ -287,10 +290,19 @@ def _whole(field: Field, value: Any) -> int | None:
     return int(value) if is_size else None
 
 
+def _real(field: Field, value: Any) -> float | None:
+    """Accept a finite number that a float holds."""
+    with suppress(OverflowError):
+        return float(value) if isinstance(value, Real) and math.isfinite(value) else None
+    return None
+
+
 def _text(field: Field, value: Any) -> str | None:
-    """Accept a non-empty text, and of the wrap rules only those that exist."""
+    """Accept a non-empty text, of the wrap rules only those that exist, and of hosts only sizes."""
     if field.key == "ici.wrap":
         return value if value in WRAP_RULES else None
+    if field.key == "pod.host":
+        return value if isinstance(value, str) and _HOST.fullmatch(value) else None
     return value if isinstance(value, str) and value else None
 
 
@@ -303,7 +315,7 @@ def _texts(field: Field, value: Any) -> tuple[str, ...] | None:
 
 _CHECKS: dict[Any, Callable[[Field, Any], Any]] = {
     int: _whole,
-    float: lambda field, value: float(value) if isinstance(value, Real) and math.isfinite(value) else None,
+    float: _real,
     bool: lambda field, value: value if isinstance(value, bool) else None,
     str: _text,
     tuple[str, ...]: _texts,

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
+from tpusim.files import read_toml
 from tpusim.hardware.chip import Chip, Setting, VectorOps
 from tpusim.hardware.fields import (
     CONFIDENCE,
@@ -291,12 +292,7 @@ def _base(path: Path, base: Any, within: tuple[str, ...]) -> Mapping[str, Fact]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read this chip file: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: expected TOML in UTF-8: {error}") from error
+    return read_toml(path, "cannot read this chip file")
 
 
 def _quantities(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

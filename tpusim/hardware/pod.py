@@ -19,6 +19,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.fabric import Graph
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.torus import Torus
+from tpusim.limits import CHIPS
 
 # JAX names a topology v5e:2x4; file names use an underscore, as not all file systems take a colon.
 _NOTATION = re.compile(
@@ -26,6 +27,8 @@ _NOTATION = re.compile(
 )
 _NUMBERED = re.compile(r"(?P<chip>[A-Za-z]\w*?)-(?P<count>\d+)(?:\*(?P<slices>\d+))?")
 
+# Python refuses to read numbers of thousands of digits.
+_MOST_DIGITS = 1000
 RING_CHIPS = 16
 """Up to so many chips JAX lays a one-dimensional mesh of devices along a ring of neighbours (jax, mesh_utils)."""
 
@@ -152,19 +155,35 @@ def parse_topology(text: str) -> Topology:
     if numbered := _NUMBERED.fullmatch(text.strip()):
         name = numbered["chip"]
         chip = load_chip(name)
-        chips, rest = divmod(int(numbered["count"]), chip.pod.counted_per_chip)
+        chips, rest = divmod(_count(numbered["count"]), chip.pod.counted_per_chip)
         if not chips or rest:
             raise ConfigError(f"topology: {name} counts {chip.pod.counted_per_chip} of each chip, found {text!r}")
-        return Topology(default_sizes(chips, chip), name, int(numbered["slices"] or 1))
+        _require(CHIPS.fault(chips))
+        return _bounded(Topology(default_sizes(chips, chip), name, _count(numbered["slices"] or "1")))
     match = _NOTATION.fullmatch(text.strip())
-    sizes = tuple(int(size) for size in match["sizes"].split("x")) if match else ()
-    slices = int(match["slices"] or 1) if match else 1
+    sizes = tuple(map(_count, match["sizes"].split("x"))) if match else ()
+    slices = _count(match["slices"] or "1") if match else 1
     if match is None or not all(sizes) or not slices:
         raise ConfigError(
             f"topology: expected chips along each axis such as v5e:2x4 or 4x4x4, or a name such as v5p-128, "
             f"found {text!r}"
         )
-    return Topology(sizes, match["chip"] or "", slices, (match["twist"] or "").lstrip("_"))
+    return _bounded(Topology(sizes, match["chip"] or "", slices, (match["twist"] or "").lstrip("_")))
+
+
+def _count(digits: str) -> int:
+    """Return a count; one that is too long to be read is one that is too large."""
+    return int(digits) if len(digits) < _MOST_DIGITS else CHIPS.most + 1
+
+
+def _bounded(topology: Topology) -> Topology:
+    _require(CHIPS.fault(topology.chip_count))
+    return topology
+
+
+def _require(fault: str) -> None:
+    if fault:
+        raise ConfigError(f"topology: {fault}")
 
 
 def default_sizes(chips: int, chip: Chip) -> tuple[int, ...]:

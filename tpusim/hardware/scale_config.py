@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
+from tpusim.files import read_text
 from tpusim.hardware.array import DATAFLOWS, Array
 from tpusim.hardware.buffers import Buffers, Rates
 from tpusim.source import SourceText, Span
@@ -64,11 +65,7 @@ class _Entry(NamedTuple):
 
 def load_scale_config(path: str | Path) -> ScaleConfig:
     """Return what a ``.cfg`` file states; raises ConfigError and UnsupportedError with line and column."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as a configuration: {error}") from error
-    return parse_scale_config(SourceText(str(path), text))
+    return parse_scale_config(SourceText(str(path), read_text(path, "cannot be read as a configuration")))
 
 
 def parse_scale_config(source: SourceText) -> ScaleConfig:
@@ -86,7 +83,7 @@ def parse_scale_config(source: SourceText) -> ScaleConfig:
     rows, columns = _number(entries["arrayheight"]), _number(entries["arraywidth"])
     words = {name: _KILO * _number(entries[f"{name}sramszkb"]) for name in ("ifmap", "filter", "ofmap")}
     return ScaleConfig(
-        entries["run_name"].text if "run_name" in entries else "",
+        _run_name(entries),
         Array(rows=rows, columns=columns, dataflow=dataflow.text, mode="scale-sim"),
         Buffers(**{f"{name}_words": size for name, size in words.items()}, rates=_rates(entries, source)),
         _sparse(entries),
@@ -111,6 +108,16 @@ def _entries(source: SourceText) -> dict[str, _Entry]:
         begin = line.start() + found.start(2)
         entries[key] = _Entry(found[2], source.span(begin, begin + max(1, len(found[2]))))
     return entries
+
+
+def _run_name(entries: dict[str, _Entry]) -> str:
+    """Return what a run's folder is called, which is no way to another one."""
+    if "run_name" not in entries:
+        return ""
+    name = entries["run_name"]
+    if name.text in ("..", ".") or re.search(r"[/\\\0]", name.text):
+        raise ConfigError(f"run_name: expected the name of a folder, found {name.text!r}", name.span)
+    return name.text
 
 
 def _rates(entries: dict[str, _Entry], source: SourceText) -> Rates | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from tpusim.errors import ProgramError, UnsupportedError
+from tpusim.files import write_whole
 from tpusim.ir.attributes import BackendConfig, ComputationName, Metadata
 from tpusim.shapes.dtype import DTYPES
 
@@ -216,7 +217,7 @@ class Module:
         """Write the HLO text to a file, gzip-compressed if its name ends in ``.gz``."""
         content = self.text.encode()
         # Without the time of writing: the same program is the same file.
-        Path(path).write_bytes(gzip.compress(content, mtime=0) if str(path).endswith(".gz") else content)
+        write_whole(path, gzip.compress(content, mtime=0) if str(path).endswith(".gz") else content)
 
     @cached_property
     def by_name(self) -> dict[str, Computation]:

@@ -8,6 +8,7 @@ their name.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,18 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from tpusim.errors import ProgramError
+from tpusim.files import whole_file
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import TOKEN
 from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
 # Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.
+# What NumPy and zipfile raise of files that are damaged, or packed in ways that they lack.
+_DAMAGED = (
+    *(ArithmeticError, AttributeError, BadZipFile, EOFError, LookupError, MemoryError, OSError),
+    *(RuntimeError, SyntaxError, TypeError, ValueError, zlib.error),
+)
 _STORED_AS_THEY_ARE = frozenset("?bBhHiIlLqQefdFD")
 _REGISTERED = 2
 # Results may stand beside the inputs that they belong to.
@@ -33,13 +40,15 @@ _NAMES = {numpy_dtype(dtype): name for name, dtype in DTYPES.items() if dtype.is
 
 def read_arrays(path: str | Path) -> dict[str, Any]:
     """Return the arrays of an ``.npz`` file by name. Raises ProgramError if it is something else."""
-    # What np.load says of other files is advice to trust them.
-    if Path(path).is_file() and not is_zipfile(path):
-        raise ProgramError(f"{path}: expected an .npz file of arrays (numpy.savez), found another kind of file")
     try:
+        # What np.load says of other files is advice to trust them.
+        if Path(path).is_file() and not is_zipfile(path):
+            raise ProgramError(f"{path}: expected an .npz file of arrays (numpy.savez), found another kind of file")
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (ValueError, EOFError, AttributeError, TypeError, BadZipFile) as error:
+    except FileNotFoundError as error:
+        raise ProgramError(f"{path}: cannot be read: {error.strerror}") from error
+    except _DAMAGED as error:
         raise ProgramError(f"{path}: expected an .npz file of arrays: {error}") from error
 
 
@@ -159,8 +168,9 @@ def name_outputs(value: Any) -> dict[str, Any]:
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to an ``.npz`` file."""
-    np.savez(path, **arrays)
+    """Write arrays to a file of the form ``.npz``, whatever its name ends in."""
+    with whole_file(path) as beside, beside.open("wb") as file:
+        np.savez(file, **arrays)
 
 
 def describe(arrays: Mapping[str, Any]) -> str:

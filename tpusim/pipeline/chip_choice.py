@@ -68,7 +68,7 @@ def provenance_of(module: Module) -> Provenance:
     beside = place.with_name(_ENDING.sub("", place.name) + ".json")
     facts: Any = {}
     # No file there, or some other tool has one of that name: the name of the program has to tell.
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         facts = json.loads(beside.read_text())
     facts = facts if isinstance(facts, dict) else {}
     chip, version = facts.get("chip"), _VERSION.search(json.dumps(facts))

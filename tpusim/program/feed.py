@@ -10,16 +10,19 @@ import random
 import re
 from collections.abc import Iterator
 from itertools import repeat
-from pathlib import Path
 
 import msgspec
 
 from tpusim.errors import ConfigError
+from tpusim.files import read_text
+from tpusim.limits import FEED_SECONDS, QUEUE_DEPTH, SEED
 from tpusim.units import seconds_to_ps
 
 DEFAULT_DEPTH = 2
 """Items that may wait in a queue: one on its way while another is in use."""
 
+# Python refuses to read numbers of thousands of digits.
+_MOST_DIGITS = 1000
 _PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
 _TIME = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(ns|us|ms|s)")
 _FORM = re.compile(r"(?:(constant|normal|exponential):)?([^:]+)(?::([^:]+))?(?::(\d+))?")
@@ -46,8 +49,8 @@ def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
     """Return the pace that a text or a file of that name describes; raise ConfigError for anything else."""
     match = _FORM.fullmatch(text.strip())
     mean = _seconds(match[2]) if match else None
-    if depth < 1:
-        raise ConfigError(f"queue depth: expected at least 1, found {depth}")
+    if fault := QUEUE_DEPTH.fault(depth):
+        raise ConfigError(f"queue depth: {fault}")
     if match is None or mean is None:
         return Feed(kind="file", times=_times(text), depth=depth)
     kind, third, seed = match[1] or "constant", match[3], match[4]
@@ -57,7 +60,11 @@ def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
     deviation = _seconds(third) if third else 0.0
     if deviation is None or (kind != "normal" and third):
         raise ConfigError(f"pace of the host: expected 50us, normal:50us:5us:7 or exponential:50us:7, found {text!r}")
-    return Feed(kind, mean, deviation, int(seed or 0), (), depth)
+    number = int(seed or 0) if len(seed or "") < _MOST_DIGITS else SEED.most + 1
+    for limit, found in ((FEED_SECONDS, mean), (FEED_SECONDS, deviation), (SEED, number)):
+        if fault := limit.fault(found):
+            raise ConfigError(f"pace of the host: {fault}")
+    return Feed(kind, mean, deviation, number, (), depth)
 
 
 def _seconds(text: str) -> float | None:
@@ -66,18 +73,15 @@ def _seconds(text: str) -> float | None:
 
 
 def _times(path: str) -> tuple[float, ...]:
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"pace of the host: expected 50us, normal:50us:5us:7, exponential:50us:7 or a file, found {path!r}"
-        ) from error
+    forms = "expected 50us, normal:50us:5us:7, exponential:50us:7 or a file"
+    lines = read_text(path, f"no pace of the host: {forms}").split()
     try:
         times = tuple(float(line) / 1e6 for line in lines)
     except ValueError as error:
         raise ConfigError(f"{path}: expected one time per line in microseconds: {error}") from error
-    if any(not 0 <= time < float("inf") for time in times):
-        raise ConfigError(f"{path}: expected times from 0, in microseconds")
+    for time in times:
+        if fault := FEED_SECONDS.fault(time):
+            raise ConfigError(f"{path}: {fault}")
     return times
 
 

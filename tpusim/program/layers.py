@@ -7,7 +7,6 @@ last column of sparsity ratios, N:M. Format: SCALE-Sim v3, ``topology_utils.py``
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -15,6 +14,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tpusim.errors import ProgramError
+from tpusim.files import read_text, shown_name
+from tpusim.limits import LAYERS, SIDE
 from tpusim.source import SourceText, Span
 
 _GEMM_COLUMNS: Final = ("M", "N", "K")
@@ -23,6 +24,8 @@ _CONVOLUTION_COLUMNS: Final = tuple(
 )
 # In SCALE-Sim a name with these letters means one product per channel.
 _DEPTHWISE: Final = "DP"
+_MOST_DIGITS: Final = 1000
+_FORM: Final = "a CSV file of layers in UTF-8"
 
 
 class Convolution(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,16 +108,7 @@ class _Cell(NamedTuple):
 
 def load_layers(path: str | Path) -> list[Layer]:
     """Return the layers of a CSV file, or of standard input if ``path`` is ``-``; see ``parse_layers``."""
-    name = "<stdin>" if str(path) == "-" else str(path)
-    try:
-        text = sys.stdin.read() if name == "<stdin>" else Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ProgramError(f"{name}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ProgramError(
-            f"{name}: expected a CSV file of layers in UTF-8, found the byte {error.object[error.start]:#04x}"
-        ) from error
-    return parse_layers(SourceText(name, text))
+    return parse_layers(SourceText(shown_name(path), read_text(path, "cannot be read", ProgramError, _FORM)))
 
 
 def parse_layers(source: SourceText) -> list[Layer]:
@@ -186,10 +180,13 @@ def _kept(cell: _Cell) -> tuple[int, int]:
 
 
 def _number(cell: _Cell, column: str) -> int:
-    # Longer ones are no sizes, and Python refuses to read numbers of thousands of digits.
-    if not (cell.text.isascii() and cell.text.isdecimal() and len(cell.text) < 16 and int(cell.text)):
+    if not (cell.text.isascii() and cell.text.isdecimal() and cell.text.strip("0")):
         raise ProgramError(f"{column}: expected a whole number from 1, found {cell.text!r}", cell.span)
-    return int(cell.text)
+    # Python refuses to read numbers of thousands of digits.
+    number = int(cell.text) if len(cell.text) < _MOST_DIGITS else SIDE.most + 1
+    if fault := SIDE.fault(number):
+        raise ProgramError(f"{column}: {fault}", cell.span)
+    return number
 
 
 def _gemm(name: _Cell, numbers: list[int], kept: tuple[int, int]) -> list[Layer]:
@@ -213,6 +210,8 @@ def _convolution(name: _Cell, numbers: list[int], kept: tuple[int, int]) -> list
         channels=1 if depthwise else channels,
         stride=stride,
     )
+    if depthwise and (fault := LAYERS.fault(channels)):
+        raise ProgramError(f"Channels of a depthwise convolution: {fault}", name.span)
     names = [f"{name.text}Channel_{i}" for i in range(channels)] if depthwise else [name.text]
     high, wide = shape.positions
     window = filter_height * filter_width * shape.channels

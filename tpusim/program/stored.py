@@ -6,9 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from tpusim.errors import ProgramError
-from tpusim.program.module import FORMAT, Program
+from tpusim.errors import ProgramError, UnsupportedError
+from tpusim.files import read_bytes, write_whole
+from tpusim.limits import PROGRAM_BYTES
+from tpusim.program.module import FORMAT, Program, written_steps
 from tpusim.program.verify import verify_program
+
+_MOST_STEPS = 5_000_000
+"""What is shared in memory is written out for each step that holds it: calls of calls would fill any disk."""
 
 
 class _Versioned(msgspec.Struct):
@@ -19,13 +24,20 @@ class _Versioned(msgspec.Struct):
 
 def save_program(program: Program, path: str | Path) -> None:
     """Write a program as indented JSON: fields as in the classes, defaults left out, steps tagged by ``type``."""
-    Path(path).write_text(encode_program(program), encoding="utf-8")
+    write_whole(path, encode_program(program))
 
 
 def encode_program(program: Program) -> str:
     """Return the text that ``save_program`` writes."""
-    # Defaults are left out, but for the version: readers of the file must see it.
-    data = {"format": program.format, **msgspec.to_builtins(program)}
+    if (count := written_steps(program)) > _MOST_STEPS:
+        raise UnsupportedError(
+            f"{program.name}: expected at most {_MOST_STEPS:,} steps in a file, those of each call, found {count:,}"
+        )
+    try:
+        # Defaults are left out, but for the version: readers of the file must see it.
+        data = {"format": program.format, **msgspec.to_builtins(program)}
+    except RecursionError as error:
+        raise UnsupportedError(f"{program.name}: its steps nest deeper than a file of them can be written") from error
     return msgspec.json.format(msgspec.json.encode(data), indent=1).decode() + "\n"
 
 
@@ -35,7 +47,7 @@ def load_program(path: str | Path) -> Program:
     Raises ProgramError with the path inside the object if a field is missing, unknown or of the wrong type,
     and with the step if it cannot run.
     """
-    return decode_program(Path(path).read_bytes(), path)
+    return decode_program(read_bytes(path, "cannot be read", ProgramError, PROGRAM_BYTES), path)
 
 
 def decode_program(text: bytes, path: str | Path) -> Program:
@@ -47,6 +59,6 @@ def decode_program(text: bytes, path: str | Path) -> Program:
             raise ProgramError(f"expected the format {FORMAT!r}, found {version!r}")
         program = msgspec.json.decode(text, type=Program)
         verify_program(program)
-    except (msgspec.DecodeError, UnicodeDecodeError, ProgramError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ProgramError) as error:
         raise ProgramError(f"{path}: not a lowered program ({FORMAT}): {error}") from error
     return program

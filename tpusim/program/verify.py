@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
+from tpusim.limits import DEVICES
 from tpusim.program.feed import Feed
 from tpusim.program.module import FORMAT, Program, inner_lists
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Collective, Kernel, Loop, Step
@@ -28,6 +29,8 @@ def verify_program(program: Program) -> None:
     if program.format != FORMAT:
         raise ProgramError(f"expected the format {FORMAT!r}, found {program.format!r}")
     _verify_names(program)
+    if fault := DEVICES.fault(program.devices_needed):
+        raise ProgramError(fault)
     for step in program.every_step:
         check = _CHECKS.get(type(step))
         if wrong := next(chain(check(step) if check else (), _misfit_numbers(step)), ""):

@@ -14,6 +14,7 @@ from tpusim.analysis.energy.run import CYCLES
 from tpusim.cost.area import area_by_unit
 from tpusim.cost.energy import MEAN_ROWS
 from tpusim.cost.models.energies import energy_model
+from tpusim.files import write_whole
 from tpusim.hardware.accelergy import CYCLE, DEVICE, action_of
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, HBM_ROWS, unit_of
@@ -27,7 +28,7 @@ _TOP = "tpu"
 def write_accelergy(counts: Mapping[str, float], chip: Chip, path: str | Path) -> None:
     """Write the action counts of a run with the energies and areas of its chip. The same run gives the same bytes."""
     lines = [*_counts(counts), *_energies(counts, chip), *_areas(chip)]
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_whole(path, "\n".join(lines) + "\n")
 
 
 def _counts(counts: Mapping[str, float]) -> Iterator[str]:

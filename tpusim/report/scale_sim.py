@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from math import ceil, log2
 from pathlib import Path
 from typing import Final
 
 from tpusim.errors import ConfigError
+from tpusim.files import write_whole
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
 from tpusim.timeline.folds import Accesses, ArrayRun, MemoryRun
@@ -52,9 +52,7 @@ def write_reports(reports: dict[str, str], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in reports.items():
-            beside = folder / f"{name}.part"
-            beside.write_text(text, encoding="utf-8")
-            os.replace(beside, folder / name)
+            write_whole(folder / name, text)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written to: {error.strerror or error}") from error
 

@@ -6,9 +6,11 @@ import sys
 from collections.abc import Sequence
 from decimal import Decimal
 
-from rich.console import Console, JustifyMethod
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, JustifyMethod, RenderHook, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 
+from tpusim.errors import printable
 from tpusim.units import ps_to_us
 
 # Without a terminal to ask, Rich takes 80 columns and cuts names that are searched for.
@@ -18,10 +20,43 @@ BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 """Units of sizes, for ``unit_of``."""
 
 
+class _Pipe(Console):
+    """A console whose reader may go, which Rich would end with exit code 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line, as for what is written without a console."""
+        raise BrokenPipeError
+
+
 def make_console() -> Console:
     """Return a console on standard output; in a pipe it is wide enough for the tables, and plain."""
     is_terminal = sys.stdout.isatty()
-    return Console(width=None if is_terminal else _PIPE_WIDTH, highlight=False, soft_wrap=False)
+    return visible(_Pipe(width=None if is_terminal else _PIPE_WIDTH, highlight=False, soft_wrap=False))
+
+
+def visible(console: Console) -> Console:
+    """Return a console that makes visible what would drive a terminal."""
+    console.push_render_hook(_Printable())
+    return console
+
+
+class _Printable(RenderHook):
+    """Changes what is printed: names come from files of others."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Return what is to be printed, without escape sequences but for those of Rich."""
+        return list(map(_Visible, renderables))
+
+
+class _Visible:
+    """What another renderable prints, made visible."""
+
+    def __init__(self, inner: ConsoleRenderable) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._inner, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 def plain_table(*titles: str, wraps: str = "") -> Table:

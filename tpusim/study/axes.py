@@ -9,13 +9,13 @@ from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.fields import FIELDS, parse_value
+from tpusim.limits import DIMENSIONS, POINTS, SEED, shown
 
 Setting = dict[str, Any]
 """Values by key, some of them still factors of what the base has."""
 
 _FORMS = ("log", "lin", "zip", "sample")
 _SAMPLE = ("sample", "n", "seed", "keys")
-_MOST_POINTS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,9 @@ def _range_axis(name: str, written: Mapping[str, Any]) -> Axis:
     if not count:
         return Axis(name, (), found)
     n = count[0]
-    if not isinstance(n, int) or not 1 <= n <= _MOST_POINTS:
-        raise ConfigError(f"axis {name}: expected a number of points, at least 1, found {n!r}")
+    if not isinstance(n, int) or POINTS.fault(n):
+        stated = shown(n) if isinstance(n, int) else repr(n)
+        raise ConfigError(f"axis {name}: expected a number of points, at least 1, found {stated}")
     values = [found.at(i / max(1, n - 1)) for i in range(n)]
     return Axis(name, tuple({name: value} for value in dict.fromkeys(whole_where_due(name, v) for v in values)), found)
 
@@ -115,8 +116,14 @@ def _sample_axis(name: str, written: Mapping[str, Any]) -> Axis:
     if written["sample"] != "sobol" or not isinstance(n, int) or n < 1 or not isinstance(keys, Mapping) or not keys:
         expected = '{sample = "sobol", n = 256, keys = {key = {log = [low, high]}, ...}}'
         raise ConfigError(f"axis {name}: expected {expected}, found {dict(written)!r}")
+    seed = written.get("seed", 0)
+    if not isinstance(seed, int):
+        raise ConfigError(f"axis {name}: seed: expected a whole number, found {seed!r}")
+    for fault in (POINTS.fault(n), DIMENSIONS.fault(len(keys)), SEED.fault(seed)):
+        if fault:
+            raise ConfigError(f"axis {name}: {fault}")
     inner = [read_axis(key, values) for key, values in keys.items()]
-    rows = sobol(len(inner), n, written.get("seed", 0))
+    rows = sobol(len(inner), n, seed)
     return Axis(name, tuple(_drawn(inner, row) for row in rows))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
+from tpusim.files import read_toml
 from tpusim.hardware.fields import FIELDS, field_of
 from tpusim.ir.module import Module
 from tpusim.pipeline.schedules import check_schedule
@@ -53,12 +53,7 @@ def read_spec(path: str | Path) -> Spec:
 
 def read_table(path: str | Path) -> dict[str, Any]:
     """Return what the TOML file of a study says, unchecked."""
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read this study: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: expected TOML in UTF-8: {error}") from error
+    return read_toml(path, "cannot read this study")
 
 
 def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "study") -> Spec:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from tpusim.cost.area import area_mm2
 from tpusim.errors import ConfigError
+from tpusim.files import whole_file
 from tpusim.study.points import Point
 from tpusim.study.store import version
 from tpusim.study.work import Outcome
@@ -52,31 +53,27 @@ def _row(point: Point, outcome: Outcome) -> Row:
 
 def write_csv(rows: Sequence[Row], path: str | Path) -> None:
     """Write rows as CSV, whole or not at all."""
-    beside = Path(f"{path}.part")
-    with beside.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    os.replace(beside, path)
 
 
 def write_parquet(rows: Sequence[Row], path: str | Path) -> None:
     """Write rows as Parquet, by PyArrow or DuckDB. Raises ConfigError without either."""
-    beside = Path(f"{path}.part")
     if find_spec("pyarrow"):
         from pyarrow import Table, parquet
 
-        parquet.write_table(Table.from_pylist(_alike(rows)), beside)
+        with whole_file(path) as beside:
+            parquet.write_table(Table.from_pylist(_alike(rows)), beside)
     elif find_spec("duckdb"):
         import duckdb
 
-        text = Path(f"{path}.csv")
-        write_csv(rows, text)
-        duckdb.sql(f"COPY (FROM read_csv({str(text)!r})) TO {str(beside)!r} (FORMAT parquet)")
-        text.unlink()
+        with whole_file(path) as beside, NamedTemporaryFile(suffix=".csv") as text:
+            write_csv(rows, text.name)
+            duckdb.sql(f"COPY (FROM read_csv({text.name!r})) TO {str(beside)!r} (FORMAT parquet)")
     else:
         raise ConfigError("Parquet needs PyArrow or DuckDB: pip install 'tpusim[data]'")
-    os.replace(beside, path)
 
 
 def _alike(rows: Sequence[Row]) -> list[Row]:

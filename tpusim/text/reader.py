@@ -7,17 +7,17 @@ gigabytes.
 from __future__ import annotations
 
 import gzip
-import sys
 import zlib
 from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 from tpusim.errors import ProgramError
+from tpusim.files import read_bytes, shown_name
+from tpusim.limits import PROGRAM_BYTES
 from tpusim.source import SourceText
 
-MOST_BYTES: Final = 1 << 30
-"""Bytes of text that a program may have, unpacked: 1 GiB, some hundred times the largest known."""
+MOST_BYTES: Final = PROGRAM_BYTES
 
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
@@ -39,8 +39,8 @@ def read_source(path: str | Path) -> SourceText:
 
 def read_content(path: str | Path) -> tuple[str, bytes]:
     """Return the name that messages give a file or standard input, and its bytes, unpacked; errors as above."""
-    name = "<stdin>" if str(path) == "-" else str(path)
-    return name, _unpacked(_read_bytes(path, name), name)
+    name = shown_name(path)
+    return name, _unpacked(read_bytes(path, "cannot be read", ProgramError, MOST_BYTES), name)
 
 
 def source_text(name: str, content: bytes) -> SourceText:
@@ -49,17 +49,6 @@ def source_text(name: str, content: bytes) -> SourceText:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return SourceText(name, text)
-
-
-def _read_bytes(path: str | Path, name: str) -> bytes:
-    try:
-        if name == "<stdin>":
-            return sys.stdin.buffer.read(MOST_BYTES + 1)
-        # One byte more than the limit, to tell a file at the limit from one beyond it.
-        with Path(path).open("rb") as file:
-            return file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise ProgramError(f"{name}: cannot be read: {error.strerror or error}") from error
 
 
 def _unpacked(content: bytes, name: str) -> bytes:

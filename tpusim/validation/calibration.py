@@ -8,7 +8,6 @@ comes with an interval, from fits to rows drawn at random (bootstrap); one at th
 from __future__ import annotations
 
 import random
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import copysign, exp, hypot, log, sqrt
@@ -19,6 +18,7 @@ import msgspec
 
 from tpusim.analysis.accuracy import Fit, Fitted, errors_by_family
 from tpusim.errors import ConfigError
+from tpusim.files import read_text, read_toml, write_whole
 from tpusim.hardware.edit import restate
 from tpusim.hardware.fields import OPERATIONS, Fact
 from tpusim.hardware.load import load_chip, override_chip
@@ -74,9 +74,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_plan(path: str | Path) -> Plan:
     """Return the plan of a file; raise ConfigError if it is none."""
     try:
-        return msgspec.convert(tomllib.loads(Path(path).read_text(encoding="utf-8")), Plan)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read this file of parameters: {error.strerror}") from error
+        return msgspec.convert(read_toml(path, "cannot read this file of parameters"), Plan)
     except (ValueError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: not a file of parameters to fit: {error}") from error
 
@@ -129,11 +127,11 @@ def write_fit(fit: Fit, folder: str | Path) -> None:
     if missing:
         raise ConfigError(f"expected the chip files to change, found no {', '.join(missing)}")
     for chip, path in paths.items():
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, "cannot read this chip file")
         for parameter in fit.parameters:
             if parameter.chips[0] == chip:
                 text = restate(text, _fact(parameter))
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
 
 
 def _fact(parameter: Fitted) -> Fact:

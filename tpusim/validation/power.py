@@ -17,7 +17,7 @@ from tpusim.analysis.energy.measured import ChipPower, ProgramPower
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.hardware.load import chip_facts, resolve_chip_name
 from tpusim.pipeline.stages import simulate
-from tpusim.validation.rows import Positive, Row, in_turn, read_rows
+from tpusim.validation.rows import FileNames, Positive, Row, in_turn, read_rows
 
 
 class _ChipRow(Row, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class _ChipRow(Row, frozen=True, kw_only=True):
 
     chip: Annotated[str, Meta(min_length=1, description="a chip")]
     mean_w: Positive
-    programs: Annotated[str, Meta(min_length=1, description="names of files beside the index")]
+    programs: FileNames
     least_w: Positive | None = None
     most_w: Positive | None = None
     of: str = ""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from os.path import normpath
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -11,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from tpusim.errors import ConfigError
+from tpusim.files import read_text
 
 _R = TypeVar("_R", bound="Row")
 _T = TypeVar("_T")
@@ -24,6 +28,19 @@ Number = Annotated[float, Meta(ge=-_MOST, le=_MOST, description="a number")]
 Positive = Annotated[float, Meta(gt=0, le=_MOST, description="a number above 0")]
 Bytes = Annotated[int, Meta(ge=0, description="a number of bytes")]
 FileName = Annotated[str, Meta(min_length=1, description="the name of a file beside the index")]
+FileNames = Annotated[str, Meta(min_length=1, description="names of files beside the index")]
+"""With blanks between them."""
+
+_OF_FILES = (FileName, FileNames)
+
+# The indexes that ship name programs of each other's folders.
+_SHIPPED = Path(__file__).parents[2] / "traces"
+_OUTSIDE = ContextVar("_OUTSIDE", default=False)
+
+
+def allow_outside(allowed: bool = True) -> None:
+    """Say whether indexes, files of others, may name files outside their own folders; at first they may not."""
+    _OUTSIDE.set(allowed)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,13 +55,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
     """Return the rows of an index; raise ConfigError for a file that is none, or a cell that is not of its type."""
+    reader = csv.DictReader(io.StringIO(read_text(path, "cannot read this index"), newline=""), restkey=_BEYOND)
     try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines, restkey=_BEYOND)
-            names = reader.fieldnames or ()
-            # A quoted cell may go over several lines: only the reader knows where a row ends.
-            rows = [(f"{path}:{reader.line_num}", cells) for cells in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        names = reader.fieldnames or ()
+        # A quoted cell may go over several lines: only the reader knows where a row ends.
+        rows = [(f"{path}:{reader.line_num}", cells) for cells in reader]
+    except csv.Error as error:
         raise ConfigError(f"{path}: cannot read this index: {error}") from error
     needed = [field.name for field in msgspec.structs.fields(kind) if field.required]
     missing = [column for column in needed if column not in names]
@@ -52,7 +68,8 @@ def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
         raise ConfigError(f"{path}: expected columns {', '.join(needed)}, found none named {', '.join(missing)}")
     if not rows:
         raise ConfigError(f"{path}: expected rows of measured times, found only the names of the columns")
-    return [_row(where, cells, kind) for where, cells in rows]
+    folder = Path(path).absolute().parent
+    return [_row(folder, where, cells, kind) for where, cells in rows]
 
 
 def in_turn(items: Sequence[_T], progress: Callable[[int, int], None] | None) -> Iterator[_T]:
@@ -63,7 +80,7 @@ def in_turn(items: Sequence[_T], progress: Callable[[int, int], None] | None) ->
             progress(done, len(items))
 
 
-def _row(where: str, cells: dict[str, Any], kind: type[_R]) -> _R:
+def _row(folder: Path, where: str, cells: dict[str, Any], kind: type[_R]) -> _R:
     if _BEYOND in cells:
         found = f"{cells[_BEYOND]!r} beyond the last"
         raise ConfigError(f"{where}: expected a cell for each column (lists need quotes), found {found}")
@@ -74,7 +91,17 @@ def _row(where: str, cells: dict[str, Any], kind: type[_R]) -> _R:
             raise ConfigError(f"{where}: {field.name}: expected a cell for each column, found none from here on")
         if field.name in cells and (text or field.required):
             values[field.name] = _cell(f"{where}: {field.name}", text, types[field.name])
+            if types[field.name] in _OF_FILES:
+                _require_inside(folder, f"{where}: {field.name}", text)
     return kind(**values)
+
+
+def _require_inside(folder: Path, where: str, names: str) -> None:
+    """Refuse names of files outside the folder of an index."""
+    root = _SHIPPED if folder.is_relative_to(_SHIPPED) else folder
+    for name in names.split():
+        if not (_OUTSIDE.get() or Path(normpath(folder / name)).is_relative_to(root)):
+            raise ConfigError(f"{where}: expected a file in the folder of the index (or --outside), found {name!r}")
 
 
 def _cell(where: str, text: str, kind: Any) -> Any:

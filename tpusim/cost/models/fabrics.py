@@ -35,10 +35,23 @@ def build_pod(topology: Topology, chip: Chip, *, along_ring: bool = False) -> Po
     """
     pod = make_pod(topology, chip, along_ring=along_ring)
     found = FABRICS.of(chip.ici).links(pod.torus, chip)
+    _require_links(chip, found)
     pod = structs.replace(pod, torus=found) if isinstance(found, Torus) else structs.replace(pod, graph=found)
     if not chip.ici.links_down and not chip.ici.link_factors:
         return pod
     return with_faults(pod, chip.ici.links_down, chip.ici.link_factors)
+
+
+def _require_links(chip: Chip, fabric: Torus | Graph) -> None:
+    """Refuse a chip with fewer links than it would have to use: its collectives would be faster than all its links."""
+    if isinstance(fabric, Torus):
+        # To both neighbours along an axis, or to the only one.
+        needed = sum(min(size - 1, 2) for size in fabric.sizes)
+        slice_ = f"{'x'.join(map(str, fabric.sizes))} chips"
+    else:
+        needed, slice_ = min(1, fabric.chips - 1), f"{fabric.chips} chips"
+    if chip.ici.links < needed:
+        raise ConfigError(f"ici.links: expected at least {needed} for a slice of {slice_}, found {chip.ici.links}")
 
 
 def with_faults(pod: Pod, down: tuple[str, ...], factors: Mapping[str, float]) -> Pod:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from tpusim.files import write_whole
 from tpusim.units import ps_to_us
 
 SCHEMA_VERSION: Final = 1
@@ -94,4 +95,4 @@ def json_text(page: Any) -> str:
 
 def save_json(data: Any, path: str | Path) -> None:
     """Write a page, or plain data, as a file of JSON."""
-    Path(path).write_text(json_text(data) + "\n", encoding="utf-8")
+    write_whole(path, json_text(data) + "\n")

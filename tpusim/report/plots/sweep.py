@@ -39,7 +39,7 @@ def pareto(
     figure empty, as those of designs that a program does not fit, are left out. Raises ConfigError if a record lacks
     the key of a figure, or none has figures. Returns the figure.
     """
-    found = [record for record in records if _figure(record, x) is not None and _figure(record, y) is not None]
+    found: Records = [record for record in records if _figure(record, x) is not None and _figure(record, y) is not None]
     if not found:
         raise ConfigError("pareto: expected at least one design, found none with both figures")
     if normalise:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tpusim.limits import DEVICES
+
 LABELS: Final = {
     # Any operation.
     "instruction_c1": "an opcode of XLA",
@@ -341,7 +343,7 @@ LABELS: Final = {
     "channel_c4": "an order without a cycle: recv before send, and both before what waits for them",
     # Module.
     "module_c1": "an entry that is no fused computation",
-    "module_c2": "from 1 to 1048576 devices",
+    "module_c2": f"from 1 to {DEVICES.most} devices",
     "computation_c1": "a called computation that the module has",
     # Order rules recursion out, which XLA's memory assignment could not bound.
     "computation_c2": "a called computation to stand before its caller",

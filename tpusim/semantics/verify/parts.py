@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tpusim.ir.attributes import ComputationLayout, OperandAlias, ParameterAlias
 from tpusim.ir.module import Module
 from tpusim.ir.ops import CALLS, HAS_EFFECTS, OPERATIONS, async_parts, collective_kind
+from tpusim.limits import DEVICES
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.infer.types import is_array, parts, plain, subshape
@@ -18,8 +19,6 @@ from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
 # Without async-start: to go to another thread is what that is for. Of calls XLA asks it only by an option.
 _SAME_THREAD = CALLS - {"async-start"} - {"call"}
 _HEADER = {"alias": "input_output_alias", "donor": "buffer_donor", "layout": "entry_computation_layout"}
-# Ten times the largest machine there is: what is kept per device must fit in memory.
-_MOST_DEVICES = 2**20
 _ALL_REDUCES = frozenset(name for name in OPERATIONS if collective_kind(name) == "all-reduce")
 
 
@@ -28,7 +27,7 @@ def _check_device_counts(view: View) -> Iterator[Finding]:
     module = view.module
     counts = {"replica_count": module.replica_count, "num_partitions": module.partition_count}
     for name, count in counts.items():
-        if not 1 <= count <= _MOST_DEVICES // max(1, min(counts.values())):
+        if not 1 <= count <= DEVICES.most // max(1, min(counts.values())):
             yield Finding(broken("module_c2", f"{name}={count}"), attribute=name)
 
 

@@ -119,9 +119,8 @@ def _find_places(pixels: Pixels, walk: _Walk) -> _Places:
             fold, row = divmod(offset, steps)
             for along in range(1 if walk.skewed else width):
                 column = fold * width + (line - offset if walk.skewed else along)
-                if column >= min(columns, (fold + 1) * width):
-                    continue
-                address = find_address(pixels, row, column)
+                inside = column < min(columns, (fold + 1) * width)
+                address = find_address(pixels, row, column) if inside else -1
                 if address >= 0:
                     sets[first[address] + noted[address]] = words // walk.set_words
                     noted[address] += 1

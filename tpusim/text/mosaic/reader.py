@@ -10,8 +10,10 @@ import base64
 import binascii
 from typing import Any
 
+from tpusim.errors import ProgramError
 from tpusim.hardware.units import SMEM, VMEM
 from tpusim.ir.mosaic import Block, Function, KernelBody, Operation, Type, Unreadable, Window, reads_bodies
+from tpusim.limits import bounded
 
 _DIALECT = "stable_mosaic."
 _MOST_ELEMENTS = 1 << 16
@@ -31,8 +33,10 @@ def read_kernel(encoded: str) -> KernelBody:
         _tpu_ext.register_dialect(context)
         context.allow_unregistered_dialects = True
         try:
-            module = ir.Module.parse(base64.b64decode(encoded, validate=True))
-        except (ir.MLIRError, binascii.Error, ValueError) as error:
+            content = base64.b64decode(encoded, validate=True)
+            with bounded(content, "its body"):
+                module = ir.Module.parse(content)
+        except (ir.MLIRError, binascii.Error, ProgramError, ValueError) as error:
             raise Unreadable(f"its body is no MLIR: {str(error).splitlines()[0]}") from error
         return _kernel(ir, module.operation)
 

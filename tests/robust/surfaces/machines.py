@@ -1,0 +1,146 @@
+"""Machines: chip files, figures replaced on the command line, slices, studies, Accelergy's tables."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from tests.robust.contract import Wrong, check_text, pick, surface
+from tests.robust.mutations import NUMBERS, WORDS, encoded, mutated_text
+from tests.robust.programs import ROOT
+from tests.robust.surfaces.hlo import check_result
+from tpusim.errors import ConfigError, UnsupportedError
+from tpusim.hardware.accelergy import read_tables
+from tpusim.hardware.fields import FIELDS
+from tpusim.hardware.load import chip_facts, load_chip, parse_override
+from tpusim.hardware.pod import make_pod, parse_topology
+from tpusim.ir.module import Module
+from tpusim.pipeline.stages import load, simulate
+from tpusim.report.json.facts import chip_page
+from tpusim.study.points import points_of
+from tpusim.study.spec import read_spec
+
+_PROGRAMS = ("mlp_b1024.v5e", "sampler_v32000.v6e", "sort_kv_1m.v5e")
+_NAMES = ("v2", "v3", "v4", "v4-megacore", "v5e", "v5p", "v6e", "v7x")
+
+
+@cache
+def _modules() -> tuple[Module, ...]:
+    found = [load(ROOT / "traces" / f"{name}.hlo.txt.gz") for name in _PROGRAMS]
+    return (*found, load(ROOT / "tests" / "data" / "hlo" / "allreduce_4m.v5e_2x4.hlo.txt.gz"))
+
+
+def _figure(random: Random) -> str:
+    """Return a figure of a chip as an override would give it."""
+    factor = f"x{random.choice(('0', '0.001', '0.5', '2', '1000', '1e300'))}"
+    word = random.choice(("true", "false", "length16", "always", "cube4", "2x2", "1x1", "0x0", "banked", '"x"'))
+    return random.choice((random.choice(NUMBERS), factor, factor, word, str(random.randrange(1, 300))))
+
+
+def _key(random: Random) -> str:
+    odd = (
+        "devices.3.clock",
+        "ici.link_factors.3:+0",
+        "units.sorter.slots",
+        "hbm.settings.banks",
+        "energy.hbm",
+        "area.x",
+    )
+    return random.choice((*FIELDS, *odd, "mxu.rate_by_type.s8", "vector_ops.ops.add.vector"))
+
+
+def _overrides(random: Random) -> bytes:
+    return encoded("\n".join(f"{_key(random)}={_figure(random)}" for _ in range(random.choice((1, 1, 2, 3)))))
+
+
+@surface("overrides", _overrides, 12)
+def take_overrides(content: bytes, folder: Path) -> None:
+    """Run a program on a chip with figures replaced."""
+    overrides = dict(parse_override(line) for line in content.decode("utf-8", "surrogatepass").split("\n"))
+    module = _modules()[pick(content, len(_modules()))]
+    chip = load_chip(_NAMES[pick(content, len(_NAMES))], overrides)
+    check_result(simulate(module, chip, allow_overflow=True))
+
+
+@cache
+def _chip_texts() -> tuple[str, ...]:
+    shipped = tuple((ROOT / "configs" / f"{name}.toml").read_text() for name in _NAMES)
+    small = 'base = "v5e"\nclock_hz = 1.6e9\n[mxu]\nrows = 256\ncount = 8\n[hbm]\nbandwidth_bytes_per_second = 1.2e12\n'
+    other = 'base = "v4"\nname = "x"\n[pod]\nhost = "2x2x1"\nchips = 64\n[ici]\ndimensions = 2\nwrap = "always"\n'
+    return (*shipped, *(small, other) * 4)
+
+
+@surface("chip", lambda random: encoded(mutated_text(random, random.choice(_chip_texts()))), 8)
+def take_chip(content: bytes, folder: Path) -> None:
+    """Read a chip's file, print it, and run a program on it."""
+    path = folder / "case.toml"
+    path.write_bytes(content)
+    chip = load_chip(path)
+    chip_page(chip, chip_facts(path))
+    check_result(simulate(_modules()[pick(content, len(_modules()))], chip, allow_overflow=True))
+
+
+_TOPOLOGIES = ("v5e:2x4", "v5p-128", "v4:4x4x8_untwisted*2", "4x4x4", "v5litepod-16", "tpu7x:4x4x4*2", "v3_2x2")
+
+
+@surface("topology", lambda random: encoded(mutated_text(random, random.choice(_TOPOLOGIES))), 4)
+def take_topology(content: bytes, folder: Path) -> None:
+    """Read the name of a slice and build it."""
+    topology = parse_topology(content.decode("utf-8", "surrogatepass"))
+    pod = make_pod(topology, load_chip(topology.chip or "v5p"))
+    if pod.device_count < 1 or not 0 <= pod.chip_of(pod.device_count - 1) < pod.chip_count:
+        raise Wrong(f"{pod.device_count} devices on {pod.chip_count} chips")
+
+
+_STUDIES = (
+    'programs = ["mlp_b1024.v5e.hlo.txt.gz"]\nbase = "v5e"\n[axes]\n"mxu.count" = [1, 2, 4]\n'
+    '"hbm.bandwidth_bytes_per_second" = { log = ["400G", "3T", 8] }\n[constraints]\narea_mm2 = "<= 700"\n',
+    'programs = ["*_b{batch}.v5e.hlo.txt.gz"]\nwarm = true\n[axes]\nbatch = [1024]\nchip = ["v5e", "v6e"]\n'
+    "mxu = [{ rows = 128, count = 8 }, { rows = 256, count = 2 }]\n"
+    '[derive]\n"hbm.capacity_bytes" = "mxu.count * 2 ** 30"\n',
+    'programs = "sort_kv_1m.v5e.hlo.txt.gz"\nschedule = ["given", "compiled"]\n[axes]\nboth = { zip = '
+    '{ clock_hz = ["x1", "x2"], "hbm.efficiency" = [0.5, 0.9] } }\ns = { sample = "sobol", n = 4, keys = '
+    '{ "hbm.latency_seconds" = { lin = [1e-7, 1e-6] } } }\n',
+)
+
+
+@surface("study", lambda random: encoded(mutated_text(random, random.choice(_STUDIES))), 4)
+def take_study(content: bytes, folder: Path) -> None:
+    """Read the file of a study and make its points."""
+    for name in _PROGRAMS:
+        link = folder / f"{name}.hlo.txt.gz"
+        if not link.exists():
+            link.symlink_to(ROOT / "traces" / link.name)
+    path = folder / "case.toml"
+    path.write_bytes(content)
+    spec = read_spec(path)
+    if math.prod(max(1, len(axis.settings)) for axis in spec.axes) <= 1000:
+        points_of(spec)
+
+
+_TABLES = (
+    "ERT:\n  version: 0.4\n  tables:\n  - name: tpu.hbm\n    actions:\n"
+    "    - name: byte\n      arguments: {}\n      energy: 40.5\n"
+    "  - name: tpu.matrix[0..3]\n    actions:\n    - name: bf16\n      energy: 0.4\n"
+    "ART:\n  version: 0.4\n  tables:\n  - name: tpu.vmem\n    area: 1000000.5\n",
+)
+
+
+@surface("energy", lambda random: encoded(mutated_text(random, random.choice(_TABLES))), 2)
+def take_energy(content: bytes, folder: Path) -> None:
+    """Read Accelergy's tables as figures of a chip."""
+    path = folder / "case.yaml"
+    path.write_bytes(content)
+    load_chip("v5e", read_tables(path))
+
+
+@surface("names", lambda random: encoded(mutated_text(random, random.choice((*_NAMES, *WORDS)))), 2)
+def take_name(content: bytes, folder: Path) -> None:
+    """Find a chip by its name."""
+    try:
+        load_chip(content.decode("utf-8", "surrogatepass"))
+    except (ConfigError, UnsupportedError) as error:
+        check_text(str(error))
+        raise

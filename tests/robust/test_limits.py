@@ -1,0 +1,120 @@
+"""Counts from outside end where they are read, with what is allowed and what was found."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import refusal_of
+from tpusim.errors import ProgramError
+from tpusim.frontends.read import hlo_text
+from tpusim.limits import CHIPS, DEVICES, LAYERS, QUEUE_DEPTH, SIDE
+
+TRACES = Path(__file__).parents[2] / "traces"
+MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
+FED = str(TRACES / "host" / "train_from_infeed.v5e.hlo.txt.gz")
+NINES = "9" * 400
+
+
+@pytest.mark.parametrize(
+    ("limit", "arguments"),
+    [
+        (CHIPS, ("run", MLP, "--topology", "v6e-99999999999999999999")),
+        (CHIPS, ("run", MLP, "--topology", f"v6e:{NINES}x2")),
+        (CHIPS, ("run", MLP, "--topology", "v6e:4x4*1000000000")),
+        (QUEUE_DEPTH, ("run", FED, "--infeed-pace", "1us", "--queue-depth", "1000000000")),
+        (SIDE, ("systolic", "--m", "10000000000", "--n", "1", "--k", "1")),
+        (SIDE, ("systolic", "--m", "1" + "0" * 400, "--n", "1", "--k", "1")),
+    ],
+)
+def test_a_count_of_the_command_line_ends_at_its_limit(capsys, limit, arguments):
+    """What a loop would go through, or memory be taken for, is refused before."""
+    assert f"expected {limit.what}, at most {limit.most}, found" in refusal_of(capsys, *arguments)
+
+
+@pytest.mark.parametrize("pace", [f"{NINES}s", f"normal:1us:{NINES}us", f"exponential:{NINES}s:1", "2e6s"])
+def test_a_pace_of_hundreds_of_digits_is_refused(capsys, pace):
+    """No float holds it."""
+    assert "expected seconds for an item of a feed, at most 1000000" in refusal_of(
+        capsys, "run", FED, "--infeed-pace", pace
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "row"),
+    [(SIDE, "a, 100000000000, 5, 5"), (SIDE, f"a, 5, {NINES * 20}, 5"), (LAYERS, "DP, 9, 9, 3, 3, 70000, 1, 1")],
+)
+def test_a_cell_of_a_layer_ends_at_its_limit(capsys, tmp_path, limit, row):
+    """A depthwise convolution is a product for each of its channels."""
+    header = "Layer, M, N, K" if row.startswith("a") else "Layer, IFMAP Height, , , , , ,"
+    path = tmp_path / "layers.csv"
+    path.write_text(f"{header}\n{row}\n")
+    said = refusal_of(capsys, "systolic", "--layers", str(path))
+    assert f"expected {limit.what}, at most {limit.most}, found" in said
+
+
+@pytest.mark.parametrize(
+    "counts", ["num_partitions=9223372036854775807", "replica_count=0", "replica_count=1000000000"]
+)
+@pytest.mark.parametrize("command", ["run", "check", "memory"])
+def test_a_module_for_too_many_devices_is_refused(capsys, tmp_path, command, counts):
+    """What is kept for each device would fill the memory."""
+    header, rest = gzip.decompress(Path(MLP).read_bytes()).decode().split("\n", 1)
+    path = tmp_path / "many.v5e.hlo.txt"
+    path.write_text(f"{header}, {counts}\n{rest}")
+    assert f"expected from 1 to {DEVICES.most} devices" in refusal_of(capsys, command, str(path))
+
+
+def test_a_lowered_program_for_too_many_devices_is_refused(capsys, tmp_path):
+    """As a module is."""
+    path = tmp_path / "many.json"
+    path.write_text('{"format":"tpusim-program-2","name":"x","chip":"v5e","steps":[],"device_count":1000000000}')
+    assert f"expected a number of devices, at most {DEVICES.most}, found 1000000000" in refusal_of(
+        capsys, "run", str(path)
+    )
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, ".".join("a" * 50_000) + " = 1", "a = " + "{a=" * 5_000])
+@pytest.mark.parametrize("command", ["chips", "sweep"])
+def test_a_configuration_ends_at_its_depth(capsys, tmp_path, command, text):
+    """Python's own reader of TOML goes as deep as its stack, and takes the square of a key's length."""
+    path = tmp_path / "deep.toml"
+    path.write_text(f"{text}\n")
+    assert str(path) in refusal_of(capsys, command, str(path))
+
+
+@pytest.mark.parametrize("command", [("run",), ("diff", "{}")])
+def test_json_ends_at_its_depth(capsys, tmp_path, command):
+    """In a field that is skipped as well."""
+    path = tmp_path / "deep.json"
+    path.write_text('{"x":' + "[" * 100_000 + "]" * 100_000 + ',"format":"tpusim-program-2"}')
+    name, *rest = command
+    assert str(path) in refusal_of(capsys, name, str(path), *(one.format(path) for one in rest))
+
+
+def test_a_chip_has_the_links_that_its_slice_uses(capsys):
+    """With fewer, an all-reduce would be faster than its own roofline, which counts the links of the chip."""
+    program = str(TRACES.parent / "tests" / "data" / "hlo" / "allreduce_4m.v5e_2x4.hlo.txt.gz")
+    expected = "ici.links: expected at least 3 for a slice of 2x4 chips, found 2"
+    assert expected in refusal_of(capsys, "run", program, "-o", "ici.links=2")
+    switch = ("-o", "ici.model=switch", "-o", "ici.links=0")
+    assert "ici.links: expected at least 1 for a slice of 8 chips" in refusal_of(capsys, "run", program, *switch)
+
+
+def test_a_number_in_stablehlo_takes_no_more_memory_than_there_is():
+    """MLIR takes room for as many dimensions as the largest number of one."""
+    text = "func.func @main(%a: tensor<1x9x9x8xf32>, %b: tensor<3x3x8x16xf32>) -> tensor<1x7x7x16xf32> {\n" + (
+        "%0 = stablehlo.convolution(%a, %b) dim_numbers = [b, 0, 1, f]x[0, 2147483648, i, o]->[b, 0, 1, f], "
+        "window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : "
+        "(tensor<1x9x9x8xf32>, tensor<3x3x8x16xf32>) -> tensor<1x7x7x16xf32>\nreturn %0 : tensor<1x7x7x16xf32>\n}"
+    )
+    with pytest.raises(ProgramError, match=r"m\.mlir: expected "):
+        hlo_text(text.encode(), "m.mlir")
+
+
+def test_brackets_of_stablehlo_end_at_their_depth():
+    """MLIR's reader goes as deep as the process has stack, and beyond it."""
+    with pytest.raises(ProgramError, match="brackets at most 200 deep"):
+        hlo_text(b"module @m attributes {a = " + b"[" * 100_000, "m.mlir")

@@ -1,0 +1,104 @@
+"""One net under everything: faults have a code of their own, streams may be closed, and an interrupt is quiet."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import refusal_of
+from tpusim.cli.main import main
+from tpusim.errors import ProgramError
+from tpusim.shapes import notation
+
+MLP = str(Path(__file__).parents[2] / "traces" / "mlp_b1024.v5e.hlo.txt.gz")
+COMMAND = f"{sys.executable} -m tpusim"
+
+
+def shell(line: str, **settings) -> subprocess.CompletedProcess[str]:
+    """Run a line of the shell and return what became of it."""
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False, **settings)
+
+
+def test_a_fault_of_our_own_names_its_stage_and_asks_for_a_report(capsys, monkeypatch):
+    """A traceback would say nothing to a user, and code 1 would look as if the input were wrong."""
+    monkeypatch.setattr(notation, "parse_shape", lambda text: {}["missing"])
+    assert main(["layout", "f32[8]"]) == 70
+    said = capsys.readouterr().err
+    assert "a fault of tpusim itself in the stage 'cli': KeyError: 'missing'" in said
+    assert "Please report this" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_end_quietly(closed):
+    """Python has no stream then, and the first file that is opened has its number."""
+    done = shell(f"{COMMAND} layout 'f32[8,128]' {closed}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_a_program_from_a_closed_stream_is_refused():
+    """There is nothing to read."""
+    done = shell(f"{COMMAND} check - <&-")
+    assert done.returncode == 1
+    assert "<stdin>" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_gone_is_told_by_the_code():
+    """128 and the number of SIGPIPE, as the shell reports programs that the signal ends."""
+    done = shell(f"{COMMAND} ops --json | true; echo ${{PIPESTATUS[0]}}")
+    assert (done.stdout.split(), done.stderr) == (["141"], "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after_seconds", [0.05, 0.1, 0.2, 0.35, 0.5, 0.8])
+def test_an_interrupt_is_quiet_at_any_moment(tmp_path, after_seconds):
+    """While modules load as well as while a program runs."""
+    command = [sys.executable, "-m", "tpusim", "run", MLP, "--html", str(tmp_path / "run.html")]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(after_seconds)
+    child.send_signal(signal.SIGINT)
+    out, error = child.communicate(timeout=60)
+    # A machine may be so fast that all is over, or so slow that Python itself has not begun.
+    assert child.returncode in (0, 130, -signal.SIGINT) or "site" in error
+    assert "tpusim" not in error
+    assert not list(tmp_path.glob(".tpusim-*"))
+    assert child.returncode or out
+
+
+@pytest.mark.slow
+def test_names_do_not_drive_the_terminal(capsys, tmp_path):
+    """Whoever wrote a lowered program does not write to the screen of those who run it."""
+    escape, path = r"\u001b]0;mine\u0007\u001b[31m", tmp_path / "evil.json"
+    assert main(["lower", MLP, "-o", str(path)]) == 0
+    path.write_text(path.read_text().replace('"name": "', f'"name": "{escape}', 1))
+    capsys.readouterr()
+    assert main(["run", str(path)]) == 0
+    found = capsys.readouterr()
+    assert "\N{REPLACEMENT CHARACTER}]0;mine" in found.out
+    assert not set("\x1b\x07") & set(found.out + found.err)
+
+
+def test_messages_do_not_drive_the_terminal(capsys, tmp_path):
+    """Also those about a file's own name."""
+    assert "\x1b" not in refusal_of(capsys, "check", str(tmp_path / "\x1b[31m.hlo"))
+    assert "\x1b" not in str(ProgramError("\x1b[31m"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "setting", [{"LANG": "C", "PYTHONIOENCODING": "ascii"}, {"HOME": "/nowhere"}, {"COLUMNS": "1"}]
+)
+def test_an_odd_environment_changes_no_outcome(setting):
+    """No home, no letters but those of ASCII, no room."""
+    plain = {key: value for key, value in os.environ.items() if key != "HOME"}
+    done = shell(f"{COMMAND} run {MLP}", env=plain | setting)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,43 @@
+"""What a file may name: an index only files of its own folder, a configuration only a folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import output_of, refusal_of
+
+MEASURED = Path(__file__).parents[2] / "traces" / "measured" / "add_16x32x16_16x32x16_f16.v4.hlo.txt.gz"
+ROW = "program,op,chip,dtype,shapes,measured_us,what,launch_floor_us,samples\n{},add,v4,f16,[],1.5,kernel,,20\n"
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../{}", "x/../../{}"])
+def test_an_index_names_no_files_outside_its_folder(capsys, tmp_path, name):
+    """An error would quote them."""
+    shutil.copy(MEASURED, tmp_path)
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    (folder / "index.csv").write_text(ROW.format(name.format(MEASURED.name)))
+    said = refusal_of(capsys, "validate", str(folder / "index.csv"))
+    assert "index.csv:2: program: expected a file in the folder of the index (or --outside)" in said
+
+
+def test_an_index_may_name_them_if_asked(capsys, tmp_path):
+    """Whoever has written it says so."""
+    shutil.copy(MEASURED, tmp_path)
+    (tmp_path / "inner").mkdir()
+    path = tmp_path / "inner" / "index.csv"
+    path.write_text(ROW.format(f"../{MEASURED.name}"))
+    assert "add" in output_of(capsys, "validate", str(path), "--outside", "--json")
+
+
+@pytest.mark.parametrize("name", ["..", "/tmp/x", "a/../../b", "a/b"])
+def test_reports_stay_in_their_folder(capsys, tmp_path, name):
+    """SCALE-Sim's ``run_name`` is the name of a folder, and no way to another one."""
+    sizes = "".join(f"{key}: 64\n" for key in ("IfmapSramSzkB", "FilterSramSzkB", "OfmapSramSzkB"))
+    (tmp_path / "c.cfg").write_text(f"run_name: {name}\nArrayHeight: 8\nArrayWidth: 8\n{sizes}Dataflow: ws\n")
+    arguments = ("--m", "8", "--n", "8", "--k", "8", "-c", str(tmp_path / "c.cfg"), "-p", str(tmp_path / "out"))
+    assert "run_name: expected the name of a folder" in refusal_of(capsys, "systolic", *arguments)
+    assert not (tmp_path / "out").exists()

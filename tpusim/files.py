@@ -1,0 +1,125 @@
+"""Files read with errors of tpusim's own, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from errno import EACCES, EBADF
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tpusim.errors import ConfigError, TpusimError
+from tpusim.limits import KEY_WORDS, TABLE_BYTES
+
+# Reading one takes the square of its length.
+_LONG_KEY = re.compile(rf"(?:[\w\"'-]+[ \t]*\.[ \t]*){{{KEY_WORDS}}}")
+
+
+def shown_name(path: str | Path) -> str:
+    """Return what messages call a file, or standard input, which is ``-``."""
+    return "<stdin>" if str(path) == "-" else str(path)
+
+
+def read_bytes(path: str | Path, failing: str, kind: type[TpusimError] = ConfigError, most: int = TABLE_BYTES) -> bytes:
+    """Return the bytes of a file, or of standard input for ``-``.
+
+    Raises an error of a ``kind`` if it cannot be read or has more bytes than the ``most``: its name, what is
+    ``failing`` (``cannot read this study``), and why.
+    """
+    name = shown_name(path)
+    try:
+        with _opened(path) as file:
+            # One byte more than the limit, to tell a file at the limit from one beyond it.
+            content = file.read(most + 1)
+    except OSError as error:
+        raise kind(f"{name}: {failing}: {error.strerror or error}") from error
+    # A name with a character that no file system has, or a stream that is closed.
+    except ValueError as error:
+        raise kind(f"{name}: {failing}: {error}") from error
+    if len(content) > most:
+        raise kind(f"{name}: {failing}: expected at most {most} bytes, found more")
+    return content
+
+
+def _opened(path: str | Path) -> AbstractContextManager[BinaryIO]:
+    """Return an open file; standard input stays open."""
+    if str(path) != "-":
+        return Path(path).open("rb")
+    if sys.stdin is None:
+        raise OSError(EBADF, "standard input is closed")
+    return nullcontext(sys.stdin.buffer)
+
+
+def read_text(
+    path: str | Path, failing: str, kind: type[TpusimError] = ConfigError, form: str = "text in UTF-8"
+) -> str:
+    r"""Return the text of a file in UTF-8, whose line ends become ``\n``; errors as those of ``read_bytes``."""
+    content = read_bytes(path, failing, kind)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
+        found = f"expected {form}, found the byte {byte:#04x}"
+        raise kind(f"{shown_name(path)}:{line}: {failing}: {found}") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def read_toml(path: str | Path, failing: str) -> dict[str, Any]:
+    """Return what a TOML file says. Raises ConfigError, also for what lies too deep."""
+    text = read_text(path, failing)
+    if _LONG_KEY.search(text):
+        raise ConfigError(f"{path}: expected keys of at most {KEY_WORDS} words between dots, found a longer one")
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{path}: expected TOML in UTF-8: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: expected tables at most {KEY_WORDS} deep in each other, found more") from error
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """Give the name of a new file to write; it takes the place of ``path`` when all is written, and else is gone.
+
+    What stood at ``path`` stays whole until then. What is no regular file, such as a pipe, is written to directly.
+    """
+    # The file that a link points to is replaced, and not the link.
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    _require_writable(target)
+    # The ending tells some writers the format.
+    beside = target.with_name(f".tpusim-{secrets.token_hex(8)}{target.suffix}")
+    try:
+        os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        yield beside
+        with beside.open("rb+") as file:
+            os.fsync(file.fileno())
+        if target.exists():
+            beside.chmod(stat.S_IMODE(target.stat().st_mode))
+        os.replace(beside, target)
+    except OSError as error:
+        # Of the file that was asked for; of the other one nobody knows.
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+
+
+def _require_writable(target: Path) -> None:
+    """Refuse what writing in place would have: a file that is only to be read."""
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(EACCES, os.strerror(EACCES), str(target))
+
+
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a file, whole or not at all; text is UTF-8."""
+    with whole_file(path) as beside:
+        beside.write_bytes(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)

@@ -1,0 +1,116 @@
+"""How much may come from outside: counts that drive a loop or take memory, each bounded where its format is read.
+
+Every limit is far beyond the largest machine or program there is, and small enough that what obeys it ends. A limit of
+a format that is read in one place only, such as the digits of a cell, stands there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tpusim.errors import ProgramError
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
+_SHOWN_DIGITS: Final = 40
+_ROOM_BYTES: Final = 2 << 30
+_ROOM_PER_BYTE: Final = 100
+_MOST_NESTED: Final = 200
+_BRACKETS: Final = re.compile(rb"[\[({<]{%d}" % _MOST_NESTED)
+
+
+class Limit(NamedTuple):
+    """A kind of count: what it counts, and the least and the most that is taken."""
+
+    what: str
+    most: int
+    least: int = 1
+
+    def fault(self, found: float) -> str:
+        """Return what is wrong with a count: what is allowed and what was found; nothing if it is allowed."""
+        if self.least <= found <= self.most:
+            return ""
+        allowed = f"at least {self.least}" if found < self.least else f"at most {self.most}"
+        return f"expected {self.what}, {allowed}, found {shown(found)}"
+
+
+def shown(number: float) -> str:
+    """Return a number as messages show it: of one with hundreds of digits, how many those are."""
+    # Python refuses to print whole numbers of thousands of digits.
+    if isinstance(number, int) and abs(number) >= 10**_SHOWN_DIGITS:
+        return f"a number of some {int(number.bit_length() * 0.30103) + 1} digits"
+    return str(number)
+
+
+DEVICES: Final = Limit("a number of devices", 2**18)
+"""Of a program, a slice or a run: several times the largest machine, since something is kept for each."""
+
+CHIPS: Final = Limit("a number of chips", 2**18)
+QUEUE_DEPTH: Final = Limit("a number of feeds that may wait", 2**16)
+LAYERS: Final = Limit("a number of layers", 2**16)
+"""Of a file, those of a depthwise convolution one by one."""
+
+POINTS: Final = Limit("a number of points", 2**17)
+"""Of one axis of a study."""
+
+DIMENSIONS: Final = Limit("a number of keys of a sample", 1000)
+SIDE: Final = Limit("a size of a matrix or an image", 2**31 - 1)
+COUNT: Final = Limit("a whole number", 2**63 - 1, least=0)
+"""Any count of the command line that nothing else bounds: trips, seeds, iterations."""
+
+FEED_SECONDS: Final = Limit("seconds for an item of a feed", 10**6, least=0)
+"""Twelve days for one item."""
+
+SEED: Final = Limit("a seed", 2**63 - 1, least=0)
+PROGRAM_BYTES: Final = 1 << 30
+"""Of a program, unpacked: 1 GiB, some hundred times the largest known."""
+
+TABLE_BYTES: Final = 1 << 26
+"""Of a file of a table or a configuration: 64 MiB."""
+
+KEY_WORDS: Final = 32
+"""Words of a dotted key, and depth of the tables of a configuration."""
+
+
+@contextmanager
+def bounded(content: bytes, name: str) -> Iterator[None]:
+    """Keep what a library makes of a program within bounds: a number in it may ask for all memory that there is.
+
+    Raises ProgramError where it would go beyond, and for what lies so deep that a reader's stack would end.
+    """
+    if _BRACKETS.search(content):
+        raise ProgramError(f"{name}: expected brackets at most {_MOST_NESTED} deep, found more")
+    before = _limit_memory(_ROOM_BYTES + _ROOM_PER_BYTE * len(content))
+    try:
+        yield
+    # What libraries of C++ raise beyond a bound, or where a size is no size.
+    except (MemoryError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise
+        raise ProgramError(
+            f"{name}: expected a program that XLA can read, found sizes beyond bounds: {error}"
+        ) from error
+    finally:
+        if before:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _limit_memory(more_bytes: int) -> tuple[int, int] | None:
+    """Let this process have some bytes more than it has; return the limits before, nothing where none can be set."""
+    try:
+        in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        # A process that has a limit keeps it.
+        if soft != resource.RLIM_INFINITY:
+            return None
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + more_bytes, hard))
+        return soft, hard
+    except (AttributeError, OSError, ValueError):
+        return None
