@@ -100,7 +100,7 @@ def render_sweep(
     telling = telling[:_SHOWN_COLUMNS]
     table = plain_table(*(("" if key == "program" else ">") + key for key in telling), *_FIGURES)
     for row in rows[:_SHOWN_POINTS]:
-        cells = (_cell(row[key]) for key in telling)
+        cells = (_figure(key, row[key]) for key in telling)
         energy = "" if row["energy_j"] is None else energy_text(row["energy_j"])
         table.add_row(*cells, us_text(row["time_us"]), energy, row["bound"], row["status"])
     console.print(table)
@@ -124,6 +124,16 @@ def render_search(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
         table.add_row(*(_cell(row[key]) for key in columns))
     console.print(table)
     console.print(f"\n{len(front)} of {len(rows):,} machines on the Pareto front (simulated; --csv has all)")
+
+
+def _figure(key: str, value: Any) -> str:
+    """Return a figure of a chip as one gives it: sizes in MiB, rates and clocks with a prefix."""
+    if isinstance(value, int | float):
+        if key.endswith("_bytes"):
+            return size_text(value)
+        if key.endswith(("_per_second", "_hz")):
+            return count_text(value)
+    return _cell(value)
 
 
 def _cell(value: Any) -> str:
