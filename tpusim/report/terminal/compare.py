@@ -117,11 +117,13 @@ def render_sweep(
 
 def render_search(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     """Print the machines of a search that none beats in all its figures, by the first of them."""
-    front = sorted((row for row in rows if row["front"]), key=lambda row: list(row.values())[::-1])
     columns = [key for key in rows[0] if key != "front"]
+    # A search may try one machine again.
+    found = {tuple(row[key] for key in columns[1:]): row for row in reversed(rows) if row["front"]}
+    front = sorted(found.values(), key=lambda row: list(row.values())[::-1])
     table = plain_table(*(f">{key}" for key in columns))
     for row in front[:_SHOWN_POINTS]:
-        table.add_row(*(_cell(row[key]) for key in columns))
+        table.add_row(*(_figure(key, row[key]) for key in columns))
     console.print(table)
     console.print(f"\n{len(front)} of {len(rows):,} machines on the Pareto front (simulated; --csv has all)")
 
