@@ -161,6 +161,9 @@ def test_sparsity_counts_where_the_configuration_says_so(capsys, config, tmp_pat
     assert (tmp_path / "out/little/SPARSE_REPORT.csv").read_text().splitlines()[1].startswith("0, csr, 1280, ")
 
 
+ROWWISE = "SparsitySupport: true\nOptimizedMapping: true"
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -169,7 +172,9 @@ def test_sparsity_counts_where_the_configuration_says_so(capsys, config, tmp_pat
         ("just words", ":11:1: expected [section] or key: value"),
         ("", "expected 'dataflow', found no such key"),
         ("Dataflow: ws\nArrayHeight: zero", ":12:14: expected a whole number from 1, found 'zero'"),
-        ("Dataflow: ws\nOptimizedMapping: true", ":12:19: row-wise sparsity (optimizedmapping) is not modelled"),
+        (f"Dataflow: os\n{ROWWISE}\nBlockSize: 4", ":13:19: OptimizedMapping: expected Dataflow: ws"),
+        (f"Dataflow: ws\n{ROWWISE}", "expected 'BlockSize', as OptimizedMapping is true, found no such key"),
+        (f"Dataflow: ws\n{ROWWISE}\nBlockSize: 3", ":14:12: BlockSize: expected an even number of rows"),
         ("Dataflow: ws\nUseRamulatorTrace: True", ":12:20: DRAM times from Ramulator"),
         ("Dataflow: ws\nSparsitySupport: maybe", "expected True or False, found 'maybe'"),
     ],

@@ -54,6 +54,17 @@ def test_what_follows_is_worked_out_for_each_machine():
     assert [one["mxu.weight_load_rows_per_cycle"] for one in found] == [8, 4]
 
 
+def test_constraints_may_be_a_list():
+    """Of whole comparisons, which need no names."""
+    axes = {"mxu.count": [1, 2, 4]}
+    found = columns(programs=MLP, axes=axes, constraints=["mxu.count >= 2", "mxu.rows * mxu.count <= 512"])
+    named = {"least": "mxu.count >= 2", "most": "mxu.rows * mxu.count <= 512"}
+    assert 0 < len(found) < 3
+    assert found == columns(programs=MLP, axes=axes, constraints=named)
+    with pytest.raises(ConfigError, match=r"constraint mxu\.count: expected a comparison"):
+        columns(programs=MLP, constraints=["mxu.count"])
+
+
 def test_constraints_leave_points_out():
     """On columns, on figures of the chip, and on several at once."""
     axes = {"mxu.rows": [128, 256], "mxu.count": [2, 4]}

@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,14 +16,15 @@ from tests.systolic.products import layer
 from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.hardware.array import DATAFLOWS, Array
 from tpusim.hardware.buffers import Buffers, Rates
-from tpusim.program.layers import Layer, parse_layers
+from tpusim.program.layers import Layer, RowWise, parse_layers
 from tpusim.report.scale_sim import scale_sim_reports
 from tpusim.source import SourceText
 from tpusim.systolic.closed_form import run_gemm
 from tpusim.systolic.memory.run import run_memory
 
 PRINTED = Path(__file__).parents[1] / "data" / "scalesim_memory.csv"
-"""Reports of SCALE-Sim 3.0.0 (PyPI), a line a layer; those of 32 x 32 arrays are from its repository, test/general."""
+"""Reports of SCALE-Sim 3.0.0 (PyPI), a line a layer. Those of 32 x 32 arrays are from its repository, test/general; of
+128 x 128, from test/sparsity. ``sparse``: how filters are stored; of row-wise sparsity, its groups and its seed."""
 
 HEADERS = {
     "gemm": "Layer,M,N,K,",
@@ -49,6 +51,9 @@ def printed() -> list[Printed]:
 
 def _printed(row: dict[str, str]) -> Printed:
     (found,) = parse_layers(SourceText("layers.csv", f"{HEADERS[row['form']]}\n{row['layer']},\n"))
+    sparse, *rowwise = row["sparse"].split("/")
+    if rowwise:
+        found = msgspec.structs.replace(found, rowwise=RowWise(group=int(rowwise[0]), seed=int(rowwise[1])))
     rows, columns = int(row["rows"]), int(row["columns"])
     words = {f"{name}_words": 1024 * int(row[f"{name}_kib"]) for name in ("ifmap", "filter", "ofmap")}
     rate = int(row["words_per_cycle"] or 0)
@@ -56,7 +61,7 @@ def _printed(row: dict[str, str]) -> Printed:
     names = {"COMPUTE": "compute", "BANDWIDTH": "bandwidth", "DETAILED_ACCESS": "details", "SPARSE": "storage"}
     reports = {f"{name}_REPORT.csv": row[key].split() for name, key in names.items() if row[key]}
     array = Array(rows=rows, columns=columns, dataflow=row["dataflow"], mode="scale-sim")
-    return Printed(found, array, Buffers(**words, rates=rates), row["sparse"] or None, reports)
+    return Printed(found, array, Buffers(**words, rates=rates), sparse or None, reports)
 
 
 def ours(case: Printed) -> dict[str, list[str]]:
@@ -112,6 +117,21 @@ def test_half_of_the_rows_take_half_of_the_folds():
     array = Array(rows=16, columns=16, mode="scale-sim")
     sparse = Layer(name="", m=30, n=20, k=128, kept=(2, 4))
     assert run_gemm(sparse, array) == run_gemm(layer(30, 20, 64), array)
+
+
+@pytest.mark.parametrize("rates", [None, Rates(ifmap=3, filter=3, ofmap=3)])
+@pytest.mark.parametrize("n", [5, 12, 30])
+def test_columns_that_all_keep_half_wait_as_often_for_filters_as_dense_ones_of_half_the_rows(n, rates) -> None:
+    """In groups of two each column keeps one: its filter is a dense one of half as many rows."""
+    array, tight = (
+        Array(rows=8, columns=8, mode="scale-sim"),
+        Buffers(ifmap_words=4000, filter_words=100, ofmap_words=4000),
+    )
+    tight = msgspec.structs.replace(tight, rates=rates)
+    sparse = run_memory(Layer(name="", m=9, n=n, k=64, rowwise=RowWise(group=2, seed=1)), array, tight)
+    dense = run_memory(layer(9, n, 32), array, tight)
+    assert (sparse.filter.sram_words, sparse.filter.dram_words) == (dense.filter.sram_words, dense.filter.dram_words)
+    assert sparse.ofmap.sram_words == dense.ofmap.sram_words
 
 
 @pytest.mark.parametrize(

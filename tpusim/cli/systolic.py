@@ -63,7 +63,7 @@ def systolic(options: Namespace) -> None:
     from msgspec.structs import replace
 
     from tpusim.pipeline.stages import run_layers
-    from tpusim.program.layers import load_layers
+    from tpusim.program.layers import RowWise, load_layers
     from tpusim.report.json.model import systolic_page
     from tpusim.report.terminal.systolic import print_systolic
 
@@ -75,6 +75,9 @@ def systolic(options: Namespace) -> None:
     if config and not config.sparse:
         # As SCALE-Sim: sparsities count where the configuration says so.
         layers = [replace(layer, kept=(1, 1)) for layer in layers]
+    if config and config.rowwise:
+        rowwise = RowWise(group=config.rowwise.rows, seed=config.rowwise.seed)
+        layers = [replace(layer, rowwise=rowwise) for layer in layers]
     rows = run_layers(layers, array, options.model)
     memories = _memories(options, config, rows) if config else []
     answer(options, systolic_page, print_systolic, rows, memories, array, options.model)

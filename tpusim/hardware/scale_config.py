@@ -20,20 +20,28 @@ _NEEDED: Final = "arrayheight arraywidth ifmapsramszkb filtersramszkb ofmapsrams
 # Of traces, banks and layouts, which are not there; without effect where those are off.
 _IGNORED: Final = (
     "ifmapoffset filteroffset ofmapoffset memorybanks onchipmemorybanks onchipmemorybankports readrequestbuffer "
-    "writerequestbuffer ifmapsrambanknum ifmapsrambankport filtersrambanknum filtersrambankport blocksize "
-    "randomnumbergeneratorseed topologycsvloc"
+    "writerequestbuffer ifmapsrambanknum ifmapsrambankport filtersrambanknum filtersrambankport topologycsvloc"
 ).split()
 _OFF: Final = {
     "useramulatortrace": "DRAM times from Ramulator",
     "ifmapcustomlayout": "layouts of SRAM banks",
     "filtercustomlayout": "layouts of SRAM banks",
-    "optimizedmapping": "row-wise sparsity",
 }
 _OTHERS: Final = (
-    "run_name bandwidth interfacebandwidth ifmapsrambankbandwidth filtersrambankbandwidth sparsitysupport sparserep"
+    "run_name bandwidth interfacebandwidth ifmapsrambankbandwidth filtersrambankbandwidth sparsitysupport sparserep "
+    "optimizedmapping blocksize randomnumbergeneratorseed"
 ).split()
 _REPRESENTATIONS: Final = ("ellpack_block", "csr", "csc")
 _KILO: Final = 1024
+_SEED: Final = 40
+"""SCALE-Sim's own."""
+
+
+class Blocks(NamedTuple):
+    """Rows among which columns choose what they keep, and the seed of the numbers that say how many."""
+
+    rows: int
+    seed: int
 
 
 class ScaleConfig(NamedTuple):
@@ -44,6 +52,8 @@ class ScaleConfig(NamedTuple):
     buffers: Buffers
     sparse: str | None
     """How sparse filters are stored, if sparsity is on."""
+    rowwise: Blocks | None
+    """What columns keep, if sparsity is on and differs from column to column (``OptimizedMapping``)."""
 
 
 class _Entry(NamedTuple):
@@ -77,6 +87,7 @@ def parse_scale_config(source: SourceText) -> ScaleConfig:
         Array(rows=rows, columns=columns, dataflow=dataflow.text, mode="scale-sim"),
         Buffers(**{f"{name}_words": size for name, size in words.items()}, rates=_rates(entries, source)),
         _sparse(entries),
+        _rowwise(entries, source),
     )
 
 
@@ -133,6 +144,23 @@ def _sparse(entries: dict[str, _Entry]) -> str | None:
     if form and form.text not in _REPRESENTATIONS:
         raise ConfigError(f"SparseRep: expected one of {', '.join(_REPRESENTATIONS)}, found {form.text!r}", form.span)
     return form.text if form else _REPRESENTATIONS[0]
+
+
+def _rowwise(entries: dict[str, _Entry], source: SourceText) -> Blocks | None:
+    """Return what columns keep, or None where all keep the same."""
+    entry = entries.get("optimizedmapping")
+    if not _sparse(entries) or entry is None or not _flag(entry):
+        return None
+    if entries["dataflow"].text != "ws":
+        raise UnsupportedError("OptimizedMapping: expected Dataflow: ws, as SCALE-Sim has no other one", entry.span)
+    if "blocksize" not in entries:
+        raise ConfigError(f"{source.name}: expected 'BlockSize', as OptimizedMapping is true, found no such key")
+    size, seed = entries["blocksize"], entries.get("randomnumbergeneratorseed")
+    group = _number(size)
+    if group % 2 or _number(entries["arrayheight"]) % group:
+        expected = "an even number of rows of which ArrayHeight is a multiple"
+        raise UnsupportedError(f"BlockSize: expected {expected}, found {group}", size.span)
+    return Blocks(group, _number(seed) if seed else _SEED)
 
 
 def _flag(entry: _Entry) -> bool:

@@ -45,6 +45,24 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(-(-(slack + self.stride) // self.stride) for slack in (down, along))  # type: ignore[return-value]
 
 
+class RowWise(msgspec.Struct, frozen=True, kw_only=True):
+    """Sparsity that differs from column to column: how many each keeps of every ``group`` of rows is drawn at random.
+
+    From one to half of them, the first ones; a column has room for half of them.
+    """
+
+    group: int
+    seed: int
+
+    def kept(self, columns: int) -> list[int]:
+        """Return for each column how many are kept of each group, from NumPy's old generator, as SCALE-Sim has it."""
+        # NumPy loads only where numbers are drawn.
+        import numpy as np
+
+        found: list[int] = np.random.RandomState(self.seed).randint(1, self.group // 2 + 1, size=columns).tolist()
+        return found
+
+
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """The product of an (m, k) and a (k, n) matrix, of whose right one each ``kept`` of so many rows are not zero."""
 
@@ -56,17 +74,29 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """How many rows are kept of each group of so many; the first ones, as nothing depends on which."""
     convolution: Convolution | None = None
     """What the left operand is made of, if it is an image."""
+    rowwise: RowWise | None = None
+    """How many rows are kept where columns differ; ``kept`` says nothing then."""
 
     @property
     def inner(self) -> int:
-        """Rows of the right operand that are kept: what is summed over."""
+        """Rows of the right operand that there is room for: what is summed over."""
+        if self.rowwise:
+            return -(-self.k // (2 * self.rowwise.group)) * self.rowwise.group
         groups, rest = divmod(self.k, self.kept[1])
         return groups * self.kept[0] + min(self.kept[0], rest)
 
     @property
     def macs(self) -> int:
         """Multiply-accumulates of the product, those with zeros left out."""
-        return self.m * self.n * self.inner
+        return self.m * self.kept_words
+
+    @property
+    def kept_words(self) -> int:
+        """Elements of the right operand that are kept."""
+        if not self.rowwise:
+            return self.n * self.inner
+        groups, rest = divmod(self.k, self.rowwise.group)
+        return sum(groups * kept + min(kept, rest) for kept in self.rowwise.kept(self.n))
 
 
 class _Cell(NamedTuple):

@@ -72,7 +72,9 @@ def _compute(row: Row, array: Array) -> list[float]:
     """Return the fields of the compute report; what is overall counts zeros as work, as they are there."""
     layer, run, memory = row
     overall = 100 * layer.m * layer.n * layer.k / (memory.cycles * array.mac_slots)
-    shares = [overall, 100 * run.mapping_efficiency, 100 * run.compute_utilisation]
+    # Rows that a column has room for count as work there, kept or not.
+    computing = 100 * layer.m * layer.n * layer.inner / run.computing_slots
+    shares = [overall, 100 * run.mapping_efficiency, computing]
     return [memory.cycles_with_prefetch, memory.cycles, memory.stall_cycles, *shares]
 
 
@@ -84,7 +86,7 @@ def _sram_words(row: Row, array: Array, sparse: str | None) -> list[float]:
     """Return the words of the SRAMs: every group of M rows that N are kept of reads the left operand for each."""
     layer, _, memory = row
     words: list[float] = [accesses.sram_words for accesses in _srams(memory)]
-    if sparse and array.dataflow == "ws":
+    if sparse and array.dataflow == "ws" and not layer.rowwise:
         words[0] *= layer.kept[1] / layer.kept[0]
     return words
 
@@ -113,5 +115,6 @@ def _storage(row: Row, sparse: str) -> list[float]:
     if sparse == "ellpack_block":
         metadata: float = values * ceil(log2(layer.kept[1])) / _METADATA_WORD_BITS
     else:
+        values = layer.kept_words
         metadata = values + (layer.k if sparse == "csr" else layer.n) + 1
     return [layer.k * layer.n, values + metadata, metadata, metadata / memory.cycles]

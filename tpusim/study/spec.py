@@ -81,7 +81,11 @@ def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "stu
     }
     for key in derive:
         field_of(key, where)
-    constraints = tuple(_constraint(name, text, where) for name, text in _table(table, "constraints", where).items())
+    limits = table.get("constraints", {})
+    if isinstance(limits, list):
+        limits = {str(text): text for text in limits}
+    named = _table({"constraints": limits}, "constraints", where)
+    constraints = tuple(_constraint(name, text, where) for name, text in named.items())
     flags = {key: bool(table.get(key, False)) for key in ("warm", "allow_overflow")}
     return Spec(tuple(programs), tuple(axes), derive, constraints, **flags)
 
@@ -113,7 +117,7 @@ def _check_key(key: str, variables: set[str], where: str) -> None:
 
 
 def _constraint(name: str, text: Any, where: str) -> Expression:
-    """Return a constraint: ``area_mm2 = "<= 700"``, or under any name a whole comparison."""
+    """Return a constraint: ``area_mm2 = "<= 700"``, or under any name, as in a list, a whole comparison."""
     written = str(text).strip()
     found = Expression(f"{name} {written}" if written[:1] in "<>=!" else written, f"{where}: constraint {name}")
     if not found.is_comparison:

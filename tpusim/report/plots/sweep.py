@@ -65,7 +65,7 @@ def pareto(
     return figure_of(ax)
 
 
-def _normalised(records: Records, keys: tuple[str, str], by: str) -> tuple[Records, tuple[str, str]]:
+def _normalised(records: Records, keys: tuple[str, str], by: str) -> tuple[list[Mapping[str, object]], tuple[str, str]]:
     """Return records with figures as multiples of the least of their value of ``by``, and what these are called."""
     names = {key: f"{key}, times the least of its {by}" for key in keys}
     least: dict[tuple[str, str], float] = {}
@@ -75,7 +75,7 @@ def _normalised(records: Records, keys: tuple[str, str], by: str) -> tuple[Recor
             least[place] = min(least.get(place, inf), _figure(record, key) or 0.0)
     if not all(least.values()):
         raise ConfigError("pareto: expected figures above 0 to take multiples of, found a 0")
-    found = []
+    found: list[Mapping[str, object]] = []
     for record in records:
         value = str(_value(record, by))
         found.append({**record, **{names[key]: (_figure(record, key) or 0.0) / least[key, value] for key in keys}})

@@ -100,7 +100,7 @@ def render_sweep(
     telling = telling[:_SHOWN_COLUMNS]
     table = plain_table(*(("" if key == "program" else ">") + key for key in telling), *_FIGURES)
     for row in rows[:_SHOWN_POINTS]:
-        cells = (_cell(row[key]) for key in telling)
+        cells = (_figure(key, row[key]) for key in telling)
         energy = "" if row["energy_j"] is None else energy_text(row["energy_j"])
         table.add_row(*cells, us_text(row["time_us"]), energy, row["bound"], row["status"])
     console.print(table)
@@ -117,13 +117,25 @@ def render_sweep(
 
 def render_search(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     """Print the machines of a search that none beats in all its figures, by the first of them."""
-    front = sorted((row for row in rows if row["front"]), key=lambda row: list(row.values())[::-1])
     columns = [key for key in rows[0] if key != "front"]
+    # A search may try one machine again.
+    found = {tuple(row[key] for key in columns[1:]): row for row in reversed(rows) if row["front"]}
+    front = sorted(found.values(), key=lambda row: list(row.values())[::-1])
     table = plain_table(*(f">{key}" for key in columns))
     for row in front[:_SHOWN_POINTS]:
-        table.add_row(*(_cell(row[key]) for key in columns))
+        table.add_row(*(_figure(key, row[key]) for key in columns))
     console.print(table)
     console.print(f"\n{len(front)} of {len(rows):,} machines on the Pareto front (simulated; --csv has all)")
+
+
+def _figure(key: str, value: Any) -> str:
+    """Return a figure of a chip as one gives it: sizes in MiB, rates and clocks with a prefix."""
+    if isinstance(value, int | float):
+        if key.endswith("_bytes"):
+            return size_text(value)
+        if key.endswith(("_per_second", "_hz")):
+            return count_text(value)
+    return _cell(value)
 
 
 def _cell(value: Any) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
-from tpusim.systolic.memory.pixels import Pixels, list_pixels
+from tpusim.systolic.memory.pixels import Pixels, list_elements, list_kept, list_pixels
 
 Values = np.ndarray[Any, Any]
 
@@ -32,51 +32,82 @@ class Demand(NamedTuple):
     skewed: bool
     before: int
     """Lines of a fold before it asks for its first row; of an operand that stays, for its row 0."""
+    group: int = 1
+    """Columns that each slot of a skewed fold asks for; half as many slots side by side ask for the same ones."""
 
     @property
     def words(self) -> int:
         """Elements of the operand, those beyond the edge of an image as well."""
-        return (self.layer.m if self.is_left else self.layer.n) * self.layer.inner
+        rows, columns = self.shape
+        return rows * columns
 
     @property
     def distinct_words(self) -> int:
         """Addresses of the operand."""
-        return _left_words(self.layer) if self.is_left else self.words
+        return _left_words(self.layer) if self.is_left else self.layer.kept_words
 
     @property
     def is_matrix(self) -> bool:
         """Whether each element has an address of its own, so that none need be known."""
-        return self.distinct_words == self.words
+        return self.distinct_words == self.words and self.group == 1
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns as the array sees them."""
-        along, inner = (self.layer.m if self.is_left else self.layer.n), self.layer.inner
+        along = self.layer.m if self.is_left else self.layer.n
+        inner = len(_kept_rows(self.layer)) if self.is_left else self.layer.inner
         return (inner, along) if self.turned == self.is_left else (along, inner)
 
     def pixels(self) -> Pixels:
-        """Return where the elements of an image lie."""
-        assert self.layer.convolution
-        return list_pixels(self.layer.convolution, np.arange(self.layer.m), _kept_rows(self.layer), self.turned)
+        """Return where its elements lie."""
+        layer, (rows, columns) = self.layer, self.shape
+        if not self.is_left:
+            assert layer.rowwise
+            return list_kept(layer.rowwise.group, layer.k, np.array(layer.rowwise.kept(columns)), rows)
+        if layer.convolution:
+            return list_pixels(layer.convolution, np.arange(layer.m), _kept_rows(layer), self.turned)
+        return list_elements(rows, columns)
+
+    def first_line(self) -> int:
+        """Return the line in which it asks for something first."""
+        row, rows, column, columns = self.blocks[0]
+        first = self.before if self.skewed else self.before - int(rows) + 1
+        if self.is_matrix:
+            return first
+        pixels = self.pixels()
+        return first + next(
+            line
+            for line in range(self.lines(rows, columns))
+            if pixels.any(*self._asked(line, row, rows, column, columns))
+        )
 
     def last_line(self, fold_lines: int) -> int:
         """Return the line in which it asks for something last; beyond the edge of an image there is nothing."""
         pixels = None if self.is_matrix else self.pixels()
         for fold in range(len(self.blocks) - 1, -1, -1):
             row, rows, column, columns = self.blocks[fold]
-            for line in range(rows + columns - 2 if self.skewed else rows - 1, -1, -1):
-                down, along = self._asked(line, rows, columns)
-                if not pixels or pixels.any(row + down, column + along):
+            for line in range(self.lines(rows, columns) - 1, -1, -1):
+                if not pixels or pixels.any(*self._asked(line, row, rows, column, columns)):
                     first = self.before if self.skewed else self.before - rows + 1
                     return fold * fold_lines + first + line
         return 0
 
-    def _asked(self, line: int, rows: int, columns: int) -> tuple[Values, Values]:
-        """Return the rows and columns of a fold that it asks for in a line, counted from its first one."""
+    def lines(self, rows: int, columns: int) -> int:
+        """Return in how many lines a fold asks for something."""
         if not self.skewed:
-            return np.full(columns, rows - 1 - line), np.arange(columns)
-        down = np.arange(max(0, line - columns + 1), min(rows, line + 1))
-        return down, line - down
+            return rows
+        return rows + (columns if self.group == 1 else self.width) - 1
+
+    def _asked(self, line: int, row: int, rows: int, column: int, columns: int) -> tuple[Values, Values]:
+        """Return the rows and columns of the operand that a fold asks for in a line, counted from its first one."""
+        if not self.skewed:
+            return np.full(columns, row + rows - 1 - line), column + np.arange(columns)
+        slots = np.arange(max(0, line - rows + 1), min(columns if self.group == 1 else self.width, line + 1))
+        if self.group == 1:
+            return row + line - slots, column + slots
+        along = (slots // (self.group // 2) * self.group)[:, None] + np.arange(self.group)
+        down = np.broadcast_to((row + line - slots)[:, None], along.shape)
+        return down[along < columns], column + along[along < columns]
 
 
 class Demands(NamedTuple):
@@ -108,10 +139,21 @@ def list_demands(layer: Layer, array: Array) -> Demands:
         return Demands(left, Demand(layer, False, False, falling, columns, True, 0), writes, across)
     held = np.stack([high * rows, heights, wide * columns, widths], 1)
     writes = _trapezes(steps, widths, np.full_like(high, 2 * rows - 1), rows + across)
+    if layer.rowwise:
+        return _rowwise(layer, layer.rowwise.group, array, streamed, held, writes)
     left_moves = array.dataflow == "ws"
     moves = Demand(layer, left_moves, not left_moves, streamed, rows, True, rows)
     stays = Demand(layer, not left_moves, not left_moves, held, columns, False, rows - 1)
     return Demands(*((moves, stays) if left_moves else (stays, moves)), writes, rows + across)
+
+
+def _rowwise(layer: Layer, group: int, array: Array, streamed: Values, held: Values, writes: Values) -> Demands:
+    """Return what an array asks for that has room for half of each group of rows, and is fed all of it."""
+    first = 2 * streamed[:, 2]
+    blocks = np.stack([streamed[:, 0], streamed[:, 1], first, np.clip(layer.k - first, 0, 2 * array.rows)], 1)
+    moves = Demand(layer, True, False, blocks, array.rows, True, array.rows, group)
+    stays = Demand(layer, False, False, held, array.columns, False, array.rows - 1)
+    return Demands(moves, stays, writes, len(writes) // len(held))
 
 
 def _trapezes(lengths: Values, widths: Values, firsts: Values, lines: int) -> Values:
@@ -124,6 +166,8 @@ def _trapezes(lengths: Values, widths: Values, firsts: Values, lines: int) -> Va
 def _kept_rows(layer: Layer) -> Values:
     """Return the rows of the right operand that are kept."""
     rows = np.arange(layer.k)
+    if layer.rowwise:
+        return rows
     return rows[rows % layer.kept[1] < layer.kept[0]]
 
 
@@ -131,8 +175,8 @@ def _left_words(layer: Layer) -> int:
     """Return how many words the left operand is made of, as far as they meet a kept row."""
     shape = layer.convolution
     if not shape:
-        return layer.m * layer.inner
-    if layer.inner == layer.k:
+        return layer.m * len(_kept_rows(layer))
+    if layer.rowwise or layer.inner == layer.k:
         high, wide = shape.positions
         rows = _seen(high, shape.stride, shape.filter_height, shape.height)
         return rows * _seen(wide, shape.stride, shape.filter_width, shape.width) * shape.channels

@@ -35,6 +35,8 @@ class _Walk(NamedTuple):
     skewed: bool
     before: int
     fold_lines: int
+    width: int
+    group: int
     words: int
 
 
@@ -43,8 +45,10 @@ def count_fills(demand: Demand, sram_words: int, fold_lines: int) -> Fills:
     words = sram_words // SETS * (SETS // 2)
     if demand.distinct_words < words:
         return Fills(np.zeros(0, np.int64), words, demand.distinct_words)
-    asked = int(demand.blocks[:, 1] @ demand.blocks[:, 3])
-    full, walk = np.zeros(asked // words, np.int64), _Walk(demand.skewed, demand.before, fold_lines, words)
+    # What slots share, each of them asks for.
+    asked = int(demand.blocks[:, 1] @ demand.blocks[:, 3]) * max(1, demand.group // 2)
+    full = np.zeros(asked // words, np.int64)
+    walk = _Walk(demand.skewed, demand.before, fold_lines, demand.width, demand.group, words)
     if demand.is_matrix:
         corners = demand.blocks[:, 0] * demand.shape[1] + demand.blocks[:, 2]
         names = np.unique(corners, return_inverse=True)[1]
@@ -80,16 +84,21 @@ def _fill_from_matrix(blocks: Values, names: Values, walk: _Walk, full: Values) 
 def _fill_from_image(pixels: Pixels, blocks: Values, walk: _Walk, full: Values) -> tuple[int, int]:
     """Write into ``full`` when half an SRAM was full; return how often, and the words that are in it at the end."""
     times, inside = 0, 0
-    seen = np.zeros(pixels.size[0] * pixels.size[1] * pixels.size[2], np.int64)
+    seen = np.zeros(pixels.words, np.int64)
     for fold in range(len(blocks)):
         row, rows, column, columns = blocks[fold]
         first_line = walk.before if walk.skewed else walk.before - rows + 1
-        for line in range(first_line, first_line + (rows + columns - 1 if walk.skewed else rows)):
-            for across in range(columns):
-                down = line - walk.before - across if walk.skewed else walk.before - line
-                if not 0 <= down < rows:
+        slots, copies = (columns, 1) if walk.group == 1 else (walk.width, walk.group // 2)
+        for line in range(first_line, first_line + (rows + slots - 1 if walk.skewed else rows)):
+            for request in range(slots * walk.group):
+                slot = along = request
+                if walk.group > 1:
+                    slot = request // walk.group
+                    along = slot // copies * walk.group + request % walk.group
+                down = line - walk.before - slot if walk.skewed else walk.before - line
+                if not 0 <= down < rows or along >= columns:
                     continue
-                address = find_address(pixels, row + down, column + across)
+                address = find_address(pixels, row + down, column + along)
                 if address < 0 or seen[address] == times + 1:
                     continue
                 seen[address] = times + 1

@@ -1,4 +1,4 @@
-"""Where the elements of an operand lie that is cut from an image: a pixel that lies in several windows, once."""
+"""Where the elements of an operand lie: a pixel that lies in several windows, once; what is not kept, nowhere."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ Values = np.ndarray[Any, Any]
 
 
 class Pixels(NamedTuple):
-    """Coordinates of an operand's elements: the sum of what their row and their column say."""
+    """Where elements lie that share addresses, or have none: what their row and their column say, added up."""
 
     rows: Values
-    """(3, row): along the height, along the width, and the channel."""
+    """(3, row): two coordinates, and what else is added to the address."""
     columns: Values
     """(3, column)."""
-    size: Values
-    """Of the image."""
+    limits: Values
+    """Below which both coordinates are of elements that have an address."""
+    pitches: Values
+    """Addresses from one to the next along each coordinate."""
+    words: int
+    """Addresses, from 0, if all are there."""
 
     def addresses(self) -> Values:
-        """Return (row, column): where each element lies, from 0; -1 beyond the edge of the image."""
-        y, x, channel = self.rows[:, :, None] + self.columns[:, None, :]
-        height, width, channels = self.size
-        return np.where((y < height) & (x < width), (y * width + x) * channels + channel, -1)
+        """Return (row, column): where each element lies, from 0; -1 where there is nothing."""
+        y, x, rest = self.rows[:, :, None] + self.columns[:, None, :]
+        there = (y < self.limits[0]) & (x < self.limits[1])
+        return np.where(there, y * self.pitches[0] + x * self.pitches[1] + rest, -1)
 
     def any(self, rows: Values, columns: Values) -> bool:
-        """Return whether one of some elements, of which rows and columns are given, is no place beyond the edge."""
+        """Return whether one of some elements, of which rows and columns are given, has an address."""
         y, x, _ = self.rows[:, rows] + self.columns[:, columns]
-        return bool(((y < self.size[0]) & (x < self.size[1])).any())
+        return bool(((y < self.limits[0]) & (x < self.limits[1])).any())
 
 
 def list_pixels(shape: Convolution, positions: Values, places: Values, turned: bool) -> Pixels:
@@ -40,15 +44,38 @@ def list_pixels(shape: Convolution, positions: Values, places: Values, turned: b
     corners = np.stack([row * shape.stride, column * shape.stride, np.zeros_like(row)])
     row, rest = np.divmod(places, shape.filter_width * shape.channels)
     taps = np.stack([row, *np.divmod(rest, shape.channels)])
-    size = np.array([shape.height, shape.width, shape.channels])
-    return Pixels(taps, corners, size) if turned else Pixels(corners, taps, size)
+    limits = np.array([shape.height, shape.width])
+    pitches = np.array([shape.width * shape.channels, shape.channels])
+    words = shape.height * shape.width * shape.channels
+    return Pixels(*((taps, corners) if turned else (corners, taps)), limits, pitches, words)
+
+
+def list_elements(rows: int, columns: int) -> Pixels:
+    """Return the elements of a matrix, row by row."""
+    down, along = np.zeros((3, rows), np.int64), np.zeros((3, columns), np.int64)
+    down[2], along[2] = np.arange(rows) * columns, np.arange(columns)
+    return Pixels(down, along, np.ones(2, np.int64), np.zeros(2, np.int64), rows * columns)
+
+
+def list_kept(group: int, k: int, kept: Values, rows: int) -> Pixels:
+    """Return the elements of a matrix of ``k`` rows, of whose groups of rows each column keeps the first ``kept``.
+
+    Half of a group's rows are there for it: ``rows`` in all.
+    """
+    found = list_elements(rows, len(kept))
+    half = group // 2
+    place, slot = np.divmod(np.arange(rows), half)
+    # An element is there if its slot is below what its column keeps, and its row one of the matrix.
+    found.rows[0], found.columns[0] = slot, half - kept
+    found.rows[1] = place * group + slot
+    return found._replace(limits=np.array([half, k]))
 
 
 @njit(cache=True)
 def find_address(pixels: Pixels, row: int, column: int) -> int:
-    """Return where an element lies, or -1 beyond the edge of the image."""
+    """Return where an element lies, or -1 where there is nothing."""
     y, x = pixels.rows[0, row] + pixels.columns[0, column], pixels.rows[1, row] + pixels.columns[1, column]
-    if y >= pixels.size[0] or x >= pixels.size[1]:
+    if y >= pixels.limits[0] or x >= pixels.limits[1]:
         return -1
-    channel: int = pixels.rows[2, row] + pixels.columns[2, column]
-    return (y * pixels.size[1] + x) * pixels.size[2] + channel
+    rest: int = pixels.rows[2, row] + pixels.columns[2, column]
+    return y * pixels.pitches[0] + x * pixels.pitches[1] + rest

@@ -93,8 +93,7 @@ def _at_rates(demands: Demands, buffers: Buffers) -> tuple[Waits, list[_Dram]]:
 
 def _fetched(demand: Demand) -> int:
     """Return the places of an operand as memory fetches it: ragged folds are padded."""
-    high, along = (demand.layer.m if demand.is_left else demand.layer.n), demand.layer.inner
-    rows, columns = (along, high) if demand.turned == demand.is_left else (high, along)
+    rows, columns = demand.shape
     return rows * _ceil(columns, demand.width) * demand.width
 
 
@@ -106,7 +105,7 @@ def _as_needed(demand: Demand, sram_words: int, demands: Demands, waits: Waits) 
         words = _ceil(fills.left_words, set_words) * set_words
         return _Dram(-_ceil(words, _CALC_WORDS_PER_CYCLE), -1, fills.left_words)
     full = fills.lines + waits.stalls[fills.lines]
-    before = _first_line(demand) - 1 - DRAM_CYCLES
+    before = demand.first_line() - 1 - DRAM_CYCLES
     start = before - _ceil(fills.words, _CALC_WORDS_PER_CYCLE) + 1
     # What came after the last time that it was full is fetched while that was used.
     return _Dram(start + DRAM_CYCLES, int(full[-1]) + DRAM_CYCLES, len(full) * fills.words + fills.left_words)
@@ -116,16 +115,14 @@ def _ceil(whole: int, part: int) -> int:
     return -(-whole // part)
 
 
-def _first_line(demand: Demand) -> int:
-    """Return the line in which something is asked for first."""
-    return demand.before if demand.skewed else demand.before - int(demand.blocks[0, 1]) + 1
-
-
 def _read(demand: Demand, dram: _Dram, sram: int, demands: Demands, waits: Waits) -> Accesses:
     """Return what the SRAM of an operand saw."""
     words = int(demand.blocks[:, 1] @ demand.blocks[:, 3])
+    if demand.group > 1:
+        # All slots ask in every line there, whether they have something to ask for or not.
+        words = sum(demand.lines(rows, columns) for _, rows, _, columns in demand.blocks) * demand.width * demand.group
     return Accesses(
-        sram_start=waits.served(sram, _first_line(demand)),
+        sram_start=waits.served(sram, demand.first_line()),
         sram_stop=waits.served(sram, demand.last_line(demands.fold_lines)),
         sram_words=words,
         dram_start=dram.start,

@@ -32,6 +32,7 @@ class _Walk(NamedTuple):
     """Rows of the whole operand, and its columns."""
     columns: int
     width: int
+    group: int
     set_words: int
 
 
@@ -61,7 +62,7 @@ def count_moves(demand: Demand, sram_words: int, lines: int, fold_lines: int) ->
     held = -(-active // set_words)
     if demand.words // set_words < held:
         return moves
-    walk = _Walk(demand.skewed, demand.before, fold_lines, *demand.shape, demand.width, set_words)
+    walk = _Walk(demand.skewed, demand.before, fold_lines, *demand.shape, demand.width, demand.group, set_words)
     places = None if demand.is_matrix else _find_places(demand.pixels(), walk)
     total = (places.words if places else demand.words) // set_words + 1
     if total > held:
@@ -100,7 +101,7 @@ def _find_places(pixels: Pixels, walk: _Walk) -> _Places:
     steps, columns, width = walk.steps, walk.columns, walk.width
     folds = (columns + width - 1) // width
     # Twice the same walk: count, then note down.
-    first = np.zeros(pixels.size[0] * pixels.size[1] * pixels.size[2] + 1, np.int64)
+    first = np.zeros(pixels.words + 1, np.int64)
     for row in range(steps):
         for column in range(columns):
             address = find_address(pixels, row, column)
@@ -138,15 +139,21 @@ def _move_over_image(
         row, rows, column, columns = blocks[fold]
         above = column // walk.width * walk.steps
         first_line = walk.before if walk.skewed else walk.before - rows + 1
-        for line in range(first_line, first_line + (rows + columns - 1 if walk.skewed else rows)):
+        slots, copies = (columns, 1) if walk.group == 1 else (walk.width, walk.group // 2)
+        for line in range(first_line, first_line + (rows + slots - 1 if walk.skewed else rows)):
             fetched = above + line - first_line if walk.skewed else above + row + walk.before - line
-            if _holds(window, start, places.line_sets[fetched], places.line_sets[fetched + 1]):
+            # What several slots share is not asked for as it is fetched.
+            if walk.group == 1 and _holds(window, start, places.line_sets[fetched], places.line_sets[fetched + 1]):
                 continue
-            for across in range(columns):
-                down = line - walk.before - across if walk.skewed else walk.before - line
-                if not 0 <= down < rows:
+            for request in range(slots * walk.group):
+                slot = along = request
+                if walk.group > 1:
+                    slot = request // walk.group
+                    along = slot // copies * walk.group + request % walk.group
+                down = line - walk.before - slot if walk.skewed else walk.before - line
+                if not 0 <= down < rows or along >= columns:
                     continue
-                address = find_address(pixels, row + down, column + across)
+                address = find_address(pixels, row + down, column + along)
                 while address >= 0 and not _is_held(places, address, start, window):
                     start = (start + window.step) % window.total
                     moves[fold * walk.fold_lines + line] += 1
