@@ -16,7 +16,7 @@ from tests.robust.programs import mutated_hlo, scheduled
 from tests.robust.surfaces.hlo import take_scheduled
 
 CRASHERS = sorted((Path(__file__).parents[1] / "data" / "crashers").iterdir())
-CASES = 60
+CASES = 40
 
 assert tests.robust.surfaces
 
