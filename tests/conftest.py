@@ -11,6 +11,8 @@ from tpusim.ir.custom_calls import REGISTERED, register_custom_call
 
 # Without this JAX looks for accelerators first, and warns where it finds none.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# What is compiled is compiled, and nothing is left in the user's folder.
+os.environ["TPUSIM_CACHE"] = ""
 
 # A deadline measures the neighbours on a busy machine, as does the limit on the time that examples take to draw; and a
 # random example fails for someone else first.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tpusim.errors import ConfigError
-from tpusim.jax import compile_for, devices_of, lower_for
+from tpusim.jax import compile_for, devices_of, lower_for, tune
 from tpusim.pipeline.stages import execute, simulate
 from tpusim.source import SourceText
 from tpusim.text import parse_module
@@ -80,6 +80,24 @@ def test_constants_of_a_function_are_kept():
     np.testing.assert_array_equal(execute(module, [table]), 2 * table)
 
 
+def test_candidates_that_fail_are_ranked_last(monkeypatch):
+    """One that JAX does not trace, one that the compiler does not take, one that runs; in this order given."""
+    program = lower_for(double, jax.ShapeDtypeStruct((8, 128), "float32"))
+
+    def compiled(function, *_, **__):
+        if function == "large":
+            raise ConfigError("does not fit")
+        return program
+
+    def function_of(name):
+        return {"small": double, "large": "large"}[name]
+
+    monkeypatch.setattr("tpusim.jax.compile_for", compiled)
+    found = tune(function_of, ["unknown", "large", "small"], topology="v5e")
+    assert [each.what for each in found.candidates] == ["small", "unknown", "large"]
+    assert [each.fault for each in found.candidates] == ["", "'unknown'", "does not fit"]
+
+
 def test_lowering_for_a_chip_that_does_not_exist_is_refused():
     """Before JAX is asked."""
     with pytest.raises(ConfigError, match="v9"):
@@ -131,6 +149,21 @@ def test_a_function_becomes_a_program_for_the_chip(chip):
     assert module.attributes["is_scheduled"]
     assert result.chip.name == chip
     assert result.summary.memory.argument_bytes == 4 * 1024**2
+
+
+@needs_libtpu
+def test_a_program_is_compiled_once(monkeypatch, tmp_path):
+    """The second time its text comes from the folder; in another order of the devices it is another program."""
+    monkeypatch.setenv("TPUSIM_CACHE", str(tmp_path))
+    devices = devices_of("v5e:2x2")
+    texts = []
+    for order in (devices, devices, devices[::-1]):
+        mesh = jax.sharding.Mesh(np.array(order), ("x",))
+        rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+        shape = jax.ShapeDtypeStruct((8, 128), "float32", sharding=rows)
+        texts.append(compile_for(double, shape, topology="v5e:2x2").source.text)
+    assert texts[0] == texts[1]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 @needs_libtpu

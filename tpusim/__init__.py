@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tpusim import plot as plot
     from tpusim.analysis.accuracy import Validation as Validation
     from tpusim.analysis.compare import Comparison as Comparison
+    from tpusim.analysis.explained.grid import KernelGrid as KernelGrid
     from tpusim.analysis.explanation import Explanation as Explanation
     from tpusim.analysis.memory import MemoryReport as MemoryReport
     from tpusim.cost.models.registry import allow_plugin as allow_plugin
@@ -54,12 +55,16 @@ if TYPE_CHECKING:
     from tpusim.errors import TpusimError as TpusimError
     from tpusim.errors import UnsupportedError as UnsupportedError
     from tpusim.hardware.array import Array as Array
+    from tpusim.hardware.buffers import Buffers as Buffers
+    from tpusim.hardware.buffers import Rates as Rates
     from tpusim.hardware.chip import Chip as Chip
     from tpusim.hardware.load import load_chip as load_chip
     from tpusim.hardware.pod import Topology as Topology
     from tpusim.ir.custom_calls import register_custom_call as register_custom_call
+    from tpusim.pipeline.answers.explain import explain as explain
+    from tpusim.pipeline.answers.grid import kernel_grid as kernel_grid
+    from tpusim.pipeline.answers.tuning import rank as rank
     from tpusim.pipeline.compile import compile as compile
-    from tpusim.pipeline.explain import explain as explain
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result
@@ -70,6 +75,7 @@ if TYPE_CHECKING:
     from tpusim.pipeline.stages import lower as lower
     from tpusim.pipeline.stages import memory as memory
     from tpusim.pipeline.stages import run_layers as run_layers
+    from tpusim.pipeline.stages import run_layers_with_memory as run_layers_with_memory
     from tpusim.pipeline.stages import simulate as simulate
     from tpusim.program.layers import Layer as Layer
     from tpusim.program.module import Program as Program
@@ -100,21 +106,27 @@ _NAMES = {
     "tpusim.analysis.accuracy": ("Validation",),
     "tpusim.analysis.compare": ("Comparison",),
     "tpusim.analysis.explanation": ("Explanation",),
+    "tpusim.analysis.explained.grid": ("KernelGrid",),
     "tpusim.analysis.memory": ("MemoryReport",),
     "tpusim.cost.models.registry": ("allow_plugin", "allowed_plugins"),
     "tpusim.errors": tuple(
         "CapacityError ConfigError ProgramError SimulationError TpusimError UnsupportedError".split()
     ),
     "tpusim.hardware.array": ("Array",),
+    "tpusim.hardware.buffers": ("Buffers", "Rates"),
     "tpusim.hardware.chip": ("Chip",),
     "tpusim.hardware.load": ("load_chip",),
     "tpusim.hardware.pod": ("Topology",),
     "tpusim.ir.custom_calls": ("register_custom_call",),
     "tpusim.pipeline.compile": ("compile",),
-    "tpusim.pipeline.explain": ("explain",),
+    "tpusim.pipeline.answers.explain": ("explain",),
+    "tpusim.pipeline.answers.grid": ("kernel_grid",),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
-    "tpusim.pipeline.stages": ("check", "diff", "execute", "load", "lower", "memory", "run_layers", "simulate"),
+    "tpusim.pipeline.answers.tuning": ("rank",),
+    "tpusim.pipeline.stages": tuple(
+        "check diff execute load lower memory run_layers run_layers_with_memory simulate".split()
+    ),
     "tpusim.program.layers": ("Layer",),
     "tpusim.program.module": ("Program",),
     "tpusim.program.steps": tuple(

@@ -10,9 +10,14 @@ Each says in itself that it is simulated.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpusim import __version__
+from tpusim.analysis.compare import run_figures
+from tpusim.errors import ConfigError
+from tpusim.frontends.xla import module_proto
+from tpusim.pipeline.stages import figures
 from tpusim.report.accelergy import write_accelergy
 from tpusim.report.viewers.html.page import write_page
 from tpusim.report.viewers.model_explorer import write_model_explorer
@@ -20,8 +25,6 @@ from tpusim.report.viewers.perfetto import write_trace
 from tpusim.report.viewers.xprof.profile import write_xprof
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tpusim.pipeline.result import Result
 
 __all__ = ["accelergy", "html", "model_explorer", "perfetto", "xprof"]
@@ -32,9 +35,15 @@ def accelergy(result: Result, path: str | Path) -> None:
     write_accelergy(result.counts, result.chip, path)
 
 
-def html(result: Result, path: str | Path) -> None:
-    """Write one page for a browser, which loads nothing else: op table, time line, memory, roofline, warnings."""
-    write_page(result, path, __version__)
+def html(result: Result, path: str | Path, before: Result | str | Path | None = None) -> None:
+    """Write one page for a browser, which loads nothing else: op table, time line, memory, roofline, warnings.
+
+    With another run ``before`` it, or the name of a program or of a saved result, the page compares the two.
+    """
+    other = None
+    if before is not None:
+        other = figures(before) if isinstance(before, str | Path) else run_figures(before.summary)
+    write_page(result, path, __version__, other)
 
 
 def perfetto(result: Result, path: str | Path) -> None:
@@ -43,8 +52,21 @@ def perfetto(result: Result, path: str | Path) -> None:
 
 
 def xprof(result: Result, directory: str | Path) -> Path:
-    """Write a profile for ``xprof --logdir directory``, in a folder of its own; return the profile's file."""
-    return write_xprof(result, directory, __version__)
+    """Write a profile for ``xprof --logdir directory``, in a folder of its own; return the profile's file.
+
+    With jaxlib (``tpusim[jax]``) it holds the program as XLA itself writes it, which XProf's graph viewer needs;
+    without it what memory and the tables of ops need.
+    """
+    return write_xprof(result, directory, __version__, _full_proto(result))
+
+
+def _full_proto(result: Result) -> bytes:
+    """Return XLA's own message of the program, nothing where jaxlib is missing or does not take the text."""
+    try:
+        return module_proto(result.module.text, "the program of a profile") if result.module else b""
+    # XLA's errors are of a class that jaxlib makes itself, below this one.
+    except (ConfigError, RuntimeError):
+        return b""
 
 
 def model_explorer(result: Result, path: str | Path) -> Path:

@@ -1,28 +1,34 @@
 """From a JAX function to a program, without a TPU: ``pip install 'tpusim[jax]'``.
 
 ``compile_for`` gives what the TPU compiler makes of it: JAX compiles ahead of time for a slice that is not there
-(``jax.experimental.topologies``, with libtpu on Linux). ``lower_for`` gives what JAX hands to that compiler, on any
-machine that JAX runs on.
+(``jax.experimental.topologies``, with libtpu on Linux); ``tune`` ranks what it makes of several candidates.
+``lower_for`` gives what JAX hands to that compiler, on any machine that JAX runs on.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tpusim.errors import ConfigError
+from tpusim.frontends.kept import kept_text
 from tpusim.frontends.xla import module_text
 from tpusim.hardware.load import resolve_chip_name
 from tpusim.hardware.pod import parse_topology
+from tpusim.pipeline.answers.tuning import rank
+from tpusim.report.terminal.progress import elapsed
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tpusim.ir.module import Module
+    from tpusim.pipeline.result import RankedPrograms
 
 _SMALLEST_SLICES = {
     "v2": "v2:2x2",
@@ -45,21 +51,55 @@ _NO_TPU_HERE = {
 }
 
 
+# One device: there is no order of several.
+_ALONE = re.compile(r"mhlo\.num_partitions = 1 : i32, mhlo\.num_replicas = 1 : i32")
+
+
 def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "v5e", **keywords: Any) -> Module:
     """Return the program that the TPU compiler makes of a JAX function, ready for ``tpusim.simulate``.
 
     ``arguments`` and ``keywords`` are those of a call, as arrays or ``jax.ShapeDtypeStruct`` (of which only shape, type
     and sharding count), in any pytree. ``function`` may be jitted already, with its own options. ``topology`` is a chip
     (``v5e``) or a slice (``v5e:2x4``, ``tpu7x:2x2x1``); what has no sharding goes to its first device. For a mesh over
-    all of them take ``devices_of``. Raises ConfigError if JAX or libtpu is missing or does not know the slice, or if
-    the compiler fails; what JAX says of a function that it cannot trace stays as it is.
+    all of them take ``devices_of``. What was compiled is kept for the next time, in the folder that the variable
+    ``TPUSIM_CACHE`` names; an empty name keeps nothing. Raises ConfigError if JAX or libtpu is missing or does not know
+    the slice, or if the compiler fails; what JAX says of a function that it cannot trace stays as it is.
     """
     jax = _jax()
     first = devices_of(topology)[0]
     alone = jax.sharding.SingleDeviceSharding(first)
     shapes = jax.tree.map(lambda leaf: _described(leaf, alone), (arguments, keywords))
-    text = _compiled_text(_lowered(function, *shapes), _name_of(function), topology)
-    return _module(function, _chip_of(topology), text)
+    lowered, name = _lowered(function, *shapes), _name_of(function)
+    key = _key(lowered, shapes, topology)
+
+    def make() -> str:
+        with elapsed(f"compiling {name} for {topology}"):
+            return _compiled_text(lowered, name, topology)
+
+    return _module(function, _chip_of(topology), kept_text(key, make) if key else make())
+
+
+def tune(
+    function_of: Callable[[Any], Callable[..., Any]],
+    candidates: Iterable[Any],
+    *arguments: Any,
+    topology: str = "v5e",
+    **keywords: Any,
+) -> RankedPrograms:
+    """Return candidates ranked by how long the programs take that the TPU compiler makes of them, without a TPU.
+
+    ``function_of(candidate)`` is the function to compile for one: with these block sizes, say. ``arguments``,
+    ``topology`` and ``keywords`` are those of ``compile_for``. A candidate that fails, when JAX traces it, in the
+    compiler (its blocks do not fit into VMEM) or since it does not fit the chip, stands last, with the reason.
+    """
+    programs: dict[Any, Module | Exception] = {}
+    for candidate in candidates:
+        try:
+            programs[candidate] = compile_for(function_of(candidate), *arguments, topology=topology, **keywords)
+        # JAX and the user's own code raise what they like; the other candidates may do.
+        except Exception as error:
+            programs[candidate] = error
+    return rank(programs, _chip_of(topology))
 
 
 def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", **keywords: Any) -> Module:
@@ -80,6 +120,21 @@ def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     """Return a function as JAX lowers it for a TPU, which need not be there."""
     jitted: Any = function if hasattr(function, "trace") else _jax().jit(function)
     return jitted.trace(*arguments, **keywords).lower(lowering_platforms=("tpu",))
+
+
+def _key(lowered: Any, shapes: Any, topology: str) -> list[str]:
+    """Return all that a compiled text depends on; nothing where not all is known."""
+    if not hasattr(lowered, "as_text"):
+        return []
+    text, jax = lowered.as_text(), _jax()
+    shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(shapes))
+    meshes = (getattr(sharding, "mesh", None) for sharding in shardings)
+    # The text is the same in whichever order the devices of a mesh are, and the program is not.
+    orders = {str([device.id for device in mesh.devices.flat]) for mesh in meshes if mesh is not None}
+    if not orders and not _ALONE.search(text):
+        return []
+    flags = (os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
+    return [text, topology, *sorted(orders), *flags, *(version(name) for name in ("jax", "jaxlib", "libtpu"))]
 
 
 def _name_of(function: Callable[..., Any]) -> str:

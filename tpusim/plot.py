@@ -3,6 +3,7 @@
     from tpusim import plot
     plot.save(plot.layout("bf16[10,300]{1,0:T(8,128)(2,1)}"), "layout.svg")
     plot.timeline(tpusim.simulate("step.v5e.hlo.txt.gz"))
+    plot.pallas(tpusim.kernel_grid("attention.v5e.hlo.txt.gz", "flash_attention.1"))
 
 With ``ax`` a picture is drawn into axes of your own; their figure is returned.
 """
@@ -25,9 +26,10 @@ from tpusim.report.plots import links as plot_links
 from tpusim.report.plots import memory as plot_memory
 from tpusim.report.plots import roofline as plot_roofline
 from tpusim.report.plots import systolic as plot_systolic
-from tpusim.report.plots import tiles as plot_tiles
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots import utilisation as plot_utilisation
+from tpusim.report.plots.kernels import tiles as plot_tiles
+from tpusim.report.plots.kernels.grid import pallas as pallas
 from tpusim.report.plots.style import Axes, Figure
 from tpusim.report.plots.style import save as save
 from tpusim.report.plots.sweep import pareto as pareto
@@ -53,9 +55,14 @@ def relayout(before: Shape | str, after: Shape | str) -> Figure:
     return plot_layout.relayout(_shape(before), _shape(after))
 
 
-def timeline(result: Result, ax: Axes | None = None, window_us: tuple[float, float] | None = None) -> Figure:
-    """Draw a run over time: the core, power, units and memories, what ran beside it; ``window_us`` is a part of it."""
-    return plot_timeline.timeline(result.timeline, ax, window_us, result.chip)
+def timeline(
+    result: Result, ax: Axes | None = None, window_us: tuple[float, float] | None = None, unfold: bool = False
+) -> Figure:
+    """Draw a run over time: the core, power, units and memories, what ran beside it; ``window_us`` is a part of it.
+
+    What loops repeat is folded, unless it is to ``unfold``.
+    """
+    return plot_timeline.timeline(result.timeline, ax, window_us, result.chip, unfold)
 
 
 def roofline(result: Result, ax: Axes | None = None) -> Figure:

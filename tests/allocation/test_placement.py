@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lowering.hlo import lower_text
+from tpusim.allocation.heap import alignment_bytes
 from tpusim.allocation.liveness import Value
-from tpusim.allocation.placement import HBM_ALIGNMENT_BYTES, Place, overlaps_any, reuse_output_memory, united
+from tpusim.allocation.placement import Place, overlaps_any, reuse_output_memory, united
 from tpusim.ir.module import Instruction
 from tpusim.shapes.notation import parse_shape
 
@@ -259,7 +260,7 @@ def test_slices_in_hbm_are_not_laid_side_by_side():
     """There the schedule fills the heap: between the two halves lies the flag of the first."""
     joined = FETCHED.replace("S(1)", "") + "\nROOT %r = f32[8,128]{1,0:T(8,128)} slice(%j), slice={[0:8], [0:128]}"
     found = {b.name: b.offset_bytes for b in lower_text(joined).buffers if b.kind == "temporary" and b.n_bytes >= MIB}
-    assert found == {"s": 0, "t": 2 * MIB + HBM_ALIGNMENT_BYTES, "j": 0}
+    assert found == {"s": 0, "t": 2 * MIB + alignment_bytes("hbm"), "j": 0}
 
 
 def test_of_two_joins_of_one_slice_the_first_has_it():

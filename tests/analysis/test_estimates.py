@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpusim.analysis.estimates import KernelEstimate, compare_estimates, kernel_estimates, percentile
+from tpusim.analysis.estimates import KernelEstimate, compare_estimates, gap_reason, kernel_estimates, percentile
 from tpusim.timeline.records import Record, Timeline
 
 
@@ -129,3 +129,20 @@ def test_what_is_no_kernel_of_the_core_is_left_out():
     """Copies, waits, and calls beside the core."""
     others = ({"is_kernel": False}, {"is_wait": True}, {"row": "sparsecore"})
     assert estimates(*(record(f"f{n}", 10, 8000, **one) for n, one in enumerate(others))) == []
+
+
+@pytest.mark.parametrize(
+    ("ours_us", "compiler_us", "hbm_us", "reason"),
+    [
+        (100, 190, 95, ""),
+        (100, 230, 95, "streams twice"),
+        (100, 230, 10, "not known"),
+        (100, 900, 95, "not known"),
+        (100, 20, 95, "bytes left out"),
+        (100, 20, 10, "not known"),
+        (100, 0, 10, ""),
+    ],
+)
+def test_why_an_estimate_is_another(ours_us, compiler_us, hbm_us, reason):
+    """Within a factor of two there is nothing to say; streams that are charged twice, bytes that are left out."""
+    assert gap_reason(ours_us, compiler_us, hbm_us) == reason

@@ -69,11 +69,26 @@ def test_explain_knows_the_kernels(capsys):
     assert "did you mean 'fusion.7'" in refusal_of(capsys, "explain", MLP, "--op", "fusion.71")
 
 
-@pytest.mark.parametrize(("op", "what"), [("copy-done", "a wait"), ("while.2", "a loop: name a kernel of its body")])
-def test_explain_says_what_is_no_kernel(capsys, op, what):
-    """The name is right, but there are no tiles behind it."""
+@pytest.mark.parametrize(
+    ("op", "what"), [("copy-done", "waits for copy-start"), ("while.2", "128 a visit, 128 in all")]
+)
+def test_explain_takes_what_is_no_kernel(capsys, op, what):
+    """Waits and loops have pages of their own."""
     program = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
-    assert what in refusal_of(capsys, "explain", program, "--op", op)
+    assert what in output_of(capsys, "explain", program, "--op", op)
+
+
+def test_explain_without_an_op_takes_those_that_matter(capsys):
+    """The two products of a perceptron first."""
+    text = output_of(capsys, "explain", MLP)
+    assert text.index("convolution_add_fusion (fusion") < text.index("fusion.7 (fusion")
+    assert len(json.loads(output_of(capsys, "explain", MLP, "--json"))["ops"]) == 3
+
+
+def test_tiles_are_drawn_of_kernels_only(capsys, tmp_path):
+    """A loop has none."""
+    program, picture = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz"), str(tmp_path / "tiles.svg")
+    assert "which is a loop" in refusal_of(capsys, "plot", "tiles", program, "--op", "while.2", "-o", picture)
 
 
 def test_a_lowered_program_on_another_chip_is_warned_of(capsys, tmp_path):

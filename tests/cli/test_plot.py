@@ -12,6 +12,7 @@ from tpusim.hardware.array import DATAFLOWS
 from tpusim.report.plots.style import FORMATS
 
 TRACE = str(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz")
+MATMUL = str(ROOT / "tests/data/pallas/matmul_1024_b128.v5e.hlo.txt.gz")
 POD = str(ROOT / "traces/llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
 
 
@@ -33,6 +34,7 @@ def test_the_words_of_the_command_line_are_those_of_the_rooms():
         ("utilisation", TRACE, "--by", "category"),
         ("tiles", TRACE, "--op", "fusion.7"),
         ("links", POD, "--topology", "v5e:2x4"),
+        ("links", POD, "--topology", "v5e:2x4", "--override", "ici.model=fat-tree"),
         ("systolic", "--m", "5", "--n", "3", "--k", "4", "--cycle", "6"),
     ],
     ids=lambda arguments: arguments[0],
@@ -41,6 +43,15 @@ def test_a_kind_writes_a_picture(capsys, tmp_path, arguments):
     """A PNG, and nothing on the terminal."""
     path = tmp_path / "picture.png"
     assert output_of(capsys, "plot", *arguments, "-o", str(path)) == ""
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_grid_of_a_kernel_is_drawn(capsys, tmp_path):
+    """Of one written by hand."""
+    pytest.importorskip("jaxlib")
+    path = tmp_path / "grid.png"
+    output_of(capsys, "plot", "pallas", MATMUL, "--op", "matmul.1", "-o", str(path))
     assert path.read_bytes().startswith(b"\x89PNG")
 
 

@@ -1,4 +1,4 @@
-"""Between layouts and fusion: which stacks begin as memory that nobody has written."""
+"""Between layouts and fusion: which stacks begin as memory that nobody has written, as AllocateBuffer does."""
 
 from __future__ import annotations
 

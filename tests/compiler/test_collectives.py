@@ -1,4 +1,4 @@
-"""Collectives of compiled programs run beside the kernels that do not need them."""
+"""Collectives of compiled programs: which are one, and which run beside the kernels that do not need them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ ENTRY main {{
 """
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
-def test_it_starts_behind_what_it_sends_and_ends_before_its_user(name):
+def test_a_permute_starts_behind_what_it_sends_and_ends_before_its_user():
     """With the product that it does not need between the two, wherever the order has that."""
-    module = compiled(text_of(name))
+    module = compiled(text_of("permuted"))
     assert check(module) == []
     opcodes = [i.opcode for i in module.entry]
     start = next(at for at, opcode in enumerate(opcodes) if opcode.endswith("-start") and "copy" not in opcode)
@@ -47,6 +46,12 @@ def test_it_starts_behind_what_it_sends_and_ends_before_its_user(name):
     assert module.entry.instructions[start - 1].name in module.entry.instructions[start].operands
     user = module.entry.instructions[done + 1]
     assert module.entry.instructions[done].name in user.operands
+
+
+@pytest.mark.parametrize("name", ["gathered", "reduced"])
+def test_the_others_keep_the_core_waiting(name):
+    """As those of 33 programs compiled ahead of time, without flags, for v5e, v5p, v6e and v7x."""
+    assert COLLECTIVES[name].split("(")[0] in [i.opcode for i in compiled(text_of(name)).entry]
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
@@ -98,7 +103,7 @@ def test_sums_are_one_up_to_what_the_tpu_compiler_lets_them_have():
         f"p{n} = f32[2048,128] parameter({n})\nsum_{n} = f32[2048,128] all-reduce(p{n}), {GROUPS}, to_apply=add"
         for n in range(160)
     ]
-    assert counts(compiled(sums(*"\n".join(lines).splitlines()))) == [120, 40]
+    assert sorted(counts(compiled(sums(*"\n".join(lines).splitlines())))) == [40, 120]
     large = [line.replace("2048", str(64 * 2048)) for text in lines[:3] for line in text.splitlines()]
     assert counts(compiled(sums(*large))) == [1, 1, 1]
 

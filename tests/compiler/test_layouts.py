@@ -182,6 +182,22 @@ ENTRY main {
     assert orders == [(0, 1), (1, 0), (2, 1, 0)]
 
 
+def test_rows_that_fill_registers_stay_as_they_lie():
+    """No copy before the gather: so does the TPU compiler with the cache of a beam search, of which rows are moved."""
+    module = compiled("""HloModule m
+
+ENTRY main {
+  cache = bf16[6,8,128,64] parameter(0)
+  places = s32[8] parameter(1)
+  ROOT rows = bf16[6,8,128,64] gather(cache, places), offset_dims={0,2,3}, collapsed_slice_dims={1},
+    start_index_map={1}, index_vector_dim=1, slice_sizes={6,1,128,64}
+}
+""")
+    (gather,) = [i for i in module.entry if i.opcode == "gather"]
+    assert gather.operands[0] == "cache"
+    assert gather.shape.layout.minor_to_major == (2, 3, 0, 1)
+
+
 def test_a_copy_stands_on_the_side_where_there_is_less_to_copy():
     """Rows of 24 are narrow: they are laid out with their elements in sublanes before they are negated, not after."""
     text = """HloModule narrow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,3 +78,12 @@ def test_values_are_kept(path, precision):
     for expected, found in zip(whole, parts, strict=True):
         scale = np.abs(expected[np.isfinite(expected)]).max(initial=0)
         np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("run", dict.fromkeys(run for _, run in PASSES), ids=lambda run: run.__name__)
+def test_every_pass_states_its_source_and_has_a_test_of_its_own(run):
+    """In the file that reads by itself, and in one that is called like it or its folder."""
+    module = sys.modules[run.__module__]
+    assert "Source: " in module.__doc__
+    _, _, *names = module.__name__.split(".")
+    assert any((Path(__file__).parent / f"test_{name}.py").exists() for name in names)

@@ -1,4 +1,4 @@
-"""Pass 4: which maxima of rows become windows."""
+"""Pass 4: which maxima of rows become windows. Source: softmax in programs compiled ahead of time."""
 
 from __future__ import annotations
 

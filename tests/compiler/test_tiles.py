@@ -1,4 +1,4 @@
-"""Sharing kernels out among cores."""
+"""Sharing kernels out among cores. Source: megacore_config in programs compiled for v5p."""
 
 from __future__ import annotations
 

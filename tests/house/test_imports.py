@@ -23,7 +23,8 @@ LIGHT_MODULES = [
 ]
 
 LATE = {
-    "tpusim.lowering.pallas": "NumPy goes through a grid: the room is asked only where a program has a Pallas kernel"
+    "tpusim.lowering.pallas": "NumPy goes through a grid: the room is asked only where a program has a Pallas kernel",
+    "tpusim.pipeline.answers": "NumPy and SimPy: the room is asked only where an op is explained, which runs programs",
 }
 """Rooms inside of these that load with the first program that needs them, and why."""
 

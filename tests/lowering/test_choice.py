@@ -16,6 +16,7 @@ from tpusim.pipeline.compile import compile
 from tpusim.pipeline.stages import lower
 from tpusim.semantics.contents import running_computations
 from tpusim.semantics.products import lettered
+from tpusim.shapes.address import physical_bytes
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -143,3 +144,22 @@ def test_kernels_that_are_alike_are_searched_once_and_no_others():
     assert len(names) > 50
     tried = {name: tried_tiles(module, chip, computation, name, wanted=1) for name, computation in names.items()}
     assert chosen_tiles(module, chip, names) == {name: found[0].fields for name, found in tried.items() if found}
+
+
+TURNED = """\
+HloModule turned, is_scheduled=true
+
+ENTRY e {
+  x = bf16[2048,27,27]{2,1,0:T(8,128)(2,1)} parameter(0)
+  ROOT z = bf16[2048,27,27]{0,2,1:T(8,128)(2,1)} copy(x)
+}
+"""
+
+
+def test_what_is_turned_is_cut_where_it_is_read_in_one_piece():
+    """The rows that the copy's lanes come from are read once, as the TPU compiler cuts it; else again for each tile."""
+    module, chip = parse_module(SourceText("turned", TURNED)), load_chip("v5e")
+    best = tried_tiles(module, chip, "e", "z", wanted=1)[0]
+    (kernel,) = lower(stating(module, best), chip).steps
+    assert kernel.tiles > 1
+    assert kernel.hbm_bytes == sum(physical_bytes(module["e"][name].shape) for name in "xz")

@@ -121,6 +121,17 @@ def test_what_is_kept_is_bounded():
     assert [of for of, _ in made] == ["a", "b", "c", "b"]
 
 
+def test_what_was_read_for_a_result_is_forgotten_with_it():
+    """Else a study of very many programs would fill the memory with the figures that each of them read."""
+    reuse, chip = Reuse(most=2), load_chip("v5e")
+    chips = [override_chip(chip, {"mxu.count": count}) for count in (1, 2)]
+    for of in "abcd":
+        for one in chips:
+            reuse("s", of, (), one, lambda watched: watched.mxu.count)
+    assert len(reuse._found) == 2
+    assert [list(counts.values()) for counts in reuse._keys.values()] == [[2]]
+
+
 def test_a_reader_s_reader_counts():
     """What is taken over inside of something bigger was read for that as well."""
     reuse, chip = Reuse(), load_chip("v5e")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from msgspec import structs
 
 from tpusim import plot
+from tpusim.analysis.explained.grid import GridWindow, KernelGrid, Span
 from tpusim.analysis.explanation import Explanation, explanation
 from tpusim.analysis.memory import MemoryProfile
 from tpusim.hardware.array import Array
@@ -147,6 +149,33 @@ def product() -> Explanation:
     return structs.replace(found, tried=tried)
 
 
+def causal() -> KernelGrid:
+    """Return an imaginary attention of two heads on four blocks each way, whose upper half is skipped."""
+    rows, columns = np.indices((8, 4)).reshape(2, -1)
+    below = columns <= rows % 4
+    order = np.where(below, np.where(columns == 0, 2, 1), 0)
+    block = {"space": "hbm", "block": (512, 128), "block_bytes": 131072.0, "seconds": 2e-7}
+    windows = (
+        GridWindow(name="q.1", is_output=False, new=columns == 0, **block),  # type: ignore[arg-type]
+        GridWindow(name="k.1", is_output=False, new=below, **block),  # type: ignore[arg-type]
+        GridWindow(name="o.1", is_output=True, new=columns == 0, **block),  # type: ignore[arg-type]
+    )
+
+    def excerpt(first: int) -> tuple[Span, ...]:
+        begins = [1e-6 * (first + n) for n in range(3)]
+        work = [Span(lane="compute", step=first + n, begin=b, end=b + 8e-7) for n, b in enumerate(begins)]
+        waits = [Span(lane="in", step=first + n, begin=b, end=b + 3e-7) for n, b in enumerate(begins)]
+        comes = [Span(lane="in", step=first, begin=b + 3e-7, end=b + 5e-7, window=1) for b in begins]
+        goes = [Span(lane="out", step=first, begin=begins[1], end=begins[1] + 2e-7, window=2)]
+        return (*work, *waits, *comes, *goes)
+
+    return KernelGrid(
+        name="attention.1", chip="v5e", cores=1, bounds=(2, 4, 4), semantics=("parallel", "parallel", "arbitrary"),
+        order=order, cycles=(100.0, 2400.0, 2600.0), skipped=(True, False, False), windows=windows, alone_ps=32 * US,
+        excerpts=(excerpt(0), excerpt(14), excerpt(29)),
+    )  # fmt: skip
+
+
 def chip_limits() -> dict[str, int]:
     """Return capacities of which one is near the peak and one far above it."""
     return {"hbm": 16 * 1024 * MIB, "vmem": 128 * MIB}
@@ -191,6 +220,7 @@ CASES: dict[str, Callable[[], Figure]] = {
     "memory": lambda: plot_memory.memory(profiles(), chip_limits(), "by_hand on v5e (simulated)"),
     "utilisation": lambda: plot_utilisation.utilisation(run(), by="op"),
     "tiles": lambda: plot.tiles(product()),
+    "pallas": lambda: plot.pallas(causal()),
     "links_2d": lambda: plot_links.links(pod(4, 4)),
     "links_3d": lambda: plot_links.links(pod(4, 4, 4)),
     "systolic_weights_stay": lambda: plot.systolic(12, 7, 6),

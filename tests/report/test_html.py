@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import re
 import zlib
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
 import tpusim
 from tests.report.browser import CHROMIUM, DRIVER, Browser
+from tpusim import export
 from tpusim.cli.main import main
+from tpusim.cost.tile import tile_costs
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.result import Result
 from tpusim.program.buffers import Buffer
-from tpusim.program.module import Program
+from tpusim.program.module import Program, walk
 from tpusim.report.viewers.html.page import page, report_data
 from tpusim.timeline.records import PodRun, Record, Timeline
 
@@ -83,12 +87,36 @@ def test_the_page_has_the_energy_of_every_op_and_the_power_of_every_record():
     assert watts == pytest.approx(result.energy.average_power_w, abs=0.1)
 
 
-def test_records_are_found_again_from_their_differences():
-    """Starts add up to what the time line has."""
+def test_every_trip_of_a_loop_is_found_again():
+    """Starts, kept as differences, and lengths add up to the core's time without gap."""
     run = tpusim.simulate(DECODE)
     (core, *_) = report_data(run)["devices"][0]["rows"]
-    starts = sorted(record.start_ps for record in run.pod.last.records if record.row == "core")
-    assert [sum(core["start"][: place + 1]) for place in range(len(starts))] == starts
+    starts = list(accumulate(core["start"]))
+    ends = [start + length for start, length in zip(starts, core["length"], strict=True)]
+    assert starts[1:] == ends[:-1]
+    assert sum(core["count"]) == sum(record.count for record in run.pod.last.records if record.row == "core")
+
+
+def test_an_op_has_its_tiles_its_text_and_its_neighbours():
+    """Of the longest kernel of a decoder step, as the module and the cost model have them."""
+    run = tpusim.simulate(DECODE)
+    details = report_data(run)["details"]["0"]
+    (home,) = [c for c in run.module.computations if "fusion.159" in c.by_name]
+    assert details["hlo"].startswith("%fusion.159 = ")
+    assert details["reads"] == list(home["fusion.159"].operands)
+    assert set(details["read_by"]) == {user.name for user, _ in home.users["fusion.159"]}
+    (kernel,) = [step for step, _ in walk(run.program.steps) if step.name == "fusion.159"]
+    assert details["tiles"]["count"] == kernel.tiles
+    assert dict(details["tiles"]["cycles"])["HBM"] == pytest.approx(tile_costs(kernel, run.chip)["hbm"], abs=0.1)
+
+
+def test_another_run_is_compared(tmp_path):
+    """Its figures, and every op that takes longer or shorter."""
+    export.html(tpusim.simulate(DECODE), tmp_path / "x.html", TRACES / "native/llama1b_decode_b16s2048.v5e.hlo.txt.gz")
+    compared = unpacked((tmp_path / "x.html").read_text())["compared"]
+    assert compared["chip"] == "v5e"
+    changes = [(before or 0, after or 0) for _, _, before, after in compared["ops"]]
+    assert sum(after - before for before, after in changes) == pytest.approx(4050.43 - compared["time_us"], rel=1e-3)
 
 
 def test_the_page_says_of_what_a_program_was_compiled_for():
@@ -321,3 +349,123 @@ def test_real_programs_open_without_a_complaint(browser, name, tmp_path):
     assert browser.console() == []
     assert browser.run("return document.getElementById('failed').hidden")
     assert browser.run("return document.getElementById('pod').hidden") is ("4x4x4" not in name)
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory):
+    """Give the address of the page of a decoder step, with a loop over layers, compared with that of another chip."""
+    path = tmp_path_factory.mktemp("decoder") / "decoder.html"
+    export.html(tpusim.simulate(DECODE), path, TRACES / "native/llama1b_decode_b16s2048.v5e.hlo.txt.gz")
+    return path.as_uri()
+
+
+@pytest.fixture
+def looped(browser, decoder):
+    """Give a browser that has just opened the decoder's page."""
+    browser.console()
+    browser.open(decoder)
+    yield browser
+    assert browser.console() == []
+
+
+@pytest.mark.slow
+@needs_browser
+def test_a_loop_folds_and_unfolds(looped):
+    """Folded, what a loop repeats takes 6 % of the others; unfolded every trip is drawn, and nothing is left out."""
+    assert len(folded(looped)) == pytest.approx(0.06 / 1.06 * 1256, abs=4)
+    looped.click("#fold")
+    assert folded(looped) == []
+    looped.keys("#timeline-canvas", "l")
+    assert folded(looped)
+    assert shown(looped) == 1
+
+
+def folded(browser) -> list[int]:
+    """Return the pixels of the core's row that say that they stand for more trips."""
+    script = """
+        const canvas = document.getElementById('timeline-canvas'), tip = document.getElementById('tip');
+        const box = canvas.getBoundingClientRect(), found = [];
+        for (let x = 105; x < box.width; x++) {
+            canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: box.left + x, clientY: box.top + 30 }));
+            if (!tip.hidden && tip.textContent.includes('more trips')) found.push(x);
+        }
+        return found;
+    """
+    return browser.run(script)
+
+
+@pytest.mark.slow
+@needs_browser
+def test_a_selected_op_has_tiles_hlo_and_neighbours(looped):
+    """The longest kernel: cycles of a tile, its line, and a neighbour that a click selects."""
+    looped.keys("#ops-scroll", "\ue007")
+    details = "return document.getElementById('details').textContent"
+    assert "8 tiles" in looped.run(details)
+    assert looped.run("return document.querySelector('#details .hlo').textContent").startswith("%fusion.159 = ")
+    name = looped.run("return document.querySelector('#details .neighbours button').textContent")
+    looped.click("#details .neighbours button")
+    assert looped.run("return document.querySelector('#details dd').textContent") == name
+
+
+@pytest.mark.slow
+@needs_browser
+def test_a_source_line_narrows_the_table(looped):
+    """To the ops that were written there."""
+    looped.keys("#ops-scroll", "\ue007")
+    source = looped.run("return document.querySelector('#details dd button').textContent")
+    looped.click("#details dd button")
+    assert looped.run("return document.getElementById('search').value") == source
+
+
+@pytest.mark.slow
+@needs_browser
+def test_ops_are_grouped_into_a_tree_that_opens(opened):
+    """By scope: a hundred layers with what is in them; sums of a level are the run's."""
+    choose = "const s = document.getElementById('grouping'); s.value = 'op_name'; s.dispatchEvent(new Event('change'))"
+    opened.run(choose)
+    rows = "return [...document.querySelectorAll('#ops-table tbody tr[data-place]')].map((row) => row.textContent)"
+    (only,) = opened.run(rows)
+    assert "jit(train_step)/transformer" in only
+    assert "100.0 %" in only
+    opened.keys("#ops-scroll", "\ue007")
+    assert len(opened.run(rows)) > 10
+    opened.keys("#ops-scroll", "\ue007")
+    assert len(opened.run(rows)) == 1
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_table_is_saved_as_csv(looped):
+    """Every op that the filters leave, with its time in picoseconds."""
+    looped.run("URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return '#'; }")
+    looped.click("#csv")
+    lines = list(csv.DictReader(looped.run("return window.saved").splitlines()))
+    ours = tpusim.simulate(DECODE).summary.ops
+    assert [(line["name"], int(line["time_ps"])) for line in lines] == [(op.name, op.time_ps) for op in ours]
+
+
+@pytest.mark.slow
+@needs_browser
+def test_another_run_stands_beside_this_one(looped):
+    """Its time, and the op that has changed most first."""
+    assert not looped.run("return document.getElementById('compared').hidden")
+    assert "on v5e" in looped.run("return document.getElementById('compared-about').textContent")
+    assert looped.run("return document.querySelectorAll('#compared-ops tbody tr').length") > 10
+
+
+@pytest.mark.slow
+@needs_browser
+def test_all_columns_are_seen_on_a_screen_of_1400(opened):
+    """None is cut off at the right."""
+    edges = "return [document.querySelector('#ops-table th:last-child'), document.getElementById('ops-scroll')]"
+    last, whole = opened.run(f"{edges}.map((e) => e.getBoundingClientRect().right)")
+    assert last <= whole
+
+
+@pytest.mark.slow
+@needs_browser
+def test_the_accuracy_says_of_how_much(looped):
+    """Never a bare error."""
+    cards = looped.run("return [...document.querySelectorAll('.card')].map((card) => card.textContent)")
+    (accuracy,) = [card for card in cards if card.startswith("accuracy")]
+    assert re.search(r"\u00b1 [\d.]+ % for [\d.]+ % of the time", accuracy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -79,6 +79,29 @@ def test_the_counter_of_traffic_integrates_to_all_bytes():
     n_bytes = sum(rate * 1e3 * (after - at) for (at, rate), (after, _) in pairwise(steps))
     assert n_bytes == pytest.approx(result.summary.utilisation.hbm_bytes, rel=1e-3)
     assert steps[-1][1] == pytest.approx(0, abs=1e-2)
+
+
+@pytest.mark.parametrize("name", [pytest.param("resnet50_train_b64.v5e", marks=pytest.mark.slow), *PROGRAMS])
+def test_traffic_never_passes_the_peak(name):
+    """Of a training step whose copies share the memory with kernels, of loops, of every device of a pod."""
+    result, events = traced(name)
+    rates = [event["args"]["GB/s"] for event in events if event["name"] == "HBM traffic"]
+    assert 0 < max(rates) <= result.chip.hbm.bandwidth_bytes_per_second / 1e9
+
+
+@pytest.mark.parametrize("name", ["llama1b_decode_b16s2048.v6e", "llama8b_decode_tp.v5e_2x4"])
+def test_times_by_name_are_those_of_the_run(name):
+    """Of all slices of the core, as a query of Perfetto adds them up: every trip of a loop is there."""
+    result, events = traced(name)
+    (row,) = [e["tid"] for e in events if e["name"] == "thread_name" and e["args"]["name"] == "XLA ops"]
+    times = Counter()
+    for event in events:
+        if event["ph"] == "X" and event["tid"] == row:
+            times[event["name"]] += event["dur"]
+    ours = Counter()
+    for group in result.groups():
+        ours[group.name] += group.time_ps / 1e6
+    assert {name: time for name, time in times.items() if time} == pytest.approx({n: t for n, t in ours.items() if t})
 
 
 @pytest.mark.parametrize(("space", "counter"), [("hbm", "HBM in use"), ("vmem", "VMEM in use")])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import msgspec
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from tests.report.picture_cases import US, kernel, profiles, run
+from tests.report.picture_cases import US, kernel, pod, profiles, run
 from tpusim import plot
 from tpusim.analysis.busy import busy_over_time
 from tpusim.analysis.roofline import roof_points, roofs
@@ -17,17 +18,19 @@ from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
 from tpusim.program.layers import Layer
+from tpusim.report.plots import links as plot_links
 from tpusim.report.plots import memory as plot_memory
 from tpusim.report.plots import timeline as plot_timeline
 from tpusim.report.plots.cells import shown_of, tint_of
 from tpusim.report.plots.colours import kind_of, kinds
+from tpusim.report.plots.fold import fold_of
 from tpusim.report.plots.plane import plane_of
 from tpusim.report.plots.style import shortened
 from tpusim.report.plots.sweep import pareto_front
 from tpusim.report.plots.systolic import first_fold
 from tpusim.shapes.notation import parse_shape
 from tpusim.systolic.count import run_cycle_by_cycle
-from tpusim.timeline.records import Repeat, Timeline
+from tpusim.timeline.records import LinkUse, Repeat, Timeline
 
 
 def words_in(ax) -> list[str]:
@@ -130,7 +133,7 @@ def test_the_wavefront_is_that_of_the_cycle_model(dataflow):
 
 def test_busy_shares_keep_the_busy_time():
     """27 us of a copy and 50, 38 and 15 of kernels in 400 us, each at its place; repeats have what they repeat."""
-    shares = busy_over_time(run(), 0, 400 * US, 400)
+    shares = busy_over_time(run(), np.linspace(0, 400 * US, 401))
     assert shares["hbm"].sum() == pytest.approx(27 + 50 + 38 + 15)
     assert shares["hbm"][140] == pytest.approx(38 / 40)
     # The trip before the repeat takes 36 us, of which the arrays are busy for 25.
@@ -142,14 +145,29 @@ def test_loops_within_loops_repeat_with_them():
     inner = kernel("k", 0, 10, "matrix", units={"matrix": 5 * US}, count=8)
     repeats = (Repeat("inner", 10 * US, 40 * US, 3), Repeat("outer", 40 * US, 80 * US, 1))
     timeline = Timeline(program="p", chip="v5e", total_ps=80 * US, records=(inner,), repeats=repeats)
-    assert busy_over_time(timeline, 0, 80 * US, 8)["matrix"] == pytest.approx(0.5)
+    assert busy_over_time(timeline, np.linspace(0, 80 * US, 9))["matrix"] == pytest.approx(0.5)
 
 
 def test_the_timeline_names_what_has_room():
-    """Long steps bear their names, the repeated loop its trips."""
+    """Long steps bear their names; trips how often they happen, folds how many they leave out."""
     words = words_in(plot_timeline.timeline(run()).axes[0])
-    assert "convolution_add_fusion" in words
-    assert "while.1: 4 more equal trips" in words
+    assert {"convolution_add_fusion", "while.1: x 5", "+4"} <= set(words)
+    assert "while.1: 4 more equal trips" in words_in(plot_timeline.timeline(run(), unfold=True).axes[0])
+
+
+def test_a_fold_leaves_most_of_the_width_to_what_is_seen_in_full():
+    """Of 400 us 144 repeat a trip: they take 6 % of the others, and times on both sides are as long as each other."""
+    fold = fold_of(run().repeats, 0, 400 * US)
+    assert fold.length == pytest.approx(1.06 * 256 * US)
+    edges = fold.edges(100)
+    assert np.diff(edges)[:90] == pytest.approx(fold.length / 100)
+    assert edges[-1] == 400 * US
+
+
+def test_what_is_only_repeats_is_not_folded():
+    """A part of the run inside a fold would have no width else."""
+    fold = fold_of(run().repeats, 300 * US, 350 * US)
+    assert fold.length == 50 * US
 
 
 def test_layers_add_up_to_the_core():
@@ -192,6 +210,27 @@ def test_the_buffers_at_the_peak_are_named():
 def test_a_pareto_front():
     """Points that no other beats in both; of equals the first."""
     assert pareto_front([(1, 5), (2, 4), (2, 4), (3, 4), (4, 1), (0, 9)]) == [5, 0, 1, 2, 4]
+
+
+def test_programs_of_any_size_are_in_one_picture():
+    """Normalised by program, the best of each is 1, so that the fronts of both meet."""
+    rows = [{"p": p, "cost": c, "time": scale * t} for p, scale in (("a", 1), ("b", 500)) for c, t in ((1, 3), (2, 2))]
+    figure = plot.pareto(rows, "cost", "time", normalise="p")
+    (ax,) = figure.axes
+    assert ax.get_ylabel() == "time, times the least of its p"
+    drawn = {tuple(point) for shown in ax.collections for point in shown.get_offsets().tolist()}
+    assert drawn == {(1.0, 1.5), (2.0, 1.0)}
+
+
+def test_every_link_of_switches_is_drawn():
+    """Chips in a row, a leaf above the middle of its two, the top above the leaves; a line for each way."""
+    ways = [(chip, f">{4 + chip // 2}") for chip in range(4)] + [(4, ">6"), (6, ">5"), (5, ">3")]
+    links = tuple(LinkUse(chip, way, 1e6, 1000 * (number + 1)) for number, (chip, way) in enumerate(ways))
+    run = msgspec.structs.replace(pod(2, 2), links=links)
+    (ax, _) = plot_links.links(run).axes
+    assert len(ax.collections[0].get_segments()) == len(ways)
+    shapes = [shown.get_offsets()[0].tolist() for shown in ax.collections[1:]]
+    assert shapes == [[0, 0], [1, 0], [2, 0], [3, 0], [0.5, 1], [2.5, 1], [1.5, 2]]
 
 
 def test_sweeps_say_what_is_missing():

@@ -14,7 +14,8 @@ import pytest
 
 import tpusim
 from tests.house.source_tree import ROOT
-from tests.study.workers import TABLE, Mortal, Ray
+from tests.study.cases import MLP
+from tests.study.workers import TABLE, Late, Mortal, Ray
 from tpusim.study import execution, executors
 from tpusim.study import study as study_room
 
@@ -52,6 +53,13 @@ def test_a_point_that_kills_its_workers_is_an_error_and_the_others_are_not(monke
     assert wrong == [37]
     assert rows[37]["status"] == "error"
     assert "3 workers died of this point" in rows[37]["message"]
+
+
+def test_what_is_left_of_a_batch_runs_with_its_own_program(monkeypatch):
+    """Also where its program has nothing else that waits, and another one has."""
+    monkeypatch.setattr(study_room, "opener", lambda name, jobs: lambda: (Late(MLP), 4))
+    rows = tpusim.Study(TABLE).rows()
+    assert [row["message"] for row in rows] == [row["program"] for row in rows]
 
 
 def test_batches_that_run_out_of_time_go_on_in_others(monkeypatch, undisturbed):

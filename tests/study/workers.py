@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 from tests.study.cases import BANDWIDTH, LSTM, MLP
 from tpusim.study import executors
 from tpusim.study import study as study_room
+from tpusim.study.work import Outcome
 
 AXES = {BANDWIDTH: {"log": ["400G", "4T", 8]}, "mxu.count": ["x1", "x2"], "vmem.capacity_bytes": ["32Mi", "x1"]}
 TABLE = {"programs": [LSTM, MLP], "axes": AXES}
@@ -34,6 +36,33 @@ class Mortal(Executor):
         else:
             future.set_result(run(*given, **named))
         return future
+
+
+class Late(ThreadPoolExecutor):
+    """Says which program points were run with; the first three batches wait until no point of one program waits.
+
+    Until then of each batch but one point is run. So that program has points left, and none that wait.
+    """
+
+    def __init__(self, waits_for: str) -> None:
+        super().__init__(4)
+        self._waits_for, self._submitted, self._ended = waits_for, 0, Event()
+
+    def submit(self, run: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        """Return the future of a batch."""
+        self._submitted += 1
+        (program, jobs), is_late = given[:2], self._submitted <= 3
+        # Others are given work only while fewer of their batches are under way.
+        if self._submitted > 4 and not program.path.endswith(self._waits_for):
+            self._ended.set()
+
+        def points() -> list[Outcome]:
+            count = len(jobs) if self._ended.is_set() else 1
+            if is_late:
+                self._ended.wait(30)
+            return [Outcome(status="ok", message=program.name)] * count
+
+        return super().submit(points)
 
 
 class Ray:

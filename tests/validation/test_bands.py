@@ -24,6 +24,7 @@ FAMILIES = {
     "conv2d_fusion": "convolution",
     "copy": "copy",
     "reshape": "copy",
+    "hand-written": "hand-written",
 }
 """By the name that an index of measured rows has for them; all others are of the vector unit."""
 
@@ -35,7 +36,12 @@ def kind_of_family(family: str) -> str:
 
 def test_stated_errors_are_those_of_the_measured_rows():
     """By chip and kind of kernel, to the last digit that is written."""
-    cases = [case for name in ("measured", "tilings", "profiled") for case in read_cases(TRACES / name / "index.csv")]
+    pytest.importorskip("jaxlib")
+    cases = [
+        case
+        for name in ("measured", "tilings", "profiled", "pallas")
+        for case in read_cases(TRACES / name / "index.csv")
+    ]
     found = defaultdict(list)
     for outcome in predict_all(cases, load_chip, lambda done: None):
         key = (outcome.chip.removesuffix("-megacore"), kind_of_family(outcome.family))
@@ -102,7 +108,7 @@ ENTRY e {{
     assert step.family == family  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("name", ["measured/index.csv", "tilings/index.csv"])
+@pytest.mark.parametrize("name", ["measured/index.csv", "tilings/index.csv", "pallas/index.csv"])
 def test_measured_rows_are_of_the_family_that_they_are_counted_as(name: str) -> None:
     """The kernel that takes longest in one program of each family."""
     for case in {case.family: case for case in read_cases(TRACES / name)}.values():

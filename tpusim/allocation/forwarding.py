@@ -5,7 +5,7 @@ A rule returns, per part of an instruction's result, the values that hold it, or
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from tpusim.ir.module import Instruction
@@ -16,8 +16,13 @@ from tpusim.shapes.shape import Shape, TupleShape, element_begins, node_count, n
 
 if TYPE_CHECKING:
     from tpusim.allocation.liveness import Frame, Node, Nodes
+    from tpusim.ir.module import Computation
 
-    Make = Callable[[Frame, Instruction], Nodes | None]
+    Visit = tuple[Computation, Sequence[Nodes] | None]
+    """A computation to walk, and where its arguments lie, None for those of the entry."""
+    Walk = Generator[Visit, Nodes, Nodes]
+    """A rule under way: it yields the visits that its instruction makes, and is sent where their results lie."""
+    Make = Callable[[Frame, Instruction], Nodes | Walk | None]
 
 
 def _tuple(frame: Frame, instruction: Instruction) -> Nodes:
@@ -98,16 +103,18 @@ def _custom_call(frame: Frame, instruction: Instruction) -> Nodes | None:
     return [made]
 
 
-def _call(frame: Frame, instruction: Instruction) -> Nodes:
+def _call(frame: Frame, instruction: Instruction) -> Walk:
     arguments = [frame.values[name] for name in instruction.operands]
-    return frame.liveness.run(frame.module[instruction.attributes["to_apply"]], arguments)
+    return (yield frame.module[instruction.attributes["to_apply"]], arguments)
 
 
-def _conditional(frame: Frame, instruction: Instruction) -> Nodes:
+def _conditional(frame: Frame, instruction: Instruction) -> Walk:
     """Return new values in the places of what the branches return: one place, whichever runs."""
     arguments = [frame.values[name] for name in instruction.operands[1:]]
     branches = (frame.module[name] for name in branch_names(instruction))
-    results = [frame.liveness.run(branch, [given]) for branch, given in zip(branches, arguments, strict=False)]
+    results = []
+    for branch, given in zip(branches, arguments, strict=False):
+        results.append((yield branch, [given]))
     made = frame.liveness.phi(instruction, instruction.shape)
     for result in results:
         for one, other in zip(made, result, strict=False):
@@ -123,14 +130,14 @@ def branch_names(instruction: Instruction) -> tuple[str, ...]:
     return attributes["true_computation"], attributes["false_computation"]
 
 
-def _while(frame: Frame, instruction: Instruction) -> Nodes:
+def _while(frame: Frame, instruction: Instruction) -> Walk:
     """Return the state of a loop, each array in one place from trip to trip."""
     # What no trip changes is one value throughout. Anything else is a value on its way in, one per trip, and one on its
     # way out: between them the place is free for others.
     before = frame.values[instruction.operands[0]]
     state = _state(frame, instruction, before)
-    frame.liveness.run(frame.module[instruction.attributes["condition"]], [state])
-    after = frame.liveness.run(frame.module[instruction.attributes["body"]], [state])
+    yield frame.module[instruction.attributes["condition"]], [state]
+    after = yield frame.module[instruction.attributes["body"]], [state]
     for one, inside, other in zip(before, state, after, strict=False):
         if inside == other:
             frame.liveness.take_over(one, inside)

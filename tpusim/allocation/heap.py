@@ -8,19 +8,21 @@ compiler plans as a whole.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
-Interval = tuple[int, int]
-"""First and last position, inclusive."""
-_Laid = tuple[int, int, int, int]
-"""What has its place: begin and end of its memory, first and last position."""
+from tpusim.hardware.units import HBM, MemorySpace
 
-_STRETCH = 64
-"""Positions that are looked up together: short beside a program, long beside most lives."""
+Interval = tuple[int, int]
+"""First and last position, inclusive; of memory: begin and end, exclusive."""
+Bounds = list[int]
+"""Stretches of memory in order, none of which touch: where the first begins and ends, then the second, and so on."""
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
@@ -35,6 +37,13 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     pieces: tuple[tuple[int, Block], ...] = ()
 
 
+def alignment_bytes(space: MemorySpace) -> int:
+    """Return what the offsets of buffers in a memory are multiples of."""
+    # In HBM as in the compiler's buffer assignments of every chip; elsewhere one register of (8,128) words, the
+    # smallest piece that tiled layouts leave.
+    return 16384 if space == HBM else 4096
+
+
 def aligned(n_bytes: int, alignment_bytes: int) -> int:
     """Return a number of bytes rounded up to the next multiple of an alignment."""
     return -(-n_bytes // alignment_bytes) * alignment_bytes
@@ -43,53 +52,108 @@ def aligned(n_bytes: int, alignment_bytes: int) -> int:
 def place_in_order(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
     """Return the offset of every block if they are placed when they are first needed, in the lowest hole."""
     offsets = [0] * len(blocks)
-    taken: list[tuple[int, int, int]] = []
+    # Holes from the lowest on, the last with room for all; and what is held, by when it ends.
+    holes: Bounds = [0, sum(aligned(block.n_bytes, alignment_bytes) for block in blocks)]
+    held: list[tuple[int, int, int]] = []
     for number in sorted(range(len(blocks)), key=lambda i: blocks[i].first):
         block = blocks[number]
-        taken = [held for held in taken if held[2] >= block.first]
-        # The first hole that it fits in, or else the free end.
-        for begin, end, _ in taken:
-            if begin - offsets[number] >= block.n_bytes:
-                break
-            offsets[number] = end
-        # Whole units of the alignment, so that every hole begins at one.
-        insort(taken, (offsets[number], offsets[number] + aligned(block.n_bytes, alignment_bytes), block.last))
+        while held and held[0][0] < block.first:
+            _unite(holes, *heappop(held)[1:])
+        hole = next(n for n in range(0, len(holes), 2) if holes[n + 1] - holes[n] >= block.n_bytes)
+        begin, end = holes[hole : hole + 2]
+        # Whole units of the alignment, so that every hole begins and ends at one.
+        after = begin + aligned(block.n_bytes, alignment_bytes)
+        holes[hole : hole + 2] = [after, end] if after < end else []
+        heappush(held, (block.last, begin, after))
+        offsets[number] = begin
     return offsets
+
+
+def _unite(bounds: Bounds, begin: int, end: int) -> None:
+    """Add a stretch of memory to others; those that touch or overlap become one."""
+    first, last = bisect_left(bounds, begin), bisect_right(bounds, end)
+    # An odd place lies within a stretch, which then goes on instead of beginning or ending here.
+    bounds[first:last] = (begin, end)[first % 2 : 2 - last % 2]
 
 
 def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
     """Return the offset of every block if the largest choose first, each the smallest hole during its whole life."""
     order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, blocks[i].first - blocks[i].last, i))
     offsets = [0] * len(blocks)
-    # What is placed there, by stretches of the schedule: a block is compared with its neighbours alone.
-    placed: dict[int, list[_Laid]] = defaultdict(list)
+    taken = _Taken({part.first for block in blocks for part in (block, *(piece for _, piece in block.pieces))})
     for number in order:
-        parts = ((0, blocks[number]), *blocks[number].pieces)
-        offsets[number] = _best_offset(sorted(_barred(parts, placed, alignment_bytes)))
-        for within, part in parts:
+        block = blocks[number]
+        parts = [(within, part, taken.times(part)) for within, part in ((0, block), *block.pieces)]
+        offsets[number] = _best_offset(sorted(_barred(parts, taken, alignment_bytes)))
+        for within, part, times in parts:
             begin = offsets[number] + within
-            laid = (begin, aligned(begin + part.n_bytes, alignment_bytes), part.first, part.last)
-            for stretch in _stretches(part):
-                placed[stretch].append(laid)
+            taken.add(times, begin, aligned(begin + part.n_bytes, alignment_bytes))
     return offsets
 
 
-def _stretches(block: Block) -> range:
-    """Return the stretches of the schedule over which a block lives."""
-    return range(block.first // _STRETCH, block.last // _STRETCH + 1)
+_Stretch = tuple[int, int]
+"""A stretch of the schedule: level and place. Each has eight parts on the level below; on level 0 it is a position."""
 
 
-def _barred(
-    parts: Iterable[tuple[int, Block]], placed: Mapping[int, Iterable[_Laid]], alignment_bytes: int
-) -> Iterator[Interval]:
+class _Times(NamedTuple):
+    """A life: the fewest stretches that it is made of, and those that some of these lie in."""
+
+    whole: list[_Stretch]
+    around: set[_Stretch]
+
+
+class _Taken:
+    """Which memory is taken at some time of each stretch of the schedule.
+
+    What lies side by side is one, so that little is looked at however many blocks there are.
+    """
+
+    def __init__(self, firsts: Iterable[int]) -> None:
+        # What is alive together is so where one of them begins: no other position counts.
+        self._positions = sorted(firsts)
+        self._levels = len(self._positions).bit_length() // 3 + 2
+        self._throughout: dict[_Stretch, Bounds] = defaultdict(list)
+        self._somewhen: dict[_Stretch, Bounds] = defaultdict(list)
+
+    def times(self, life: Block) -> _Times:
+        """Return the times at which a block is alive."""
+        whole, level = [], 0
+        begin, end = bisect_left(self._positions, life.first), bisect_right(self._positions, life.last)
+        while begin < end:
+            while begin < end and begin % 8:
+                whole.append((level, begin))
+                begin += 1
+            while begin < end and end % 8:
+                end -= 1
+                whole.append((level, end))
+            level, begin, end = level + 1, begin >> 3, end >> 3
+        around = {(up, at >> 3 * (up - level)) for level, at in whole for up in range(level + 1, self._levels)}
+        return _Times(whole, around)
+
+    def add(self, times: _Times, begin: int, end: int) -> None:
+        """Note that memory is taken at some times."""
+        for stretch in times.whole:
+            _unite(self._somewhen[stretch], begin, end)
+            # A position has no parts that would ask.
+            if stretch[0]:
+                _unite(self._throughout[stretch], begin, end)
+        for stretch in times.around.difference(times.whole):
+            _unite(self._somewhen[stretch], begin, end)
+
+    def during(self, times: _Times) -> Iterator[Interval]:
+        """Yield what is taken at some of some times: begins and ends, which may overlap."""
+        found = [self._somewhen[stretch] for stretch in times.whole if stretch in self._somewhen]
+        found += [self._throughout[stretch] for stretch in times.around if stretch in self._throughout]
+        return chain.from_iterable(zip(bounds[::2], bounds[1::2], strict=True) for bounds in found)
+
+
+def _barred(parts: Iterable[tuple[int, Block, _Times]], taken: _Taken, alignment_bytes: int) -> Iterator[Interval]:
     """Yield between which offsets (exclusive) a part would lie over something that is there in its time."""
-    for within, part in parts:
+    for within, part, times in parts:
         # What is placed ends at a multiple: rounding up what is left of it is rounding down what goes off.
         before = within // alignment_bytes * alignment_bytes
-        near = {laid for stretch in _stretches(part) for laid in placed.get(stretch, ())}
-        for begin, end, first, last in near:
-            if first <= part.last and last >= part.first:
-                yield begin - within - part.n_bytes, end - before
+        for begin, end in taken.during(times):
+            yield begin - within - part.n_bytes, end - before
 
 
 def _best_offset(barred: Iterable[Interval]) -> int:

@@ -7,18 +7,25 @@ those that a loop carries, are joined to one buffer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from tpusim.allocation.forwarding import MAKE
-from tpusim.allocation.heap import aligned
+from tpusim.allocation.heap import aligned, alignment_bytes
 from tpusim.hardware.units import VMEM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import COPIES, FORWARDS_BUFFERS, async_parts
+from tpusim.nesting import walk_nested
+from tpusim.program.buffers import peak_bytes
 from tpusim.semantics.aliasing import in_place_operands, stated_operands
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import Shape, TupleShape, node_number, nodes
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, node_number, nodes
+
+if TYPE_CHECKING:
+    from tpusim.allocation.forwarding import Visit, Walk
 
 Node = tuple[int, ...]
 """The value that holds one part of a shape: none for a flag."""
@@ -57,6 +64,15 @@ def table_size(shape: TupleShape, granule_bytes: int) -> int:
     return aligned(TABLE_ENTRY_BYTES * len(shape.elements), granule_bytes)
 
 
+class _Visited(NamedTuple):
+    """A visit to a computation: where its arguments and result lay, the numbers of the values and scratch it made."""
+
+    arguments: Sequence[Nodes]
+    result: Nodes
+    made: range
+    scratch: range
+
+
 class Liveness:
     """The values of a module with their live ranges; ``schedule`` has the name of the instruction at each position."""
 
@@ -71,7 +87,9 @@ class Liveness:
         self.scratch: list[Value] = []
         self._joined: list[int] = []
         self._arguments: dict[str, Nodes] = {}
-        result = self.run(module.entry, None)
+        self._visits: dict[str, _Visited] = {}
+        entry: Visit = module.entry, None
+        result = walk_nested(self._run, entry)
         # One past the end: what is returned outlives the last instruction.
         self.keep(result, self.now)
         for number in (number for part in result for number in part):
@@ -103,18 +121,60 @@ class Liveness:
             if parameter and source is not None and target is not None and target < len(result):
                 self.join(self._arguments[parameter.name][source], result[target])
 
-    def run(self, computation: Computation, arguments: Sequence[Nodes] | None) -> Nodes:
-        """Walk a computation that gets ``arguments`` and return where its result lies."""
-        frame = Frame(self, computation, arguments)
+    def _run(self, visit: Visit) -> Walk:
+        """Walk a computation that gets arguments and return where its result lies."""
+        computation, arguments = visit
+        known = self._visits.get(computation.name)
+        if known is not None:
+            return self._run_again(computation.root, known, arguments or ())
+        frame, begin, scratch_begin = Frame(self, computation, arguments), len(self.values), len(self.scratch)
         self.frames.append(frame)
         for instruction in computation.instructions:
-            frame.visit(instruction)
+            yield from frame.visit(instruction)
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
         result = frame.values[computation.root_name]
         # One past its end, where the caller takes the result over.
         self.keep(result, self.now)
+        made, scratch = range(begin, len(self.values)), range(scratch_begin, len(self.scratch))
+        self._visits[computation.name] = _Visited(arguments or (), result, made, scratch)
         return result
+
+    def _run_again(self, root: Instruction, visited: _Visited, arguments: Sequence[Nodes]) -> Nodes:
+        """Return where the result of a computation lies that was walked before.
+
+        All of it is at one position, and what it makes for itself one value in each memory: else a program in which
+        computations call others twice would be as long as there are ways through it.
+        """
+        given = [part for nodes_ in arguments for part in nodes_]
+        self.keep(given, self.now)
+        for space, n_bytes in self._temporary_bytes(visited).items():
+            self._add(Value(root, ArrayShape(DTYPES["u8"], (n_bytes,)), n_bytes, space, self.now, self.now, root))
+        handed_on = dict(zip((part for nodes_ in visited.arguments for part in nodes_), given, strict=False))
+        joined = {self.buffer(*one): other for one, other in handed_on.items() if len(one) == 1}
+        result = list(visited.result)
+        for number, shape in enumerate(nodes(root.shape)):
+            part = result[number]
+            result[number] = handed_on.get(part, part)
+            if part and part not in handed_on:
+                result[number] = self.value(root, shape)
+                self.join(joined.get(self.buffer(*part), ()), result[number])
+        self.schedule.append(root.name)
+        self.keep(result, self.now)
+        return result
+
+    def _temporary_bytes(self, visited: _Visited) -> dict[MemorySpace, int]:
+        """Return the most bytes of each memory that a computation needed at once beside its arguments and result."""
+        result = {number for part in visited.result for number in part}
+        own = [self.values[number] for number in visited.made if number not in result]
+        # What stands for others, or is written over them, has no memory of its own; constants are there before.
+        own = [v for v in own if not (v.is_phi or v.is_update or v.instruction.opcode == "constant")]
+        own += [self.scratch[number] for number in visited.scratch]
+        in_use: dict[MemorySpace, list[tuple[int, int, int]]] = {}
+        for value in own:
+            n_bytes = aligned(value.n_bytes, alignment_bytes(value.space))
+            in_use.setdefault(value.space, []).append((value.first, value.last, n_bytes))
+        return {space: peak_bytes(stretches) for space, stretches in in_use.items()}
 
     def new(self, instruction: Instruction, shape: Shape) -> Nodes:
         """Return a fresh value for every part of ``shape``, alive from the instruction under way."""
@@ -122,10 +182,13 @@ class Liveness:
 
     def value(self, instruction: Instruction, shape: Shape) -> Node:
         """Return one fresh value."""
-        self._joined.append(len(self.values))
         granule = self.granule_bytes
         size = table_size(shape, granule) if isinstance(shape, TupleShape) else physical_bytes(shape)
-        self.values.append(Value(instruction, shape, size, space_of(shape), self.now, self.now, instruction))
+        return self._add(Value(instruction, shape, size, space_of(shape), self.now, self.now, instruction))
+
+    def _add(self, value: Value) -> Node:
+        self._joined.append(len(self.values))
+        self.values.append(value)
         return (len(self.values) - 1,)
 
     def phi(self, instruction: Instruction, shape: Shape) -> Nodes:
@@ -188,12 +251,14 @@ class Frame:
         self.arguments = arguments
         self.values: dict[str, Nodes] = {}
 
-    def visit(self, instruction: Instruction) -> None:
-        """Note what an instruction uses, what it makes, and what it needs while it runs."""
+    def visit(self, instruction: Instruction) -> Generator[Visit, Nodes, None]:
+        """Note what an instruction uses, what it makes, and what it needs while it runs; yield the visits it makes."""
         short = async_parts(instruction.opcode)
         known = len(self.liveness.values)
         make = MAKE.get(f"async-{short[1]}" if short else instruction.opcode)
         made = make(self, instruction) if make else None
+        if isinstance(made, Generator):
+            made = yield from made
         # A view is no use: only a read through it keeps the buffer alive.
         if instruction.opcode not in FORWARDS_BUFFERS:
             for name in instruction.operands:

@@ -8,18 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from tpusim.allocation.heap import Block, Interval, aligned, place_in_order, place_largest_first
+from tpusim.allocation.heap import Block, Interval, aligned, alignment_bytes, place_in_order, place_largest_first
 from tpusim.allocation.liveness import Liveness, Value
 from tpusim.hardware.units import HBM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.program.buffers import BufferKind, peak_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
-
-# Offsets in the compiler's buffer assignments of every chip are multiples of it.
-HBM_ALIGNMENT_BYTES = 16384
-# One register of (8,128) words: the smallest piece that tiled layouts leave.
-_ALIGNMENT_BYTES = 4096
 
 # The attributes of instructions whose computations are scheduled, in the order of XLA's lists of callees.
 _CALLEES = ("to_apply", "body", "condition", "branch_computations", "true_computation", "false_computation")
@@ -163,16 +158,14 @@ def fill_heaps(places: Sequence[Place]) -> int:
     for space in sorted({place.space for place in in_heap}):
         members = [place for place in in_heap if place.space == space]
         blocks = [place.block for place in members]
-        if space == HBM:
-            offsets = place_in_order(blocks, HBM_ALIGNMENT_BYTES)
-        else:
-            offsets = place_largest_first(blocks, _ALIGNMENT_BYTES)
+        place_blocks = place_in_order if space == HBM else place_largest_first
+        offsets = place_blocks(blocks, alignment_bytes(space))
         for place, offset in zip(members, offsets, strict=True):
             place.offset_bytes = offset
             for within, piece in place.pieces:
                 piece.offset_bytes = offset + within
     ends = (place.n_bytes + (place.offset_bytes or 0) for place in in_heap if place.space == HBM)
-    return aligned(max(ends, default=0), HBM_ALIGNMENT_BYTES)
+    return aligned(max(ends, default=0), alignment_bytes(HBM))
 
 
 def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
@@ -199,20 +192,28 @@ def module_order(module: Module) -> dict[int, int]:
     They walk operands before their users and computations before their callers.
     """
     order: dict[int, int] = {}
-    for computation in _computations(module, module.entry, set()):
+    for computation in _computations(module):
         for instruction in post_order(computation):
             order[id(instruction)] = len(order)
     return order
 
 
-def _computations(module: Module, computation: Computation, seen: set[str]) -> Iterator[Computation]:
-    """Yield what a computation calls, and then itself, each computation once."""
-    for instruction in computation.instructions:
-        for name in _callees(instruction):
-            if name not in seen:
-                seen.add(name)
-                yield from _computations(module, module[name], seen)
-    yield computation
+def _computations(module: Module) -> Iterator[Computation]:
+    """Yield what the entry calls, and then itself, each computation once and after what it calls."""
+    seen = {module.entry_name}
+    waiting = [(module.entry, _called(module.entry))]
+    while waiting:
+        called = waiting[-1][1]
+        name = next((name for name in called if name not in seen), "")
+        if name:
+            seen.add(name)
+            waiting.append((module[name], _called(module[name])))
+        else:
+            yield waiting.pop()[0]
+
+
+def _called(computation: Computation) -> Iterator[str]:
+    return (name for instruction in computation.instructions for name in _callees(instruction))
 
 
 def _callees(instruction: Instruction) -> Iterator[str]:

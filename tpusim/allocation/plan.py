@@ -12,10 +12,9 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from tpusim.allocation.heap import aligned
+from tpusim.allocation.heap import aligned, alignment_bytes
 from tpusim.allocation.liveness import Liveness
 from tpusim.allocation.placement import (
-    HBM_ALIGNMENT_BYTES,
     Place,
     counted_temp_bytes,
     fill_heaps,
@@ -65,7 +64,7 @@ def plan_buffers(
     buffers = [buffer for place in places for buffer in _buffers(place, frames)]
     if tables:
         # At the end of the heap: their memory is never shared.
-        n_bytes, last = len(tables) * HBM_ALIGNMENT_BYTES, len(liveness.schedule)
+        n_bytes, last = len(tables) * alignment_bytes(HBM), len(liveness.schedule)
         made = Buffer(name=TABLES, n_bytes=n_bytes, space=HBM, kind="temporary", first=0, last=last)
         buffers.append(replace(made, opcode="tuple", offset_bytes=heap_bytes))
         heap_bytes += n_bytes
@@ -79,7 +78,7 @@ def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict
 
     The heap comes first; arguments, outputs and constants, which have memory of their own, lie behind it one by one.
     """
-    free = aligned(heap_bytes, HBM_ALIGNMENT_BYTES)
+    free = aligned(heap_bytes, alignment_bytes(HBM))
     found: dict[int, int] = {}
     homes: dict[str, int] = {}
     # What lies within an output comes after it.
@@ -88,7 +87,7 @@ def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict
             continue
         address = homes.get(place.within, place.offset_bytes)
         if address is None:
-            address, free = free, aligned(free + place.n_bytes, HBM_ALIGNMENT_BYTES)
+            address, free = free, aligned(free + place.n_bytes, alignment_bytes(HBM))
         homes[place.values[-1].instruction.name] = address
         found |= {id(value): address for value in place.values}
     arrays: dict[str, tuple[int | None, ...]] = {}

@@ -17,15 +17,14 @@ Values = np.ndarray[Any, Any]
 _Segments = list[tuple[float, float, float]]
 
 
-def busy_over_time(timeline: Timeline, first_ps: int, last_ps: int, stretches: int) -> dict[str, Values]:
-    """Return by unit the share, 0 to 1, of each of so many stretches from ``first_ps`` to ``last_ps`` that it was busy.
+def busy_over_time(timeline: Timeline, edges_ps: Values) -> dict[str, Values]:
+    """Return by unit the share, 0 to 1, of the time from each edge to the next one that it was busy.
 
     What a loop repeats is as busy, on average, as the trip that it repeats.
     """
-    edges = np.linspace(first_ps, last_ps, stretches + 1)
-    width = max(1.0, (last_ps - first_ps) / stretches)
-    busy = amounts_until(timeline, lambda record: record.units, edges)
-    return {unit: np.clip(np.diff(busy_ps) / width, 0, 1) for unit, busy_ps in busy.items()}
+    widths = np.maximum(1.0, np.diff(edges_ps))
+    busy = amounts_until(timeline, lambda record: record.units, edges_ps)
+    return {unit: np.clip(np.diff(busy_ps) / widths, 0, 1) for unit, busy_ps in busy.items()}
 
 
 def amounts_until(

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf, log
 from statistics import median
+from typing import Literal
 
 import msgspec
 
@@ -25,6 +26,27 @@ _WORST = 3
 def known_cycles(record: Record) -> int:
     """Return the compiler's estimate of one execution; 0 if it made none, or wrote that it could not."""
     return record.compiler_cycles if record.compiler_cycles < _SENTINEL_CYCLES else 0
+
+
+GAP = 2.0
+"""Our time and the compiler's are worth an explanation where they are further apart than by this factor."""
+
+_DOUBLED = (1.6, 2.6)
+"""The compiler's estimate over ours within which it has charged a stream through HBM twice: vector kernels of v6e took
+0.92 to 0.99 of our time where it said 1.65 to 2.33 of it (device times of PolyBench in the CI of EnzymeAD/Reactant.jl).
+"""
+
+GapReason = Literal["", "streams twice", "bytes left out", "not known"]
+"""Why our time of a kernel and the compiler's estimate differ, empty where they hardly do."""
+
+
+def gap_reason(ours_us: float, compiler_us: float, hbm_us: float) -> GapReason:
+    """Return why two times of a kernel differ that takes ``hbm_us`` for its bytes of HBM alone."""
+    if not (ours_us and compiler_us) or 1 / GAP <= compiler_us / ours_us <= GAP:
+        return ""
+    if _DOUBLED[0] <= compiler_us / ours_us <= _DOUBLED[1] and 2 * hbm_us > ours_us:
+        return "streams twice"
+    return "bytes left out" if GAP * compiler_us < hbm_us else "not known"
 
 
 class KernelEstimate(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tpusim.analysis.bands import compiler_clock_hz
+from tpusim.analysis.estimates import GapReason, gap_reason
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.units import HBM
 from tpusim.program.compilation import TriedTiles
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel, TileLoop
 from tpusim.timeline.records import Record, executions
+from tpusim.units import ps_to_us
 
 _SAME = (
     "name", "opcode", "source", "line", "tiles", "cores", "loops", "flops", "compiler_cycles", "basis", "vmem_bytes",
@@ -36,14 +39,21 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True):
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Tiles that are alike, where not all are: what one of them computes on a core, and moves beside that.
 
-    ``is_skipped`` where it runs nothing of what others do.
+    What moves takes ``moving_cycles``, and ``latency_cycles`` before that until memory answers. ``is_skipped`` where it
+    runs nothing of what others do.
     """
 
     tiles: int
     cycles: float
     moved_bytes: float
     moving_cycles: float
+    latency_cycles: float
     is_skipped: bool
+
+    @property
+    def waited_cycles(self) -> float:
+        """From asking for what moves to having it."""
+        return self.latency_cycles + self.moving_cycles
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +97,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     tried: tuple[TriedTiles, ...] = ()
 
     @property
+    def compiler_gap(self) -> GapReason:
+        """Why the compiler's own estimate is another time than ours."""
+        if not self.compiler_clock_hz:
+            return ""
+        us_per_cycle = 1e6 / self.compiler_clock_hz
+        hbm_us = self.cycles.get(HBM, 0.0) * self.tiles / self.cores * us_per_cycle
+        return gap_reason(ps_to_us(self.alone_ps), self.compiler_cycles * us_per_cycle, hbm_us)
+
+    @property
     def ranked(self) -> tuple[tuple[str, float], ...]:
         """Units and memories with their cycles a tile, the most first."""
         return tuple(sorted(self.cycles.items(), key=lambda item: -item[1]))
@@ -126,7 +145,7 @@ def explanation(
         overhead_cycles=overhead_cycles,
         operands=tuple(_operands(kernel, shapes)),
         floor_ps=floor_ps,
-        kinds=tuple(sorted(kinds, key=lambda kind: -kind.tiles * max(kind.cycles, kind.moving_cycles))),
+        kinds=tuple(sorted(kinds, key=lambda kind: -kind.tiles * max(kind.cycles, kind.waited_cycles))),
         # The multiply-adds that the program asked for, of those that streaming rows pass by.
         array_share=kernel.product_flops / 2 / passed if passed else 0.0,
         compiler_clock_hz=compiler_clock_hz(provenance, chip),

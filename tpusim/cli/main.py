@@ -11,14 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 from traceback import extract_tb
 
-from tpusim import __version__
+from tpusim.cli.answers import explain, path
 from tpusim.cli.compile import compile_
-from tpusim.cli.model import calibrate, explain, lower, validate
+from tpusim.cli.completion import completion
+from tpusim.cli.model import calibrate, lower, validate
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
 from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
 from tpusim.cli.sweep import sweep
 from tpusim.cli.systolic import systolic
+from tpusim.cli.version import ShowVersion
 from tpusim.errors import TpusimError, printable
 
 EXIT_REFUSED = 1
@@ -44,12 +46,15 @@ COMMANDS = (
     diff,
     lower,
     explain,
+    path,
     validate,
     calibrate,
     systolic,
     sweep,
 )
 """In the order of the help."""
+
+_ALL = (*COMMANDS, plot, schema, completion)
 
 _DESCRIPTION = """\
 Simulate XLA programs for Google's TPU without one: how long a program runs on a chip, and why.
@@ -85,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = _joined(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = _parser(given).parse_args(given)
+        options = parser_of(given).parse_args(given)
         _allow(getattr(options, "plugin", ()))
         options.run(options)
         # Here and not at exit, so that a full disk or a closed pipe meets the clauses below.
@@ -147,12 +152,20 @@ def _joined(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser that knows every command, and the options of those that are named among the arguments."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
-    parser.add_argument("--version", action="version", version=f"tpusim {__version__}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and the commit")
+    # A command that asks for it cannot import this module, which imports all commands.
+    parser.set_defaults(parser_of_all=parser_of_all)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (*COMMANDS, plot, schema):
+    for command in _ALL:
         # All options of all commands take as long to make as a small program to run.
         command.add_to(commands, is_named=command.name in arguments)
     return parser
+
+
+def parser_of_all() -> argparse.ArgumentParser:
+    """Return a parser that knows the options of every command."""
+    return parser_of([command.name for command in _ALL])

@@ -1,4 +1,4 @@
-"""The commands about the model: lower, explain, validate, calibrate."""
+"""The commands about the model: lower, validate, calibrate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from tpusim.cli.options import LOWERING, MACHINE, command, json_option, machine, number, option
+from tpusim.cli.options import LOWERING, command, json_option, number, option
 from tpusim.cli.output import answer, console
 from tpusim.errors import ConfigError
 
@@ -47,24 +47,6 @@ def lower(options: Namespace) -> None:
         save_program(program, options.output)
     else:
         sys.stdout.write(encode_program(program))
-
-
-@command(
-    "explain",
-    "say why one kernel takes as long as it does",
-    option("program", metavar="PROGRAM", help="HLO text, or a lowered program"),
-    option("--op", metavar="NAME", required=True, help="an instruction, as `tpusim run` names it"),
-    *MACHINE,
-    json_option("print one JSON object instead of text"),
-)
-def explain(options: Namespace) -> None:
-    """Explain one kernel."""
-    from tpusim.pipeline.explain import explain
-    from tpusim.report.json.model import explanation_page
-    from tpusim.report.terminal.explain import render_explanation
-
-    found = explain(options.program, options.op, options.chip, **machine(options))
-    answer(options, explanation_page, render_explanation, found)
 
 
 @command(

@@ -45,6 +45,7 @@ _OUTPUT = option("-o", "--output", metavar="FILE", required=True, help="ends in 
 # Here -o is the picture.
 _OVERRIDE = option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
 _RUN = (*PLACED, _OVERRIDE, WARM, OVERFLOW)
+_OP = option("--op", metavar="NAME", required=True, help="an instruction, as `tpusim run` names it")
 _BY = option("--by", choices=("source", "category", "op"), default="source", help="what a layer is")
 _POINTS = (
     option("points", metavar="POINTS.csv", help="a design a row, under a head line; or the folder of a study"),
@@ -93,13 +94,23 @@ def _timeline(plot: Any, options: Namespace) -> Any:
     begin, end = options.begin, run_us if options.end is None else options.end
     if not 0 <= begin < min(end, run_us):
         raise ConfigError(f"--from, --to: expected a part of the run's {run_us:,.2f} us, found {begin:g} to {end:g}")
-    return plot.timeline(result, window_us=(begin, end))
+    return plot.timeline(result, window_us=(begin, end), unfold=options.unfold)
 
 
 def _tiles(plot: Any, options: Namespace) -> Any:
-    from tpusim.pipeline.explain import explain
+    from tpusim.pipeline.answers.explain import explain
+    from tpusim.pipeline.result import ExplainedStep
 
-    return plot.tiles(explain(options.program, options.op, options.chip, **machine(options), tried=60))
+    found = explain(options.program, options.op, options.chip, **machine(options), tried=60)
+    if isinstance(found, ExplainedStep):
+        raise ConfigError(f"expected the name of a kernel, found {options.op!r}, which is {found.what}")
+    return plot.tiles(found)
+
+
+def _pallas(plot: Any, options: Namespace) -> Any:
+    from tpusim.pipeline.answers.grid import kernel_grid
+
+    return plot.pallas(kernel_grid(options.program, options.op, options.chip, **machine(options)))
 
 
 def _array(options: Namespace) -> Array:
@@ -163,6 +174,7 @@ _KINDS = (
         *_RUN,
         option("--from", dest="begin", metavar="US", type=float, default=0.0, help="begin here (microseconds)"),
         option("--to", dest="end", metavar="US", type=float, help="end here (microseconds)"),
+        option("--unfold", action="store_true", help="give what loops repeat its full length"),
     ),
     _kind("roofline", "the ops of a run under the roofs of the chip", _of_run("roofline"), *_RUN),
     _kind("memory", "HBM and VMEM over the schedule, and the buffers at the peak", _of_run("memory"), *_RUN),
@@ -179,7 +191,15 @@ _KINDS = (
         _tiles,
         *PLACED,
         _OVERRIDE,
-        option("--op", metavar="NAME", required=True, help="an instruction, as `tpusim run` names it"),
+        _OP,
+    ),
+    _kind(
+        "pallas",
+        "the grid of a hand-written kernel: blocks fetched by each step, and when",
+        _pallas,
+        *PLACED,
+        _OVERRIDE,
+        _OP,
     ),
     _kind("links", "how busy every link of a slice was", _of_run("links"), *_RUN),
     _kind(
@@ -206,9 +226,17 @@ _KINDS = (
         "pareto",
         "designs by two figures of which less is better",
         lambda plot, options: plot.pareto(
-            plot.read_csv(options.points), options.x, options.y, options.name, per=options.per
+            plot.read_csv(options.points),
+            options.x,
+            options.y,
+            options.name,
+            per=options.per,
+            normalise=options.normalise,
         ),
         *_POINTS,
+        option(
+            "--normalise", metavar="COLUMN", default="", help="figures over the least with the same, such as program"
+        ),
         option("--name", metavar="COLUMN", default="", help="what designs are called"),
     ),
     _kind(

@@ -35,6 +35,7 @@ _PACE = "50us, normal:50us:5us:SEED, exponential:50us:SEED, or a file of times (
 _GRAPH = "a graph for Model Explorer, and in FILE.node_data.json the times to lay over it"
 _VIEWERS = (
     option("--html", metavar="FILE", help="a report to open in a browser: tables and charts in one file"),
+    option("--against", metavar="A", help="a saved result or a program that --html compares this run with"),
     option("--trace", metavar="FILE", help="a time line for Perfetto (.json or .json.gz)"),
     option("--xprof", metavar="DIR", help="a profile in DIR, for xprof --logdir DIR and TensorBoard"),
     option("--model-explorer", metavar="FILE.json", help=_GRAPH),
@@ -135,7 +136,8 @@ def _write_files(result: Result, options: Namespace) -> None:
         from tpusim import export
 
         for name, target in wanted.items():
-            getattr(export, name)(result, target)
+            more = {"before": options.against} if name == "html" else {}
+            getattr(export, name)(result, target, **more)
     if options.save or options.links:
         from tpusim.report.json.run import save_links, save_result
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.module import Module
 from tpusim.ir.ops import LAID_OUT_FREELY
 from tpusim.semantics.contexts import Context
@@ -22,7 +21,7 @@ from tpusim.semantics.trip_counts import MOST_TRIPS, count_trips, states_of
 
 def allocate_stacks(draft: Draft, target: Target) -> None:
     """Replace the first values of stacks that loops fill."""
-    for graph in running(draft):
+    for graph in draft.running():
         loops = [node for node in graph.order() if node.opcode == "while" and node.operands[0].opcode == "tuple"]
         module = draft.write() if loops else draft.module
         for loop in loops:

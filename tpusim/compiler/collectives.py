@@ -1,13 +1,14 @@
 """Pass 11: sums over devices that do not need each other are one, and leave loops that need no new ones.
 
-Collectives begin as soon as what they send is there, and end where their result is first used. Between the two the core
-goes on with what is ready. The order of kernels stays what it was.
+Permutes begin as soon as what they send is there, and end where their result is first used. Between the two the core
+goes on with what is ready. The order of kernels stays what it was. For other collectives the core waits.
 
 Source: programs compiled ahead of time for v5e, v5p and v6e, of all-reduces of 4 KiB to 64 MiB: those of one operation,
 type and groups are one up to ``COMBINED_BYTES``, and those of a loop's invariants stand before the loop; all-gathers,
 permutes and reduce-scatters stay as they are, inside of loops too, and none is cut up to run beside the product that
-needs it (a collective matmul), which a partitioner would do. XLA, AllReduceCombiner, AsyncCollectiveCreator;
-LatencyHidingScheduler, by idea.
+needs it (a collective matmul), which a partitioner would do. Of 33 with collectives, compiled without flags, only
+permutes have a start and an end; for v5e some all-gathers are fused with kernels, which is left out here. XLA,
+AllReduceCombiner, AsyncCollectiveCreator; LatencyHidingScheduler, by idea.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
-from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
-from tpusim.ir.ops import COLLECTIVES, OWN_ASYNC_OPCODES
+from tpusim.draft import Draft, Graph, Node
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.shapes.shape import ArrayShape, TupleShape
 
 COMBINED_BYTES = 120 * 2**20
 """What all-reduces that are one have together at most: of 160 with 1 MiB each the first 120, of 15 MiB each 8."""
@@ -28,11 +27,11 @@ COMBINED_BYTES = 120 * 2**20
 
 def combine(draft: Draft, target: Target) -> None:
     """Take sums over devices out of loops that need no new ones, and make those together that can be."""
-    for graph in running(draft):
+    for graph in draft.running():
         for node in graph.order():
             if node.opcode == "while":
                 _sum_before(draft, graph, node)
-    for graph in running(draft):
+    for graph in draft.running():
         while bucket := _bucket(draft, graph):
             _sum_together(graph, bucket)
 
@@ -100,33 +99,23 @@ def _forget(graph: Graph, node: Node) -> None:
 
 
 def start_early(draft: Draft, target: Target) -> None:
-    """Split every collective of one array, and every sum, that has an asynchronous form into its start and its end."""
-    for graph in running(draft):
+    """Split every permute into its start and its end."""
+    for graph in draft.running():
         order = graph.order()
-        found = [node for node in order if _can_be_split(node)]
-        starts = {node: _split(graph, node) for node in found}
+        starts = {node: _split(graph, node) for node in order if "source_target_pairs" in node.attributes}
         if starts:
             graph.sequence = _with_starts(order, starts)
 
 
-def _can_be_split(node: Node) -> bool:
-    has_form = node.opcode in COLLECTIVES & OWN_ASYNC_OPCODES
-    return has_form and ("to_apply" in node.attributes or isinstance(node.shape, ArrayShape))
-
-
 def _split(graph: Graph, node: Node) -> Node:
     """Put a start and an end in place of a collective; return the start."""
-    start = graph.add(f"{node.opcode}-start", _start_shape(node), node.operands, node.attributes)
+    shape = TupleShape((*(operand.shape for operand in node.operands), node.shape))
+    start = graph.add(f"{node.opcode}-start", shape, node.operands, node.attributes)
     done = graph.add(f"{node.opcode}-done", node.shape, [start], like=node)
     graph.replace(node, done)
     graph.effects = [effect for effect in graph.effects if effect not in (start, done)]
     _forget(graph, node)
     return start
-
-
-def _start_shape(node: Node) -> Shape:
-    # The start of a reduction has the shape of its result alone.
-    return node.shape if "to_apply" in node.attributes else TupleShape((node.operands[0].shape, node.shape))
 
 
 def _with_starts(order: list[Node], starts: dict[Node, Node]) -> list[Node]:

@@ -8,8 +8,8 @@ Source: XLA, CallInliner.
 
 from __future__ import annotations
 
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft
 
 
 def inline(draft: Draft, target: Target) -> None:
@@ -18,13 +18,4 @@ def inline(draft: Draft, target: Target) -> None:
     for graph in draft.reachable():
         for node in graph.order():
             if node.opcode == "call":
-                graph.replace(node, copy_of(graph, draft.graphs[node.attributes["to_apply"]], node.operands))
-
-
-def copy_of(graph: Graph, called: Graph, operands: list[Node]) -> Node:
-    """Return the result of a copy of ``called`` inside ``graph``, with these operands for its parameters."""
-    made = dict(zip(called.parameters, operands, strict=True))
-    for node in called.order():
-        if node not in made:
-            made[node] = graph.clone(node, [made[operand] for operand in node.operands])
-    return made[called.root]
+                graph.replace(node, graph.copy_in(draft.graphs[node.attributes["to_apply"]], node.operands))

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from math import prod
 
 from tpusim.compiler.decompose.build import Build
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ComputationLayout
 from tpusim.shapes.dtype import DTYPES

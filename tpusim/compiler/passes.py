@@ -8,7 +8,6 @@ from tpusim.compiler.buffers import allocate_stacks
 from tpusim.compiler.collectives import combine, start_early
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
-from tpusim.compiler.graph import Draft
 from tpusim.compiler.inline import inline
 from tpusim.compiler.kernels.copies import copy_what_is_kept
 from tpusim.compiler.kernels.emitters import choose_emitters
@@ -21,6 +20,7 @@ from tpusim.compiler.schedule import schedule
 from tpusim.compiler.simplify.rules import simplify
 from tpusim.compiler.target import Target
 from tpusim.compiler.tiles import state_tiles
+from tpusim.draft import Draft
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.ir.module import Module
 from tpusim.semantics.marks import COMPILED_FOR, with_mark
@@ -68,4 +68,11 @@ def compile_module(
             break
     if draft.attributes.get("is_scheduled"):
         draft.attributes = with_mark(draft.attributes, COMPILED_FOR, target.chip.name)
+    return draft.write()
+
+
+def place_anew(module: Module, target: Target) -> Module:
+    """Return a scheduled module that lies in HBM with its arrays placed, and fetched ahead, as the passes do."""
+    draft = Draft(module)
+    place(draft, target)
     return draft.write()

@@ -9,8 +9,8 @@ of 2n - 1, with three dimensions (from 128 to 8,192 elements) and not with two, 
 
 from __future__ import annotations
 
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.ops import SELECTS
 

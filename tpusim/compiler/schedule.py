@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
-from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import FREE, VIEWS
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape
@@ -22,7 +21,7 @@ from tpusim.shapes.shape import ArrayShape
 
 def schedule(draft: Draft, target: Target) -> None:
     """Give every computation that runs as a part of the program the better of the two orders."""
-    for graph in running(draft):
+    for graph in draft.running():
         memory = _Memory(graph)
         first = memory.nodes
         graph.sequence = min(first, _ListOrder(memory).run(), key=memory.peak_bytes)

@@ -9,24 +9,17 @@ nearly every kernel of several tiles.
 
 from __future__ import annotations
 
-from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft
 from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.target import Target
-from tpusim.ir.ops import ENDS_KERNELS, FUSES_INTO_USERS
+from tpusim.draft import Draft
+from tpusim.ir.ops import HAS_TILES
 from tpusim.program.compilation import split_at
-
-SPLIT = split_at(0)
-"""What a ``backend_config`` says of a kernel whose outermost loop is split."""
-
-HAS_TILES = FUSES_INTO_USERS | ENDS_KERNELS | {"fusion"}
-"""Opcodes of kernels that have tiles."""
 
 
 def state_tiles(draft: Draft, target: Target) -> None:
     """State of every kernel the tiles that take it least, and that its outermost loop is split among several cores."""
-    kernels = {node: graph.name for graph in running(draft) for node in graph.order() if node.opcode in HAS_TILES}
+    kernels = {node: graph.name for graph in draft.running() for node in graph.order() if node.opcode in HAS_TILES}
     names = {node.name: computation for node, computation in kernels.items()}
     chosen = target.tiles(draft.write(), names) if target.tiles else {}
     for node in kernels:
-        state(node, chosen.get(node.name, SPLIT if target.cores > 1 else {}))
+        state(node, chosen.get(node.name, split_at(0) if target.cores > 1 else {}))

@@ -42,3 +42,8 @@ def module_text(module: Any, what: str) -> str:
     options = jaxlib(what).hlo.HloPrintOptions()
     options.print_large_constants = len(module.as_serialized_hlo_module_proto()) <= MOST_CONSTANT_BYTES
     return str(module.to_string(options))
+
+
+def module_proto(text: str, what: str) -> bytes:
+    """Return XLA's ``HloModuleProto`` of HLO text."""
+    return bytes(jaxlib(what).hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())

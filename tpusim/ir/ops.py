@@ -478,13 +478,11 @@ FUSES_INTO_USERS: Final = (ELEMENTWISE | REARRANGES | PLAIN_PRODUCTS | _named("b
 ENDS_KERNELS: Final = _named("dynamic-update-slice reduce")
 """A kernel can end with these, and makes nothing of their result."""
 
+HAS_TILES: Final = FUSES_INTO_USERS | ENDS_KERNELS | _named("fusion")
+"""Kernels that have tiles."""
+
 USES_FAST_MEMORY: Final = FUSES_INTO_USERS | ENDS_KERNELS | SORTS | _named("custom-call fusion gather scatter")
 """Kernels that take whole arrays from any memory of the device, and leave them in any."""
-
-NOT_SHARED_BY_CORES: Final = (
-    PLAIN_PRODUCTS | INDEXED - SLICES - {"dynamic-update-slice"} | _named("copy custom-call transpose")
-)
-"""Where two cores run one program, these leave no whole arrays in the memories of the cores."""
 
 KEEPS_TILES: Final = ELEMENTWISE - {"map"} | _named("bitcast reduce reduce-window")
 """Take a tile of a product as it comes; a window may reach over whole rows."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 import msgspec
 
 from tpusim.allocation.forwarding import branch_names
@@ -10,8 +13,9 @@ from tpusim.ir.module import Instruction
 from tpusim.ir.ops import COLLECTIVES, DMA_COPIES, async_parts
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
-from tpusim.lowering.scope import RULES, Scope, rule
-from tpusim.program.module import walk
+from tpusim.lowering.scope import RULES, Nested, Scope, Steps, rule
+from tpusim.nesting import walk_nested
+from tpusim.program.module import inner_lists, walk
 from tpusim.program.steps import AnyStep, Branch, Call, Choice, Kernel, Loop
 from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
 from tpusim.semantics.infer.types import parts
@@ -19,19 +23,68 @@ from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
 from tpusim.shapes.shape import TupleShape
 
 
-def lower_computation(scope: Scope) -> tuple[AnyStep, ...]:
-    """Return the steps of all instructions of the scope's computation, in its order."""
-    return tuple(step for instruction in scope.computation.instructions for step in lower(scope, instruction))
+def lower_computation(scope: Scope) -> Steps:
+    """Return the steps of all instructions of the scope's computation, in its order.
+
+    What several instructions call is lowered once where nothing tells their visits apart: they share its steps.
+    """
+    shared = _Shared()
+
+    def lowered(inner: Scope) -> Nested:
+        known = shared.find(inner.context)
+        if known is not None:
+            return known
+        steps: list[AnyStep] = []
+        for instruction in inner.computation.instructions:
+            steps += yield from _steps_of(inner, instruction)
+        return shared.enter(inner.context, tuple(steps))
+
+    return walk_nested(lowered, scope)
 
 
-def lower(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+def _steps_of(scope: Scope, instruction: Instruction) -> Nested:
     """Return the steps of one instruction, by the rule of its opcode or of the long form that it is short for."""
     short = async_parts(instruction.opcode)
-    return RULES[f"async-{short[1]}" if short else instruction.opcode](scope, instruction)
+    found = RULES[f"async-{short[1]}" if short else instruction.opcode](scope, instruction)
+    return (yield from found) if isinstance(found, Generator) else found
+
+
+class _Shared:
+    """The steps of computations, to be taken again by visits that nothing tells apart."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, frozenset[Any]], list[tuple[Context, Steps]]] = {}
+        # Lists of steps in which something is chosen anew at each visit: visits to shared ones could not be counted.
+        self._varying: set[int] = set()
+
+    def find(self, context: Context) -> Steps | None:
+        """Return the steps of a computation that has been visited with the same known."""
+        for other, steps in self._found.get(_known(context), ()):
+            if not other.has_visits or other.visits == context.visits:
+                return steps
+        return None
+
+    def enter(self, context: Context, steps: Steps) -> Steps:
+        """Keep the steps of a computation, and return them."""
+        if any(map(self._varies, steps)):
+            self._varying.add(id(steps))
+        else:
+            self._found.setdefault(_known(context), []).append((context, steps))
+        return steps
+
+    def _varies(self, step: AnyStep) -> bool:
+        choices = step.choices if isinstance(step, Loop | Branch) else ()
+        inner = inner_lists(step)
+        return any(len(choice.values) > 1 for choice in choices) or any(id(steps) in self._varying for steps in inner)
+
+
+def _known(context: Context) -> tuple[str, frozenset[Any]]:
+    """Return the name of a computation and what is known at all visits to it."""
+    return context.computation.name, frozenset(context.always.items())
 
 
 @rule("while")
-def lower_while(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+def lower_while(scope: Scope, instruction: Instruction) -> Nested:
     """Lower a loop: its body once, and how often it runs."""
     module, start = scope.module, scope.context.known_of(instruction.operands)
     counted = count_trips(module, instruction, start)
@@ -50,18 +103,20 @@ def lower_while(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
             trips=counted.trips,
             trips_from=counted.source,
             choices=choices if _differ(choices) else (),
-            condition=lower_computation(scope.inside(condition)),
-            body=lower_computation(scope.inside(body)),
+            condition=(yield scope.inside(condition)),
+            body=(yield scope.inside(body)),
         ),
     )
 
 
 @rule("conditional")
-def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+def lower_conditional(scope: Scope, instruction: Instruction) -> Nested:
     """Lower a conditional; the longest branch is taken, with a warning, where only values tell which one runs."""
     names, context = branch_names(instruction), scope.context
     entered = (BranchContext(context, instruction, name, n, len(names)) for n, name in enumerate(names))
-    branches = tuple(lower_computation(scope.inside(branch)) for branch in entered)
+    branches = []
+    for branch in entered:
+        branches.append((yield scope.inside(branch)))
     choices = branches_taken(context, instruction, len(names))
     possible = {number for choice in choices for number in choice.values} or range(len(names))
     taken = max(possible, key=lambda number: (_seconds_at_peak(branches[number], scope.chip), -number))
@@ -70,14 +125,14 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
             f"which branch {instruction.name!r} takes depends on values: the longest, {names[taken]!r}, taken"
         )
     label = scope.label(instruction, "conditional")
-    return (Branch(**label, taken=taken, choices=choices if _differ(choices) else (), branches=branches),)
+    return (Branch(**label, taken=taken, choices=choices if _differ(choices) else (), branches=tuple(branches)),)
 
 
 def _differ(choices: tuple[Choice, ...]) -> bool:
     return len({value for choice in choices for value in choice.values}) > 1
 
 
-def _seconds_at_peak(steps: tuple[AnyStep, ...], chip: Chip) -> float:
+def _seconds_at_peak(steps: Steps, chip: Chip) -> float:
     """Return what steps take at the chip's peaks, one kernel after the other: good enough to compare branches."""
     kernels = [(step, count) for step, count in walk(steps) if isinstance(step, Kernel)]
     bytes_per_second, flops_per_second = chip.hbm.bandwidth_bytes_per_second, chip.peak_flops_per_second
@@ -88,15 +143,15 @@ def _seconds_at_peak(steps: tuple[AnyStep, ...], chip: Chip) -> float:
 
 
 @rule("call")
-def lower_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+def lower_call(scope: Scope, instruction: Instruction) -> Nested:
     """Lower a call: the steps of the called computation."""
     context = CallContext(scope.context, instruction.attributes["to_apply"], instruction.operands)
-    body = lower_computation(scope.inside(context))
+    body = yield scope.inside(context)
     return (Call(**scope.label(instruction, "call"), body=body),)
 
 
 @rule("async-start")
-def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+def lower_async_start(scope: Scope, instruction: Instruction) -> Nested:
     """Lower the start of any asynchronous computation: a collective, a slice that is a copy, or an offloaded call."""
     where, wrapped = _wrapped(scope, instruction)
     if wrapped.opcode in COLLECTIVES:
@@ -105,7 +160,7 @@ def lower_async_start(scope: Scope, instruction: Instruction) -> tuple[AnyStep, 
         return (_async_copy(scope, instruction, wrapped.opcode),)
     # What remains has no engine of its own: it goes to the processors beside the core.
     label = scope.label(instruction, "async call")
-    return (Call(**label, body=lower(where, wrapped), is_async=True),)
+    return (Call(**label, body=(yield from _steps_of(where, wrapped)), is_async=True),)
 
 
 def _wrapped(scope: Scope, instruction: Instruction) -> tuple[Scope, Instruction]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import structs
 
 from tpusim.errors import ProgramError
@@ -10,49 +12,70 @@ from tpusim.ir.attributes import CostEstimate
 from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Instruction
 from tpusim.ir.mosaic import Unreadable, read_body
-from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels.kernel import make_kernel, scalar_kernel
 from tpusim.lowering.kernels.vector import CUSTOM_WORK, FREE_TARGETS
-from tpusim.lowering.scope import Scope, rule
+from tpusim.lowering.pallas.operands import Fed, as_given
+from tpusim.lowering.scope import Nested, Scope, Steps, rule
 from tpusim.program.steps import AnyStep, Basis, Call, Kernel
-from tpusim.program.work import Floor, Stream, unit_fault
+from tpusim.program.work import Floor, Stream, Work, unit_fault
 
 # What reading and following a body raises that is no kernel.
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @rule("custom-call")
-def lower_custom_call(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+def lower_custom_call(scope: Scope, instruction: Instruction) -> Steps | Nested:
     """Lower a custom call by its target; of an unknown one only the operands and results are costed."""
     target = instruction.attributes.get("custom_call_target", "")
-    registered = registered_for(instruction)
-    if registered is not None and registered.cost is not None:
-        work = registered.cost(instruction, scope.chip)
-        if fault := unit_fault(work):
-            raise ProgramError(f"cost of the custom call {target!r}: {fault}")
+    if (work := _registered_work(scope, instruction)) is not None:
         return (make_kernel(scope, instruction, "custom-call", work),)
     if target in FREE_TARGETS:
         return ()
     called = instruction.called_computations
     if called and target not in CUSTOM_WORK:
-        # The wrapper that hands a computation to the sparse cores: what runs is the computation.
-        body = tuple(step for name in called for step in lower_computation(scope.inside(name)))
-        return (Call(**scope.label(instruction, "call"), body=body),)
+        return _handed_over(scope, instruction)
     if target in CUSTOM_WORK:
         return (make_kernel(scope, instruction, "custom-call"),)
-    return _written_elsewhere(scope, instruction, target)
+    given = [as_given(item) for item in scope.computation.operands_of(instruction)]
+    return written_elsewhere(scope, instruction, instruction, given)
 
 
-def _written_elsewhere(scope: Scope, instruction: Instruction, target: str) -> tuple[AnyStep, ...]:
-    """Return the steps of code that is not the compiler's: by its body, by what it states, or else by its bytes."""
-    config, why = instruction.backend_config, ""
+def _handed_over(scope: Scope, instruction: Instruction) -> Nested:
+    """Return the steps of the wrapper that hands computations to the sparse cores: what runs are the computations."""
+    body: list[AnyStep] = []
+    for name in instruction.called_computations:
+        body += yield scope.inside(name)
+    return (Call(**scope.label(instruction, "call"), body=tuple(body)),)
+
+
+def _registered_work(scope: Scope, call: Instruction) -> Work | None:
+    """Return what a user said that a call takes, if so."""
+    registered = registered_for(call)
+    if registered is None or registered.cost is None:
+        return None
+    work: Work = registered.cost(call, scope.chip)
+    if fault := unit_fault(work):
+        raise ProgramError(f"cost of the custom call {call.attributes.get('custom_call_target', '')!r}: {fault}")
+    return work
+
+
+def written_elsewhere(
+    scope: Scope, instruction: Instruction, call: Instruction, operands: Sequence[Fed]
+) -> tuple[AnyStep, ...]:
+    """Return the steps of code that is not the compiler's: by its body, by what it states, or else by its bytes.
+
+    ``instruction`` is the ``call`` itself, or the fusion that it stands in; ``operands`` are those of the call.
+    """
+    if (work := _registered_work(scope, call)) is not None:
+        return (make_kernel(scope, instruction, "custom-call", work),)
+    config, why = call.backend_config, ""
     estimate = config.cost_estimate
     if config.kernel_body:
         # NumPy, which goes through a grid, is for programs with such a kernel.
         from tpusim.lowering.pallas.kernel import pallas_steps
 
         try:
-            steps = pallas_steps(scope, instruction, read_body(config.kernel_body))
+            steps = pallas_steps(scope, instruction, read_body(config.kernel_body), operands)
             return tuple(_with_floor(s, estimate) if estimate and isinstance(s, Kernel) else s for s in steps)
         except Unreadable as error:
             why = f" ({error.message})"
@@ -61,7 +84,8 @@ def _written_elsewhere(scope: Scope, instruction: Instruction, target: str) -> t
             why = f" (its body is none that a compiler leaves: {type(error).__name__}: {error})"
     # Not refused: what it states, or its bytes, bound its time from below, and every report names it.
     basis: Basis = "stated cost" if estimate else "bytes"
-    scope.notes.estimated(instruction, f"custom call to {target!r}: by its {basis}{why}")
+    target = call.attributes.get("custom_call_target", "")
+    scope.notes.estimated(call, f"custom call to {target!r}: by its {basis}{why}")
     kernel = structs.replace(make_kernel(scope, instruction, "custom-call"), basis=basis)
     if estimate is None:
         return (kernel,)
@@ -72,7 +96,8 @@ def _written_elsewhere(scope: Scope, instruction: Instruction, target: str) -> t
 def _with_floor(kernel: Kernel, estimate: CostEstimate) -> Kernel:
     """Return a kernel that takes at least what it states; its operations are those that it states."""
     in_hbm = sum(stream.total_bytes for stream in kernel.streams if stream.space == HBM)
-    share = in_hbm / max(1.0, sum(stream.total_bytes for stream in kernel.streams))
+    moved = sum(stream.total_bytes for stream in kernel.streams)
+    share = in_hbm / moved if moved else 1.0
     floor = Floor(float(estimate.flops), float(estimate.transcendentals), estimate.bytes_accessed * share)
     return structs.replace(kernel, floor=floor, flops=max(kernel.flops, floor.flops))
 

@@ -13,10 +13,11 @@ from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Module
 
 # Importing the modules of rules fills the table.
-from tpusim.lowering import collectives, control, copies, custom_calls
+from tpusim.lowering import collectives, control, copies, custom_calls, fusions
 from tpusim.lowering.addresses import with_addresses
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import kernel as kernels
+from tpusim.lowering.kernels.likeness import Likeness
 from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.program.module import Program
 from tpusim.semantics.contexts import EntryContext
@@ -29,7 +30,17 @@ from tpusim.shapes.shape import Shape, TupleShape, leaves, node_number, nodes
 DEFAULT_TRIPS = 1
 """Trips of a loop whose count the program does not tell."""
 
-__all__ = ["DEFAULT_TRIPS", "RULES", "collectives", "control", "copies", "custom_calls", "kernels", "lower_module"]
+__all__ = [
+    "DEFAULT_TRIPS",
+    "RULES",
+    "collectives",
+    "control",
+    "copies",
+    "custom_calls",
+    "fusions",
+    "kernels",
+    "lower_module",
+]
 
 
 def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TRIPS) -> Program:
@@ -42,7 +53,7 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         # Not refused: operands stand before their users in any text, so its order is one that could run.
         notes.warn("the module is not scheduled: instructions run one by one in the order of the text, unfused")
     frames = SourceFrames(module)
-    scope = Scope(EntryContext(module), chip, notes, default_trips, frames)
+    scope = Scope(EntryContext(module), chip, notes, default_trips, frames, Likeness(module))
     steps = lower_computation(scope)
     places = needs_places(chip)
     plan = plan_buffers(module, chip.tuple_table_granule_bytes, frames, with_addresses=places)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tpusim.hardware.chip import Chip
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.lowering.kernels.likeness import Likeness
 from tpusim.program.module import Estimate
 from tpusim.program.steps import AnyStep
 from tpusim.semantics.contexts import Context
 from tpusim.semantics.demand.inlining import Body, inline
 
-Rule = Callable[["Scope", Instruction], tuple[AnyStep, ...]]
+Steps = tuple[AnyStep, ...]
+Nested = Generator["Scope", Steps, Steps]
+"""A rule under way: it yields the scopes of computations that its instruction calls, and is sent their steps."""
+
+Rule = Callable[["Scope", Instruction], Steps | Nested]
 
 
 @dataclass
@@ -24,6 +29,11 @@ class Notes:
     # Dictionaries as sets that keep their order: a report tells of things as the program comes to them.
     estimates: dict[str, Estimate] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many things have been noted."""
+        return len(self.estimates) + len(self.warnings)
 
     def estimated(self, instruction: Instruction, how: str) -> None:
         """Note that ``instruction`` has no rule, and what was done instead."""
@@ -43,6 +53,7 @@ class Scope:
     notes: Notes
     default_trips: int
     frames: SourceFrames
+    likeness: Likeness
     _latest: tuple[str, Body | None] = ("", None)
 
     def body_of(self, instruction: Instruction) -> Body:
@@ -57,7 +68,8 @@ class Scope:
     def inside(self, called: Context | str) -> Scope:
         """Return the scope of a computation that this one calls; of one given by name nothing is known that enters."""
         context = Context(self.module, self.module[called], {}) if isinstance(called, str) else called
-        return Scope(context, self.chip, self.notes, self.default_trips, self.frames)
+        likeness = self.likeness if context.module is self.module else Likeness(context.module)
+        return Scope(context, self.chip, self.notes, self.default_trips, self.frames, likeness)
 
     @property
     def module(self) -> Module:

@@ -17,7 +17,10 @@ from tpusim.units import seconds_to_ps
 Activity = Generator[simpy.Event, Any, None]
 """Something that takes time on the clock."""
 
-Handler = Callable[["Core", Any], Activity | None]
+Holding = Generator[simpy.Event | tuple[AnyStep, ...], Any, None]
+"""The same of a step that holds others: it yields their lists too, to have them run."""
+
+Handler = Callable[["Core", Any], Activity | Holding | None]
 """Runs a step of one kind: the returned activity on the core, or None where the core need not wait."""
 
 H = TypeVar("H", bound=Handler)
@@ -69,7 +72,23 @@ class Core:
         yield from self.run(self.device.cohort.program.steps)
 
     def run(self, steps: tuple[AnyStep, ...]) -> Activity:
-        """Issue ``steps`` in order; asynchronous ones are started, and waited for by the steps that need them."""
+        """Issue ``steps`` in order, and the steps that they hold: however deep, an event resumes what waits for it."""
+        under_way, value = [self._issue(steps)], None
+        while under_way:
+            try:
+                wanted = under_way[-1].send(value)
+            except StopIteration:
+                under_way.pop()
+                value = None
+                continue
+            if isinstance(wanted, tuple):
+                under_way.append(self._issue(wanted))
+                value = None
+            else:
+                value = yield wanted
+
+    def _issue(self, steps: tuple[AnyStep, ...]) -> Holding:
+        """Issue steps in order; asynchronous ones are started, and waited for by the steps that need them."""
         for step in steps:
             self.current = step
             if step.needs:

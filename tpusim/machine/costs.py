@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+
+import msgspec
+from msgspec import structs
 
 from tpusim.cost.models.algorithms import algorithm_of
 from tpusim.cost.tile import KernelTime, kernel_time
@@ -12,7 +16,7 @@ from tpusim.hardware.chip import Chip, device_chip
 from tpusim.hardware.pod import Pod
 from tpusim.machine.placement import DeviceSet, Groups
 from tpusim.program.module import every_step
-from tpusim.program.steps import Branch, ChannelTransfer, Collective, HostTransfer, Kernel, Loop
+from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, HostTransfer, Kernel, Loop
 from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
@@ -52,10 +56,10 @@ class GroupShare(NamedTuple):
     size: int
 
 
-class LoopTraits(NamedTuple):
-    """What of a loop may keep one trip from standing for the others.
+class Traits(NamedTuple):
+    """What of some steps may keep one run of them from standing for others.
 
-    Devices wait for each other in it (``communicates``), it meets the host (``meets_host``), or something in it is
+    Devices wait for each other in them (``communicates``), they meet the host (``meets_host``), or something in them is
     chosen anew at each visit (``varies``).
     """
 
@@ -64,29 +68,46 @@ class LoopTraits(NamedTuple):
     varies: bool
 
 
-def loop_traits(loop: Loop) -> LoopTraits:
-    """Return the traits of a loop, whichever of its branches are taken."""
-    inner = list(every_step((loop,)))
-    return LoopTraits(
+def traits_of(steps: tuple[AnyStep, ...]) -> Traits:
+    """Return the traits of steps and of all that they hold, whichever branches are taken."""
+    inner = list(every_step(steps))
+    return Traits(
         communicates=any(isinstance(step, Collective | ChannelTransfer) for step in inner),
         meets_host=any(isinstance(step, HostTransfer) for step in inner),
         varies=any(
-            isinstance(step, Loop | Branch) and any(len(choice.values) > 1 for choice in step.choices)
-            for step in every_step(loop.body)
+            isinstance(step, Loop | Branch) and any(len(choice.values) > 1 for choice in step.choices) for step in inner
         ),
     )
 
 
-class KernelCosts:
-    """What kernels cost on devices that are alike, in tables that fill as they come up.
+@dataclass(slots=True)
+class KernelCost:
+    """What a kernel takes, and what it took, with the details of its record, when nothing disturbed it."""
 
-    ``undisturbed`` has those that nothing disturbed, by identity: their time and the details of their record.
-    """
+    time: KernelTime
+    undisturbed: tuple[int, dict[str, Any]] | None = None
+
+
+class KernelCosts:
+    """What kernels cost on devices that are alike, in a table that fills as they come up."""
 
     def __init__(self, chip: Chip) -> None:
         self.chip = chip
-        self.undisturbed: dict[int, tuple[int, dict[str, Any]]] = {}
-        self.kernel: ByIdentity[Kernel, [], KernelTime] = ByIdentity(lambda kernel: kernel_time(kernel, chip))
+        self._alike: dict[bytes, KernelCost] = {}
+        self.kernel: ByIdentity[Kernel, [], KernelCost] = ByIdentity(self._cost)
+
+    def _cost(self, kernel: Kernel) -> KernelCost:
+        """Return the cost of a kernel, which those share that differ in names alone: networks repeat their layers."""
+        streams = tuple([structs.replace(stream, operand="") for stream in kernel.streams])
+        content = msgspec.msgpack.encode(structs.replace(kernel, **_NO_LABELS, streams=streams))
+        found = self._alike.get(content)
+        if found is None:
+            found = self._alike[content] = KernelCost(kernel_time(kernel, self.chip))
+        return found
+
+
+_NO_LABELS: dict[str, Any] = {"name": "", "needs": (), "line": 0, "op_name": "", "source": ""}
+"""Fields of a kernel that only say where it comes from, and when it may begin."""
 
 
 class Costs:
@@ -96,7 +117,8 @@ class Costs:
         self.chip = chip
         self.pod = pod
         self._kernels: dict[tuple[tuple[str, float], ...], KernelCosts] = {}
-        self.loop = ByIdentity(loop_traits)
+        self.steps = ByIdentity(traits_of)
+        self.loop: ByIdentity[Loop, [], Traits] = ByIdentity(lambda loop: traits_of(loop.condition + loop.body))
         self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
             lambda step, devices: devices.groups_of(step)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import simpy
 
@@ -74,6 +74,14 @@ class HostQueues:
         self.ended.add(True)
 
 
+class Visit(NamedTuple):
+    """A visit to steps that others run as well: how long it took, its records, and what links carried meanwhile."""
+
+    duration_ps: int
+    records: Sequence[Record]
+    carried: Mapping[int, float]
+
+
 class Device:
     """A simulated device, which stands for all members of its cohort."""
 
@@ -92,6 +100,7 @@ class Device:
         rates = {**memory_rates(chip), VMEM: peak_bytes_per_second(chip, UNITS[VMEM])}
         self.memories = {space: SharedMemory(self.env, rate) for space, rate in rates.items()}
         self.in_flight = 0
+        self.visits: dict[int, Visit] = {}
         self.host = HostQueues(self.env, self.number, seconds_to_ps(chip.host.latency_seconds))
         if cohort.program.uses_host or options.infeed is not None or options.outfeed is not None:
             self.memories |= {link: world.host_link(cohort, link) for link in HOST_LINKS}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from math import ceil, inf
 from typing import Generic, TypeVar
 
@@ -38,15 +39,16 @@ def all_of(env: Environment, events: Sequence[Event]) -> Event:
 class Flow:
     """Something under way: how much is left, at which rate it moves (per picosecond), and the most it could use.
 
-    ``on_end`` is called with the time at which it has ended.
+    ``on_end`` is called with the time at which it has ended. ``number`` says which of its fluid's flows it is.
     """
 
-    __slots__ = ("left", "limit", "on_end", "rate")
+    __slots__ = ("left", "limit", "number", "on_end", "rate")
 
     def __init__(self, left: float, limit: float, on_end: OnEnd) -> None:
         self.left = left
         self.limit = limit
         self.rate = 0.0
+        self.number = 0
         self.on_end = on_end
 
 
@@ -59,16 +61,22 @@ class Fluid(ABC, Generic[F]):
     def __init__(self, env: Environment) -> None:
         self._env = env
         self._flows: list[F] = []
+        self._count = 0
         self._updated_ps = 0
         self._version = 0
 
     @abstractmethod
     def _set_rates(self) -> None:
-        """Set the rates of all flows, of which there is at least one."""
+        """Set the rates of all flows."""
 
     def _begin(self, flow: F) -> None:
-        self._flows.append(flow)
+        self._count += 1
+        flow.number = self._count
+        self._add(flow)
         self._changed()
+
+    def _add(self, flow: F) -> None:
+        self._flows.append(flow)
 
     def _changed(self) -> None:
         """Some flows have begun or ended at this moment."""
@@ -79,41 +87,62 @@ class Fluid(ABC, Generic[F]):
         now_ps = int(self._env.now)
         passed_ps = now_ps - self._updated_ps
         if passed_ps:
-            for flow in self._flows:
-                flow.left -= flow.rate * passed_ps
+            self._move(passed_ps)
             self._updated_ps = now_ps
+
+    def _move(self, passed_ps: int) -> None:
+        """Take off what has moved in so many picoseconds."""
+        for flow in self._flows:
+            flow.left -= flow.rate * passed_ps
+
+    def _until_first_end(self) -> float:
+        """Return in how many picoseconds the first flow ends, at the rates that are set."""
+        return min((max(0.0, flow.left) / flow.rate for flow in self._flows), default=inf)
+
+    def _take_ended(self) -> list[F]:
+        """Return the flows that have nothing left, in the order of arrival, and keep the others."""
+        ended = [flow for flow in self._flows if flow.left <= _ROUNDING]
+        self._flows = [flow for flow in self._flows if flow.left > _ROUNDING]
+        return ended
 
     def _reschedule(self) -> None:
         """Share anew, and wake up when the first flow ends."""
         self._advance()
-        if not self._flows:
-            return
         self._set_rates()
-        # Rounded up: a clock that woke a moment early would find something left and have to come back.
-        wait_ps = ceil(min(max(0.0, flow.left) / flow.rate for flow in self._flows))
+        wait = self._until_first_end()
+        if wait == inf:
+            return
         # SimPy cannot take a timeout back: the number tells an outdated one.
         self._version += 1
-        self._env.timeout(wait_ps, self._version).callbacks.append(self._on_wake)
+        # Rounded up: a clock that woke a moment early would find something left and have to come back.
+        self._env.timeout(ceil(wait), self._version).callbacks.append(self._on_wake)
 
     def _on_wake(self, wake: Event) -> None:
         """End the flows that have nothing left; a wake-up that something has overtaken does nothing."""
         if wake.value != self._version:
             return
         self._advance()
-        ended = [flow for flow in self._flows if flow.left <= _ROUNDING]
-        self._flows = [flow for flow in self._flows if flow.left > _ROUNDING]
         # In the order of arrival, so that flows that end together resume in one order on every run.
-        for flow in ended:
+        for flow in self._take_ended():
             flow.on_end(self._updated_ps)
         self._changed()
 
 
 class SharedMemory(Fluid[Flow]):
-    """A memory (or link) of one bandwidth, in bytes per second; its flows are in bytes."""
+    """A memory (or link) of one bandwidth, in bytes per second; its flows are in bytes.
+
+    Flows without a limit of their own all move at one rate: they end in an order that is known when they begin, and
+    none of them is touched before. Any number of copies may be under way.
+    """
 
     def __init__(self, env: Environment, bytes_per_second: float) -> None:
         super().__init__(env)
         self._bytes_per_ps = bytes_per_second / PS_PER_SECOND
+        # By how much each flow without a limit will have moved when it ends, counted as ``_moved`` is.
+        self._unlimited: list[tuple[float, int, Flow]] = []
+        # What such a flow would have moved that began when there was none.
+        self._moved = 0.0
+        self._rate = 0.0
 
     def transfer(self, n_bytes: float, at_most: float = inf) -> Event:
         """Begin to move ``n_bytes``, at most ``at_most`` bytes per picosecond; return the event of its end, whose value
@@ -126,18 +155,45 @@ class SharedMemory(Fluid[Flow]):
         self._begin(Flow(n_bytes, at_most, done.succeed))
         return done
 
+    def _add(self, flow: Flow) -> None:
+        if flow.limit < inf:
+            super()._add(flow)
+            return
+        # Not counting what moves before it begins.
+        self._advance()
+        heappush(self._unlimited, (self._moved + flow.left, flow.number, flow))
+
     def _set_rates(self) -> None:
-        fair_rates(self._flows, self._bytes_per_ps)
+        self._rate = fair_rates(self._flows, self._bytes_per_ps, len(self._unlimited))
+
+    def _move(self, passed_ps: int) -> None:
+        super()._move(passed_ps)
+        self._moved += self._rate * passed_ps
+
+    def _until_first_end(self) -> float:
+        if not self._unlimited:
+            return super()._until_first_end()
+        return min(super()._until_first_end(), max(0.0, self._unlimited[0][0] - self._moved) / self._rate)
+
+    def _take_ended(self) -> list[Flow]:
+        ended = super()._take_ended()
+        while self._unlimited and self._unlimited[0][0] - self._moved <= _ROUNDING:
+            ended.append(heappop(self._unlimited)[2])
+        if not self._unlimited:
+            # So that the sum stays exact: it begins anew with every stretch.
+            self._moved = self._rate = 0.0
+        return sorted(ended, key=lambda flow: flow.number)
 
 
-def fair_rates(flows: list[Flow], capacity: float) -> None:
-    """Set the flows' rates to the max-min fair share of ``capacity`` (bytes per picosecond) under their limits."""
-    if len(flows) == 1:
-        flows[0].rate = min(flows[0].limit, capacity)
-        return
-    left = capacity
+def fair_rates(flows: list[Flow], capacity: float, unlimited: int = 0) -> float:
+    """Set the flows' rates to the max-min fair share of ``capacity`` (bytes per picosecond) under their limits.
+
+    Return the rate of each of so many ``unlimited`` flows beside them.
+    """
+    left, sharers = capacity, len(flows) + unlimited
     # The most limited first: what it leaves unused raises the shares of the others.
-    waiting = sorted(flows, key=lambda flow: flow.limit)
-    for position, flow in enumerate(waiting):
-        flow.rate = min(flow.limit, left / (len(waiting) - position))
+    for flow in sorted(flows, key=lambda flow: flow.limit):
+        flow.rate = min(flow.limit, left / sharers)
         left -= flow.rate
+        sharers -= 1
+    return left / unlimited if unlimited else 0.0

@@ -84,6 +84,11 @@ class Network(Fluid[Transfer]):
         for key, demand in self._demands.items():
             demand.moved_bytes += (demand.moved_bytes - mark.get(key, 0.0)) * times
 
+    def add(self, moved: Mapping[int, float]) -> None:
+        """Count what was moved between two marks once more."""
+        for key, n_bytes in moved.items():
+            self._demands[key].moved_bytes += n_bytes
+
     def uses(self) -> tuple[LinkUse, ...]:
         """Return what every link carried that carried anything."""
         carried = np.zeros(len(self._bytes_per_ps))
@@ -111,7 +116,7 @@ class Network(Fluid[Transfer]):
         # The same transfers have the same rates each time; one alone has its full speed.
         key = tuple(map(id, demands))
         if key not in self._rates:
-            self._rates[key] = fair_speeds(demands) if len(demands) > 1 else [1.0]
+            self._rates[key] = fair_speeds(demands) if len(demands) > 1 else [1.0] * len(demands)
         for transfer, rate in zip(self._flows, self._rates[key], strict=True):
             transfer.rate = rate
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -63,9 +63,30 @@ class Recorder:
         """Return the place in the list of records to give to ``repeat`` later."""
         return len(self.records)
 
+    def since(self, mark: int, begin_ps: int) -> tuple[Record, ...]:
+        """Return the records since ``mark`` as of a clock that begins at ``begin_ps``; of equal ones, one with all."""
+        found: dict[tuple[object, ...], Record] = {}
+        for record in self.records[mark:]:
+            # What is no time of a record follows from its step.
+            key = record.step, record.name, record.row, record.is_wait, record.duration_ps, *record.parts.items()
+            if key in found:
+                found[key].count += record.count
+            else:
+                found[key] = _moved(record, -begin_ps)
+        return tuple(found.values())
+
+    def replay(self, records: Sequence[Record], begin_ps: int) -> None:
+        """Record once more what ``since`` returned, from ``begin_ps`` on."""
+        self.records += [_moved(record, begin_ps) for record in records]
+
     def repeat(self, name: str, mark: int, period: tuple[int, int], trips: int) -> None:
         """Count all records since ``mark`` ``trips`` times more; ``period`` is where on the clock those trips lie."""
         for record in self.records[mark:]:
             # A factor, since loops inside this one may have raised the count before.
             record.count *= 1 + trips
         self.repeats.append(Repeat(name, *period, trips))
+
+
+def _moved(record: Record, by_ps: int) -> Record:
+    """Return a record at another time."""
+    return msgspec.structs.replace(record, start_ps=record.start_ps + by_ps, end_ps=record.end_ps + by_ps)

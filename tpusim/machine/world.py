@@ -138,6 +138,15 @@ class World:
         if "_network" in self.__dict__:
             self._network.repeat(carried, times)
 
+    def carried_since(self, carried: Mapping[int, float]) -> Mapping[int, float]:
+        """Return what the links have carried since then, to give to ``carry`` later."""
+        return {key: n_bytes - carried.get(key, 0.0) for key, n_bytes in self.carried().items()}
+
+    def carry(self, carried: Mapping[int, float]) -> None:
+        """Count that the links have carried this once more."""
+        if carried:
+            self._network.add(carried)
+
     def links(self) -> tuple[LinkUse, ...]:
         """Return what every link carried that carried anything."""
         return self._network.uses() if "_network" in self.__dict__ else ()

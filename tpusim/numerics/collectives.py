@@ -140,7 +140,7 @@ def collective_permute(site: Site, instruction: Instruction, operands: list[Any]
     # A device without a partner goes on at once, as it would on the machine.
     brought: dict[int, Any] = {own: operands}
     if len(company) > 1:
-        brought = yield Meet(_place(site, instruction), company, operands)
+        brought = yield Meet(site.place(instruction), company, operands)
     if "slice_sizes" in instruction.attributes:
         operands, value = operands[:1], _with_slices(instruction, pairs, own, brought)
     else:
@@ -160,13 +160,8 @@ def _gathered(site: Site, instruction: Instruction, operands: list[Any]) -> Gene
             f"expected replica_groups of {instruction.name!r} to have every device, found none with replica"
             f" {site.device.replica}, partition {site.device.partition}"
         )
-    met = yield Meet(_place(site, instruction), group, operands)
+    met = yield Meet(site.place(instruction), group, operands)
     return [met[number] for number in group]
-
-
-def _place(site: Site, instruction: Instruction) -> str:
-    """Return what devices must have in common to meet; errors show it."""
-    return f"{instruction.opcode} {instruction.name!r} of {site.computation.name!r}"
 
 
 def _folded(site: Site, instruction: Instruction, brought: Sequence[list[Any]]) -> list[Any]:

@@ -39,17 +39,38 @@ def evaluate(module: Module, arguments: list[list[Any]], settings: Settings, dev
 def run_computation(
     module: Module, computation: Computation, arguments: list[Any], settings: Settings, device: Device
 ) -> Activity:
-    """Compute one computation; yields a ``Meet`` wherever the device has to wait for others."""
-    site = Site(module, computation, settings, device, tuple(arguments))
-    values: dict[str, Any] = {}
+    """Compute one computation and those that it calls; yields a ``Meet`` wherever the device has to wait for others."""
+    # However deep calls nest, they take no stack of Python's.
+    under_way = [_compute(Site(module, computation, settings, device, tuple(arguments)))]
+    answer: Any = None
+    while True:
+        try:
+            # The first send starts a generator, for which Python demands None.
+            wish = under_way[-1].send(answer)
+        except StopIteration as end:
+            under_way.pop()
+            answer = end.value
+            if not under_way:
+                return answer
+            continue
+        if isinstance(wish, Run):
+            under_way.append(_compute(Site(module, module[wish.computation], settings, device, tuple(wish.arguments))))
+            answer = None
+        else:
+            answer = yield wish
+
+
+def _compute(site: Site) -> Activity:
+    """Compute the instructions of one computation; yields what their rules wish for."""
+    computation, values = site.computation, dict[str, Any]()
     for instruction, last_used in zip(computation.instructions, computation.last_uses, strict=True):
         if instruction.opcode == "parameter":
-            values[instruction.name] = arguments[instruction.immediate]  # type: ignore[index]
+            values[instruction.name] = site.arguments[instruction.immediate]  # type: ignore[index]
         else:
             operands = _cut_to_size(instruction, [values[name] for name in instruction.operands])
             try:
                 value = rule_of(instruction)(site, instruction, operands)
-                done = (yield from _finish(site, value)) if isinstance(value, GeneratorType) else value
+                done = (yield from value) if isinstance(value, GeneratorType) else value
                 values[instruction.name] = _as_declared(done, instruction.shape)
             except Exception as error:
                 raise _with_place(site, instruction, error) from error
@@ -103,22 +124,6 @@ def _as_declared(value: Any, shape: Shape) -> Any:
         raise ProgramError(f"expected a value of {shape}, found sizes {found}: state a dynamic size by its bound, <=n")
     # Compiled code mixes widths: it pads or selects between bf16 and f32, and the result's type decides.
     return array if array.dtype == wanted else array.astype(wanted)
-
-
-def _finish(site: Site, activity: Activity) -> Activity:
-    """Run a rule that is a generator: answer its calls of computations here, pass its other wishes on."""
-    answer: Any = None
-    while True:
-        try:
-            # The first send starts the generator, for which Python demands None.
-            wish = activity.send(answer)
-        except StopIteration as end:
-            return end.value
-        if isinstance(wish, Run):
-            called = site.module[wish.computation]
-            answer = yield from run_computation(site.module, called, wish.arguments, site.settings, site.device)
-        else:
-            answer = yield wish
 
 
 def _in_step(activities: list[Activity]) -> list[Any]:

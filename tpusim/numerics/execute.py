@@ -31,6 +31,7 @@ from tpusim.numerics.ops import (  # noqa: F401
     reduction,
     sorting,
 )
+from tpusim.numerics.pallas import call  # noqa: F401
 from tpusim.numerics.registry import RULES
 from tpusim.numerics.site import Settings
 from tpusim.numerics.values.f32_pairs import widen_module

@@ -60,6 +60,10 @@ class Site:
         """Return the instruction that makes operand ``position``."""
         return self.computation[instruction.operands[position]]
 
+    def place(self, instruction: Instruction) -> str:
+        """Return what devices must have in common to meet at an instruction; errors show it."""
+        return f"{instruction.opcode} {instruction.name!r} of {self.computation.name!r}"
+
 
 @dataclass(frozen=True)
 class Run:

@@ -20,8 +20,8 @@ from tpusim.semantics.contents import contents
 from tpusim.semantics.verify.module import verify_module
 
 if TYPE_CHECKING:
-    from tpusim.compiler.graph import Draft
     from tpusim.compiler.target import Target
+    from tpusim.draft import Draft
 
 
 class Compiled(NamedTuple):

@@ -8,8 +8,11 @@ from functools import cached_property
 from tpusim.analysis.communication import PodUse, pod_use
 from tpusim.analysis.energy.price import Cost, run_cost
 from tpusim.analysis.energy.run import Energy, pod_joules
+from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
+from tpusim.analysis.path.critical import CriticalPath, critical_path
 from tpusim.analysis.summary import Summary, summarise
+from tpusim.analysis.tuning import Ranking
 from tpusim.analysis.utilisation import Group, group_records
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
@@ -78,6 +81,11 @@ class Result:
         """What devices and links did together: exposed and hidden communication, bandwidths, shares of links."""
         return pod_use(self.pod)
 
+    @cached_property
+    def critical_path(self) -> CriticalPath:
+        """What the end of the run waits for, through kernels, copies, collectives and devices; and what could wait."""
+        return critical_path(self.program, self.pod)
+
     def __repr__(self) -> str:
         """Name the program, the chip and the time: all fields would be thousands of lines."""
         return f"<Result of {self.program.name} on {self.chip.name}: {self.time_us:.2f} us>"
@@ -113,3 +121,25 @@ class ExplainedKernel(Explanation, frozen=True, kw_only=True):
         from tpusim.report.terminal.notebook import html_of, printed_explanation
 
         return html_of(printed_explanation(self))
+
+
+class ExplainedStep(StepExplanation, frozen=True, kw_only=True):
+    """The same of what is no kernel."""
+
+    __str__ = ExplainedKernel.__str__
+    _repr_html_ = ExplainedKernel._repr_html_
+
+
+class RankedPrograms(Ranking, frozen=True, kw_only=True):
+    """A ranking that shows itself as a table."""
+
+    def __str__(self) -> str:
+        """Return the table."""
+        from tpusim.report.terminal.notebook import printed_ranking, text_of
+
+        return text_of(printed_ranking(self))
+
+    def _repr_html_(self) -> str:
+        from tpusim.report.terminal.notebook import html_of, printed_ranking
+
+        return html_of(printed_ranking(self))

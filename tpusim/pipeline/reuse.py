@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol, TypeVar
 
@@ -33,8 +33,9 @@ class Reuse:
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         # The things named are held, so that no other one takes the address of one that is gone.
-        self._found: OrderedDict[Hashable, tuple[Any, object]] = OrderedDict()
-        self._keys: dict[Hashable, dict[tuple[str, ...], None]] = {}
+        self._found: OrderedDict[tuple[Hashable, tuple[str, ...], Hashable], tuple[Any, object]] = OrderedDict()
+        # How many results are kept by the figures that were read for them.
+        self._keys: dict[Hashable, Counter[tuple[str, ...]]] = {}
 
     def __call__(self, stage: str, of: object, rest: Hashable, chip: Chip, compute: Callable[[Chip], T]) -> T:
         """Return what ``compute`` makes on ``chip`` of the object ``of``; ``rest`` is what else it depends on."""
@@ -48,11 +49,21 @@ class Reuse:
         reads = Reads(chip)
         result = compute(reads.chip)
         keys = tuple(sorted(reads.keys))
-        self._keys.setdefault(what, {})[keys] = None
+        self._keys.setdefault(what, Counter())[keys] += 1
         self._found[what, keys, values_at(chip, keys)] = result, of
         if len(self._found) > self._most:
-            self._found.popitem(last=False)
+            self._forget()
         return result
+
+    def _forget(self) -> None:
+        """Let go of the result that was used least lately, and of the figures that no other one was worked out from."""
+        (what, keys, _), _ = self._found.popitem(last=False)
+        counts = self._keys[what]
+        counts[keys] -= 1
+        if not counts[keys]:
+            del counts[keys]
+        if not counts:
+            del self._keys[what]
 
 
 def no_reuse(stage: str, of: object, rest: Hashable, chip: Chip, compute: Callable[[Chip], T]) -> T:

@@ -56,9 +56,10 @@ def with_schedule(
     if schedule == "given" and module.is_scheduled:
         return module, made_by
     # The compiler loads where something is compiled.
-    from tpusim.compiler.passes import compile_module
+    from tpusim.compiler.passes import compile_module, place_anew
     from tpusim.compiler.target import Target
-    from tpusim.compiler.undo.retile import placed_anew, retile
+    from tpusim.undo.unplace import unplace
+    from tpusim.undo.untile import untile
 
     if schedule == "compiled":
         compiled = compile_module(front_end_form(module), target_of(chip))
@@ -72,15 +73,15 @@ def with_schedule(
     verify_module(module)
     # Of a program that no chip is known for, what it says of its kernels is all that there is.
     cores = load_chip(made_by.chip).cores_per_device if made_by.chip else chip.cores_per_device
-    retiled = retile(module, Target(chip), cores)
+    retiled = untile(module, chip, cores)
     if price is not None:
-        retiled = min(placed_anew(retiled, Target(chip)), retiled, key=price)
+        retiled = min(place_anew(unplace(retiled), Target(chip)), retiled, key=price)
     return retiled, structs.replace(made_by, retiled_for=chip.name)
 
 
 def front_end_form(module: Module) -> Module:
     """Return a module as a front end would have made it: itself, or with what a compiler did undone."""
-    from tpusim.compiler.undo.defuse import defuse, is_plain
+    from tpusim.undo.defuse import defuse, is_plain
 
     verify_module(module)
     return module if is_plain(module) else defuse(module)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 
 import msgspec
 
@@ -60,6 +62,12 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         return {id(step): number for number, step in enumerate(self.every_step)}
 
     @cached_property
+    def shared_lists(self) -> frozenset[int]:
+        """The identities of lists of steps that several steps hold."""
+        held = Counter(id(listed) for step in self.every_step for listed in inner_lists(step))
+        return frozenset(listed for listed, count in held.items() if count > 1)
+
+    @cached_property
     def collectives(self) -> tuple[Collective, ...]:
         """Steps in which groups of devices communicate."""
         return tuple(step for step in self.every_step if isinstance(step, Collective))
@@ -101,12 +109,44 @@ def _uses_host(step: AnyStep) -> bool:
 
 
 def walk(steps: tuple[AnyStep, ...], count: int = 1) -> Iterator[tuple[AnyStep, int]]:
-    """Yield every step, outer before inner, with the number of times that it runs."""
-    for step in steps:
-        yield step, count
-        # Trips are a factor, not a loop: ten million of them walk as fast as ten.
-        for inner, times in children(step):
-            yield from walk(inner, count * times)
+    """Yield every step that runs, outer before inner, with the number of times that it does.
+
+    Steps that several others run come once, with all of their times.
+    """
+    return _walk(steps, children, count)
+
+
+def written_steps(program: Program) -> int:
+    """Return how many steps a program has where those that several hold count for each of them."""
+    return sum(count for _, count in _walk(program.steps, lambda step: [(inner, 1) for inner in inner_lists(step)]))
+
+
+_Held = Callable[[AnyStep], Sequence[tuple[tuple[AnyStep, ...], int]]]
+"""The lists of steps that a step holds, each with a number of times."""
+
+
+def _walk(steps: tuple[AnyStep, ...], held: _Held, count: int = 1) -> Iterator[tuple[AnyStep, int]]:
+    # Trips are a factor, not a loop: ten million of them walk as fast as ten.
+    times = {id(steps): count}
+    for listed in _lists(steps, held):
+        for step in listed:
+            yield step, times[id(listed)]
+            for inner, each in held(step):
+                times[id(inner)] = times.get(id(inner), 0) + each * times[id(listed)]
+
+
+def _lists(steps: tuple[AnyStep, ...], held: _Held) -> list[tuple[AnyStep, ...]]:
+    """Return some steps and all lists of steps held in them, each once and before those within it."""
+    found: dict[int, tuple[AnyStep, ...]] = {}
+    waiting = [(steps, False)]
+    while waiting:
+        listed, is_done = waiting.pop()
+        if is_done:
+            found[id(listed)] = listed
+        elif id(listed) not in found:
+            waiting.append((listed, True))
+            waiting += [(inner, False) for step in listed for inner, _ in held(step)]
+    return list(reversed(found.values()))
 
 
 def children(step: AnyStep) -> tuple[tuple[tuple[AnyStep, ...], int], ...]:
@@ -123,11 +163,18 @@ def children(step: AnyStep) -> tuple[tuple[tuple[AnyStep, ...], int], ...]:
 
 
 def every_step(steps: tuple[AnyStep, ...]) -> Iterator[AnyStep]:
-    """Yield every step, those of branches that are not taken included."""
-    for step in steps:
+    """Yield every step once, outer before inner, those of branches that are not taken included."""
+    seen: set[int] = set()
+    waiting = [iter(steps)]
+    while waiting:
+        step = next(waiting[-1], None)
+        if step is None:
+            waiting.pop()
+            continue
         yield step
-        for listed in inner_lists(step):
-            yield from every_step(listed)
+        lists = {id(listed): listed for listed in inner_lists(step) if listed and id(listed) not in seen}
+        seen |= lists.keys()
+        waiting += [chain.from_iterable(lists.values())] if lists else []
 
 
 def inner_lists(step: AnyStep) -> tuple[tuple[AnyStep, ...], ...]:

@@ -38,9 +38,9 @@ class TileLoop(msgspec.Struct, frozen=True, gc=False):
     trips: int
 
 
-Family = Literal["", "product", "convolution", "vector", "copy", "custom call"]
+Family = Literal["", "product", "convolution", "vector", "copy", "hand-written", "custom call"]
 """What kernels are measured apart by: products without and with windows that slide, other arithmetic, what only moves
-data, code written elsewhere; empty on the scalar core.
+data, code written elsewhere, with its body known and without; empty on the scalar core.
 """
 
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from tpusim.errors import ProgramError
+from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import read_bytes, write_whole
 from tpusim.limits import PROGRAM_BYTES
-from tpusim.program.module import FORMAT, Program
+from tpusim.program.module import FORMAT, Program, written_steps
 from tpusim.program.verify import verify_program
+
+_MOST_STEPS = 5_000_000
+"""What is shared in memory is written out for each step that holds it: calls of calls would fill any disk."""
 
 
 class _Versioned(msgspec.Struct):
@@ -26,8 +29,15 @@ def save_program(program: Program, path: str | Path) -> None:
 
 def encode_program(program: Program) -> str:
     """Return the text that ``save_program`` writes."""
-    # Defaults are left out, but for the version: readers of the file must see it.
-    data = {"format": program.format, **msgspec.to_builtins(program)}
+    if (count := written_steps(program)) > _MOST_STEPS:
+        raise UnsupportedError(
+            f"{program.name}: expected at most {_MOST_STEPS:,} steps in a file, those of each call, found {count:,}"
+        )
+    try:
+        # Defaults are left out, but for the version: readers of the file must see it.
+        data = {"format": program.format, **msgspec.to_builtins(program)}
+    except RecursionError as error:
+        raise UnsupportedError(f"{program.name}: its steps nest deeper than a file of them can be written") from error
     return msgspec.json.format(msgspec.json.encode(data), indent=1).decode() + "\n"
 
 

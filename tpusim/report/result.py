@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tpusim.analysis.communication import PodUse
 from tpusim.analysis.energy.price import Cost
+from tpusim.analysis.path.critical import CriticalPath
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.hardware.chip import Chip
@@ -28,6 +29,10 @@ class ResultLike(Protocol):
     @property
     def communication(self) -> PodUse:
         """What devices and links did together."""
+
+    @property
+    def critical_path(self) -> CriticalPath:
+        """What the end of the run waits for."""
 
     @property
     def chip(self) -> Chip:

@@ -20,10 +20,18 @@ BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 """Units of sizes, for ``unit_of``."""
 
 
+class _Pipe(Console):
+    """A console whose reader may go, which Rich would end with exit code 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line, as for what is written without a console."""
+        raise BrokenPipeError
+
+
 def make_console() -> Console:
     """Return a console on standard output; in a pipe it is wide enough for the tables, and plain."""
     is_terminal = sys.stdout.isatty()
-    return visible(Console(width=None if is_terminal else _PIPE_WIDTH, highlight=False, soft_wrap=False))
+    return visible(_Pipe(width=None if is_terminal else _PIPE_WIDTH, highlight=False, soft_wrap=False))
 
 
 def visible(console: Console) -> Console:

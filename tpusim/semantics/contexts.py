@@ -34,10 +34,28 @@ class Context:
         self.module = module
         self.computation = computation
         self.always = always
+        self.caller: Context | None = None
+        self._visits: Visits | None = None
 
-    @cached_property
+    @property
+    def has_visits(self) -> bool:
+        """Whether its visits have been asked for."""
+        return self._visits is not None
+
+    @property
     def visits(self) -> Visits:
         """What is known at each visit, by device; device 0 alone stands for all if the program does not ask for ids."""
+        # From the outermost on, since computations nest as deep as they like.
+        chain: list[Context] = [self]
+        while (caller := chain[-1].caller) is not None:
+            chain.append(caller)
+        for context in reversed(chain):
+            if context._visits is None:
+                context._visits = context._known_visits()
+        return self._visits or {}
+
+    def _known_visits(self) -> Visits:
+        """Return the visits; nothing if they cannot be told, or if they are too many."""
         try:
             found = self._find_visits()
         except Unknown:
@@ -78,14 +96,15 @@ class CallContext(Context):
 
     def __init__(self, caller: Context, name: str, operands: Sequence[str]) -> None:
         super().__init__(caller.module, caller.module[name], caller.known_of(operands))
-        self._caller, self._operands = caller, operands
+        self.caller: Context = caller
+        self._operands = operands
 
     def _find_visits(self) -> Visits:
-        return {device: self._entered(states) for device, states in self._caller.visits.items()}
+        return {device: self._entered(states) for device, states in self.caller.visits.items()}
 
     def _entered(self, states: list[State]) -> list[State]:
         """Return what is known at the visits that a device makes in its visits to the caller."""
-        return [self._caller.known_of(self._operands, state) for state in states]
+        return [self.caller.known_of(self._operands, state) for state in states]
 
 
 class BodyContext(CallContext):
@@ -103,7 +122,7 @@ class BodyContext(CallContext):
     @cached_property
     def _most_trips(self) -> int:
         """So many trips of one visit are looked at."""
-        return min(MOST_TRIPS, _MOST_STATES // max(1, sum(map(len, self._caller.visits.values()))))
+        return min(MOST_TRIPS, _MOST_STATES // max(1, sum(map(len, self.caller.visits.values()))))
 
     def _entered(self, states: list[State]) -> list[State]:
         starts = super()._entered(states)
@@ -125,7 +144,7 @@ class BranchContext(CallContext):
         self._conditional, self._branch, self._count = conditional, branch, count
 
     def _entered(self, states: list[State]) -> list[State]:
-        branch_of = self._caller.branch_of
+        branch_of = self.caller.branch_of
         taken = [state for state in states if branch_of(self._conditional, self._count, state) == self._branch]
         return super()._entered(taken)
 

@@ -70,6 +70,12 @@ def passes_of(word: str, dtype: DType) -> int:
     return len(_pairs(pieces, pieces, pieces))
 
 
+def passes_between(word: str, lhs: DType, rhs: DType) -> Passes:
+    """Return the passes of a product of floats of two types that ask for one precision: default, high, highest."""
+    pieces = [min(_BY_PRECISION[word], _piece_count(dtype)) for dtype in (lhs, rhs)]
+    return _pairs(*pieces, max(pieces))
+
+
 def _piece_count(dtype: DType) -> int:
     """Return into how many bf16 pieces that are not all zero a value of the type can fall."""
     if dtype.name == "bf16" or dtype.bits <= 8:

@@ -19,9 +19,9 @@ _BATCH = 64
 _SECONDS = 0.25
 """What is lost at most if the process ends, beside a point for each worker."""
 _MOST_DEATHS = 3
+"""So many workers may die of a point before it is taken to kill them."""
 _MOST_DEATHS_IN_A_ROW = 12
 """More than a batch takes to be halved down to the one point that workers die of, and to give that up."""
-"""So many workers may die of a point before it is taken to kill them."""
 
 
 class Execution:

@@ -99,6 +99,22 @@ def gather(rows, places):
     return pl.pallas_call(kernel, grid_spec=spec, out_shape=jax.ShapeDtypeStruct((2048, 512), rows.dtype))(places, rows)
 
 
+def fused(x, bias, weights):
+    """Return a product whose left operand is computed on its way in, and whose right one is cut out."""
+
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32).astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        grid=(8,),
+        in_specs=[pl.BlockSpec((128, 1024), lambda i: (i, 0)), pl.BlockSpec((1024, 1024), lambda i: (0, 0))],
+        out_specs=pl.BlockSpec((128, 1024), lambda i: (i, 0)),
+        out_shape=jax.ShapeDtypeStruct((1024, 1024), jnp.bfloat16),
+        compiler_params=pltpu.CompilerParams(allow_input_fusion=[True, True]),
+    )((x + bias).astype(jnp.bfloat16), weights[1024:])
+
+
 def ring(x, size):
     """Return the rows of all devices, handed round a ring (JAX documentation, Pallas: Distributed Computing)."""
 
@@ -157,6 +173,7 @@ def main() -> None:
         "splash_2048.v5p": (splash_gradients, [shape(8, 2048, 128)] * 3),
         "twice.v6e": (twice, [shape(4096, 1024, dtype=jnp.float32)]),
         "ring.v5e_2x2": ring_of_four(),
+        "fused.v5e": (fused, [shape(1024, 1024, dtype=jnp.float32), shape(1024, dtype=jnp.float32), shape(2048, 1024)]),
         "gather.v5e": (gather, [shape(4096, 512, dtype=jnp.float32), shape(16, dtype=jnp.int32)]),
     }
     for name, (function, arguments) in programs.items():

@@ -22,7 +22,7 @@ def program(name):
 
 def kernels(name):
     """Return the kernels of a stored file that were written by hand."""
-    return [step for step in program(name).every_step if getattr(step, "family", "") == "custom call"]
+    return [step for step in program(name).every_step if getattr(step, "family", "") == "hand-written"]
 
 
 def body(lines, grid=(4, 8), transforms=("%a0, %a1", "%a0, %a1"), semantics=("arbitrary", "arbitrary")):

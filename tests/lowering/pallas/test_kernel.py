@@ -34,6 +34,14 @@ def kernel_of(encoded, **estimate):
     return kernel
 
 
+def in_a_fusion(encoded):
+    """Return the program of a fusion that holds one call, of the name ``k``, and nothing else."""
+    shape, config = "f32[512,1024]{1,0:T(8,128)}", json.dumps({"custom_call_config": {"body": encoded}})
+    line = f'ROOT %k = {shape} custom-call(%p), custom_call_target="tpu_custom_call", backend_config={config}'
+    fused = f"%f {{\n  %p = {shape} parameter(0)\n  {line}\n}}\n"
+    return lower_text(f"%x = {shape} parameter(0)\nROOT %y = {shape} fusion(%x), kind=kCustom, calls=%f", fused)
+
+
 def test_steps_of_the_grid_are_the_tiles():
     """And each fetches and writes a block of its own."""
     kernel = kernel_of(body(COPY))
@@ -285,14 +293,20 @@ def test_a_lowered_kernel_survives_being_saved(tmp_path):
     assert tpusim.load_program(tmp_path / "p.json").steps == found.steps
 
 
-def test_a_kernel_inside_a_fusion_is_told_of():
-    """What it is made of moves; nothing else is known of it there."""
-    shape = "f32[512,1024]{1,0:T(8,128)}"
-    config = json.dumps({"custom_call_config": {"body": body(COPY)}})
-    call_line = f'ROOT %k = {shape} custom-call(%p), custom_call_target="tpu_custom_call", backend_config={config}'
-    fused = f"%f {{\n  %p = {shape} parameter(0)\n  {call_line}\n}}\n"
-    found = lower_text(f"%x = {shape} parameter(0)\nROOT %y = {shape} fusion(%x), kind=kCustom, calls=%f", fused)
-    assert [item.how for item in found.unsupported] == ["custom call to 'tpu_custom_call': by its bytes"]
+def test_a_kernel_inside_a_fusion_is_the_same_as_outside():
+    """Where nothing is fused with it, its blocks move and its body runs as those of the call by itself do."""
+    found = in_a_fusion(body(COPY))
+    (kernel,), (alone,) = found.steps, call(body(COPY)).steps
+    assert not found.unsupported
+    assert (kernel.parts, kernel.classes, kernel.work) == (alone.parts, alone.classes, alone.work)
+    assert [(s.total_bytes, s.space) for s in kernel.streams] == [(s.total_bytes, s.space) for s in alone.streams]
+
+
+def test_what_is_registered_for_a_kernel_holds_inside_a_fusion_too(registered):
+    """Its work is the user's, not that of its body."""
+    registered("k", cost=lambda instruction, chip: Work(ops={"vector": 123_456.0}))
+    (kernel,) = in_a_fusion(body(COPY)).steps
+    assert kernel.work.ops["vector"] * kernel.tiles == pytest.approx(123_456)
 
 
 def test_values_are_registered_by_the_name_of_a_kernel_too(registered):
@@ -303,3 +317,18 @@ def test_values_are_registered_by_the_name_of_a_kernel_too(registered):
     text = f"HloModule m\n\nENTRY %main {{\n  %x = f32[4] parameter(0)\n  ROOT %kernel.7 = f32[4] {line}\n}}\n"
     module = parse_module(SourceText("m.hlo", text))
     assert tpusim.execute(module, [[1.0, 2.0, 3.0, 4.0]]).tolist() == [2.0, 4.0, 6.0, 8.0]
+
+
+def test_what_is_fused_into_a_kernel_comes_in_and_is_computed_with_its_blocks():
+    """The operand that it makes is never in memory: 4 MiB of f32 come in, by 8 blocks, and each is loaded and added."""
+    (kernel,) = kernels("fused.v5e")
+    assert (kernel.basis, kernel.product_flops) == ("body", 2 * 1024**3)
+    moved = {stream.operand: (stream.total_bytes, stream.fetches) for stream in kernel.streams}
+    assert moved["x.1"] == (4 * 1024**2, 8)
+    assert "add_convert_fusion.1" not in moved
+    made, _ = kernel.parts
+    registers = 128 * 1024 / 1024
+    assert sum(stage.ops["load"] for stage in made.stages) >= registers
+    assert sum(stage.ops["vector"] for stage in made.stages) >= 2 * registers
+    assert not any(stage.matmuls for stage in made.stages)
+    assert sum(c.tiles * c.runs[0] for c in kernel.classes) == 8

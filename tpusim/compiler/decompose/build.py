@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import (
     ComputationName,
     PaddingDimension,

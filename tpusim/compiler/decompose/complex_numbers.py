@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
-from tpusim.compiler.graph import Node
+from tpusim.draft import Node
 from tpusim.ir.ops import REARRANGES
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape

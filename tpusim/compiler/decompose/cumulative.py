@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tpusim.compiler.decompose.build import Build, only_opcode
 from tpusim.compiler.decompose.rules import decomposes
-from tpusim.compiler.graph import Node
+from tpusim.draft import Node
 from tpusim.ir.attributes import WindowDimension
 from tpusim.ir.ops import COMBINES
 

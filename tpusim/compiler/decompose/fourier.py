@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.complex_numbers import Pair, parts_of
 from tpusim.compiler.decompose.rules import decomposes
-from tpusim.compiler.graph import Node
+from tpusim.draft import Node
 
 _MOST_IN_ONE = 256
 """A transform of so many elements is one product; longer ones are split in two if they can be, each at most so long."""

@@ -8,8 +8,8 @@ from math import prod
 
 from tpusim.compiler.decompose.build import Build, only_opcode
 from tpusim.compiler.decompose.rules import decomposes
-from tpusim.compiler.graph import Node
 from tpusim.compiler.simplify.rules import splat_text
+from tpusim.draft import Node
 from tpusim.shapes.dtype import DTYPES
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
-from tpusim.compiler.graph import Node
+from tpusim.draft import Node
 from tpusim.shapes.dtype import DTYPES
 
 _EXACT = "highest"

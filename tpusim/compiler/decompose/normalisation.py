@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
-from tpusim.compiler.graph import Node
+from tpusim.draft import Node
 
 
 @decomposes("batch-norm-inference", tolerance=1e-5)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
-from tpusim.compiler.graph import Node
+from tpusim.draft import Node
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.shapes.shape import ArrayShape
 

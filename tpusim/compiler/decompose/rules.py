@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tpusim.compiler.decompose.build import Build
-from tpusim.compiler.graph import Node
+from tpusim.draft import Node
 
 Rule = Callable[[Build, Node], Node | None]
 

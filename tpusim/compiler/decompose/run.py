@@ -1,4 +1,4 @@
-"""The pass: all rules on all instructions."""
+"""The pass: all rules on all instructions. Source: stated by each rule."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tpusim.compiler.decompose import (  # noqa: F401
 )
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import RULES
-from tpusim.compiler.graph import Draft
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft
 
 
 def decompose(draft: Draft, target: Target) -> None:

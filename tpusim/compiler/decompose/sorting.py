@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
-from tpusim.compiler.graph import Graph, Node
-from tpusim.compiler.inline import copy_of
+from tpusim.draft import Graph, Node
 from tpusim.ir.attributes import ComputationName
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, TupleShape
@@ -56,7 +55,7 @@ def _breaking_ties(build: Build, region: str, places: int, count: int) -> str:
     turned = [new.parameters[number ^ 1] for number in range(2 * count)]
     # The old one knows nothing of places that were added.
     asked = len(old.parameters)
-    before, behind = (copy_of(new, old, operands[:asked]) for operands in (new.parameters, turned))
+    before, behind = (new.copy_in(old, operands[:asked]) for operands in (new.parameters, turned))
     inner = Build(new, old.root, build.target)
     first = inner.compare("LT", new.parameters[2 * places], new.parameters[2 * places + 1])
     new.root = inner.apply("select", inner.compare("EQ", before, behind), first, before)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tpusim.compiler.decompose.build import Build, only_opcode
 from tpusim.compiler.decompose.rules import decomposes
-from tpusim.compiler.graph import Node
 from tpusim.compiler.simplify.rules import splat_text
+from tpusim.draft import Node
 
 
 @decomposes("reduce", tolerance=1e-5)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, VIEWS
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
 def copy_what_is_kept(draft: Draft, target: Target) -> None:
     """Give every update in place a target of its own."""
-    for graph in running(draft):
+    for graph in draft.running():
         number = {node: at for at, node in enumerate(graph.order())}
         given = _kept_arguments(draft) if graph is draft.entry else set()
         for node in number:

@@ -10,9 +10,8 @@ import json
 from math import prod
 from typing import Any
 
-from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft, Node
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Node
 from tpusim.ir.attributes import BackendConfig, Raw
 
 _ROWS_IN_LANES = "EmitInputFeaturePackedInputBatchInLanes"
@@ -20,7 +19,7 @@ _ROWS_IN_LANES = "EmitInputFeaturePackedInputBatchInLanes"
 
 def choose_emitters(draft: Draft, target: Target) -> None:
     """State the emitter of every kernel whose product has few terms, and its rows in lanes."""
-    for graph in running(draft):
+    for graph in draft.running():
         for node in graph.order():
             inside = draft.graphs[node.attributes["calls"]].order() if node.opcode == "fusion" else [node]
             dots = [inner for inner in inside if inner.opcode == "dot"]

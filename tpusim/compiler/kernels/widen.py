@@ -6,10 +6,9 @@ unit alike; XLA, FloatNormalization and excess precision.
 
 from __future__ import annotations
 
-from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.layouts.orders import laid_out
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.hardware.chip import Chip
 from tpusim.ir.ops import ELEMENTWISE, SEES_BITS
 from tpusim.shapes.dtype import DTYPES
@@ -18,7 +17,7 @@ from tpusim.shapes.shape import ArrayShape
 
 def widen(draft: Draft, target: Target) -> None:
     """Let the element-wise operations of every fusion compute in 32 bits."""
-    for graph in running(draft):
+    for graph in draft.running():
         for node in graph.order():
             if node.opcode == "fusion":
                 _Widening(draft.graphs[node.attributes["calls"]], target.chip).run()

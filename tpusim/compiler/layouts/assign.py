@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from typing import NamedTuple
 
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.layouts.bitcasts import carried_order, is_bitcast, stays
 from tpusim.compiler.layouts.orders import (
     Order,
@@ -25,6 +24,7 @@ from tpusim.compiler.layouts.orders import (
     with_boundary_layouts,
 )
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationLayout
 from tpusim.ir.ops import (
     CONTROL_FLOW,
@@ -309,16 +309,30 @@ def _gather(self: _Assignment, node: Node) -> Order:
     """Rows are read and written one by one: what a row is made of is minor in the table.
 
     So are tables laid out in 71 of 72 gathers of programs compiled ahead of time, and all results in default order.
+    Where rows fill whole registers already, both are left as they lie.
     """
     table, indices = node.operands
     self.settled(indices)
     single = [d for d, size in enumerate(node.attributes["slice_sizes"]) if size == 1]
+    taken = self.settled(table)
+    if not set(taken[:2]).intersection(single):
+        return _row_order(node, taken)
     if len(single) == table.array.rank:
         self.settled(table)
         return self.wanted.get(node) or boundary_order(node.array, self.chip)
     rows = tuple(sorted(range(table.array.rank), key=lambda d: (d in single, -d)))
     node.take([self.ordered(table, rows), indices])
     return tuple(reversed(range(node.array.rank)))
+
+
+def _row_order(node: Node, taken: Order) -> Order:
+    """Return the order of a gather's result whose rows lie as they do in the table."""
+    named = node.attributes
+    gone = {*named.get("collapsed_slice_dims", ()), *named.get("operand_batching_dims", ())}
+    left = (d for d in range(len(taken)) if d not in gone)
+    offsets = dict(zip(left, named["offset_dims"], strict=True))
+    rows = [offsets[d] for d in taken if d in offsets]
+    return (*rows, *(d for d in reversed(range(node.array.rank)) if d not in rows))
 
 
 _ASSIGN: dict[str, Callable[[_Assignment, Node], Order]] = {

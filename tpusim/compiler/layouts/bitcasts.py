@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tpusim.compiler.graph import Node
 from tpusim.compiler.layouts.orders import Order
+from tpusim.draft import Node
 from tpusim.shapes.address import physical_bytes, physical_order_sizes
 from tpusim.shapes.shape import ArrayShape
 

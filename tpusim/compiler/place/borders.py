@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from operator import itemgetter
 
-from tpusim.compiler.fuse import is_small, running
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.place.lives import Home, Lives
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import VIEWS
 from tpusim.shapes.shape import ArrayShape
 
@@ -43,7 +42,7 @@ class Border:
 def copies_at_borders(draft: Draft) -> list[Border]:
     """Insert the copies that loops may need."""
     found: list[Border] = []
-    for graph in running(draft):
+    for graph in draft.running():
         for node in graph.order():
             if node.opcode == "while" and node.operands[0].opcode == "tuple":
                 found += _before(draft, graph, node.operands[0])
@@ -115,7 +114,7 @@ _LONG = 32
 
 
 def _is_large(node: Node) -> bool:
-    return isinstance(node.shape, ArrayShape) and node.shape.layout is not None and not is_small(node)
+    return isinstance(node.shape, ArrayShape) and node.shape.layout is not None and not node.is_small
 
 
 def behind_views(node: Node) -> Node:

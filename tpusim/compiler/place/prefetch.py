@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tpusim.compiler.fuse import is_small, running
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.place.borders import Border, behind_views
 from tpusim.compiler.place.lives import Home, Lives
 from tpusim.compiler.place.room import Room
 from tpusim.compiler.place.spaces import in_space, match_fusion
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.semantics.infer.types import U32
 from tpusim.shapes.address import physical_bytes
@@ -30,7 +29,7 @@ MOST_KERNELS_AHEAD = 16
 
 def prefetch(draft: Draft, target: Target, lives: Lives, room: Room, moved: set[Home], borders: list[Border]) -> None:
     """Let copies at the ``borders`` of loops run beside kernels, and fetch what kernels would wait for."""
-    for graph in running(draft):
+    for graph in draft.running():
         line = _Line(graph, target, lives, room, moved)
         for border in borders:
             if border.graph is graph:
@@ -137,7 +136,7 @@ class _Line:
     def _waited_for(self, number: int) -> Iterator[Node]:
         """Yield the arrays that a kernel reads whole from HBM, if it takes longer to read than to compute."""
         for operand in dict.fromkeys(self.nodes[number].operands):
-            if not isinstance(operand.shape, ArrayShape) or is_small(operand):
+            if not isinstance(operand.shape, ArrayShape) or operand.is_small:
                 continue
             # What has been fetched before may have been enough.
             if self.must[number] > self.could[number] and self._read(number, operand) >= self._size(operand):

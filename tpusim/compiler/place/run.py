@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
-from tpusim.compiler.graph import Draft
 from tpusim.compiler.place.borders import Border, copies_at_borders, copies_that_make_room
 from tpusim.compiler.place.lives import Home, Lives
 from tpusim.compiler.place.prefetch import prefetch
 from tpusim.compiler.place.room import Room
 from tpusim.compiler.place.spaces import set_spaces
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft
 
 
 def place(draft: Draft, target: Target) -> None:

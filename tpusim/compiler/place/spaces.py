@@ -7,15 +7,14 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from tpusim.compiler.fuse import running
-from tpusim.compiler.graph import Draft, Node
 from tpusim.compiler.place.lives import Home, Lives
+from tpusim.draft import Draft, Node
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 
 def set_spaces(draft: Draft, lives: Lives, moved: set[Home], space: int) -> None:
     """Let all that lies in the homes ``moved`` be in that memory space."""
-    graphs = running(draft)
+    graphs = draft.running()
     orders = [graph.order() for graph in graphs]
     for node in (node for nodes in orders for node in nodes):
         homes = [lives.home(part) for part in lives.parts.get(node.name, ())]
@@ -48,3 +47,6 @@ def match_fusion(fusion: Node, draft: Draft) -> None:
         for result, shape in zip(inner.root.operands, fusion.shape.elements, strict=True):
             result.shape = shape
     inner.root.shape = fusion.shape
+    for node in inner.order():
+        if node.opcode == "fusion":
+            match_fusion(node, draft)

@@ -5,7 +5,7 @@ Source: XLA, HloConstantFolding, for scalars; the values are those of ``semantic
 
 from __future__ import annotations
 
-from tpusim.compiler.graph import Draft, Graph
+from tpusim.draft import Draft, Graph
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import ELEMENTWISE
 from tpusim.semantics.scalars import Number, Scalars

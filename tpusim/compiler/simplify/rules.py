@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tpusim.compiler.graph import Draft, Graph, Node
 from tpusim.compiler.simplify.fold import fold_scalars
 from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import ELEMENTWISE, HAS_EFFECTS, RESHAPES, SEES_BITS

@@ -33,6 +33,7 @@ from tpusim.lowering.kernels.kernel import (
     tiled,
     vector_tiles,
 )
+from tpusim.lowering.kernels.likeness import Likeness
 from tpusim.lowering.kernels.tiles import LHS, OUT, RHS, Nest, StatedTiling, blocks, tile_room_bytes
 from tpusim.lowering.scope import Notes, Scope
 from tpusim.program.compilation import TriedTiles, split_at
@@ -69,7 +70,7 @@ def tried_tiles(module: Module, chip: Chip, computation: str, name: str, *, want
 
 
 def _scope(module: Module, chip: Chip) -> Scope:
-    return Scope(EntryContext(module), chip, Notes(), 1, SourceFrames(module))
+    return Scope(EntryContext(module), chip, Notes(), 1, SourceFrames(module), Likeness(module))
 
 
 def _likeness(scope: Scope, instruction: Instruction) -> object:
@@ -178,7 +179,9 @@ def _through_array(plan: Plan) -> Iterator[TriedTiles]:
         return
     wanted, sizes = vector_tiles(plan), blocks(array, chip.vpu.register_shape)
     counts = (max(ceil(wanted * 2.0**doublings), chip.cores_per_device) for doublings in (-2, -1, 0, 1, 2))
-    for bounds in dict.fromkeys(_cut(sizes, count) for count in counts):
+    # What lies in another order where it comes from is cut there into longer runs from the other end.
+    ways = (cut for count in counts for cut in (_cut(sizes, count), _cut(sizes[::-1], count)[::-1]))
+    for bounds in dict.fromkeys(ways):
         trips = tuple(ceil(size / bound) for size, bound in zip(sizes, bounds, strict=True))
         stated = {"output_window_bounds": bounds, "iteration_bounds": trips}
         shared = next((at for at, count in enumerate(trips) if count > 1), -1) if chip.cores_per_device > 1 else -1

@@ -17,8 +17,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
 from tpusim.ir.attributes import WindowConfig
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import ELEMENTWISE, FREE, MOVES_ONLY, PRODUCTS, REDUCTIONS, VIEWS
-from tpusim.lowering.collectives import collective_part, inner_collective, is_fed, other_part
+from tpusim.ir.ops import ELEMENTWISE, FREE, MOVES_ONLY, PRODUCTS, REDUCTIONS
 from tpusim.lowering.kernels.inner_loop import inner_loop
 from tpusim.lowering.kernels.products import conversion_work, product_work
 from tpusim.lowering.kernels.stages import stages_of
@@ -39,7 +38,7 @@ from tpusim.lowering.kernels.tiles import (
 )
 from tpusim.lowering.kernels.vector import Site, estimated_type, stored_registers, vector_work
 from tpusim.lowering.scope import Scope, rule
-from tpusim.program.steps import AnyStep, Family, Kernel, TileLoop
+from tpusim.program.steps import Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
 from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
@@ -477,14 +476,14 @@ def _flops(item: Inner) -> float:
 @rule(*ELEMENTWISE, "iota", "map")
 def lower_elementwise(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
     """Lower an element-wise instruction that stands alone."""
-    return (_kernel_or_scalar(scope, instruction, "non-fusion elementwise"),)
+    return (kernel_or_scalar(scope, instruction, "non-fusion elementwise"),)
 
 
 @rule("broadcast", "copy", "transpose", "reshape", "dynamic-reshape", "slice", "pad", "concatenate", "reverse")
 @rule("dynamic-slice", "dynamic-update-slice")
 def lower_data_formatting(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
     """Lower an instruction that moves data and computes nothing."""
-    return (_kernel_or_scalar(scope, instruction, "data formatting"),)
+    return (kernel_or_scalar(scope, instruction, "data formatting"),)
 
 
 @rule("reduce", "reduce-window", "select-and-scatter", "gather", "scatter", "sort", "topk", "scan", "fft")
@@ -493,50 +492,11 @@ def lower_data_formatting(scope: Scope, instruction: Instruction) -> tuple[Kerne
 @rule("convolution", "dot", "ragged-dot", "scaled-dot")
 def lower_single(scope: Scope, instruction: Instruction) -> tuple[Kernel, ...]:
     """Lower an instruction that is a kernel by itself."""
-    return (_kernel_or_scalar(scope, instruction, instruction.opcode),)
+    return (kernel_or_scalar(scope, instruction, instruction.opcode),)
 
 
-@rule("fusion")
-def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Lower a fusion: one kernel that does all that stands in it; a collective in it is a step of its own."""
-    called = scope.module[instruction.attributes["calls"]]
-    # Views of views: there is nothing to run, and a fixed cost would be charged for it.
-    if called.opcodes <= VIEWS | {"parameter"}:
-        return ()
-    if inner_collective(scope, called.name):
-        return _with_collective(scope, instruction)
-    return (_kernel_or_scalar(scope, instruction, _fusion_category(scope, instruction)),)
-
-
-def _with_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
-    """Lower a fusion with a collective: what it does with that, and a kernel of the rest if that computes anything."""
-    collectives = collective_part(scope, instruction)
-    inside, rest = other_part(scope, instruction)
-    if not any(_computes_array(item) for item in inside.body_of(rest).values):
-        return collectives
-    kernel = _kernel_or_scalar(inside, rest, _fusion_category(inside, rest))
-    return (kernel, *collectives) if is_fed(scope, instruction) else (*collectives, kernel)
-
-
-def _computes_array(item: Inner) -> bool:
-    """Return whether an instruction inside a fusion computes with more than single elements."""
-    # Moving the data of a collective about is part of it, and so is where: a number from the device's own.
-    if item.instruction.opcode in MOVES_ONLY:
-        return False
-    values = (item.instruction, *item.computation.operands_of(item.instruction))
-    return any(leaf.element_count > 1 for value in values for leaf in leaves(value.shape))
-
-
-def _fusion_category(scope: Scope, instruction: Instruction) -> str:
-    # The names that the XLA profiler shows, so that its tables can be laid beside ours.
-    opcodes = {item.instruction.opcode for item in scope.body_of(instruction).values}
-    if opcodes & PRODUCTS:
-        return "convolution fusion"
-    kind = instruction.attributes.get("kind", "kLoop")
-    return {"kLoop": "loop fusion", "kInput": "input fusion", "kOutput": "output fusion"}.get(kind, "custom fusion")
-
-
-def _kernel_or_scalar(scope: Scope, instruction: Instruction, category: str) -> Kernel:
+def kernel_or_scalar(scope: Scope, instruction: Instruction, category: str) -> Kernel:
+    """Return the kernel of an instruction, which the scalar core runs if it only touches single elements."""
     if is_scalar(scope, instruction):
         return scalar_kernel(scope, instruction)
     return make_kernel(scope, instruction, category)

@@ -16,11 +16,14 @@ MOST_CLASSES = 512
 
 _MOST_KEYS = 1 << 40
 
+Order = np.ndarray[Any, np.dtype[np.intp]]
+"""A number for each step: that of its class."""
+
 
 def classes_of(
     grid: Sequence[int], times: Sequence[np.ndarray[Any, Any]], moves: Sequence[Flags]
-) -> tuple[TileClass, ...]:
-    """Return the classes of steps that run every part equally often and move the same blocks.
+) -> tuple[tuple[TileClass, ...], Order]:
+    """Return the classes of steps that run every part equally often and move the same blocks, and that of each step.
 
     ``times`` are those of the parts, which broadcast against the grid; ``moves`` say of each stream in which steps one
     of its blocks is under way.
@@ -35,12 +38,12 @@ def classes_of(
         if size > _MOST_KEYS:
             kinds, key = np.unique(key, return_inverse=True)
             size = len(kinds)
-    _, first, counts = np.unique(key, return_index=True, return_counts=True)
+    _, first, order, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     steps = [_flat(part, grid) for part in (*times, *moves)]
     if len(first) > MOST_CLASSES:
-        return (_class(prod(grid), [step.mean() for step in steps], len(times)),)
+        return (_class(prod(grid), [step.mean() for step in steps], len(times)),), np.zeros_like(order)
     rows = (([step[at] for step in steps], count) for at, count in zip(first, counts.tolist(), strict=True))
-    return tuple(_class(count, row, len(times)) for row, count in rows)
+    return tuple(_class(count, row, len(times)) for row, count in rows), order
 
 
 def _flat(numbers: np.ndarray[Any, Any], grid: Sequence[int]) -> np.ndarray[Any, Any]:

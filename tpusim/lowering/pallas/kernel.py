@@ -23,10 +23,12 @@ from tpusim.lowering.kernels.tiles import blocks, run_bytes, run_pitch_bytes
 from tpusim.lowering.kernels.vector import estimated_type
 from tpusim.lowering.pallas.blocks import Flags, changes
 from tpusim.lowering.pallas.classes import classes_of
+from tpusim.lowering.pallas.operands import Fed, part_of, streams_of
 from tpusim.lowering.pallas.sends import with_sends
-from tpusim.lowering.pallas.walk import Assumptions, Transfer, Walk
-from tpusim.lowering.pallas.work import costed
+from tpusim.lowering.pallas.walk import Assumptions, Times, Transfer, Walk
+from tpusim.lowering.pallas.work import Costed, costed
 from tpusim.lowering.scope import Scope
+from tpusim.program.grid import Grid
 from tpusim.program.steps import AnyStep, Kernel, TileLoop
 from tpusim.program.work import Stream, TilePart, sum_work
 from tpusim.semantics.memory_spaces import space_of
@@ -42,11 +44,9 @@ class _Array(NamedTuple):
 
     name: str
     shape: ArrayShape
-    is_output: bool
-
-    @property
-    def space(self) -> MemorySpace:
-        return space_of(self.shape)
+    space: MemorySpace
+    made_by: Kernel | None = None
+    is_output: bool = False
 
 
 class _Call(NamedTuple):
@@ -58,13 +58,16 @@ class _Call(NamedTuple):
     contents: dict[int, np.ndarray[Any, Any]]
 
 
-def pallas_steps(scope: Scope, instruction: Instruction, body: KernelBody) -> tuple[AnyStep, ...]:
+def pallas_steps(
+    scope: Scope, instruction: Instruction, body: KernelBody, operands: Sequence[Fed]
+) -> tuple[AnyStep, ...]:
     """Return the kernel of a Pallas call, and what it sends to other devices beside it.
 
-    Raises ``Unreadable`` if its body is not what its call gives it.
+    ``instruction`` is what stands in the schedule: the call, or the fusion around it. Raises ``Unreadable`` if its body
+    is not what its call gives it.
     """
     warnings: dict[str, None] = {}
-    call = _call(scope, instruction, body, warnings)
+    call = _call(scope, instruction, body, operands, warnings)
     assumed = Assumptions(scope.default_trips, warnings)
     walk = Walk(body, call.grid, call.contents, assumed).run()
     kernel = _kernel(scope, instruction, call, walk)
@@ -80,32 +83,49 @@ def pallas_steps(scope: Scope, instruction: Instruction, body: KernelBody) -> tu
 def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> Kernel:
     """Return what one device does: the code of its steps, and the blocks that it moves."""
     body = call.body
-    found = [(costed(part.operations, body.main.types, scope.chip), part.times) for part in walk.parts]
-    # What only reads indices is the scalar core's, beside the vectors.
-    kept = [(item, times) for item, times in found if item.part.stages]
-    streams, moves = _streams(call, scope.chip)
+    moved = _moved(call, scope.chip)
+    kept = _kept(call, walk, moved, scope.chip)
     copied = _copied(call, walk.transfers)
     steps = prod(call.grid)
     for name in dict.fromkeys(name for item, _ in kept for name in item.unknown):
         scope.notes.warn(f"{instruction.name}: {name} has no cost of its own: one operation per register")
     shares = [float(np.broadcast_to(times, call.grid).sum()) / steps for _, times in kept]
     flops = sum(item.flops * share for (item, _), share in zip(kept, shares, strict=True)) * steps
+    made = sum(array.made_by.flops for array in call.arrays if array.made_by)
     return Kernel(
-        **scope.label(instruction, "custom-call"),
+        **scope.label(instruction, "custom fusion" if instruction.opcode == "fusion" else "custom-call"),
         tiles=steps,
         loops=tuple(TileLoop(word, size) for word, size in zip(body.semantics, call.grid, strict=False) if size > 1),
         work=sum_work(sum_work(item.part.stages) * share for (item, _), share in zip(kept, shares, strict=True)),
         parts=tuple(item.part for item, _ in kept),
-        classes=classes_of(call.grid, [times for _, times in kept], moves),
-        streams=(*streams, *copied),
-        flops=flops,
+        classes=classes_of(call.grid, [times for _, times in kept], moved.moves)[0],
+        streams=(*moved.streams, *copied),
+        flops=flops + made,
         product_flops=flops,
         flops_type=_type(scope, instruction, [item.part for item, _ in kept]),
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         cores=_cores(scope, call),
-        family="custom call",
+        family="hand-written",
         basis="body",
     )
+
+
+def _kept(call: _Call, walk: Walk, moved: _Moved, chip: Chip) -> list[tuple[Costed, Times]]:
+    """Return the code that takes time, and how often it runs in each step."""
+    found = [(costed(part.operations, call.body.main.types, chip), part.times) for part in walk.parts]
+    # What only reads indices is the scalar core's, beside the vectors.
+    return [(item, times) for item, times in (*moved.parts, *found) if item.part.stages]
+
+
+def grid_steps(scope: Scope, instruction: Instruction, body: KernelBody, operands: Sequence[Fed]) -> Grid:
+    """Return how the kernel of a Pallas call goes through its grid; arguments and errors are those of its steps."""
+    warnings: dict[str, None] = {}
+    call = _call(scope, instruction, body, operands, warnings)
+    walk = Walk(body, call.grid, call.contents, Assumptions(scope.default_trips, warnings)).run()
+    moved = _moved(call, scope.chip)
+    times = [times for _, times in _kept(call, walk, moved, scope.chip)]
+    _, order = classes_of(call.grid, times, moved.moves)
+    return Grid(call.grid, body.semantics, order, tuple(moved.blocks))
 
 
 def _type(scope: Scope, instruction: Instruction, parts: Sequence[TilePart]) -> str:
@@ -123,19 +143,23 @@ def _cores(scope: Scope, call: _Call) -> int:
     return scope.chip.cores_per_device if split else 1
 
 
-def _call(scope: Scope, instruction: Instruction, body: KernelBody, warnings: dict[str, None]) -> _Call:
+def _call(
+    scope: Scope, instruction: Instruction, body: KernelBody, operands: Sequence[Fed], warnings: dict[str, None]
+) -> _Call:
     """Match a body with its operands: bounds of the grid, scalars, blocks in; the results are blocks out."""
-    operands, results = scope.computation.operands_of(instruction), leaves(instruction.shape)
+    results = leaves(instruction.shape)
     dynamic = sum(bound == DYNAMIC for bound in body.grid)
     windows = len(body.windows) - len(results)
     inputs = operands[dynamic + body.prefetched :]
     if windows < 0 or len(inputs) < windows or len(body.main.block.arguments) < len(body.grid) + body.prefetched:
         raise Unreadable(f"its body has {len(body.windows)} windows for {len(inputs)} operands")
-    arrays = [_Array(item.name, leaves(item.shape)[0], False) for item in inputs[:windows]]
-    arrays += [_Array(f"{instruction.name}#{n}", shape, True) for n, shape in enumerate(results)]
+    arrays = [_Array(item.source.name, *item[1:]) for item in inputs[:windows]]
+    arrays += [
+        _Array(f"{instruction.name}#{n}", shape, space_of(shape), is_output=True) for n, shape in enumerate(results)
+    ]
     scalars = operands[dynamic : dynamic + body.prefetched]
     tables = {len(body.grid) + at: _table(scope, item) for at, item in enumerate(scalars)}
-    longest = max((max(leaves(item.shape)[0].dimensions, default=1) for item in scalars), default=1)
+    longest = max((max(item.shape.dimensions, default=1) for item in scalars), default=1)
     grid = []
     for bound in body.grid:
         if bound == DYNAMIC:
@@ -148,8 +172,11 @@ def _call(scope: Scope, instruction: Instruction, body: KernelBody, warnings: di
     return _Call(body, tuple(grid), tuple(arrays), known)
 
 
-def _table(scope: Scope, made: Instruction) -> np.ndarray[Any, Any] | None:
+def _table(scope: Scope, operand: Fed) -> np.ndarray[Any, Any] | None:
     """Return the numbers of an array that the program has as a constant; None for anything else."""
+    if operand.made_by:
+        return None
+    made = operand.source
     while made.opcode in SAME_ELEMENTS | COPIES:
         made = scope.operand(made, 0)
     text = made.immediate.text if isinstance(made.immediate, Literal) else "..."
@@ -161,25 +188,44 @@ def _table(scope: Scope, made: Instruction) -> np.ndarray[Any, Any] | None:
     return np.array(plain, np.int64).reshape(dimensions) if len(plain) == len(numbers) == prod(dimensions) else None
 
 
-def _streams(call: _Call, chip: Chip) -> tuple[list[Stream], list[Flags]]:
-    """Return what each window moves, and in which steps: the next block of an operand comes a step before."""
-    streams, moves = [], []
+class _Moved(NamedTuple):
+    """What the windows move, in which steps, and the code that makes blocks of operands fused with the kernel."""
+
+    streams: list[Stream]
+    moves: list[Flags]
+    blocks: list[tuple[int, ...]]
+    parts: list[tuple[Costed, Times]]
+
+
+def _moved(call: _Call, chip: Chip) -> _Moved:
+    """Return what each window moves: the next block of an operand comes a step before."""
+    found = _Moved([], [], [], [])
     for window, array in zip(call.body.windows, call.arrays, strict=True):
         if not window.bounds:
             # The kernel itself moves what it needs of it.
             continue
         transform = call.body.functions.get(window.transform)
         changed = changes(transform, call.grid, call.contents)
-        fetches = int(changed.sum())
         block = _block(array.shape, window.bounds)
-        cut = blocks(block, chip.vpu.register_shape) if block.rank == array.shape.rank else ()
-        # A block is as many runs as the dimension inside of which it is cut has.
-        runs = [run(array.shape, cut, chip.vpu.register_shape) for run in (run_bytes, run_pitch_bytes)]
-        streams.append(Stream(array.name, array.space, float(physical_bytes(block)), fetches, array.is_output, *runs))
-        beside = np.roll(changed, -1) if not array.is_output else changed
-        beside[-1 if not array.is_output else 0] = False
-        moves.append(beside)
-    return streams, moves
+        streams = [_stream(array, block, int(changed.sum()), chip)]
+        if array.made_by:
+            share = physical_bytes(block) / physical_bytes(array.shape)
+            streams = streams_of(array.made_by, share, int(changed.sum()))
+            found.parts.append((Costed(part_of(array.made_by, share)), changed.reshape(call.grid).astype(float)))
+        beside = changed.copy() if array.is_output else np.roll(changed, -1)
+        beside[0 if array.is_output else -1] = False
+        found.streams.extend(streams)
+        found.moves.extend([beside] * len(streams))
+        found.blocks.extend([block.dimensions] * len(streams))
+    return found
+
+
+def _stream(array: _Array, block: ArrayShape, fetches: int, chip: Chip) -> Stream:
+    """Return what moves of an array that is fetched or written block by block."""
+    cut = blocks(block, chip.vpu.register_shape) if block.rank == array.shape.rank else ()
+    # A block is as many runs as the dimension inside of which it is cut has.
+    runs = [run(array.shape, cut, chip.vpu.register_shape) for run in (run_bytes, run_pitch_bytes)]
+    return Stream(array.name, array.space, float(physical_bytes(block)), fetches, array.is_output, *runs)
 
 
 def _block(shape: ArrayShape, bounds: tuple[int, ...]) -> ArrayShape:
@@ -195,10 +241,12 @@ def _copied(call: _Call, transfers: Sequence[Transfer]) -> list[Stream]:
     for transfer in transfers:
         for end, is_output in ((transfer.source, False), (transfer.destination, True)):
             array = _array(call, end)
-            count = int(np.broadcast_to(transfer.times, call.grid).sum())
+            times = float(np.broadcast_to(transfer.times, call.grid).sum())
             # What leaves the device is a step of its own.
-            if array is not None and count and transfer.target is None:
-                found.append(Stream(array.name, array.space, transfer.n_bytes, count, is_output))
+            if array is not None and times and transfer.target is None:
+                # Half a time, on average, is a whole copy of half the size.
+                count = max(1, round(times))
+                found.append(Stream(array.name, array.space, transfer.n_bytes * times / count, count, is_output))
     return found
 
 

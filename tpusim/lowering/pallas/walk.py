@@ -73,6 +73,9 @@ class Walk:
         self._grid = tuple(grid)
         self._known: dict[int, Scalar] = {}
         self._roots: dict[int, int] = {number: at for at, number in enumerate(body.main.block.arguments)}
+        # What references have of each dimension at most, where only the running kernel knows.
+        self._extents: dict[int, tuple[int, ...]] = {}
+        self._guessed: set[int] = set()
         self.parts: list[Part] = []
         self.transfers: list[Transfer] = []
         for number, index in zip(body.main.block.arguments, np.ogrid[tuple(slice(n) for n in grid)], strict=False):
@@ -114,11 +117,14 @@ class Walk:
     def _plain(self, operation: Operation, operands: list[Scalar], times: Times) -> Scalar:
         """Return the scalar that an operation makes, if it makes one; note what it copies."""
         if operation.name in _VIEWS_OF_MEMORY:
+            self._view(operation, operands)
             if (root := self._roots.get(operation.operands[0])) is not None:
                 self._roots[operation.results[0]] = root
             return UNKNOWN
         if operation.name in ("tpu.enqueue_dma", "tpu.enqueue_indirect_dma"):
             self._transfer(operation, operands, times)
+        if operation.name == "tpu.sem_barrier":
+            self._assumed.warn("its barrier of devices takes no time: nobody published what one takes")
         if operation.name == "tpu.device_id":
             return self._device
         if operation.name == "memref.load":
@@ -127,6 +133,30 @@ class Walk:
         if len(operation.results) != 1 or self._types[operation.results[0]].kind != "scalar":
             return UNKNOWN
         return computed(operation, operands)
+
+    def _view(self, operation: Operation, operands: list[Scalar]) -> None:
+        """Note how large a part of memory can be whose size is no constant: as stated, or as what it is a part of."""
+        whole, dimensions = self._extent(operation.operands[0]), self._types[operation.results[0]].dimensions
+        if all(size >= 0 for size in dimensions):
+            return
+        if len(whole) != len(dimensions):
+            # The dimensions that it has of a known size are taken out of the whole.
+            rest = prod(whole) // max(1, prod(size for size in dimensions if size >= 0))
+            unknown = [at for at, size in enumerate(dimensions) if size < 0]
+            whole = tuple(rest if at == unknown[0] else max(1, size) for at, size in enumerate(dimensions))
+        # Behind the offsets, one for each dimension, stand the sizes that are no constants.
+        stated = iter(operands[1 + len(whole) :] if operation.name == "tpu.memref_slice" else ())
+        sizes = []
+        for size, most in zip(dimensions, whole, strict=True):
+            if size < 0:
+                told = next(stated, UNKNOWN)
+                size = min(most, max(0, round(float(told.numbers.mean())))) if told.is_known else most
+                self._guessed |= set() if told.is_known else {operation.results[0]}
+            sizes.append(size)
+        self._extents[operation.results[0]] = tuple(sizes)
+
+    def _extent(self, reference: int) -> tuple[int, ...]:
+        return self._extents.get(reference) or tuple(max(0, size) for size in self._types[reference].dimensions)
 
     def _control(self, operation: Operation, operands: list[Scalar], times: Times) -> list[Scalar]:
         """Go through what an operation holds, as often as it says."""
@@ -211,8 +241,11 @@ class Walk:
         sizes = operation.attributes.get("operandSegmentSizes", (1, 0, 1, 1, 0, 0))
         starts = [sum(sizes[:at]) for at in range(len(sizes))]
         source, target = operation.operands[0], operation.operands[starts[2]]
-        moved = self._types[source]
-        n_bytes = prod(max(0, size) for size in moved.dimensions) * moved.element_bits / 8
+        # Of a size that nobody tells the smaller end has the last word: a buffer is no larger than it need be.
+        count = min(prod(self._extent(source)), prod(self._extent(target)))
+        if {source, target} & self._guessed:
+            self._assumed.warn("only data decides how much some copies move: taken as all that they may")
+        n_bytes = count * self._types[source].element_bits / 8
         device = operands[starts[4]] if sizes[4] else None
         ends = (self._roots.get(source), self._roots.get(target))
         self.transfers.append(Transfer(n_bytes, *ends, self._per_step(times), device, operation.operands))

@@ -22,6 +22,7 @@ from tpusim.ir.mosaic import Operation, Type
 from tpusim.lowering.kernels.stages import stage_numbers
 from tpusim.lowering.scope import entering
 from tpusim.program.work import TilePart, Work, scaled, sum_work
+from tpusim.semantics.mosaic import OPCODES
 from tpusim.semantics.precision import passes_of
 from tpusim.shapes.dtype import DTYPES
 
@@ -169,24 +170,14 @@ def _work(site: Site, operation: Operation) -> Work:
     return Work(ops={VECTOR: widest})
 
 
-def _by_pairs(text: str) -> dict[str, str]:
-    return dict(pair.split(":") for pair in text.split())
-
-
-NAMES = _by_pairs(
-    "arith.addf:add arith.addi:add arith.subf:subtract arith.subi:subtract arith.mulf:multiply arith.muli:multiply"
-    " arith.divf:divide arith.divsi:divide arith.divui:divide arith.remf:remainder arith.remsi:remainder"
-    " arith.remui:remainder arith.maximumf:maximum arith.maxnumf:maximum arith.maxsi:maximum arith.maxui:maximum"
-    " arith.minimumf:minimum arith.minnumf:minimum arith.minsi:minimum arith.minui:minimum arith.andi:and"
-    " arith.ori:or arith.xori:xor arith.shli:shift-left arith.shrsi:shift-right-arithmetic"
-    " arith.shrui:shift-right-logical arith.cmpf:compare arith.cmpi:compare arith.select:select arith.negf:negate"
-    " arith.sitofp:convert arith.uitofp:convert arith.fptosi:convert arith.fptoui:convert tpu.sitofp:convert"
-    " tpu.fptosi:convert math.absf:abs math.absi:abs math.exp:exponential math.exp2:exponential"
-    " math.expm1:exponential-minus-one math.log:log math.log1p:log-plus-one math.log2:log math.rsqrt:rsqrt"
-    " math.sqrt:sqrt math.tanh:tanh math.sin:sine math.cos:cosine math.tan:tan math.powf:power math.erf:erf"
-    " math.floor:floor math.ceil:ceil math.round:round-nearest-afz math.roundeven:round-nearest-even"
-    " math.ctlz:count-leading-zeros math.ctpop:popcnt math.atan2:atan2 tpu.reciprocal:divide"
-    " math.copysign:select arith.mulsi_extended:mulhi arith.mului_extended:mulhi"
+NAMES = (
+    OPCODES
+    | dict.fromkeys("arith.sitofp arith.uitofp arith.fptosi arith.fptoui tpu.sitofp tpu.fptosi".split(), "convert")
+    | dict.fromkeys(("arith.mulsi_extended", "arith.mului_extended"), "mulhi")
+    | dict.fromkeys(("arith.cmpf", "arith.cmpi"), "compare")
+    | dict.fromkeys(("arith.select", "math.copysign"), "select")
+    | {"arith.maxnumf": "maximum", "arith.minnumf": "minimum", "tpu.reciprocal": "divide"}
+    | {"math.exp2": "exponential", "math.log2": "log"}
 )
 """The opcodes of HLO under which the chip's table has what operations of MLIR cost."""
 

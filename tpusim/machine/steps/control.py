@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tpusim.machine.core import Activity, Core, runs
+from tpusim.machine.core import Activity, Core, Holding, runs
+from tpusim.machine.costs import Traits
+from tpusim.machine.device import Visit
 from tpusim.machine.world import MOST_PLAYED_TRIPS, LoopWatch
 from tpusim.program.steps import AnyStep, Branch, Call, Loop, Wait
 from tpusim.timeline.records import SPARSECORE
@@ -15,7 +17,7 @@ def run_wait(_core: Core, _step: Wait) -> None:
 
 
 @runs(Loop)
-def run_loop(core: Core, loop: Loop) -> Activity:
+def run_loop(core: Core, loop: Loop) -> Holding:
     """Run trips until one repeats the one before it exactly, then let the clock jump over the rest.
 
     A trip repeats if nothing was under way beside the core when it began and when it ended: then nothing tells the next
@@ -30,9 +32,9 @@ def run_loop(core: Core, loop: Loop) -> Activity:
         carried = world.carried()
         if watch:
             watch.begin(device.number, done + 1)
-        yield from core.run(loop.condition)
+        yield loop.condition
         yield from _jump(core, loop)
-        yield from core.run(loop.body)
+        yield loop.body
         done += 1
         left, trip_ps = trips - done, core.now_ps - begin_ps
         if watch:
@@ -45,7 +47,7 @@ def run_loop(core: Core, loop: Loop) -> Activity:
                 world.repeat(carried, left)
             yield core.env.timeout(left * trip_ps)
             done = trips
-    yield from core.run(loop.condition)
+    yield loop.condition
 
 
 def _jump(core: Core, step: AnyStep) -> Activity:
@@ -55,17 +57,24 @@ def _jump(core: Core, step: AnyStep) -> Activity:
     core.record(step, start_ps, bound_by="latency")
 
 
-def _waits_for_others(core: Core, loop: Loop) -> bool:
-    """Return whether a device waits for others in a loop: then it must not jump unless they do."""
+def _waits_for_others(core: Core, traits: Traits) -> bool:
+    """Return whether a device waits for others in some steps: then it must not jump unless they do."""
     world = core.device.world
-    return not world.for_all and world.member_count > 1 and world.costs.loop(loop).communicates
+    return not world.for_all and world.member_count > 1 and traits.communicates
+
+
+def _is_paced(core: Core, traits: Traits) -> bool:
+    """Return whether some steps meet a host that has a pace of its own, which makes every run of them another."""
+    host = core.device.host
+    return traits.meets_host and (host.infeed is not None or host.outfeed is not None)
 
 
 def _watch(core: Core, loop: Loop) -> LoopWatch | None:
     """Return the watch over this visit to a loop, None where each device goes through it by itself."""
     world, visit = core.device.world, core.visit(("loop", id(loop)))
     several = len({id(cohort.program) for cohort in world.cohorts}) > 1
-    if not _waits_for_others(core, loop) or several or world.costs.loop(loop).varies:
+    traits = world.costs.loop(loop)
+    if not _waits_for_others(core, traits) or several or traits.varies:
         return None
     # A device with more trips than others would have to count what the links carry in trips that the others skip.
     if any(choice.devices for choice in loop.choices):
@@ -75,27 +84,51 @@ def _watch(core: Core, loop: Loop) -> LoopWatch | None:
 
 def _repeats(core: Core, loop: Loop, done: int, *, was_alone: bool) -> bool:
     """Return whether the trip that a device by itself has just ended stands for all to come."""
-    traits, host = core.device.world.costs.loop(loop), core.device.host
-    if traits.varies or _waits_for_others(core, loop):
+    traits = core.device.world.costs.loop(loop)
+    if traits.varies or _waits_for_others(core, traits):
         return False
-    # A host that has a pace of its own makes every trip another.
-    is_paced = traits.meets_host and (host.infeed is not None or host.outfeed is not None)
-    return (was_alone and not core.device.in_flight and not is_paced) or done >= MOST_PLAYED_TRIPS
+    is_alone = was_alone and not core.device.in_flight
+    return (is_alone and not _is_paced(core, traits)) or done >= MOST_PLAYED_TRIPS
 
 
 @runs(Branch)
-def run_branch(core: Core, branch: Branch) -> Activity:
+def run_branch(core: Core, branch: Branch) -> Holding:
     """Run the branch that is taken."""
     yield from _jump(core, branch)
     if branch.branches:
-        yield from core.run(branch.branches[core.chosen(branch, branch.taken)])
+        yield branch.branches[core.chosen(branch, branch.taken)]
 
 
 @runs(Call)
-def run_call(core: Core, call: Call) -> Activity | None:
+def run_call(core: Core, call: Call) -> Holding | None:
     """Run a called computation here, or beside the core on the sparse cores."""
-    if not call.is_async:
-        return core.run(call.body)
-    # At the costs of this core: how long a sparse core takes for a kernel is published nowhere.
-    core.start(call, Core(core.device, SPARSECORE).run(call.body), "a call")
-    return None
+    if call.is_async:
+        # At the costs of this core: how long a sparse core takes for a kernel is published nowhere.
+        core.start(call, Core(core.device, SPARSECORE).run(call.body), "a call")
+        return None
+    return _visit(core, call.body)
+
+
+def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
+    """Run steps that several calls share, once where one time tells all: then let the clock jump over the others.
+
+    As with a loop's trips, nothing tells two visits apart if nothing was under way beside the core when they began and
+    when they ended.
+    """
+    device, world, begin_ps = core.device, core.device.world, core.now_ps
+    if id(steps) not in device.cohort.program.shared_lists:
+        yield steps
+        return
+    was_alone, known = not device.in_flight, device.visits.get(id(steps))
+    if was_alone and known is not None:
+        yield core.env.timeout(known.duration_ps)
+        device.recorder.replay(known.records, begin_ps)
+        world.carry(known.carried)
+        return
+    mark, carried = device.recorder.mark(), world.carried()
+    yield steps
+    traits = world.costs.steps(steps)
+    may_differ = traits.varies or _is_paced(core, traits) or _waits_for_others(core, traits)
+    if was_alone and not device.in_flight and not may_differ:
+        records = device.recorder.since(mark, begin_ps)
+        device.visits[id(steps)] = Visit(core.now_ps - begin_ps, records, world.carried_since(carried))

@@ -23,17 +23,16 @@ ROUNDING_PS = 1000
 @runs(Kernel)
 def run_kernel(core: Core, kernel: Kernel) -> Activity:
     """Run one kernel; one that nothing can disturb takes as long, and for the same reasons, as the last time."""
-    start_ps, device, costs = core.now_ps, core.device, core.device.kernels
-    traffic = costs.kernel(kernel).traffic
+    start_ps, device, cost = core.now_ps, core.device, core.device.kernels.kernel(kernel)
+    traffic = cost.time.traffic
     alone = not traffic or (not device.in_flight and not any(t.space in HOST_LINKS for t in traffic))
-    known = costs.undisturbed.get(id(kernel)) if alone else None
-    if known is not None:
-        duration_ps, details = known
+    if alone and cost.undisturbed is not None:
+        duration_ps, details = cost.undisturbed
         yield core.env.timeout(duration_ps)
     else:
-        details = yield from _play(core, kernel)
+        details = yield from _play(core, cost.time)
         if alone:
-            costs.undisturbed[id(kernel)] = core.now_ps - start_ps, details
+            cost.undisturbed = core.now_ps - start_ps, details
     core.record(
         kernel,
         start_ps,
@@ -45,9 +44,8 @@ def run_kernel(core: Core, kernel: Kernel) -> Activity:
     )
 
 
-def _play(core: Core, kernel: Kernel) -> Generator[simpy.Event, Any, dict[str, Any]]:
+def _play(core: Core, time: KernelTime) -> Generator[simpy.Event, Any, dict[str, Any]]:
     """Play one kernel; return the fields of its record that say where its time went."""
-    time = core.device.kernels.kernel(kernel)
     parts = {"latency": time.fixed_ps + time.between_ps}
     # Nothing overlaps this: the kernel's own code starts its transfers, and waits for them.
     yield core.env.timeout(time.fixed_ps + time.between_ps)

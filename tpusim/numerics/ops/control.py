@@ -13,6 +13,7 @@ from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import async_parts
 from tpusim.numerics.elided import guess_left_out
 from tpusim.numerics.registry import RULES, TOKEN, computes
+from tpusim.numerics.scalar_loops import NoRowError, ScalarLoop
 from tpusim.numerics.site import Run, Site
 from tpusim.shapes.shape import TupleShape
 
@@ -56,9 +57,26 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
     while (yield Run(condition, [state])):
         if trips == site.settings.max_iterations:
             raise SimulationError(f"{instruction.name!r} has not ended after {trips:,} iterations (--max-iterations)")
+        if trips == _PATIENCE and (compiled := _compiled(site, instruction)) is not None:
+            state, more = compiled.run(state, (site.settings.max_iterations or _NO_LIMIT) - trips)
+            trips += more
+            continue
         state = yield Run(body, [state])
         trips += 1
     return state
+
+
+_PATIENCE = 1000
+"""Trips that the rules take less time for than compiled code takes to load."""
+_NO_LIMIT = 2**62
+
+
+def _compiled(site: Site, loop: Instruction) -> ScalarLoop | None:
+    """Return a loop over scalars in compiled code, None if it is not such a loop."""
+    try:
+        return ScalarLoop(site, loop)
+    except NoRowError:
+        return None
 
 
 @computes("conditional")

@@ -21,6 +21,7 @@ from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import compute_type
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import word_type
+from tpusim.shapes.dtype import DType, numpy_dtype
 
 Type = np.dtype[Any]
 
@@ -90,13 +91,17 @@ computes("convert")(lambda site, instruction, operands: convert_values(operands[
 
 @computes("bitcast-convert")
 def bitcast_convert(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the operand's bits as another element type.
+    """Return the operand's bits as another element type."""
+    types = [array_shape(shape).dtype for shape in (site.operand(instruction, 0).shape, instruction.shape)]
+    return as_bits_of(operands[0], *types)
+
+
+def as_bits_of(operand: Array, source: DType, target: DType) -> Array:
+    """Return the bits of an array of the element type ``source`` as elements of ``target``.
 
     A narrower type adds a last dimension, low bits first; a wider one takes the last dimension away.
     """
-    operand, dtype = operands[0], element_type(instruction)
-    source_bits = array_shape(site.operand(instruction, 0).shape).dtype.bits
-    target_bits = array_shape(instruction.shape).dtype.bits
+    dtype, source_bits, target_bits = numpy_dtype(target), source.bits, target.bits
     if source_bits == target_bits:
         return operand.view(dtype)
     ratio = max(source_bits, target_bits) // min(source_bits, target_bits)
@@ -132,7 +137,7 @@ def stochastic_convert(site: Site, instruction: Instruction, operands: list[Any]
     dtype = element_type(instruction)
     values, random = operands
     if compute_type(dtype).kind == "f":
-        return _stochastic_float(to_float32(values), random, dtype)
+        return stochastic_float(to_float32(values), random, dtype)
     return _stochastic_integer(widened(values), random, dtype)
 
 
@@ -216,7 +221,7 @@ def _stochastic_integer(values: Array, random: Array, dtype: Type) -> Array:
         return convert_values(np.where(up, whole + np.copysign(values.dtype.type(1), values), whole), dtype)
 
 
-def _stochastic_float(values: Array, random: Array, dtype: Type) -> Array:
+def stochastic_float(values: Array, random: Array, dtype: Type) -> Array:
     """Round f32 to a narrow float by chance, up or down from the mantissa bits that the type has."""
     cut = _MANTISSA_BITS["float32"] - int(ml_dtypes.finfo(dtype).nmant)
     bits = values.view(np.uint32)

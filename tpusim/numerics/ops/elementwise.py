@@ -23,11 +23,11 @@ from tpusim.numerics.ops.linear_algebra import complex_of
 from tpusim.numerics.ops.sorting import as_ordered
 from tpusim.numerics.registry import Array, array_shape, computes, element_type
 from tpusim.numerics.scalar_computation import apply_lifted, compute_type
-from tpusim.numerics.site import Site
+from tpusim.numerics.site import Settings, Site
 from tpusim.numerics.values import floats, integers
 from tpusim.numerics.values.blocks import compute
 from tpusim.numerics.values.relayout import word_type
-from tpusim.shapes.dtype import DTYPES, numpy_dtype
+from tpusim.shapes.dtype import DTYPES, DType, numpy_dtype
 
 Type = np.dtype[Any]
 
@@ -101,7 +101,7 @@ _ON_BITS: dict[str, tuple[str, Callable[..., Any]]] = {
     "shift-right-arithmetic": ("s", lambda value, amount, bits: value >> amount),
     "shift-right-logical": ("u", lambda value, amount, bits: value >> amount),
 }
-_COMPARISONS = {
+COMPARISONS = {
     "EQ": np.equal,
     "NE": np.not_equal,
     "LT": np.less,
@@ -109,35 +109,50 @@ _COMPARISONS = {
     "GT": np.greater,
     "GE": np.greater_equal,
 }
+"""Comparisons of two arrays by XLA's name of the direction."""
 
 
 @computes(*sorted({row[0] for row in _ROWS}))
 def elementwise(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return what the opcode's kernel gives; on ``precision`` of ``tpu``, results too small to be normal are zeros."""
-    kernel = _KERNELS.get((instruction.opcode, compute_type(operands[0].dtype).kind))
+    kernel = elementwise_kernel(instruction.opcode, operands[0].dtype)
     if kernel is None:
         found = array_shape(instruction.shape).dtype
         raise UnsupportedError(f"{instruction.name}: {instruction.opcode} is not defined on {found} elements in XLA")
-    flush = site.settings.precision == "tpu" and instruction.opcode in MAKES_SUBNORMALS
-    return compute(kernel, operands, element_type(instruction), flush=flush and operands[0].dtype.kind not in "biu")
+    flush = flushes(instruction.opcode, operands[0].dtype, site.settings)
+    return compute(kernel, operands, element_type(instruction), flush=flush)
+
+
+def elementwise_kernel(opcode: str, dtype: Type) -> Callable[..., Any] | None:
+    """Return the function of arrays that an opcode is on elements of a type; None where it is not defined on them."""
+    return _KERNELS.get((opcode, compute_type(dtype).kind))
+
+
+def flushes(opcode: str, dtype: Type, settings: Settings) -> bool:
+    """Return whether results of an opcode on elements of a type that are too small to be normal become zeros."""
+    return settings.precision == "tpu" and opcode in MAKES_SUBNORMALS and dtype.kind not in "biu"
 
 
 @computes(*_ON_BITS)
 def on_bits(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Count, shift or multiply the bits of integers, whatever their own type makes of the uppermost one."""
-    sign, kernel = _ON_BITS[instruction.opcode]
-    bits = array_shape(instruction.shape).dtype.bits
-    dtype = numpy_dtype(DTYPES[f"{sign}{bits}"]) if sign else element_type(instruction)
+    return bits_of(instruction.opcode, operands, array_shape(instruction.shape).dtype)
+
+
+def bits_of(opcode: str, operands: list[Any], result: DType) -> Array:
+    """Return what an opcode that looks at the bits of integers gives, as elements of the type ``result``."""
+    sign, kernel = _ON_BITS[opcode]
+    dtype = numpy_dtype(DTYPES[f"{sign}{result.bits}"] if sign else result)
     # A lifted computation may keep integers in wider ones.
     is_own = [operand.dtype.itemsize == dtype.itemsize for operand in operands]
     values = [each.view(dtype) if own else each.astype(dtype) for each, own in zip(operands, is_own, strict=True)]
-    return compute(partial(kernel, bits=bits), values, dtype).view(element_type(instruction))
+    return compute(partial(kernel, bits=result.bits), values, dtype).view(numpy_dtype(result))
 
 
 @computes("compare")
 def compare(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Compare; ``type=TOTALORDER`` orders floats by their bits, otherwise NaN is unequal to all and -0 equals 0."""
-    kernel = _COMPARISONS[instruction.attributes["direction"]]
+    kernel = COMPARISONS[instruction.attributes["direction"]]
     if instruction.attributes.get("type") == "TOTALORDER":
         # Only then: mapping the bits costs a pass, and nearly all comparisons go without.
         operands = [as_ordered(operand, is_total=True) for operand in operands]
@@ -153,7 +168,11 @@ def select(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     predicate, chosen, other = operands
     if isinstance(chosen, tuple) or (predicate.ndim == 0 and chosen.shape == other.shape):
         return chosen if predicate else other
-    dtype = element_type(instruction)
+    return select_elements(predicate, chosen, other, element_type(instruction))
+
+
+def select_elements(predicate: Array, chosen: Array, other: Array, dtype: Type) -> Array:
+    """Return the elements of ``chosen`` where ``predicate`` is true, of ``other`` elsewhere, as a type."""
     # As words: moving bits keeps the payloads of NaNs, and one kernel serves all types of a width.
     words = [convert_values(values, dtype).view(word_type(dtype)) for values in (chosen, other)]
     return compute(_choose, [predicate, *words], word_type(dtype)).view(dtype)

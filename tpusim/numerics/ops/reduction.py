@@ -22,7 +22,7 @@ from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import inside, padded
 from tpusim.numerics.registry import Array, computes, zeros
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type, lifted_list, select_values
-from tpusim.numerics.site import Run, Site
+from tpusim.numerics.site import Run, Settings, Site
 from tpusim.numerics.values import floats
 from tpusim.semantics.infer.types import parts
 from tpusim.semantics.windows import output_size
@@ -53,7 +53,7 @@ def reduce(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     arrays, inits = operands[: len(operands) // 2], operands[len(operands) // 2 :]
     opcode = binary_opcode(site.module, name) if len(arrays) == 1 else None
     if opcode in UFUNCS:
-        results = [_reduced(site, UFUNCS[opcode], arrays[0], inits[0], axes)]
+        results = [reduced(UFUNCS[opcode], arrays[0], inits[0], axes, site.settings)]
     else:
         results = _reduced_by_any(site, name, arrays, inits, axes)
     return tuple(results) if isinstance(instruction.shape, TupleShape) else results[0]
@@ -84,11 +84,11 @@ def _only_selects(site: Site, name: str) -> bool:
 
 
 @np.errstate(all="ignore")
-def _reduced(site: Site, ufunc: np.ufunc, array: Array, init: Array, axes: tuple[int, ...]) -> Array:
+def reduced(ufunc: np.ufunc, array: Array, init: Array, axes: tuple[int, ...], settings: Settings) -> Array:
     """Reduce by one of NumPy's functions, in a type wide enough to round only once, to that of the initial value."""
     wide = compute_type(init.dtype)
     # NumPy adds the rows of a matrix one after the other; in f32 a long column would lose five digits.
-    if ufunc is np.add and wide == np.float32 == init.dtype and site.settings.precision == "exact":
+    if ufunc is np.add and wide == np.float32 == init.dtype and settings.precision == "exact":
         wide = np.dtype(np.float64)
     start = init.astype(wide)[()]
     result = _reduced_by(ufunc, array.astype(wide, copy=False), axes, start)
@@ -142,7 +142,7 @@ def _usual_windows(ufunc: np.ufunc, array: Array, init: Array, window: Sequence[
     def combine(left: Pieces, right: Pieces) -> Pieces:
         return [np.asarray(kernel(left[0], right[0]), wide)]
 
-    pieces, neutral = [array.astype(wide, copy=False)], _neutral(ufunc, wide)
+    pieces, neutral = [array.astype(wide, copy=False)], neutral_of(ufunc, wide)
     # The minor dimension first keeps the elements of a window in row-major order.
     for axis in reversed(range(array.ndim)):
         # Compiled softmaxes write "the maximum of the row, everywhere" as such a window.
@@ -161,7 +161,7 @@ def kernel_of(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Callable[..., Any]:
     return _OF_ZEROS.get(ufunc, ufunc) if dtype.kind == "f" else ufunc
 
 
-def _neutral(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
+def neutral_of(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
     """Return the value that one of ``UFUNCS`` leaves every other value alone with."""
     if ufunc in (np.maximum, np.minimum):
         ends = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)

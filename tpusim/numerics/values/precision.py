@@ -16,10 +16,10 @@ import numpy as np
 
 from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import Array, array_shape
-from tpusim.numerics.site import Site
-from tpusim.semantics.precision import product_passes
+from tpusim.numerics.site import Settings, Site
+from tpusim.semantics.precision import Passes, product_passes
 from tpusim.semantics.products import PRODUCT_ROLES
-from tpusim.shapes.dtype import numpy_dtype
+from tpusim.shapes.dtype import DType, numpy_dtype
 
 Contract = Callable[["Arithmetic", Array, Array], Array]
 
@@ -46,10 +46,15 @@ class Arithmetic:
 
 def choose_arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
     """Return how an instruction multiplies its two sides: integers wrap, predicates take ``or`` of ``and``."""
-    settings, roles = site.settings, PRODUCT_ROLES[instruction.opcode]
+    roles = PRODUCT_ROLES[instruction.opcode]
     operands = [site.operand(instruction, position) for position in (roles.lhs, roles.rhs)]
-    types = lhs, rhs, result_type = [array_shape(each.shape).dtype for each in (*operands, instruction)]
-    result = numpy_dtype(result_type)
+    lhs, rhs, result = [array_shape(each.shape).dtype for each in (*operands, instruction)]
+    return arithmetic_of(site.settings, product_passes(instruction, lhs, rhs), lhs, rhs, result)
+
+
+def arithmetic_of(settings: Settings, passes: Passes, lhs: DType, rhs: DType, result_type: DType) -> Arithmetic:
+    """Return how operands of two element types are multiplied to a third, in some ``passes`` if they are floats."""
+    types, result = (lhs, rhs, result_type), numpy_dtype(result_type)
     # Integers never go through bf16: the matrix unit has paths of their own for them.
     if not any(t.is_float or t.is_complex for t in types):
         if lhs.is_pred or max(lhs.bits, rhs.bits) > 8:
@@ -61,7 +66,6 @@ def choose_arithmetic(site: Site, instruction: Instruction) -> Arithmetic:
     working = np.result_type(np.float64 if is_double else np.float32, np.complex64 if is_complex else np.float32)
     if settings.precision != "tpu" or is_double:
         return Arithmetic(working, working, result)
-    passes = product_passes(instruction, lhs, rhs)
     return Arithmetic(working, working, result, settings.array_depth, passes)
 
 

@@ -9,10 +9,11 @@ import msgspec
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.program.module import Program
 from tpusim.report.json.accuracy import CompiledPage, EstimatesPage, PowerPage, StepsPage
+from tpusim.report.json.answers import ExplanationPage, LongestPage, PathPage, StepPage
 from tpusim.report.json.compile import CompilationPage
 from tpusim.report.json.facts import ChipPage, ChipRow, LayoutPage, OpcodeRow
 from tpusim.report.json.memory import MemoryAccuracyPage, MemoryPage
-from tpusim.report.json.model import AccuracyPage, ExplanationPage, SystolicPage
+from tpusim.report.json.model import AccuracyPage, SystolicPage
 from tpusim.report.json.page import Microseconds
 from tpusim.report.json.run import ComparisonPage, RunPage
 from tpusim.report.json.sweep import SweepPage
@@ -27,7 +28,8 @@ _PAGES: Final[dict[str, tuple[Any, ...]]] = {
     "memory": (MemoryPage,),
     "diff": (ComparisonPage,),
     "lower": (Program,),
-    "explain": (ExplanationPage,),
+    "explain": (ExplanationPage, StepPage, LongestPage),
+    "path": (PathPage,),
     "validate": (AccuracyPage, MemoryAccuracyPage, EstimatesPage, CompiledPage, StepsPage, PowerPage),
     "systolic": (SystolicPage,),
     "sweep": (SweepPage,),

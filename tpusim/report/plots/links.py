@@ -1,50 +1,55 @@
-"""The heat map of a torus: how busy every link of a slice was."""
+"""The heat map of a slice: how busy every link was."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 from math import ceil, prod
+from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from tpusim.errors import UnsupportedError
 from tpusim.report.plots.colours import GREY, HEAT, INK
 from tpusim.report.plots.style import figure_of, new_figure, styled
+from tpusim.report.plots.switches import draw_switches
 from tpusim.report.tables import time_text
 from tpusim.timeline.records import LinkUse, PodRun
 
 # Both ways of a link lie beside each other, so far from the line between the chips.
 _APART = 0.1
-# From a chip to the end of a stub: a link round the back of the torus, or to the plane above or below.
+# From a chip to the end of a stub: a link round the back of the torus.
 _STUB = 0.46
 _MOST_NUMBERED = 64
 _PANEL_COLUMNS = 4
 
+Shares = Sequence[tuple[LinkUse, float]]
+"""Links, each with the share of the run that it was busy."""
+
 
 @styled
 def links(run: PodRun, ax: Axes | None = None) -> Figure:
-    """Draw the links of a slice as lines coloured by the share of the run that they were busy; return the figure.
+    """Draw the links of a slice, coloured by the share of the run that they were busy; return the figure.
 
-    Chips of the third axis are panels, its links stubs to the upper right (up the axis) and the lower left (down it);
-    stubs at the rim go round the back. With ``ax`` only the first plane is drawn.
+    Two axes: links are lines between the chips, stubs at the rim go round the back. Three: a panel for each way along
+    each axis, in which every chip has the link that leaves it so. With ``ax`` only the first plane is drawn, as lines.
 
-    Raises UnsupportedError for chips that switches join.
+    Where switches join the chips, they stand above them, and all links are in one picture.
     """
-    if any(link.way.startswith(">") for link in run.links):
-        raise UnsupportedError(
-            "plot links draws meshes and tori, found chips that switches join: `tpusim run --links FILE` writes what "
-            "each link carried"
-        )
     total_ps = max(1, run.last.total_ps)
+    joined = [(link, link.busy_ps / total_ps) for link in run.links if link.way.startswith(">")]
+    if joined:
+        return _switches(run, joined, ax)
     width, height, planes = _planes(run)
     shares = [(link, link.busy_ps / total_ps) for link in run.links if link.way[0] in "+-"]
     norm = Normalize(0, max([share for _, share in shares] + [0.01]) * 100)
+    if ax is None and len(run.sizes) > 2:
+        return _by_way(run, shares, norm)
     by_plane: dict[int, list[tuple[LinkUse, float]]] = defaultdict(list)
     for link, share in shares:
         by_plane[link.chip // (width * height)].append((link, share))
@@ -62,11 +67,72 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
             place.set_axis_off()
             continue
         _draw_plane(place, run, number, by_plane[number], norm)
-    bar = figure.colorbar(ScalarMappable(norm, HEAT), ax=grid, shrink=0.9, pad=0.02)
+    return _with_scale(figure, grid, run, shares, norm)
+
+
+def _switches(run: PodRun, shares: Shares, ax: Axes | None) -> Figure:
+    """Draw links by way of switches."""
+    norm = Normalize(0, max([share for _, share in shares] + [0.01]) * 100)
+    if ax is not None:
+        draw_switches(ax, run, shares, norm)
+        return figure_of(ax)
+    figure = new_figure(7.6, 3.6)
+    place = figure.subplots()
+    draw_switches(place, run, shares, norm)
+    return _with_scale(figure, place, run, shares, norm)
+
+
+def _with_scale(figure: Figure, places: Any, run: PodRun, shares: Shares, norm: Normalize) -> Figure:
+    """Return a figure with its colours' scale and its title."""
+    bar = figure.colorbar(ScalarMappable(norm, HEAT), ax=places, shrink=0.9, pad=0.02)
     bar.set_label("link busy (% of the run)")
     bar.outline.set_linewidth(0.4)
     figure.suptitle(_title(run, [share for _, share in shares]), x=0.01, ha="left", fontsize=8.5)
     return figure
+
+
+def _by_way(run: PodRun, shares: Shares, norm: Normalize) -> Figure:
+    """Draw a panel for each way along each axis: planes beside each other, a cell for each chip."""
+    width, height, planes = _planes(run)
+    axes = len(run.sizes)
+    across = (width + 1) * planes
+    size = min(0.26, 7.0 / (2 * across))
+    figure = new_figure(max(6.4, 2 * size * across + 1.8), axes * (size * height + 0.45) + 0.9)
+    grid = figure.subplots(axes, 2, squeeze=False)
+    for (axis, column), ax in np.ndenumerate(grid):
+        way = f"{'+-'[column]}{axis}"
+        own = [(link, share) for link, share in shares if link.way == way]
+        cells = np.full((height, across - 1), np.nan)
+        for plane in range(planes):
+            # What carried nothing has no entry.
+            cells[:, plane * (width + 1) : plane * (width + 1) + width] = 0.0
+        for link, share in own:
+            x, y, plane = link.chip % width, link.chip // width % height, link.chip // (width * height)
+            cells[y, plane * (width + 1) + x] = share * 100
+        ax.imshow(cells, cmap=HEAT, norm=norm, origin="lower", interpolation="nearest")
+        known = cells[~np.isnan(cells)]
+        words = f"{'up' if way[0] == '+' else 'down'} axis {axis}: mean {known.mean():.1f} %"
+        ax.set_title(f"{words}, {known.min():.1f} to {known.max():.1f}", fontsize=7.5)
+        _label_planes(ax, run, axis == axes - 1, column == 0)
+    return _with_scale(figure, grid, run, shares, norm)
+
+
+def _label_planes(ax: Axes, run: PodRun, is_last: bool, is_first: bool) -> None:
+    """Name the planes that lie beside each other, and the chips' axes at the rim of the picture."""
+    width, height, planes = _planes(run)
+    per_slice = prod(run.sizes[2:])
+    names = [f"{f'{plane // per_slice}:' if run.slices > 1 else ''}{plane % per_slice}" for plane in range(planes)]
+    every = max(1, planes // 8)
+    middles = [plane * (width + 1) + (width - 1) / 2 for plane in range(planes)]
+    ax.set(xticks=[], yticks=[])
+    ax.tick_params(length=0, labelcolor=GREY)
+    ax.spines[:].set_visible(False)
+    if is_last:
+        ax.set_xticks(middles[::every], names[::every])
+        ax.set_xlabel(f"planes: place on axis 2; in each axis 0, {width} chips, to the right")
+    if is_first:
+        ax.set_yticks([0, height - 1])
+        ax.set_ylabel("axis 1 (chips)")
 
 
 def _planes(run: PodRun) -> tuple[int, int, int]:
@@ -90,9 +156,10 @@ def _title(run: PodRun, shares: Sequence[float]) -> str:
     return words
 
 
-def _draw_plane(ax: Axes, run: PodRun, plane: int, shares: Sequence[tuple[LinkUse, float]], norm: Normalize) -> None:
-    """Draw the chips of one plane and the links that leave them."""
+def _draw_plane(ax: Axes, run: PodRun, plane: int, shares: Shares, norm: Normalize) -> None:
+    """Draw the chips of one plane and the links between them."""
     width, height, planes = _planes(run)
+    shares = [(link, share) for link, share in shares if int(link.way[1:]) < 2]
     places = [(chip % width, chip // width) for chip in range(width * height)]
     segments = [_segment(run, link) for link, _ in shares]
     colours = [mpl.colormaps[HEAT](norm(share * 100)) for _, share in shares]
@@ -110,18 +177,13 @@ def _draw_plane(ax: Axes, run: PodRun, plane: int, shares: Sequence[tuple[LinkUs
     ax.tick_params(length=0, labelcolor=GREY)
     ax.set(xlabel="axis 0 (chips)", ylabel="axis 1 (chips)")
     if planes > 1:
-        per_slice = prod(run.sizes[2:])
-        slice_ = f"slice {plane // per_slice}, " if run.slices > 1 else ""
-        ax.set_title(f"{slice_}axis 2 at {plane % per_slice}" if len(run.sizes) > 2 else f"slice {plane}", fontsize=8)
+        ax.set_title(f"slice {plane}", fontsize=8)
 
 
 def _segment(run: PodRun, link: LinkUse) -> list[tuple[float, float]]:
     width, height, _ = _planes(run)
     x, y = link.chip % width, link.chip // width % height
     axis, sign = int(link.way[1:]), 1 if link.way[0] == "+" else -1
-    if axis > 1:
-        # Out of the plane.
-        return [(x + sign * 0.12, y + sign * 0.12), (x + sign * _STUB * 0.8, y + sign * _STUB * 0.8)]
     side = sign * _APART
     place, size = ((x, width), (y, height))[axis]
     # Of a link round the back of the torus only a stub is drawn.

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes as Axes
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure as Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from tpusim.analysis.busy import Values
 from tpusim.errors import ConfigError
 from tpusim.files import whole_file
 from tpusim.report.plots.colours import GREY, INK
@@ -129,7 +133,9 @@ def text_box(text: Text) -> Bbox:
 
 # Tried in this order: above first, where readers look, then round the point and farther out.
 _RING: Final = ((1, 0.6), (0, 1), (-1, 0.6), (1, -0.6), (-1, -0.6), (0, -1))
-_AROUND: Final = tuple((reach * x, reach * y) for reach in (1.0, 1.8, 3.0) for x, y in _RING)
+_AROUND: Final = tuple((reach * x, reach * y) for reach in (1.0, 1.8, 3.0, 5.0) for x, y in _RING)
+# Of a marker, and between the points along a line.
+_MARK_PIXELS: Final = 6.0
 # Typographic points.
 _GAP: Final = 7.0
 _ABOVE: Final = tuple((x, y) for y in (0.7, 2.0, 3.3) for x in (0, 0.5, -0.5))
@@ -145,43 +151,82 @@ def place_labels(
 ) -> list[Text]:
     """Write a text beside each point (or ``only_above``) where no text is yet, and return those that fit.
 
-    ``avoid`` are further places, in pixels, to keep clear of.
+    Of the places with room the first is taken that hides the fewest markers and lines. ``avoid`` are further places, in
+    pixels, to keep clear of.
 
     The first ones have first choice; a text for which no room is left is not written. Call it when all else is drawn
     and ``draw_without_rendering`` of the figure has put it in its place.
     """
     taken = [text_box(text) for text in ax.texts if text.get_text()] + list(avoid)
     placed = []
+    marks = _marks(ax)
     for point, words in zip(points, texts, strict=True):
-        label = _place_label(ax, point, words, _ABOVE if only_above else _AROUND, taken)
+        label = _place_label(ax, point, words, _ABOVE if only_above else _AROUND, taken, marks)
         if label is not None:
             taken.append(text_box(label))
             placed.append(label)
     return placed
 
 
+def _marks(ax: Axes) -> Values:
+    """Return the middles of all markers and points along all lines, in pixels, a row each."""
+    found = [np.empty((0, 2))]
+    for collection in ax.collections:
+        if isinstance(collection, PathCollection):
+            found.append(ax.transData.transform(collection.get_offsets()))
+    for line in ax.lines:
+        # A line across the whole axes has a share of them as one of its coordinates.
+        ends = line.get_transform().transform(line.get_xydata())
+        for begin, end in pairwise(ends):
+            steps = max(2, min(400, int(np.hypot(*(end - begin)) / _MARK_PIXELS)))
+            found.append(np.linspace(begin, end, steps))
+    return np.concatenate(found)
+
+
 def _place_label(
-    ax: Axes, point: tuple[float, float], words: str, places: Iterable[tuple[float, float]], taken: list[Bbox]
+    ax: Axes,
+    point: tuple[float, float],
+    words: str,
+    places: Iterable[tuple[float, float]],
+    taken: list[Bbox],
+    marks: Values,
 ) -> Text | None:
-    """Write a text at the first place beside a point where there is room, or nowhere."""
+    """Write a text at the place beside a point that has room and hides the least, or nowhere."""
     whole = ax.get_window_extent()
+    best: tuple[int, Text] | None = None
     for across, up in places:
-        label = ax.annotate(
-            words,
-            point,
-            (across * _GAP, up * _GAP),
-            textcoords="offset points",
-            fontsize=6.5,
-            ha="center" if not across else ("left" if across > 0 else "right"),
-            va="bottom" if up > 0 else "top",
-            # A white rim: lines of the picture may pass behind a text.
-            path_effects=[withStroke(linewidth=1.8, foreground="white")],
-            zorder=5,
-            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2},
-        )
+        label = _annotated(ax, point, words, across, up)
         box = text_box(label)
         inside = whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1
-        if inside and not any(box.overlaps(other) for other in taken):
-            return label
-        label.remove()
-    return None
+        hidden = _hidden(marks, box.padded(_MARK_PIXELS / 2))
+        if not inside or any(box.overlaps(other) for other in taken) or (best and hidden >= best[0]):
+            label.remove()
+            continue
+        if best:
+            best[1].remove()
+        best = hidden, label
+        if not hidden:
+            break
+    return best[1] if best else None
+
+
+def _hidden(marks: Values, box: Bbox) -> int:
+    """Return how many marks a box hides."""
+    inside = (marks > box.min) & (marks < box.max)
+    return int(inside.all(axis=1).sum())
+
+
+def _annotated(ax: Axes, point: tuple[float, float], words: str, across: float, up: float) -> Text:
+    return ax.annotate(
+        words,
+        point,
+        (across * _GAP, up * _GAP),
+        textcoords="offset points",
+        fontsize=6.5,
+        ha="center" if not across else ("left" if across > 0 else "right"),
+        va="bottom" if up > 0 else "top",
+        # A white rim: lines of the picture may pass behind a text.
+        path_effects=[withStroke(linewidth=1.8, foreground="white")],
+        zorder=5,
+        arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2},
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from math import exp, isfinite, isqrt, log
+from math import exp, inf, isfinite, isqrt, log
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -29,18 +29,21 @@ _FAR_APART = 8.0
 
 @styled
 def pareto(
-    records: Records, x: str, y: str, name: str = "", ax: Axes | None = None, *, per: str = ""
+    records: Records, x: str, y: str, name: str = "", ax: Axes | None = None, *, per: str = "", normalise: str = ""
 ) -> Figure:  # fmt: skip
     """Draw designs by two figures of which less is better (cost and time, say), the best trade-offs joined by a line.
 
     ``x`` and ``y`` are keys of the records and, with their units, the names of the axes; ``name`` is the key of what
-    designs are called. With ``per``, a key as well, each value of it has a picture of its own. Records that leave a
+    designs are called. With ``per``, a key as well, each value of it has a picture of its own. With ``normalise``, one
+    such as ``program``, figures are multiples of the least one that has the same value of it. Records that leave a
     figure empty, as those of designs that a program does not fit, are left out. Raises ConfigError if a record lacks
     the key of a figure, or none has figures. Returns the figure.
     """
-    found = [record for record in records if _figure(record, x) is not None and _figure(record, y) is not None]
+    found: Records = [record for record in records if _figure(record, x) is not None and _figure(record, y) is not None]
     if not found:
         raise ConfigError("pareto: expected at least one design, found none with both figures")
+    if normalise:
+        found, (x, y) = _normalised(found, (x, y), normalise)
 
     def draw(ax: Axes, part: Records) -> Labels:
         return _pareto(ax, part, (x, y, name))
@@ -54,6 +57,23 @@ def pareto(
     figure_of(ax).draw_without_rendering()
     _write(ax, labels)
     return figure_of(ax)
+
+
+def _normalised(records: Records, keys: tuple[str, str], by: str) -> tuple[Records, tuple[str, str]]:
+    """Return records with figures as multiples of the least of their value of ``by``, and what these are called."""
+    names = {key: f"{key}, times the least of its {by}" for key in keys}
+    least: dict[tuple[str, str], float] = {}
+    for record in records:
+        for key in keys:
+            place = key, str(_value(record, by))
+            least[place] = min(least.get(place, inf), _figure(record, key) or 0.0)
+    if not all(least.values()):
+        raise ConfigError("pareto: expected figures above 0 to take multiples of, found a 0")
+    found = []
+    for record in records:
+        value = str(_value(record, by))
+        found.append({**record, **{names[key]: (_figure(record, key) or 0.0) / least[key, value] for key in keys}})
+    return found, (names[keys[0]], names[keys[1]])
 
 
 def _pareto(ax: Axes, records: Records, keys: tuple[str, str, str]) -> Labels:

@@ -30,6 +30,7 @@ _CHARACTERS_PER_INCH = 11
 
 # Steps that wait at the left and results that leave at the bottom, as far as they are drawn.
 _WAITING = 4
+_LEAVING = 2
 _MOST_DRAWN = 32
 _MOST_NAMED = 16
 _MOST_FRAMES = 120
@@ -126,7 +127,13 @@ def _empty(fold: Fold) -> Figure:
     rows, columns = min(fold.rows, _MOST_DRAWN), min(fold.columns, _MOST_DRAWN)
     across = max(4.8, min(7.4, 0.42 * (columns + _WAITING + 1) + 0.8))
     cell = min(0.42, (across - 0.8) / (columns + _WAITING + 1))
-    return new_figure(across, cell * (rows + _WAITING) + 2.35)
+    return new_figure(across, cell * (rows + _below(fold)) + 2.35)
+
+
+def _below(fold: Fold) -> float:
+    """Return the room below the array, in elements: of one that is drawn in part nothing is seen to leave."""
+    leaves = fold.dataflow != "os" and fold.rows <= _MOST_DRAWN
+    return _LEAVING if leaves else 0.3
 
 
 def _draw_frame(figure: Figure, fold: Fold, cycle: int) -> None:
@@ -145,8 +152,7 @@ def _draw_array(ax: Axes, fold: Fold, cycle: int) -> None:
     if fold.dataflow != "os":
         _draw_leaving(ax, fold, cycle, rows, columns)
     ax.add_patch(Rectangle((0, 0), columns, rows, fill=False, edgecolor=INK, linewidth=1.2))
-    below = _WAITING if fold.dataflow != "os" else 0.3
-    ax.set(xlim=(-_WAITING - 0.3, columns + 0.3), ylim=(rows + below, -0.3), aspect="equal")
+    ax.set(xlim=(-_WAITING - 0.3, columns + 0.3), ylim=(rows + _below(fold), -0.3), aspect="equal")
     for axis, count in ((ax.xaxis, columns), (ax.yaxis, rows)):
         numbers = range(0, count, max(1, count // 8))
         axis.set_ticks([number + 0.5 for number in numbers], map(str, numbers))
@@ -191,7 +197,7 @@ def _draw_leaving(ax: Axes, fold: Fold, cycle: int, rows: int, columns: int) -> 
     if rows < fold.rows:
         return
     for column in range(min(columns, fold.width)):
-        for past in range(1, _WAITING + 1):
+        for past in range(1, _LEAVING + 1):
             # Sums go down through the rows that the tile does not cover, too.
             step = cycle - past - fold.load - (fold.rows - 1) - column
             if 0 <= step < fold.stream:

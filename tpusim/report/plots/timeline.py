@@ -14,7 +14,8 @@ from tpusim.analysis.busy import Values, busy_over_time
 from tpusim.analysis.energy.power import mean_watts
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import ICI, UNITS
-from tpusim.report.plots.colours import GREY, ink_on, kind_of, kind_order, kind_patch, look_of
+from tpusim.report.plots.colours import GREY, INK, ink_on, kind_of, kind_order, kind_patch, look_of
+from tpusim.report.plots.fold import Fold, fold_of
 from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled, time_unit
 from tpusim.report.tables import time_text
 from tpusim.timeline.records import CORE, SPARSECORE, Record, Repeat, Timeline
@@ -44,16 +45,21 @@ class _Block(NamedTuple):
 
 @styled
 def timeline(
-    run: Timeline, ax: Axes | None = None, window_us: tuple[float, float] | None = None, chip: Chip | None = None
+    run: Timeline,
+    ax: Axes | None = None,
+    window_us: tuple[float, float] | None = None,
+    chip: Chip | None = None,
+    unfold: bool = False,
 ) -> Figure:
     """Draw one device's run and return the figure; ``window_us`` is the part that is drawn, by default all of it.
 
     The core's row says what bounds each step; rows of units how busy they were, full height being all the time; of a
     known ``chip`` one its power, full height being the most; rows below them what ran beside the core. Hatched is what
-    a loop repeats.
+    a loop repeats; the axis is folded there, unless it is to ``unfold``, so that the trip before is seen in full.
     """
     first_ps, last_ps = _window(run, window_us)
-    shares = busy_over_time(run, first_ps, last_ps, _PIXELS)
+    fold = fold_of(() if unfold else run.repeats, first_ps, last_ps)
+    shares = busy_over_time(run, fold.edges(_PIXELS))
     units = [u for u in UNITS.values() if u.key in shares and shares[u.key].mean() >= _LEAST_SHARE]
     beside = _beside_rows(run, first_ps, last_ps)
     height = (
@@ -61,12 +67,13 @@ def timeline(
     )
     ax = axes_or_new(ax, _WIDTH, max(2.2, height))
     per_unit, unit_name = time_unit(last_ps - first_ps)
-    kinds, unnamed = _draw_core(ax, run, (first_ps, last_ps), per_unit)
+    kinds, unnamed = _draw_core(ax, run, fold, per_unit)
     labels = [(0.5, "core")]
     y = 1.25
-    edges = np.linspace(first_ps, last_ps, _PIXELS + 1) / per_unit
+    edges_ps = fold.edges(_PIXELS)
+    edges = edges_ps / per_unit
     if chip:
-        watts = mean_watts(run, chip, edges[:-1] * per_unit, edges[1:] * per_unit)
+        watts = mean_watts(run, chip, edges_ps[:-1], edges_ps[1:])
         _draw_unit(ax, y, edges, watts / max(watts.max(), 1.0), GREY)
         labels.append((y + 0.4, f"power (most: {watts.max():.0f} W)"))
         y += 0.95
@@ -80,7 +87,9 @@ def timeline(
         many = f"\n(up to {max(lanes) + 1} at once)" if max(lanes) >= _LANES else ""
         labels.append((y + high / 2, _BESIDE.get(row, row) + many))
         y += high + 0.2
-    ax.set(xlim=(first_ps / per_unit, last_ps / per_unit), ylim=(y + 0.1, -1.3 if unnamed else -0.15))
+    trips = _trips_in_full(ax, run.repeats, (first_ps, last_ps), per_unit)
+    fold.apply(ax, per_unit)
+    ax.set(xlim=(first_ps / per_unit, last_ps / per_unit), ylim=(y + 0.1, -1.3 if unnamed or trips else -0.15))
     ax.set_yticks([place for place, _ in labels], [name for _, name in labels])
     ax.tick_params(axis="y", length=0)
     ax.set(xlabel=f"time ({unit_name})", ylabel="unit (height: busy)")
@@ -90,7 +99,8 @@ def timeline(
     longest = sorted(unnamed, key=lambda block: block.start_ps - block.end_ps)[:_CALLOUTS]
     points = [((block.start_ps + block.end_ps) / 2 / per_unit, 0.0) for block in longest]
     figure_of(ax).draw_without_rendering()
-    place_labels(ax, points, [shortened(block.name, 28) for block in longest], only_above=True)
+    words = [shortened(block.name, 28) for block in longest]
+    place_labels(ax, [*trips.values(), *points], [*trips, *words], only_above=True)
     return figure_of(ax)
 
 
@@ -108,12 +118,27 @@ def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -
     ax.axhline(y + 0.8, color=GREY, linewidth=0.4)
 
 
-def _draw_core(ax: Axes, run: Timeline, window: tuple[int, int], per_unit: float) -> tuple[set[str], list[_Block]]:
+def _trips_in_full(
+    ax: Axes, repeats: Sequence[Repeat], window: tuple[int, int], per_unit: float
+) -> dict[str, tuple[float, float]]:
+    """Mark the trips that stand for those behind them, and return how often each happens and where to write that."""
+    found = {}
+    for repeat in repeats:
+        begin_ps = repeat.start_ps - (repeat.end_ps - repeat.start_ps) // repeat.trips
+        if window[0] <= begin_ps and repeat.start_ps <= window[1]:
+            ends = begin_ps / per_unit, repeat.start_ps / per_unit
+            ax.plot(ends, (-0.06, -0.06), color=INK, linewidth=1.2, marker="|", markersize=4, gid="trip")
+            found[f"{repeat.name}: x {repeat.trips + 1:,}"] = sum(ends) / 2, -0.06
+    return found
+
+
+def _draw_core(ax: Axes, run: Timeline, fold: Fold, per_unit: float) -> tuple[set[str], list[_Block]]:
     """Draw the core's row and return the kinds of time in it, and blocks that are large but have no room for a name."""
-    least_ps = int((window[1] - window[0]) / _PIXELS)
+    window = int(fold.at_ps[0]), int(fold.at_ps[-1])
+    least_ps = int(fold.length / _PIXELS)
     records = (r for r in run.records if r.row == CORE and r.end_ps > window[0] and r.start_ps < window[1])
     blocks = _blocks(records, least_ps)
-    inches_per_ps = ax.get_position().width * figure_of(ax).get_figwidth() / (window[1] - window[0])
+    inches_per_ps = ax.get_position().width * figure_of(ax).get_figwidth() / fold.length
     by_kind = defaultdict(list)
     unnamed = []
     for block in blocks:
@@ -126,9 +151,9 @@ def _draw_core(ax: Axes, run: Timeline, window: tuple[int, int], per_unit: float
         )
     kinds = set(by_kind)
     for repeat in run.repeats:
-        _draw_repeat(ax, repeat, window, (inches_per_ps, per_unit))
+        _draw_repeat(ax, repeat, fold, (inches_per_ps, per_unit))
         kinds.update(_draw_trip(ax, run, repeat, per_unit))
-    wide_ps = (window[1] - window[0]) * _CALLOUT_SHARE
+    wide_ps = fold.length * _CALLOUT_SHARE
     return kinds, [block for block in unnamed if block.name and block.end_ps - block.start_ps >= wide_ps]
 
 
@@ -182,16 +207,18 @@ def _name_block(ax: Axes, block: _Block, window: tuple[int, int], scale: tuple[f
     if letters < min(len(block.name), 10) or not block.name:
         return False
     middle = (start_ps + end_ps) / 2 / scale[1]
-    ink = ink_on(look_of(block.kind).colour)
+    look = look_of(block.kind)
+    # On a hatch it has a ground of its own, which is white.
+    ink = INK if look.hatch else ink_on(look.colour)
     text = ax.text(middle, 0.5, shortened(block.name, letters), ha="center", va="center", fontsize=_FONT, color=ink)
-    if look_of(block.kind).hatch:
+    if look.hatch:
         text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     return True
 
 
-def _draw_repeat(ax: Axes, repeat: Repeat, window: tuple[int, int], scale: tuple[float, float]) -> None:
+def _draw_repeat(ax: Axes, repeat: Repeat, fold: Fold, scale: tuple[float, float]) -> None:
     """Draw the stretch of the trips that equal the one before it."""
-    start_ps, end_ps = max(repeat.start_ps, window[0]), min(repeat.end_ps, window[1])
+    start_ps, end_ps = max(repeat.start_ps, fold.at_ps[0]), min(repeat.end_ps, fold.at_ps[-1])
     if end_ps <= start_ps:
         return
     inches_per_ps, per_unit = scale
@@ -199,11 +226,13 @@ def _draw_repeat(ax: Axes, repeat: Repeat, window: tuple[int, int], scale: tuple
     ax.broken_barh(
         [span], (0, 1), facecolor="none", hatch="////", edgecolor="white", linewidth=0.4, gid="repeat", zorder=2
     )
-    room = int((end_ps - start_ps) * inches_per_ps / _LETTER_INCHES) - 2
+    begin, end = np.interp([start_ps, end_ps], fold.at_ps, fold.drawn)
+    room = int((end - begin) * inches_per_ps / _LETTER_INCHES) - 2
     count = f"{repeat.trips:,} more equal trip{'s' if repeat.trips > 1 else ''}"
-    words = next((w for w in (f"{repeat.name}: {count}", count, f"x {repeat.trips:,}") if len(w) <= room), "")
+    words = next((w for w in (f"{repeat.name}: {count}", count, f"+{repeat.trips:,}") if len(w) <= room), "")
     if words:
-        text = ax.text(span[0] + span[1] / 2, 0.5, words, ha="center", va="center", fontsize=_FONT)
+        middle = np.interp((begin + end) / 2, fold.drawn, fold.at_ps) / per_unit
+        text = ax.text(middle, 0.5, words, ha="center", va="center", fontsize=_FONT)
         text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0})
 
 

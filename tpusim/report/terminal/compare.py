@@ -19,6 +19,7 @@ _SHOWN = 20
 _SHOWN_POINTS = 40
 _SHOWN_MESSAGES = 5
 _SHOWN_COLUMNS = 6
+_FIGURES = (">time", ">energy", "bound", "status")
 _WORDS: tuple[Callable[[OpFigures], str], ...] = (
     lambda op: op.name,
     lambda op: f"{op.count:,}",
@@ -97,10 +98,11 @@ def render_sweep(
     """Print the first points in the columns that tell them apart, and what is to be said of all of them."""
     telling = [key for key in ("program", *keys) if len({row[key] for row in rows}) > 1] or ["program"]
     telling = telling[:_SHOWN_COLUMNS]
-    table = plain_table(*(("" if key == "program" else ">") + key for key in telling), ">time", "bound", "status")
+    table = plain_table(*(("" if key == "program" else ">") + key for key in telling), *_FIGURES)
     for row in rows[:_SHOWN_POINTS]:
         cells = (_cell(row[key]) for key in telling)
-        table.add_row(*cells, us_text(row["time_us"]), row["bound"], row["status"])
+        energy = "" if row["energy_j"] is None else energy_text(row["energy_j"])
+        table.add_row(*cells, us_text(row["time_us"]), energy, row["bound"], row["status"])
     console.print(table)
     if len(rows) > _SHOWN_POINTS:
         console.print(f"... and {len(rows) - _SHOWN_POINTS:,} more (--csv has them all)")

@@ -9,13 +9,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from tpusim.analysis.explanation import Explanation
+from tpusim.analysis.tuning import Ranking
 from tpusim.hardware.units import UNITS, VMEM
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.units import ps_to_us
 
 _SHOWN_OPERANDS = 8
 _SHOWN_KINDS = 8
 _FULL = 0.95
+_GAPS = {
+    "streams twice": "the compiler charges streams through HBM about double; timed kernels of v6e took what we say",
+    "bytes left out": "less than its bytes take at the rate of HBM, so that something was left out of the estimate",
+    "not known": "why is not known",
+}
 
 
 def render_explanation(found: Explanation, console: Console) -> None:
@@ -52,6 +59,8 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
     us = compiler_us(found.compiler_cycles, found.compiler_clock_hz)
     compiler = f", the compiler's estimate {us:,.2f} us" if us else ""
     yield "time", f"{time_text(found.alone_ps)} by itself{in_run}{compiler}"
+    if found.compiler_gap and us:
+        yield "estimate", f"{us / ps_to_us(found.alone_ps):.2g} times ours: {_GAPS[found.compiler_gap]}"
     yield "goes to", ", ".join(f"{name} {ps / total:.0%}" for name, ps in parts if ps / total >= 0.01) or "nothing"
     loops = " > ".join(f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in found.loops)
     cores = f" on {found.cores} cores" if found.cores > 1 else ""
@@ -96,10 +105,10 @@ def _kind_table(found: Explanation) -> Table:
     """Return the table of tiles that are not alike: what each computes, and what moves beside it."""
     table = plain_table(">tiles", ">computes", ">moves", ">in", "does")
     for kind in found.kinds[:_SHOWN_KINDS]:
-        slower = "moves" if kind.moving_cycles > kind.cycles else "computes"
+        slower = "waits for blocks" if kind.waited_cycles > kind.cycles else "computes"
         what = "skipped" if kind.is_skipped else slower
         cells = (f"{kind.tiles:,}", f"{kind.cycles:,.0f} cycles", size_text(kind.moved_bytes))
-        table.add_row(*cells, f"{kind.moving_cycles:,.0f} cycles", what)
+        table.add_row(*cells, f"{kind.waited_cycles:,.0f} cycles", what)
     return table
 
 
@@ -134,6 +143,9 @@ def _advice(found: Explanation) -> Iterator[str]:
     """Yield what holds the kernel back, and what would have to change for the next bound."""
     if not found.ranked:
         return
+    if found.kinds:
+        yield from _advice_by_hand(found)
+        return
     (first, most), *rest = found.ranked
     fixed = found.parts_ps.get("latency", 0) / max(1, found.alone_ps)
     if fixed > 0.5:
@@ -146,6 +158,37 @@ def _advice(found: Explanation) -> Iterator[str]:
         yield "with nothing else behind it."
     if 0 < found.array_share < _FULL:
         yield f"Padding and shapes leave {1 - found.array_share:.0%} of the arrays idle while rows stream."
+
+
+def _advice_by_hand(found: Explanation) -> Iterator[str]:
+    """Yield what the steps of a hand-written kernel take their time for, and how to find better blocks."""
+    waiting = [kind for kind in found.kinds if kind.waited_cycles > kind.cycles]
+    waits = sum(kind.tiles * kind.waited_cycles for kind in waiting)
+    computes = sum(kind.tiles * kind.cycles for kind in found.kinds if kind.waited_cycles <= kind.cycles)
+    if waits > computes:
+        latency = sum(kind.tiles * kind.latency_cycles for kind in waiting) / waits
+        yield f"Most of it waits for blocks, {latency:.0%} of that until memory answers: larger blocks wait less often,"
+        yield "and blocks that stay for more steps (another order of the grid, one operand whole) move fewer bytes."
+    else:
+        (unit, busy), *_ = found.ranked
+        share = busy * found.tiles / max(1.0, waits + computes)
+        yield f"Most of it computes, with the {_name(unit)} busy for {share:.0%} of that. Larger blocks give units more"
+        yield f"to do at the same time; for the {_name(unit)} {UNITS[unit].less or 'less work'} would help."
+    yield "Blocks stay as they were compiled: tpusim.jax.tune compiles a function with others, and ranks them by time."
+
+
+def render_ranking(ranking: Ranking, console: Console) -> None:
+    """Print programs that do the same, the fastest first, and what is wrong with those that have no time."""
+    table = plain_table("", ">time", ">of peak", ">HBM", "bound by")
+    for each in ranking.candidates:
+        cells = ("-", "-", "-", escape(each.fault))
+        if each.time_us is not None:
+            moved = size_text(each.hbm_bytes)
+            cells = (time_text(round(each.time_us * 1e6)), f"{each.flops_utilisation:.1%}", moved, each.bound_by)
+        table.add_row(escape(str(each.what)), *cells)
+    console.print(f"{len(ranking.candidates)} candidates on {ranking.chip} (simulated)")
+    console.print()
+    console.print(table)
 
 
 def _name(unit: str) -> str:

@@ -6,10 +6,13 @@ import io
 
 from rich.console import Console
 
+from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
+from tpusim.analysis.tuning import Ranking
 from tpusim.report.result import ResultLike
 from tpusim.report.tables import visible
-from tpusim.report.terminal.explain import render_explanation
+from tpusim.report.terminal.answers.explain import render_explained
+from tpusim.report.terminal.explain import render_ranking
 from tpusim.report.terminal.pod import render_pod
 from tpusim.report.terminal.run import render_run
 
@@ -28,10 +31,17 @@ def printed_run(result: ResultLike) -> Console:
     return console
 
 
-def printed_explanation(explained: Explanation) -> Console:
+def printed_explanation(explained: Explanation | StepExplanation) -> Console:
     """Return a console that holds the page of ``tpusim explain``."""
     console = _recorder()
-    render_explanation(explained, console)
+    render_explained(explained, console)
+    return console
+
+
+def printed_ranking(ranking: Ranking) -> Console:
+    """Return a console that holds the table of ranked programs."""
+    console = _recorder()
+    render_ranking(ranking, console)
     return console
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 from time import monotonic
 
 from tpusim.timeline.records import Record
@@ -44,6 +47,25 @@ class CountLine:
         if self._shown:
             sys.stderr.write(_CLEAR_LINE)
             sys.stderr.flush()
+
+
+@contextmanager
+def elapsed(what: str) -> Iterator[None]:
+    """Show how long something has been going on that does not say how far it is."""
+    line, done, begun = CountLine(what), Event(), monotonic()
+
+    def show() -> None:
+        while not done.wait(_EVERY_SECONDS):
+            line._show(_duration(monotonic() - begun))
+
+    thread = Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        line.close()
 
 
 def _duration(seconds: float) -> str:

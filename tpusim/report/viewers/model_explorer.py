@@ -1,8 +1,8 @@
 """A program as a graph for Model Explorer, with the simulated time of every node as a second file to lay over it.
 
-The format is that of google-ai-edge/model-explorer: ``input_graph.ts`` (a collection of graphs, the first of which is
-shown first) and ``node_data_builder.py`` (values by graph and node). Every computation is a graph; scopes of the
-framework (``op_name``) are its layers.
+The format is that of google-ai-edge/model-explorer: ``input_graph.ts`` (a collection of graphs, the largest of which is
+shown first) and ``node_data_builder.py`` (values by graph and node). What takes time by itself is one graph, loops and
+branches with what they run; the computations of fusions are others. Scopes of the framework (``op_name``) are layers.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ from typing import Any
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ConfigError
 from tpusim.files import write_whole
-from tpusim.ir.module import Instruction
-from tpusim.ir.ops import CALLS
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.program.module import children
 from tpusim.program.steps import AnyStep
 from tpusim.report.result import ResultLike
 from tpusim.report.tables import count_text, size_text, time_text
+from tpusim.semantics.contents import running_computations
 from tpusim.shapes.shape import shape_text
 from tpusim.units import ps_to_us
-
-_RUNS_OTHERS = CALLS - {"fusion"}
-"""Opcodes whose computations take time by themselves; what a fusion calls is part of one kernel."""
 
 # From nothing to the longest op, light to dark, as text stays black.
 _COLOURS = (("0", "#ffffff"), ("0.25", "#fde3b8"), ("1", "#ef8a17"))
@@ -51,8 +49,11 @@ def graphs_json(result: ResultLike) -> dict[str, Any]:
     if module is None:
         graphs = list(_step_graphs(result.program.name, result.program.steps, groups))
     else:
-        entry_first = sorted(module.computations, key=lambda one: one.name != module.entry_name)
-        graphs = [{"id": one.name, "nodes": [_instruction_node(each, groups) for each in one]} for one in entry_first]
+        running = running_computations(module)
+        names = {computation.name for computation in running}
+        inside = [computation for computation in module.computations if computation.name not in names]
+        graphs = [{"id": module.entry_name, "nodes": [node for one in running for node in _nodes(module, one, groups)]}]
+        graphs += [{"id": one.name, "nodes": list(_nodes(module, one, groups))} for one in inside]
     about = {
         "program": result.program.name,
         "chip": result.chip.name,
@@ -66,48 +67,67 @@ def graphs_json(result: ResultLike) -> dict[str, Any]:
 
 def node_data_json(result: ResultLike, graphs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the microseconds of every node that takes time, by graph, with the colours to show them in."""
-    times_ps = _times_ps(result)
+    times_ps = {group.name: group.time_ps for group in result.summary.ops}
     found = {}
     for graph in graphs["graphs"]:
-        results = {n["id"]: {"value": ps_to_us(times_ps[n["id"]])} for n in graph["nodes"] if times_ps.get(n["id"])}
+        results = {
+            n["id"]: {"value": ps_to_us(times_ps[n["label"]])} for n in graph["nodes"] if times_ps.get(n["label"])
+        }
         if results:
             gradient = [{"stop": float(stop), "bgColor": colour} for stop, colour in _COLOURS]
             found[graph["id"]] = {"results": results, "gradient": gradient}
     return found
 
 
-def _times_ps(result: ResultLike) -> dict[str, int]:
-    """Return the core's time for every op, and for those that run computations that of all ops in them."""
-    times = {group.name: group.time_ps for group in result.summary.ops}
-    if result.module is None:
-        return times
-    # Called computations stand before their callers, so that what they take is known by then.
-    for computation in result.module.computations:
-        for instruction in computation:
-            if instruction.opcode in _RUNS_OTHERS:
-                inside = (result.module[name] for name in instruction.called_computations)
-                own = times.get(instruction.name, 0)
-                times[instruction.name] = own + sum(times.get(i.name, 0) for called in inside for i in called)
-    return times
+def _nodes(module: Module, computation: Computation, groups: Mapping[str, Group]) -> Iterator[dict[str, Any]]:
+    """Yield the instructions of a computation as nodes, each in a scope."""
+    prefix = "" if computation.name == module.entry_name else f"{computation.name}:"
+    # Where nothing is known of its origin, what a loop runs is a layer of its own.
+    scopes = _scopes(computation, prefix.removesuffix(":"))
+    for instruction in computation:
+        node = _instruction_node(instruction, scopes[instruction.name], groups)
+        # Names need be unique only in their computation.
+        node["id"] = prefix + node["id"]
+        for edge in node["incomingEdges"]:
+            edge["sourceNodeId"] = prefix + edge["sourceNodeId"]
+        yield node
 
 
-def _instruction_node(instruction: Instruction, groups: Mapping[str, Group]) -> dict[str, Any]:
+def _scopes(computation: Computation, otherwise: str) -> dict[str, str]:
+    """Return the scope of every instruction: what a compiler has put in stands where it is used, or comes from."""
+    found = {i.name: _scope(i.metadata.op_name) for i in computation}
+    for instruction in reversed(computation.instructions):
+        users = (found[user.name] for user, _ in computation.users.get(instruction.name, ()))
+        found[instruction.name] = found[instruction.name] or next(filter(None, users), "")
+    for instruction in computation:
+        sources = (found[name] for name in instruction.operands)
+        found[instruction.name] = found[instruction.name] or next(filter(None, sources), otherwise)
+    return found
+
+
+def _scope(op_name: str) -> str:
+    """Return the layer that an origin stands in; empty parts would be layers without a name."""
+    return "/".join(scope for scope in op_name.split("/")[:-1] if scope)
+
+
+def _instruction_node(instruction: Instruction, scope: str, groups: Mapping[str, Group]) -> dict[str, Any]:
     shape = shape_text(instruction.shape)
     facts = {"opcode": instruction.opcode, "shape": shape, **_figures(groups.get(instruction.name))}
     origin = instruction.metadata
     written = f"{origin.source_file}:{origin.source_line}" if origin.source_file else ""
     facts |= {"op_name": origin.op_name, "source": facts.get("source") or written}
-    return _node(instruction.name, origin.op_name, facts, instruction.operands, instruction.called_computations)
+    called = () if instruction.opcode in CONTROL_FLOW else instruction.called_computations
+    return _node(instruction.name, scope, facts, instruction.operands, called)
 
 
 def _node(
-    name: str, op_name: str, facts: Mapping[str, str], needs: Iterable[str], called: Iterable[str]
+    name: str, scope: str, facts: Mapping[str, str], needs: Iterable[str], called: Iterable[str]
 ) -> dict[str, Any]:
-    """Return a node, in the scopes that ``op_name`` says it stands in; empty ones would be layers without a name."""
+    """Return a node, in the layer that is its scope."""
     node: dict[str, Any] = {
         "id": name,
         "label": name,
-        "namespace": "/".join(scope for scope in op_name.split("/")[:-1] if scope),
+        "namespace": scope,
         "attrs": _pairs(facts),
         # From the nodes that it needs, in the order of its inputs.
         "incomingEdges": [
@@ -150,7 +170,7 @@ def _step_graphs(name: str, steps: tuple[AnyStep, ...], groups: Mapping[str, Gro
     for step in steps:
         facts = {"opcode": step.opcode, **_figures(groups.get(step.name)), "source": step.source}
         needs = [source for source in step.needs if source in here]
-        nodes.append(_node(step.name, step.op_name, facts, needs, called[step.name]))
+        nodes.append(_node(step.name, _scope(step.op_name), facts, needs, called[step.name]))
     yield {"id": name, "nodes": nodes}
     for owner, lists in inner.items():
         for graph, listed in zip(called[owner], lists, strict=True):

@@ -13,6 +13,7 @@ import numpy as np
 
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
+from tpusim.systolic.memory.pixels import Pixels, list_pixels
 
 Values = np.ndarray[Any, Any]
 
@@ -43,29 +44,29 @@ class Demand(NamedTuple):
         return _left_words(self.layer) if self.is_left else self.words
 
     @property
-    def asks_once(self) -> bool:
-        """Whether no address is asked for twice."""
-        return not self.skewed and not (self.is_left and self.layer.convolution)
+    def is_matrix(self) -> bool:
+        """Whether each element has an address of its own, so that none need be known."""
+        return self.distinct_words == self.words
 
-    def addresses(self) -> Values:
-        """Return (row, column): where each element lies, from 0; -1 beyond the edge of an image."""
-        layer = self.layer
-        inner = _kept_rows(layer)
-        if self.is_left:
-            found = _left_addresses(layer, np.arange(layer.m)[:, None], inner[None, :])
-        else:
-            found = inner[:, None] * layer.n + np.arange(layer.n)
-        return np.ascontiguousarray(found.T if self.turned else found)
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns as the array sees them."""
+        along, inner = (self.layer.m if self.is_left else self.layer.n), self.layer.inner
+        return (inner, along) if self.turned == self.is_left else (along, inner)
+
+    def pixels(self) -> Pixels:
+        """Return where the elements of an image lie."""
+        assert self.layer.convolution
+        return list_pixels(self.layer.convolution, np.arange(self.layer.m), _kept_rows(self.layer), self.turned)
 
     def last_line(self, fold_lines: int) -> int:
         """Return the line in which it asks for something last; beyond the edge of an image there is nothing."""
-        inner = _kept_rows(self.layer)
+        pixels = None if self.is_matrix else self.pixels()
         for fold in range(len(self.blocks) - 1, -1, -1):
             row, rows, column, columns = self.blocks[fold]
             for line in range(rows + columns - 2 if self.skewed else rows - 1, -1, -1):
                 down, along = self._asked(line, rows, columns)
-                m, k = (column + along, row + down) if self.turned else (row + down, column + along)
-                if not self.is_left or (_left_addresses(self.layer, m, inner[k]) >= 0).any():
+                if not pixels or pixels.any(row + down, column + along):
                     first = self.before if self.skewed else self.before - rows + 1
                     return fold * fold_lines + first + line
         return 0
@@ -126,18 +127,6 @@ def _kept_rows(layer: Layer) -> Values:
     return rows[rows % layer.kept[1] < layer.kept[0]]
 
 
-def _left_addresses(layer: Layer, rows: Values, columns: Values) -> Values:
-    """Return where elements of the left operand lie: of an image, channels side by side, which pixel a window sees."""
-    shape = layer.convolution
-    if not shape:
-        return rows * layer.k + columns
-    row, column = np.divmod(rows, shape.positions[1])
-    in_row, rest = np.divmod(columns, shape.filter_width * shape.channels)
-    in_column, channel = np.divmod(rest, shape.channels)
-    y, x = row * shape.stride + in_row, column * shape.stride + in_column
-    return np.where((y < shape.height) & (x < shape.width), (y * shape.width + x) * shape.channels + channel, -1)
-
-
 def _left_words(layer: Layer) -> int:
     """Return how many words the left operand is made of, as far as they meet a kept row."""
     shape = layer.convolution
@@ -147,7 +136,7 @@ def _left_words(layer: Layer) -> int:
         high, wide = shape.positions
         rows = _seen(high, shape.stride, shape.filter_height, shape.height)
         return rows * _seen(wide, shape.stride, shape.filter_width, shape.width) * shape.channels
-    found = _left_addresses(layer, np.arange(layer.m)[:, None], _kept_rows(layer)[None, :])
+    found = list_pixels(shape, np.arange(layer.m), _kept_rows(layer), turned=False).addresses()
     return len(np.unique(found[found >= 0]))
 
 

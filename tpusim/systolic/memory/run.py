@@ -11,14 +11,18 @@ from tpusim.hardware.array import Array
 from tpusim.hardware.buffers import Buffers
 from tpusim.program.layers import Layer
 from tpusim.systolic.memory.demands import Demand, Demands, list_demands
-from tpusim.systolic.memory.fetches import SETS, count_fills, count_moves
+from tpusim.systolic.memory.fills import count_fills
 from tpusim.systolic.memory.waits import DRAM_CYCLES, Waits, wait
+from tpusim.systolic.memory.windows import SETS, count_moves
 from tpusim.timeline.folds import Accesses, MemoryRun
 
 Values = np.ndarray[Any, Any]
 
 _CALC_WORDS_PER_CYCLE: Final = 10
 """With which SCALE-Sim's CALC mode fills an SRAM before the array begins."""
+
+_OFMAP: Final = 2
+"""Which SRAM is that of the results."""
 
 
 class _Dram(NamedTuple):
@@ -48,13 +52,13 @@ def run_memory(layer: Layer, array: Array, buffers: Buffers) -> MemoryRun:
     else:
         waits, fetched = _at_rates(demands, buffers)
     ifmap, filters = (
-        _read(demand, dram, served, waits)
-        for demand, dram, served in zip(operands, fetched, (waits.ifmap, waits.filter), strict=True)
+        _read(demand, dram, sram, demands, waits)
+        for sram, (demand, dram) in enumerate(zip(operands, fetched, strict=True))
     )
     ofmap = _written(demands, waits, array)
     return MemoryRun(
         cycles_with_prefetch=ofmap.dram_stop - min(ifmap.dram_start, filters.dram_start),
-        cycles=int(waits.ofmap.max()),
+        cycles=waits.served(_OFMAP, len(demands.writes) - 1),
         stall_cycles=int(waits.total_stalls),
         ifmap=ifmap,
         filter=filters,
@@ -117,14 +121,12 @@ def _first_line(demand: Demand) -> int:
     return demand.before if demand.skewed else demand.before - int(demand.blocks[0, 1]) + 1
 
 
-def _read(demand: Demand, dram: _Dram, served: Values, waits: Waits) -> Accesses:
+def _read(demand: Demand, dram: _Dram, sram: int, demands: Demands, waits: Waits) -> Accesses:
     """Return what the SRAM of an operand saw."""
-    last = demand.last_line(len(served) // len(demand.blocks))
     words = int(demand.blocks[:, 1] @ demand.blocks[:, 3])
-    start, stop = int(served[_first_line(demand)]), int(served[last])
     return Accesses(
-        sram_start=start,
-        sram_stop=stop,
+        sram_start=waits.served(sram, _first_line(demand)),
+        sram_stop=waits.served(sram, demand.last_line(demands.fold_lines)),
         sram_words=words,
         dram_start=dram.start,
         dram_stop=dram.stop,
@@ -141,8 +143,8 @@ def _written(demands: Demands, waits: Waits, array: Array) -> Accesses:
         words += len(demands.ifmap.blocks) * (array.rows + array.columns)
     first, last, drained = (int(x) for x in waits.drains)
     return Accesses(
-        sram_start=int(waits.ofmap[busy.argmax()]),
-        sram_stop=int(waits.ofmap[len(busy) - 1 - busy[::-1].argmax()]),
+        sram_start=waits.served(_OFMAP, int(busy.argmax())),
+        sram_stop=waits.served(_OFMAP, len(busy) - 1 - int(busy[::-1].argmax())),
         sram_words=words,
         dram_start=first,
         dram_stop=last,

@@ -26,17 +26,21 @@ class Waits(NamedTuple):
 
     stalls: Values
     """(line): cycles stalled before it."""
-    ifmap: Values
-    """(line): when what it reads of the left operand was there."""
-    filter: Values
-    """(line): the same of the right one."""
-    ofmap: Values
-    """(line): when what it writes was taken."""
+    events: Values
+    """Lines for which something may have been late; the first one is before them all."""
+    late: Values
+    """(3, event): by how many cycles, for both operands and the results."""
     last_fetch: Values
     """(2): when the last fetch of either operand was over."""
     drains: Values
     """(3): first and last cycle of a drain, and words drained."""
     total_stalls: int
+
+    def served(self, sram: int, line: int) -> int:
+        """Return when a line had what it reads of an operand (0 or 1), or what it writes was taken (2)."""
+        event = int(np.searchsorted(self.events, line))
+        late = self.late[sram, event] if event < len(self.events) and self.events[event] == line else 0
+        return line + int(self.stalls[line]) + int(late) + (HIT_CYCLES if sram < 2 else 0)
 
 
 class _Drain(NamedTuple):
@@ -62,23 +66,50 @@ def wait(ifmap: Values, filters: Values, writes: Values, fetch_cycles: Values, s
     that a fetch of half an SRAM takes of either; ``sram``: words of the results' SRAM, and words per cycle to DRAM.
     """
     lines = len(writes)
-    stalls, served = np.zeros(lines, np.int64), np.zeros((3, lines), np.int64)
-    last_fetch, stalled = np.full(2, -1), 0
+    moving, written = np.append(np.flatnonzero(ifmap + filters), lines), np.append(0, np.cumsum(writes))
+    stalls, events, late = np.zeros(lines, np.int64), [-1], [(0, 0, 0)]
+    last_fetch, stalled, line, move = np.full(2, -1), 0, 0, 0
     drain = _Drain(np.zeros(8, np.int64), [-1], [0])
     drain.state[_FREE], drain.state[_FIRST] = sram[0], -1
-    for line in range(lines):
-        cycle = line + stalled
-        stalls[line] = stalled
-        left, right = ifmap[line], filters[line]
-        left_late = _fetch(last_fetch, 0, left, fetch_cycles[0], cycle) if left else 0
-        right_late = _fetch(last_fetch, 1, right, fetch_cycles[1], cycle) if right else 0
-        taken = _write(drain, writes[line], cycle, sram) if writes[line] else cycle
-        served[0, line], served[1, line] = cycle + HIT_CYCLES + left_late, cycle + HIT_CYCLES + right_late
-        served[2, line] = taken
-        stalled += max(left_late, right_late, taken - cycle)
-    _empty(drain, served[2, -1], sram)
+    while line < lines:
+        if moving[move] < line:
+            move += 1
+        event = _take_lines(drain, written, np.array([line, moving[move], stalled]), sram)
+        stalls[line : event + 1] = stalled
+        if event < lines:
+            cycle, left, right = event + stalled, ifmap[event], filters[event]
+            left_late = _fetch(last_fetch, 0, left, fetch_cycles[0], cycle) if left else 0
+            right_late = _fetch(last_fetch, 1, right, fetch_cycles[1], cycle) if right else 0
+            taken = _write(drain, writes[event], cycle, sram) - cycle if writes[event] else 0
+            events.append(event)
+            late.append((left_late, right_late, taken))
+            stalled += max(left_late, right_late, taken)
+        line = event + 1
+    _empty(drain, lines - 1 + stalls[-1] + (late[-1][2] if events[-1] == lines - 1 else 0), sram)
     drains = np.array([drain.state[_FIRST], drain.state[_LAST], drain.state[_WORDS]])
-    return Waits(stalls, served[0], served[1], served[2], last_fetch, drains, stalled)
+    return Waits(stalls, np.array(events), np.array(late).T, last_fetch, drains, stalled)
+
+
+@njit(cache=True)
+def _take_lines(drain: _Drain, written: Values, shape: Values, sram: Values) -> int:
+    """Take in the results of lines for which nothing is late; return the first one of which that is not sure.
+
+    ``written``: words before each line; ``shape``: the first line, one before which to end, and the cycles stalled.
+    """
+    state, (line, end, stalled) = drain.state, shape
+    draining = line + stalled < state[_END]
+    if draining:
+        end = min(end, state[_END] - stalled)
+    # One word less than what lets a drain begin, or fills the SRAM.
+    room = state[_FREE] - 1 if draining else state[_FREE] - (sram[0] + 1) // 2
+    most = written[line] + max(0, room)
+    if written[end] > most:
+        end = line + np.searchsorted(written[line : end + 1], most, side="right") - 1
+    words = written[end] - written[line]
+    state[_FREE] -= words
+    state[_LINES] += (state[_FILLED] + words) // sram[1]
+    state[_FILLED] = (state[_FILLED] + words) % sram[1]
+    return int(end)
 
 
 @njit(cache=True)

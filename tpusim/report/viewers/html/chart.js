@@ -68,3 +68,10 @@ function upper(numbers, value) {
   }
   return low;
 }
+
+// Where a number between two of ``from`` lies between the same two of ``to``.
+function along(from, to, value) {
+  const i = Math.max(1, Math.min(from.length - 1, upper(from, value)));
+  const length = from[i] - from[i - 1];
+  return length ? to[i - 1] + (value - from[i - 1]) / length * (to[i] - to[i - 1]) : to[i];
+}

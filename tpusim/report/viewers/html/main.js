@@ -27,6 +27,7 @@ async function start() {
   el("data").remove();
   showSummary(store);
   showPod(store);
+  showCompared(store);
   const table = new OpTable(store);
   const timeline = new Timeline(store);
   const memory = new Memory(store);

@@ -11,13 +11,14 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tpusim.analysis.communication import classes, pod_use
+from tpusim.analysis.compare import Change, Comparison, RunFigures, compare, run_figures
 from tpusim.analysis.energy.power import mean_watts
 from tpusim.analysis.energy.run import Energy
 from tpusim.analysis.memory import memory_profile
@@ -30,10 +31,15 @@ from tpusim.report.json.page import plain
 from tpusim.report.json.run import compiler_us, pod_page, run_page
 from tpusim.report.provenance import provenance_text
 from tpusim.report.result import ResultLike
+from tpusim.report.viewers.events import Event, unrolled
+from tpusim.report.viewers.html.details import op_details
 from tpusim.timeline.records import CORE, Record, Timeline
 
 MOST_RECORDS = 200_000
 """The time line shows so many; devices beyond are left out, and the page says so."""
+MOST_EVENTS = 40_000
+"""Of one device, with all trips of its loops; where these would be more, a loop is one long trip."""
+_CHANGES = 1_000
 
 _SPACES: tuple[MemorySpace, ...] = (HBM, VMEM, CMEM)
 _PER_MILLE = 1000
@@ -47,14 +53,17 @@ SCRIPTS = ("format", "store", "chart", "table", "timeline", "memory", "roofline"
 _PLACE = re.compile(r"(?:<!--|/\*)(title|style|script|data)(?:-->|\*/)")
 
 
-def write_page(result: ResultLike, path: str | Path, version: str = "") -> None:
+def write_page(result: ResultLike, path: str | Path, version: str = "", before: RunFigures | None = None) -> None:
     """Write the report of a run. The same run always gives the same bytes."""
-    write_whole(path, page(result, version))
+    write_whole(path, page(result, version, before))
 
 
-def page(result: ResultLike, version: str = "") -> str:
-    """Return the report of a run, which this version of the simulator made, as the text of an HTML file."""
-    data = json.dumps(report_data(result, version), separators=(",", ":"), ensure_ascii=False).encode()
+def page(result: ResultLike, version: str = "", before: RunFigures | None = None) -> str:
+    """Return the report of a run, which this version of the simulator made, as the text of an HTML file.
+
+    What another run was ``before`` is shown beside it.
+    """
+    data = json.dumps(report_data(result, version, before), separators=(",", ":"), ensure_ascii=False).encode()
     parts = {
         "title": html.escape(f"{result.program.name} on {result.chip.name} (simulated)"),
         "style": (_FOLDER / "style.css").read_text(encoding="utf-8"),
@@ -77,7 +86,7 @@ class _Texts:
         return [self.numbers.setdefault(text, len(self.numbers)) for text in texts]
 
 
-def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
+def report_data(result: ResultLike, version: str = "", before: RunFigures | None = None) -> dict[str, Any]:
     """Return everything that the page shows as plain data: times in picoseconds, sizes in bytes."""
     texts, chip = _Texts(), result.chip
     vector_per_cycle = chip.vpu.register_elements * chip.vpu.alu_slots
@@ -104,6 +113,8 @@ def report_data(result: ResultLike, version: str = "") -> dict[str, Any]:
         "units": {unit.key: unit.label for unit in UNITS.values()},
         "devices": time_line,
         "ops": _op_columns(ops, result.summary.energy, result.summary.compiler_clock_hz, texts),
+        "details": op_details(result, ops.groups),
+        "compared": None if before is None else _compared(compare(before, run_figures(result.summary))),
         "memory": [_memory(result, space, texts) for space in _SPACES if space in used],
         "roofs": {
             "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
@@ -145,12 +156,12 @@ class _Ops:
 
 
 def _device(timeline: Timeline, name: str, ops: _Ops, chip: Chip) -> dict[str, Any]:
-    """Return the records of a device in order of their starts, row by row, and the loops whose trips were alike."""
-    by_row: dict[str, list[Record]] = {CORE: []}
-    for record in timeline.records:
-        by_row.setdefault(record.row, []).append(record)
-    rows = [_row(label, sorted(records, key=_times), ops) for label, records in by_row.items()]
-    rows[0]["watts"] = _watts(timeline, sorted(by_row[CORE], key=_times), chip)
+    """Return what a device did row by row, with every trip of its loops, and which trips are alike."""
+    by_row: dict[str, list[Event]] = {CORE: []}
+    for event in unrolled(timeline, MOST_EVENTS):
+        by_row.setdefault(event.record.row, []).append(event)
+    rows = [_row(label, events, ops) for label, events in by_row.items()]
+    rows[0]["watts"] = _watts(timeline, by_row[CORE], chip)
     return {
         "name": name,
         "total_ps": timeline.total_ps,
@@ -159,28 +170,29 @@ def _device(timeline: Timeline, name: str, ops: _Ops, chip: Chip) -> dict[str, A
     }
 
 
-def _row(label: str, records: list[Record], ops: _Ops) -> dict[str, Any]:
-    """Return the records of one row as columns; of the core with the share of each unit, per mille of the record."""
+def _row(label: str, events: list[Event], ops: _Ops) -> dict[str, Any]:
+    """Return the events of one row as columns; of the core with the share of each unit, per mille of the event."""
     row: dict[str, Any] = {
         "label": label,
-        "op": [ops.number(record) for record in records],
-        "start": _differences([record.start_ps for record in records]),
-        "length": [record.duration_ps for record in records],
-        "count": [record.count for record in records],
+        "op": [ops.number(event.record) for event in events],
+        "start": _differences([event.start_ps for event in events]),
+        "length": [event.duration_ps for event in events],
+        "count": [event.executions for event in events],
     }
     if label == CORE:
+        records = [event.record for event in events]
         row["units"] = {unit: _shares(records, unit) for unit in UNITS if any(unit in r.units for r in records)}
     return row
 
 
-def _times(record: Record) -> tuple[int, int]:
-    return record.start_ps, record.end_ps
-
-
-def _watts(timeline: Timeline, records: Sequence[Record], chip: Chip) -> list[float]:
-    """Return the mean power of a device in each record of its core, with what ran beside it."""
-    starts, ends = (np.array([times[place] for times in map(_times, records)], dtype=float) for place in (0, 1))
-    return [round(watts, 1) for watts in mean_watts(timeline, chip, starts, ends).tolist()]
+def _watts(timeline: Timeline, events: Sequence[Event], chip: Chip) -> list[float]:
+    """Return the mean power of a device in each event of its core, with what ran beside it."""
+    records = list({id(event.record): event.record for event in events}.values())
+    starts, ends = (np.array([getattr(record, end) for record in records], float) for end in ("start_ps", "end_ps"))
+    watts = mean_watts(timeline, chip, starts, ends).tolist()
+    # Trips that are alike draw alike.
+    of_record = {id(record): round(each, 1) for record, each in zip(records, watts, strict=True)}
+    return [of_record[id(event.record)] for event in events]
 
 
 def _shares(records: Sequence[Record], unit: str) -> list[int]:
@@ -209,6 +221,21 @@ def _op_columns(ops: _Ops, energy: Energy, clock_hz: float, texts: _Texts) -> di
         "energy": [op.total_fj for op in energy.ops],
         "compiler": [None if us is None else round(us, 3) for us in estimates],
     }
+
+
+def _compared(comparison: Comparison) -> dict[str, Any]:
+    """Return what is different from another run: its figures, and what takes longer or shorter, most change first."""
+
+    def times(changes: Iterable[Change]) -> list[list[Any]]:
+        return [
+            [one.name, one.category, one.before and one.before.time_us, one.after and one.after.time_us]
+            for one in islice((one for one in changes if one.change_us), _CHANGES)
+        ]
+
+    before = comparison.before
+    figures = {name: getattr(before, name) for name in ("program", "chip", "time_us", "flops", "hbm_bytes", "energy_j")}
+    memory = {"peak_hbm_bytes": before.memory.peak_hbm_bytes}
+    return {**figures, **memory, "ops": times(comparison.ops), "categories": times(comparison.categories)}
 
 
 def _memory(result: ResultLike, space: MemorySpace, texts: _Texts) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 // Work per byte of HBM against work per second, a dot per op, under the chip's roofs.
 
+const LEAST_RADIUS = 4, NAMED = 12;
+
 class Roofline extends Chart {
   constructor(store) {
     super(el("roofline-canvas"), 420);
@@ -120,7 +122,7 @@ class Roofline extends Chart {
   }
 
   radius(point) {
-    return Math.max(2, 26 * Math.sqrt(point.ps / Math.max(1, this.store.total_ps)));
+    return Math.max(LEAST_RADIUS, 26 * Math.sqrt(point.ps / Math.max(1, this.store.total_ps)));
   }
 
   drawPoints(context) {
@@ -130,18 +132,38 @@ class Roofline extends Chart {
       const [x, y, radius] = [this.x(point.intensity), this.y(point.rate), this.radius(point)];
       context.fillStyle = fills[this.store.colourOf(point.op)];
       // Of thousands of ops most are dots of this size, which as circles would take a second.
-      if (radius <= 2 && this.points.length > 2000) { context.fillRect(x - 1.5, y - 1.5, 3, 3); continue; }
+      if (radius <= LEAST_RADIUS && this.points.length > 2000) { context.fillRect(x - 2.5, y - 2.5, 5, 5); continue; }
       context.globalAlpha = 0.75;
       context.beginPath(); context.arc(x, y, radius, 0, 7); context.fill();
       context.globalAlpha = 1;
       context.stroke();
     }
+    this.drawNames(context);
     const chosen = this.points.find((point) => point.op === this.store.selected);
     if (!chosen) return;
     context.strokeStyle = colour("ink");
     context.lineWidth = 2.5;
     context.beginPath(); context.arc(this.x(chosen.intensity), this.y(chosen.rate), this.radius(chosen) + 2, 0, 7); context.stroke();
     context.lineWidth = 1;
+  }
+
+  // The longest ops bear their names, beside their dots, as far as there is room.
+  drawNames(context) {
+    const taken = this.points.slice(0, NAMED).map((point) => this.box(point, this.radius(point)));
+    for (const point of this.points.slice(0, NAMED)) {
+      const text = fitted(context, this.store.ops.name[point.op], 150);
+      const [x, y, radius, width] = [this.x(point.intensity), this.y(point.rate), this.radius(point) + 4, context.measureText(text).width];
+      const places = [[x + radius, y], [x - radius - width, y], [x - width / 2, y - radius - 6], [x - width / 2, y + radius + 7]];
+      const free = places.find(([left, middle]) => left > 80 && left + width < this.width - 10 && middle > 14 && !taken.some((box) => left < box[2] && left + width > box[0] && middle - 7 < box[3] && middle + 7 > box[1]));
+      if (!free) continue;
+      taken.push([free[0], free[1] - 7, free[0] + width, free[1] + 7]);
+      this.label(context, text, free[0] + width / 2, free[1], "center");
+    }
+  }
+
+  box(point, radius) {
+    const [x, y] = [this.x(point.intensity), this.y(point.rate)];
+    return [x - radius, y - radius, x + radius, y + radius];
   }
 
   textOf(point) {

@@ -9,7 +9,7 @@ function accuracyCard(bands) {
   const measured = bands.filter((band) => band.rows);
   const share = measured.reduce((sum, band) => sum + band.share, 0);
   const error = measured.reduce((sum, band) => sum + band.share * band.error, 0) / Math.max(1e-9, share);
-  return share ? card("accuracy", `\u00b1 ${percentText(error)}`, `mean error of measured kernels of the kinds that take ${percentText(share)} of the time`) : card("accuracy", "unknown", "no kernels of these kinds were measured on this chip");
+  return share ? card("accuracy", `\u00b1 ${percentText(error)} for ${percentText(share)} of the time`, "mean error of measured kernels; not measured for the rest") : card("accuracy", "unknown", "no kernels of these kinds were measured on this chip");
 }
 
 function bars(target, rows, fill = () => "") {
@@ -78,9 +78,63 @@ function showDetails(store, op) {
     if (seconds && ops.hbm_bytes[op]) facts.push(["HBM rate", rateText(ops.hbm_bytes[op] / seconds, "B")]);
     if (ops.compiler[op] !== null) facts.push(["compiler's estimate", timeText(ops.compiler[op] * 1e6)]);
   }
-  facts.push(["scope", ops.op_name[op]], ["source", ops.source[op]], ["HLO line", ops.line[op] ? String(ops.line[op]) : ""]);
+  facts.push(["scope", ops.op_name[op]], ["HLO line", ops.line[op] ? String(ops.line[op]) : ""]);
   const list = facts.filter(([, value]) => value).map(([name, value]) => make("div", {}, make("dt", { text: name }), make("dd", { text: value, class: name === "name" ? "name" : "" })));
-  el("details").replaceChildren(make("dl", { class: "facts" }, ...list));
+  if (ops.source[op]) list.push(sourceFact(ops.source[op]));
+  const { tiles, hlo, reads, read_by: readBy } = store.details[op] ?? {};
+  const parts = [make("dl", { class: "facts" }, ...list)];
+  if (tiles) parts.push(...tileParts(tiles));
+  if (hlo) parts.push(make("h3", { text: "HLO" }), make("pre", { class: "hlo", text: hlo, tabindex: 0, "aria-label": "HLO of the op" }));
+  if (reads?.length) parts.push(neighbours(store, "reads", reads));
+  if (readBy?.length) parts.push(neighbours(store, "read by", readBy));
+  el("details").replaceChildren(...parts);
+}
+
+// A click shows all ops of the line in the table; a file with its whole path can be opened as well.
+function sourceFact(source) {
+  const button = make("button", { type: "button", class: "link", text: source, title: "Show all ops of this line in the table", onclick: () => {
+    el("search").value = source;
+    el("search").dispatchEvent(new Event("input"));
+    el("ops").scrollIntoView();
+  } });
+  const opened = source.startsWith("/") ? [" ", make("a", { href: encodeURI(`file:${source.replace(/:\d+$/, "")}`), text: "open" })] : [];
+  return make("div", {}, make("dt", { text: "source" }), make("dd", {}, button, ...opened));
+}
+
+// What one tile takes each unit and memory, and what operands move.
+function tileParts(tiles) {
+  const count = tiles.count.toLocaleString("en-US");
+  const about = [`${count} tile${tiles.count > 1 ? "s" : ""}`, tiles.cores > 1 ? `on ${tiles.cores} cores` : "", tiles.loops && `(${tiles.loops})`, tiles.between ? `with ${tiles.between.toLocaleString("en-US")} cycles between two of them` : ""];
+  const most = Math.max(1e-9, ...tiles.cycles.map(([, cycles]) => cycles));
+  const rows = make("div", { class: "tiles" });
+  bars(rows, tiles.cycles.map(([name, cycles]) => [name, cycles / most, `${cycles.toLocaleString("en-US")} cycles`]));
+  rows.querySelectorAll(".value").forEach((value, place) => { value.textContent = tiles.cycles[place][1].toLocaleString("en-US"); });
+  const moved = make("div", { class: "scrolled" });
+  plainTable(moved, ["moves", "memory", "block", "times", "total"], tiles.moves.map(([name, out, memory, block, times, total]) => [`${name} (${out ? "out" : "in"})`, memory, sizeText(block), times.toLocaleString("en-US"), sizeText(total)]));
+  const stages = tiles.stages.length > 1 ? [make("p", { class: "muted small", text: `In each tile ${tiles.stages.length} stages, one after another: ${tiles.stages.map(([name, cycles]) => `${name} ${cycles.toLocaleString("en-US")}`).join(", then ")} cycles.` })] : [];
+  return [make("h3", { text: "Tiles" }), make("p", { class: "small", text: `${about.filter(Boolean).join(" ")}.` }), ...stages,
+    make("div", { class: "columns" }, make("div", {}, make("p", { class: "muted small", text: "cycles of one tile, by unit and memory" }), rows), moved)];
+}
+
+function neighbours(store, label, names) {
+  const numbers = store.numbers ??= new Map(store.ops.name.map((name, op) => [name, op]));
+  const each = (name) => numbers.has(name) ? make("button", { type: "button", class: "link name", text: name, onclick: () => store.select(numbers.get(name)) }) : make("span", { class: "name muted", text: name });
+  return make("p", { class: "small neighbours" }, make("b", { text: `${label} ` }), ...names.flatMap((name) => [each(name), " "]));
+}
+
+// What is different from another run: figures of both, then ops and categories, most change first.
+function showCompared(store) {
+  const { compared, summary } = store;
+  if (!compared) return;
+  el("compared").hidden = el("compared-link").hidden = false;
+  el("compared-about").textContent = `Before: ${compared.program} on ${compared.chip} (simulated); now: ${summary.program} on ${summary.chip}.`;
+  const us = (value) => timeText(value * 1e6);
+  const figures = [["time", us, compared.time_us, summary.time_us], ["FLOP", countText, compared.flops, summary.flops], ["HBM traffic", sizeText, compared.hbm_bytes, summary.hbm_bytes], ["energy", energyText, compared.energy_j, summary.energy_j], ["peak HBM", sizeText, compared.peak_hbm_bytes, summary.memory.peak_hbm_bytes]];
+  plainTable(el("compared-figures"), ["", "before", "now", "now / before"], figures.filter(([, , before]) => before).map(([name, text, before, now]) => [name, text(before), text(now), (now / before).toFixed(3)]));
+  const signed = (value) => `${value > 0 ? "+" : "\u2212"}${us(Math.abs(value))}`;
+  const rows = (changes, named) => changes.map(([name, category, before, now]) => [name, ...(named ? [category] : []), before === null ? "\u2013" : us(before), now === null ? "\u2013" : us(now), signed((now ?? 0) - (before ?? 0))]);
+  plainTable(el("compared-ops"), ["op", "category", "before", "now", "change"], rows(compared.ops, true));
+  plainTable(el("compared-categories"), ["category", "before", "now", "change"], rows(compared.categories, false));
 }
 
 function plainTable(target, titles, rows) {

@@ -5,23 +5,27 @@ const ROW_HEIGHT = 26;
 class OpTable {
   constructor(store) {
     this.store = store;
-    const { ops } = store;
     const total = Math.max(1, store.total_ps);
-    const time = (op) => ops.time[op] ? timeText(ops.time[op]) : ops.beside[op] ? `(${timeText(ops.beside[op])})` : "0";
+    // A row is an op, by its number, or a group of them, which has the sums.
+    const at = (row, name) => typeof row === "number" ? store.ops[name][row] : row[name];
+    const words = (name) => ({ text: (row) => at(row, name), key: (row) => at(row, name) });
+    const figure = (name, text) => ({ text: (row) => text(at(row, name)), key: (row) => at(row, name), number: true });
+    const time = (row) => at(row, "time") ? timeText(at(row, "time")) : at(row, "beside") ? `(${timeText(at(row, "beside"))})` : "0";
     this.columns = [
-      { id: "name", title: "op", text: (op) => ops.name[op], key: (op) => ops.name[op], class: "name" },
-      { id: "time", title: "time", text: time, key: (op) => ops.time[op] + ops.beside[op] * 1e-9, number: true, hint: "in parentheses: beside the core" },
-      { id: "share", title: "share", text: (op) => percentText(ops.time[op] / total), key: (op) => ops.time[op], number: true, share: (op) => ops.time[op] / total },
-      { id: "count", title: "count", text: (op) => ops.count[op].toLocaleString("en-US"), key: (op) => ops.count[op], number: true },
-      { id: "bound_by", title: "bound by", text: (op) => ops.bound_by[op], key: (op) => ops.bound_by[op] },
-      { id: "flops", title: "FLOP", text: (op) => countText(ops.flops[op]), key: (op) => ops.flops[op], number: true },
-      { id: "hbm_bytes", title: "HBM", text: (op) => sizeText(ops.hbm_bytes[op]), key: (op) => ops.hbm_bytes[op], number: true },
-      { id: "energy", title: "energy", text: (op) => energyText(ops.energy[op] / 1e15), key: (op) => ops.energy[op], number: true, hint: "of its work, and of the idle power in its time" },
-      { id: "compiler", title: "compiler", text: (op) => ops.compiler[op] === null ? "" : timeText(ops.compiler[op] * 1e6), key: (op) => ops.compiler[op] ?? -1, number: true, hint: "the compiler's own estimate" },
-      { id: "category", title: "category", text: (op) => ops.category[op], key: (op) => ops.category[op] },
-      { id: "op_name", title: "scope", text: (op) => ops.op_name[op], key: (op) => ops.op_name[op] },
-      { id: "source", title: "source", text: (op) => ops.source[op], key: (op) => ops.source[op] },
+      { id: "name", title: "op", ...words("name"), class: "name", width: 17 },
+      { id: "time", title: "time", text: time, key: (row) => at(row, "time") + at(row, "beside") * 1e-9, number: true, hint: "in parentheses: beside the core", width: 7 },
+      { id: "share", title: "share", text: (row) => percentText(at(row, "time") / total), key: (row) => at(row, "time"), number: true, share: (row) => at(row, "time") / total, width: 9 },
+      { id: "count", title: "count", ...figure("count", (count) => count.toLocaleString("en-US")), width: 5.5 },
+      { id: "bound_by", title: "bound by", ...words("bound_by"), width: 7.5 },
+      { id: "flops", title: "FLOP", ...figure("flops", countText), width: 6.5 },
+      { id: "hbm_bytes", title: "HBM", ...figure("hbm_bytes", sizeText), width: 7.5 },
+      { id: "energy", title: "energy", ...figure("energy", (fj) => energyText(fj / 1e15)), hint: "of its work, and of the idle power in its time", width: 6.5 },
+      { id: "compiler", title: "compiler", text: (row) => at(row, "compiler") === null ? "" : timeText(at(row, "compiler") * 1e6), key: (row) => at(row, "compiler") ?? -1, number: true, hint: "the compiler's own estimate", width: 7 },
+      { id: "category", title: "category", ...words("category"), width: 9 },
+      { id: "op_name", title: "scope", ...words("op_name"), width: 9.5 },
+      { id: "source", title: "source", ...words("source"), width: 8 },
     ];
+    this.opened = new Set();
     this.sort = { column: this.columns[1], descending: true };
     this.active = 0;
     this.scroll = el("ops-scroll");
@@ -36,7 +40,7 @@ class OpTable {
     const row = make("tr");
     for (const column of this.columns) {
       const button = make("button", { type: "button", text: column.title, title: column.hint ? `Sort; ${column.hint}` : "Sort", onclick: () => this.sortBy(column) });
-      column.head = make("th", { scope: "col", class: column.number ? "number" : "" }, button);
+      column.head = make("th", { scope: "col", class: column.number ? "number" : "", style: { width: `${column.width}%` } }, button);
       column.button = button;
       row.append(column.head);
     }
@@ -53,7 +57,8 @@ class OpTable {
 
   listen() {
     el("search").addEventListener("input", () => this.apply());
-    for (const id of ["category", "bound"]) el(id).addEventListener("change", () => this.apply());
+    for (const id of ["category", "bound", "grouping"]) el(id).addEventListener("change", () => this.apply());
+    el("csv").addEventListener("click", () => this.save());
     this.scroll.addEventListener("scroll", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.scroll);
     this.scroll.addEventListener("keydown", (event) => this.key(event));
@@ -79,7 +84,8 @@ class OpTable {
       if (bound && ops.bound_by[op] !== bound) continue;
       if (words.every((word) => this.text[op].includes(word))) found.push(op);
     }
-    this.rows = found;
+    this.found = found;
+    this.groups = this.grouped(el("grouping").value);
     this.order();
     const time = found.reduce((sum, op) => sum + ops.time[op], 0);
     el("ops-count").textContent = `${found.length.toLocaleString("en-US")} of ${ops.tabled.toLocaleString("en-US")} ops, ${timeText(time)} (${percentText(time / Math.max(1, this.store.total_ps))}) of the core's time`;
@@ -91,12 +97,58 @@ class OpTable {
     this.order();
   }
 
+  // Ops as a tree of groups: by the parts of their scopes, or by one word.
+  grouped(by) {
+    if (!by) return null;
+    const root = this.group("", "");
+    for (const op of this.found) {
+      const text = this.store.ops[by][op];
+      const parts = (by === "op_name" ? text.split("/").filter(Boolean) : [text]);
+      let node = root;
+      for (const part of parts.length && parts[0] ? parts : ["(none)"]) {
+        if (!node.inner.has(part)) node.inner.set(part, this.group(part, `${node.path}/${part}`));
+        node = node.inner.get(part);
+        this.count(node, op);
+      }
+      node.own.push(op);
+    }
+    return root;
+  }
+
+  group(name, path) {
+    return { name, path, inner: new Map(), own: [], time: 0, beside: 0, count: 0, flops: 0, hbm_bytes: 0, energy: 0, compiler: null, bound_by: "", category: "", op_name: "", source: "" };
+  }
+
+  count(node, op) {
+    const { ops } = this.store;
+    for (const name of ["time", "beside", "count", "flops", "hbm_bytes", "energy"]) node[name] += ops[name][op];
+    if (ops.compiler[op] !== null) node.compiler = (node.compiler ?? 0) + ops.compiler[op];
+  }
+
+  // The rows of what is opened, each level in the order of the column; scopes that only lead on are one row.
+  flatten(node, depth, sorted, rows) {
+    for (let inner of sorted([...node.inner.values()])) {
+      let name = inner.name;
+      while (inner.inner.size === 1 && !inner.own.length) {
+        [inner] = inner.inner.values();
+        name += `/${inner.name}`;
+      }
+      rows.push({ ...inner, name, depth });
+      if (this.opened.has(inner.path)) this.flatten(inner, depth + 1, sorted, rows);
+    }
+    for (const op of sorted(node.own)) rows.push(op);
+    return rows;
+  }
+
   order() {
     const { column, descending } = this.sort;
-    const keys = new Map(this.rows.map((op) => [op, column.key(op)]));
-    const compare = column.number ? (a, b) => keys.get(a) - keys.get(b) : (a, b) => (keys.get(a) < keys.get(b) ? -1 : keys.get(a) > keys.get(b) ? 1 : 0);
-    // Ties in the order of the report, whichever way the column is sorted.
-    this.rows.sort((a, b) => (descending ? compare(b, a) : compare(a, b)) || a - b);
+    const sorted = (rows) => {
+      const keys = new Map(rows.map((row) => [row, column.key(row)]));
+      const compare = column.number ? (a, b) => keys.get(a) - keys.get(b) : (a, b) => (keys.get(a) < keys.get(b) ? -1 : keys.get(a) > keys.get(b) ? 1 : 0);
+      // Ties in the order of the report, whichever way the column is sorted.
+      return rows.map((row, place) => [row, place]).sort(([a, i], [b, j]) => (descending ? compare(b, a) : compare(a, b)) || i - j).map(([row]) => row);
+    };
+    this.rows = this.groups ? this.flatten(this.groups, 0, sorted, []) : sorted(this.found);
     for (const other of this.columns) {
       const sorted = other === column;
       other.head.setAttribute("aria-sort", sorted ? (descending ? "descending" : "ascending") : "none");
@@ -129,6 +181,7 @@ class OpTable {
     for (const column of this.columns) {
       const text = column.text(op);
       const cell = make("td", { class: [column.class ?? "", column.number ? "number" : ""].join(" ").trim(), title: text });
+      if (column.id === "name" && this.groups) cell.append(make("span", { class: "fold", style: { marginLeft: `${(op.depth ?? 0) * 0.9}em` }, text: op.path === undefined ? "" : this.opened.has(op.path) ? "\u25be" : "\u25b8" }));
       if (column.share) cell.append(make("span", { class: "share", style: { width: `${Math.round(48 * Math.min(1, column.share(op)))}px` } }));
       cell.append(text);
       row.append(cell);
@@ -158,7 +211,30 @@ class OpTable {
 
   choose(place) {
     this.active = place;
-    this.store.select(this.rows[place], this);
+    const row = this.rows[place];
+    if (typeof row === "number") { this.store.select(row, this); return; }
+    if (!this.opened.delete(row.path)) this.opened.add(row.path);
+    const top = this.scroll.scrollTop;
+    this.order();
+    this.active = place;
+    this.scroll.scrollTop = top;
+    this.draw();
+  }
+
+  // The ops that the filters leave, in the order of the table, figures in plain units.
+  csv() {
+    const { ops } = this.store;
+    const names = ["name", "opcode", "category", "bound_by", "count", "time", "beside", "flops", "hbm_bytes", "energy", "op_name", "source", "line"];
+    const units = { time: "time_ps", beside: "beside_ps", energy: "energy_fj", line: "hlo_line" };
+    const quoted = (value) => /[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+    const rows = this.groups ? this.found : this.rows;
+    return [names.map((name) => units[name] ?? name), ...rows.map((op) => names.map((name) => quoted(String(ops[name][op]))))].map((cells) => `${cells.join(",")}\n`).join("");
+  }
+
+  save() {
+    const link = make("a", { download: `${this.store.summary.program}.csv`, href: URL.createObjectURL(new Blob([this.csv()], { type: "text/csv" })) });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
   // Scrolls to an op that was chosen elsewhere, if the filters show it.

@@ -1,7 +1,8 @@
 """A module and its buffers as XLA's HloProto, from which XProf draws memory over the schedule.
 
-Fields as in openxla/xla, xla/service/hlo.proto and xla/xla_data.proto. Of an instruction only what identifies it is
-written (name, opcode, shape, operands, origin): enough for memory, too little to compile it again.
+Fields as in openxla/xla, xla/service/hlo.proto and xla/xla_data.proto. The module is XLA's own message where that is at
+hand. Else only what identifies an instruction is written (name, opcode, shape, operands, origin): enough for memory and
+the tables of ops, too little for graphs.
 """
 
 from __future__ import annotations
@@ -46,16 +47,30 @@ class _Placed(NamedTuple):
     place: tuple[int, ...]
 
 
-def hlo_proto(module: Module, buffers: Sequence[Buffer]) -> bytes:
-    """Return the serialised HloProto of a module and of its buffers."""
-    numbers = {c.name: number for number, c in enumerate(module.computations, start=1)}
+def hlo_proto(module: Module, buffers: Sequence[Buffer], full: bytes = b"") -> bytes:
+    """Return the serialised HloProto of a module and of its buffers; ``full`` is XLA's HloModuleProto of it."""
+    own = full or _reduced(module)
     # What lies within an output's memory is counted with it.
     shown = [buffer for buffer in buffers if buffer.space in _COLOURS and not buffer.within]
-    placed, scratch = _place(module, shown)
+    placed, scratch = _place(module, shown, _ids(own))
+    # Messages one after the other are one: XLA's, and a computation of what is not in it.
+    return wire.message({1: own + (_scratch(scratch) if scratch else b""), 3: _assignment(placed)})
+
+
+def _reduced(module: Module) -> bytes:
+    """Return a ``HloModuleProto`` without attributes of instructions."""
+    numbers = {c.name: number for number, c in enumerate(module.computations, start=1)}
     computations = [_computation(c, numbers) for c in module.computations]
     entry = module.entry_name
-    own = wire.message({1: module.name, 2: entry, 3: [*computations, *scratch], 5: 1, 6: numbers[entry]})
-    return wire.message({1: own, 3: _assignment(placed)})
+    return wire.message({1: module.name, 2: entry, 3: computations, 5: 1, 6: numbers[entry]})
+
+
+def _ids(module: bytes) -> dict[str, int]:
+    """Return the 64-bit numbers of the instructions of a ``HloModuleProto`` by name."""
+    computations = [content for field, content in wire.fields(module) if field == 3]
+    instructions = [content for one in computations for field, content in wire.fields(one) if field == 2]
+    # A number of 0 is left out.
+    return {own[1].decode(): own.get(35, 0) for own in map(dict, map(wire.fields, instructions))}
 
 
 def _computation(computation: Computation, numbers: dict[str, int]) -> bytes:
@@ -104,32 +119,40 @@ def _shape(shape: Shape) -> bytes:
     return head + wire.message({6: shape.dynamic or [False] * shape.rank, 5: own})
 
 
-def _place(module: Module, buffers: Sequence[Buffer]) -> tuple[list[_Placed], list[bytes]]:
-    """Return the buffers with the arrays that they hold, and a computation of what is none: scratch of kernels."""
+def _place(module: Module, buffers: Sequence[Buffer], ids: dict[str, int]) -> tuple[list[_Placed], list[bytes]]:
+    """Return the buffers with the arrays that they hold, and instructions for what is none: scratch of kernels."""
     free = {
-        instruction.name: [(_id(number, place), *leaf) for leaf in _leaves(instruction.shape)]
-        for number, computation in enumerate(module.computations, start=1)
-        for place, instruction in enumerate(computation)
+        instruction.name: list(_leaves(instruction.shape))
+        for computation in module.computations
+        for instruction in computation
     }
     placed: list[_Placed] = []
     scratch: list[bytes] = []
     for serial, buffer in enumerate(buffers, start=1):
-        fitting = next((leaf for leaf in free.get(buffer.name, ()) if physical_bytes(leaf[2]) == buffer.n_bytes), None)
+        fitting = next((leaf for leaf in free.get(buffer.name, ()) if physical_bytes(leaf[1]) == buffer.n_bytes), None)
         if fitting is None:
             # XProf ends its process over a buffer of an instruction that is not there.
             one = _Placed(serial, buffer, _id(_SCRATCH_NUMBER, len(scratch)), ())
             scratch.append(_bytes_of(buffer, one.instruction))
         else:
             free[buffer.name].remove(fitting)
-            one = _Placed(serial, buffer, *fitting[:2])
+            one = _Placed(serial, buffer, ids[buffer.name], fitting[0])
         placed.append(one)
-    return placed, [wire.message({1: _SCRATCH, 5: _SCRATCH_NUMBER, 2: scratch})] if scratch else []
+    return placed, scratch
+
+
+def _scratch(instructions: list[bytes]) -> bytes:
+    """Return a computation of scratch and its schedule, as fields of a ``HloModuleProto``."""
+    numbers = [_id(_SCRATCH_NUMBER, place) for place in range(len(instructions))]
+    computation = wire.message({1: _SCRATCH, 5: _SCRATCH_NUMBER, 2: instructions, 6: numbers[-1]})
+    sequence = wire.message({1: _SCRATCH_NUMBER, 2: wire.message({1: numbers})})
+    return wire.message({3: computation, 7: wire.message({1: [sequence]})})
 
 
 def _bytes_of(buffer: Buffer, number: int) -> bytes:
     """Return an instruction that stands for plain bytes."""
-    shape = wire.message({2: _TYPES["u8"], 3: [buffer.n_bytes], 5: wire.message({1: [0]})})
-    return wire.message({1: f"{buffer.name}.scratch", 2: "custom-call", 3: shape, 35: number})
+    shape = wire.message({2: _TYPES["u8"], 3: [buffer.n_bytes], 6: [False], 5: wire.message({1: [0]})})
+    return wire.message({1: f"{buffer.name}.scratch", 2: "custom-call", 3: shape, 28: _SCRATCH, 35: number})
 
 
 def _leaves(shape: Shape, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], ArrayShape]]:

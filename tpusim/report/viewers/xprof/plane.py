@@ -6,6 +6,7 @@ Fields as in openxla/xla, tsl/profiler/protobuf/xplane.proto.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from tpusim.report.viewers.xprof import wire
 
@@ -18,16 +19,10 @@ _STAT_FIELDS: dict[type, int] = {float: 2, int: 4, str: 5, bytes: 6}
 class Plane:
     """Gathers lines and events; ``encode`` returns the message ``XPlane``."""
 
-    def __init__(self, number: int, name: str) -> None:
-        self._head = wire.message({1: number, 2: name})
+    def __init__(self) -> None:
         self._stat_ids: dict[str, int] = {}
         self._metadata: list[bytes] = []
-        self._stats: list[bytes] = []
         self._lines: list[bytes] = []
-
-    def add_stats(self, stats: Mapping[str, Stat]) -> None:
-        """Add figures of the whole plane."""
-        self._stats += self._encoded(stats)
 
     def add_metadata(self, name: str, shown: str, stats: Mapping[str, Stat], number: int | None = None) -> int:
         """Add what all events of one kind share, and return the number that events name it by."""
@@ -46,12 +41,16 @@ class Plane:
         # Its time stamp is 0: nanoseconds since 1970 overflow the picoseconds of the reader.
         self._lines.append(wire.message({1: number, 10: number, 2: name, 11: name, 9: duration_ps, 4: events}))
 
-    def encode(self) -> bytes:
-        """Return the message: lines, what events share, the names of figures, the figures of the plane."""
-        names = [
-            wire.message({1: number, 2: wire.message({1: number, 2: name})}) for name, number in self._stat_ids.items()
-        ]
-        return self._head + wire.message({3: self._lines, 4: self._metadata, 5: names, 6: self._stats})
+    @cached_property
+    def _content(self) -> bytes:
+        """Lines, and what events share: the same for devices that are alike."""
+        return wire.message({3: self._lines, 4: self._metadata})
+
+    def encode(self, number: int, name: str, stats: Mapping[str, Stat]) -> bytes:
+        """Return the message of a plane of that number and name: figures of its own, then what was gathered."""
+        own = self._encoded(stats)
+        names = [wire.message({1: one, 2: wire.message({1: one, 2: label})}) for label, one in self._stat_ids.items()]
+        return wire.message({1: number, 2: name, 5: names, 6: own}) + self._content
 
     def _encoded(self, stats: Mapping[str, Stat]) -> list[bytes]:
         """Return figures, each under the number of its name."""

@@ -18,8 +18,9 @@ from tpusim.files import write_whole
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, LOAD, MATRIX, STORE, UNITS
 from tpusim.report.result import ResultLike
+from tpusim.report.viewers.events import Event, unrolled
+from tpusim.report.viewers.lines import instruction_lines
 from tpusim.report.viewers.xprof import wire
-from tpusim.report.viewers.xprof.events import Event, unrolled
 from tpusim.report.viewers.xprof.hlo import hlo_proto
 from tpusim.report.viewers.xprof.plane import Plane, Stat
 from tpusim.timeline.records import CORE, Record, Timeline
@@ -27,7 +28,6 @@ from tpusim.timeline.records import CORE, Record, Timeline
 MOST_DEVICES = 64
 """Devices that differ, up to so many, have a plane each."""
 
-_NOTES = ", backend_config="
 _HBM, _CMEM, _VMEM = 1, 2, 3
 _READ, _WRITE = 1, 2
 _GIGA, _TERA = 1e9, 1e12
@@ -41,9 +41,7 @@ class Profile:
         self.program, self.module, self.version = result.program, result.module, version
         # Of the name, so that the same program has the same number in every profile of it.
         self.program_id = crc32(self.program.name.encode()) + 1
-        source = self.module.source.text if self.module is not None and self.module.source else ""
-        # The rest of a line is the compiler's own notes, tens of kilobytes of them in places.
-        self.lines = [line.split(_NOTES)[0].strip().removeprefix("ROOT ") for line in source.splitlines()]
+        self.lines = instruction_lines(self.module)
 
     @property
     def module_name(self) -> str:
@@ -51,7 +49,7 @@ class Profile:
         return f"{self.program.name}({self.program_id})"
 
 
-def write_xprof(result: ResultLike, directory: str | Path, version: str = "") -> Path:
+def write_xprof(result: ResultLike, directory: str | Path, version: str = "", proto: bytes = b"") -> Path:
     """Write a profile under ``directory``, for ``xprof --logdir``, in a folder of its own; return the file."""
     base = Path(directory) / "plugins" / "profile"
     try:
@@ -59,7 +57,7 @@ def write_xprof(result: ResultLike, directory: str | Path, version: str = "") ->
     except (FileExistsError, NotADirectoryError) as error:
         raise ConfigError(f"--xprof: expected a directory, found the file {error.filename!r}") from error
     path = _new_folder(base) / "simulated.xplane.pb"
-    write_whole(path, xspace(result, version))
+    write_whole(path, xspace(result, version, proto))
     return path
 
 
@@ -73,51 +71,59 @@ def _new_folder(base: Path) -> Path:
     raise AssertionError
 
 
-def xspace(result: ResultLike, version: str = "") -> bytes:
-    """Return the serialised XSpace, which names the version of the simulator."""
+def xspace(result: ResultLike, version: str = "", proto: bytes = b"") -> bytes:
+    """Return the serialised XSpace, which names the version of the simulator; ``proto`` is XLA's HloModuleProto."""
     profile = Profile(result, version)
-    # The last to end first, so that it is there whatever is left out.
-    devices = sorted(classes(profile.run), key=lambda alike: alike[0] is not profile.run.last)
-    planes = [_device_plane(profile, *one) for one in enumerate(devices[:MOST_DEVICES])]
-    planes.append(_host_plane(profile))
+    planes = _device_planes(profile)
+    planes.append(Plane().encode(MOST_DEVICES + 1, "/host:CPU", _host_stats(profile)))
     if profile.module is not None:
         # The program with its buffers.
-        plane = Plane(MOST_DEVICES + 2, "/host:metadata")
-        proto = hlo_proto(profile.module, profile.program.buffers)
-        plane.add_metadata(profile.module_name, "", {"Hlo Proto": proto}, number=profile.program_id)
-        planes.append(plane)
-    return wire.message({1: [plane.encode() for plane in planes], 4: "simulated"})
+        plane = Plane()
+        content = hlo_proto(profile.module, profile.program.buffers, proto)
+        plane.add_metadata(profile.module_name, "", {"Hlo Proto": content}, number=profile.program_id)
+        planes.append(plane.encode(MOST_DEVICES + 2, "/host:metadata", {}))
+    return wire.message({1: planes, 4: "simulated"})
 
 
-def _host_plane(profile: Profile) -> Plane:
-    """Return the plane of the host, on which XProf looks for how busy the device was."""
-    plane = Plane(MOST_DEVICES + 1, "/host:CPU")
+def _host_stats(profile: Profile) -> dict[str, Stat]:
+    """Return what XProf looks for on the host's plane: how busy the device was."""
     matrix = profile.summary.utilisation.busy.get(MATRIX, 0.0)
-    plane.add_stats({"matrix_unit_utilization_percent": 100 * matrix})
-    plane.add_stats({"hbm_utilization_percent": 100 * profile.summary.hbm_utilisation})
-    return plane
+    return {
+        "matrix_unit_utilization_percent": 100 * matrix,
+        "hbm_utilization_percent": 100 * profile.summary.hbm_utilisation,
+    }
 
 
-def _device_plane(profile: Profile, number: int, alike: tuple[Timeline, tuple[int, ...]]) -> Plane:
-    """Return the plane of a device, which stands for all that did the same."""
-    timeline, devices = alike
-    # XProf adds up all TPUs; tpusim's tables, with which its are to agree, are of the device that ended last.
-    plane = Plane(number + 1, f"/device:{'TPU' if timeline is profile.run.last else 'CUSTOM'}:{devices[0]}")
-    plane.add_stats(_device_stats(profile, devices))
-    events = unrolled(timeline)
-    total_ps = timeline.total_ps
+def _device_planes(profile: Profile) -> list[bytes]:
+    """Return the planes of all devices, or of ``MOST_DEVICES``: one of each kind first, the last to end before all."""
+    kinds = sorted(classes(profile.run), key=lambda alike: alike[0] is not profile.run.last)
+    planes = [_plane(profile, timeline) for timeline, _ in kinds]
+    # Devices of one kind share what was gathered.
+    turns = sorted(
+        (place, kind, device) for kind, (_, devices) in enumerate(kinds) for place, device in enumerate(devices)
+    )
+    shown = sorted((device, kind) for _, kind, device in turns[:MOST_DEVICES])
+    return [
+        planes[kind].encode(number, f"/device:TPU:{device}", _device_stats(profile, device))
+        for number, (device, kind) in enumerate(shown, start=1)
+    ]
+
+
+def _plane(profile: Profile, timeline: Timeline) -> Plane:
+    """Return what the planes of devices with this time line have in common."""
+    plane, total_ps = Plane(), timeline.total_ps
     step = plane.add_metadata("0", "simulated run", {})
     plane.add_line("Steps", [plane.event(step, 0, total_ps, {"group_id": 0, "step_num": 0})], total_ps)
     program = plane.add_metadata(profile.module_name, "", {"program_id": profile.program_id})
     whole = {"group_id": 0, "run_id": 1, "program_id": profile.program_id}
     plane.add_line("XLA Modules", [plane.event(program, 0, total_ps, whole)], total_ps)
-    _add_ops(plane, profile, events, total_ps)
+    _add_ops(plane, profile, unrolled(timeline), total_ps)
     return plane
 
 
-def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]:
+def _device_stats(profile: Profile, device: int) -> dict[str, Stat]:
     """Return the device's capabilities: rates in decimal units, as XProf takes them."""
-    chip, device = profile.chip, devices[0]
+    chip = profile.chip
     # All slots of all cores together.
     vmem_bytes_per_second = chip.vpu.register_bytes * chip.clock_hz * chip.cores_per_device
     number = device // chip.devices_per_chip
@@ -125,7 +131,6 @@ def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]
     return {
         "device_type_string": f"{chip.description} (simulated)",
         "simulated_by": f"tpusim {profile.version}".strip(),
-        "devices_alike": len(devices),
         "peak_teraflops_per_second": chip.peak_flops_per_second / _TERA,
         "peak_hbm_bw_gigabytes_per_second": chip.hbm.bandwidth_bytes_per_second / _GIGA,
         "peak_cmem_rd_bw_gigabytes_per_second": chip.cmem.read_bytes_per_second / _GIGA,
@@ -133,7 +138,8 @@ def _device_stats(profile: Profile, devices: tuple[int, ...]) -> dict[str, Stat]
         "peak_vmem_rd_bw_gigabytes_per_second": chip.vpu.load_slots * vmem_bytes_per_second / _GIGA,
         "peak_vmem_wr_bw_gigabytes_per_second": chip.vpu.store_slots * vmem_bytes_per_second / _GIGA,
         "has_megacore": int(chip.cores_per_device > 1),
-        "has_merged_vmem": 0,
+        # Where no CMEM stands between HBM and VMEM; without this XProf draws no roof for VMEM.
+        "has_merged_vmem": int(not chip.cmem.capacity_bytes),
         "global_chip_id": number,
         "core_details": core,
     }
@@ -144,10 +150,8 @@ def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: 
     kinds = _Kinds(plane, profile)
     core = [event for event in events if event.record.row == CORE]
     beside = [event for event in events if event.record.row != CORE]
-    # What runs beside the core costs it no time, but its bytes belong to the tables: it begins there, and ends at once.
-    begun = [e._replace(end_ps=e.start_ps) for e in beside]
-    starts = sorted([*core, *begun], key=lambda event: event.start_ps)
-    ops = [plane.event(kinds.of(e), e.start_ps, e.end_ps, _stalls(e)) for e in starts]
+    # What takes no time would nest in what does: a wait for what is there already, or what begins beside the core.
+    ops = [plane.event(kinds.of(e), e.start_ps, e.end_ps, _stalls(e)) for e in core if e.duration_ps]
     plane.add_line("XLA Ops", ops, total_ps)
     plane.add_line("Async XLA Ops", [plane.event(kinds.of(e), e.start_ps, e.end_ps, {}) for e in beside], total_ps)
     for unit in UNITS:
@@ -193,16 +197,25 @@ class _Kinds:
             "program_id": self._profile.program_id,
             # One number per op, as XProf adds up those that share theirs.
             "symbol_id": symbol,
-            "hlo_category": record.category,
+            "hlo_category": _category(record),
             "flops": round(record.flops * times),
             "model_flops": round(record.flops * times),
             "bytes_accessed": round(record.hbm_bytes * times),
             "memory_access_breakdown": _accesses(record, self._profile.chip, times),
-            "tf_op": record.op_name,
+            # A path and a colon; of its last part XProf makes the type, in which it takes no hyphen.
+            "tf_op": f"{record.op_name or record.opcode.replace('-', '_')}:",
             "source": record.source,
             "bound_by": record.bound_by,
         }
         return {name: value for name, value in stats.items() if value != ""}
+
+
+def _category(record: Record) -> str:
+    """Return the kind of an op: XLA has its opcode for what is no kernel."""
+    # By this word XProf takes a wait for communication; by copy-done and collective-permute-done for computing.
+    if record.category == "wait":
+        return "async-done"
+    return record.category if record.is_kernel or record.opcode == "fusion" else record.opcode
 
 
 def _accesses(record: Record, chip: Chip, times: int) -> bytes:

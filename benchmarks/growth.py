@@ -1,0 +1,211 @@
+"""How the time of ``tpusim`` grows with its programs: ``python -m benchmarks.growth [KIND ...] [--sizes N,N,N]``.
+
+Every kind of program comes in three sizes. Each goes through load, check, lower, simulate and report in a process of
+its own. Printed are CPU seconds and the peak of memory for the largest, and the exponents of CPU time over the sizes,
+of every stage and of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from rich.console import Console
+
+from tpusim.hardware.load import load_chip
+from tpusim.lowering.module import lower_module
+from tpusim.machine.run import simulate_pod
+from tpusim.pipeline.result import Result
+from tpusim.report.terminal.run import render_run
+from tpusim.semantics.verify.module import verify_module
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+_ARRAY = "f32[8,128]{1,0:T(8,128)}"
+_HOME = f"{_ARRAY[:-1]}S(1)}}"
+_SUM = "\nsum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n"
+_LEAF = f"\nc_0 {{\n  x = {_ARRAY} parameter(0)\n  ROOT y = {_ARRAY} add(x, x)\n}}\n"
+
+
+def _module(body: Iterator[str] | list[str], before: str = "", header: str = "", result: str = _ARRAY) -> str:
+    """Return a scheduled module whose entry has one parameter, ``p``, and the given instructions."""
+    lines = "\n  ".join((f"p = {_ARRAY} parameter(0)", *body))
+    head = f"HloModule growth, is_scheduled=true{header}\n"
+    return f"{head}{before}\nENTRY entry (p: f32[8,128]) -> {result} {{\n  {lines}\n}}\n"
+
+
+def chain(count: int) -> str:
+    """Return ``count`` fusions, each of the one before."""
+    bodies = (
+        f"\nb_{n} {{\n  x_{n} = {_ARRAY} parameter(0)\n  ROOT y_{n} = {_ARRAY} add(x_{n}, x_{n})\n}}\n"
+        for n in range(count)
+    )
+    fusions = [f"f_{n} = {_ARRAY} fusion({_before('f', n)}), kind=kLoop, calls=b_{n}" for n in range(count)]
+    return _module([*fusions[:-1], f"ROOT {fusions[-1]}"], "".join(bodies))
+
+
+def _before(name: str, number: int) -> str:
+    """Return what comes before instruction ``number`` of a chain."""
+    return f"{name}_{number - 1}" if number else "p"
+
+
+def copies(count: int) -> str:
+    """Return ``count`` copies from HBM to VMEM that are under way at the same time."""
+    starts = [f"s_{n} = ({_HOME}, {_ARRAY}, u32[]) copy-start(p)" for n in range(count)]
+    ends = [f"d_{n} = {_HOME} copy-done(s_{n})" for n in range(count)]
+    return _module([*starts, *ends, f"ROOT r = {_ARRAY} add(d_0, d_{count - 1})"])
+
+
+def buffers(count: int) -> str:
+    """Return ``count`` temporaries of HBM that are all alive at the same time, of many sizes and ends."""
+    lines = [
+        f"b_{n} = f32[{8 * (1 + n * 37 % 61)},128]{{1,0:T(8,128)}} broadcast(p0), dimensions={{}}" for n in range(count)
+    ]
+    uses = [
+        f"u_{n} = f32[]{{:T(128)}} reduce(b_{n * 7919 % count}, p0), dimensions={{0,1}}, to_apply=sum"
+        for n in range(count)
+    ]
+    constant = "p0 = f32[]{:T(128)} constant(1)"
+    return _module([constant, *lines, *uses, f"ROOT r = {_ARRAY} add(p, p)"], _SUM)
+
+
+def calls(levels: int) -> str:
+    """Return a call graph of ``levels`` computations, each of which calls the next twice."""
+    each = (
+        f"\nc_{n} {{\n  x = {_ARRAY} parameter(0)\n  a = {_ARRAY} call(x), to_apply=c_{n - 1}\n"
+        f"  ROOT b = {_ARRAY} call(a), to_apply=c_{n - 1}\n}}\n"
+        for n in range(1, levels)
+    )
+    return _module([f"ROOT r = {_ARRAY} call(p), to_apply=c_{levels - 1}"], _LEAF + "".join(each))
+
+
+def nest(depth: int) -> str:
+    """Return calls ``depth`` deep, one within the other."""
+    each = (
+        f"\nc_{n} {{\n  x = {_ARRAY} parameter(0)\n  ROOT a = {_ARRAY} call(x), to_apply=c_{n - 1}\n}}\n"
+        for n in range(1, depth)
+    )
+    return _module([f"ROOT r = {_ARRAY} call(p), to_apply=c_{depth - 1}"], _LEAF + "".join(each))
+
+
+def tuples(depth: int) -> str:
+    """Return a tuple in a tuple, ``depth`` deep, and its innermost element."""
+    shapes = [_ARRAY]
+    for _ in range(depth):
+        shapes.append(f"({shapes[-1]})")
+    made = (f"t_{n} = {shapes[n + 1]} tuple({_before('t', n)})" for n in range(depth))
+    taken = (
+        f"{'ROOT ' if n == depth - 1 else ''}g_{n} = {shapes[depth - 1 - n]} "
+        f"get-tuple-element({f'g_{n - 1}' if n else f't_{depth - 1}'}), index=0"
+        for n in range(depth)
+    )
+    return _module([*made, *taken])
+
+
+def permutes(devices: int) -> str:
+    """Return a permute among an odd number of devices that follows no pattern of the slice."""
+    pairs = ",".join(f"{{{n},{n * 7919 % devices}}}" for n in range(devices))
+    body = [f"ROOT r = {_ARRAY} collective-permute(p), channel_id=1, source_target_pairs={{{pairs}}}"]
+    return _module(body, header=f", num_partitions={devices}")
+
+
+def reduces(devices: int) -> str:
+    """Return an all-reduce among so many devices."""
+    body = [
+        f"ROOT r = {_ARRAY} all-reduce(p), channel_id=1, replica_groups=[1,{devices}]<=[{devices}], "
+        "use_global_device_ids=true, to_apply=sum"
+    ]
+    return _module(body, _SUM, header=f", num_partitions={devices}")
+
+
+class Kind(NamedTuple):
+    """A kind of program: its text by size, three sizes, and the chip that it is for."""
+
+    text: Callable[[int], str]
+    sizes: tuple[int, ...]
+    chip: str = "v5e"
+
+
+PROGRAMS = {
+    "chain": Kind(chain, (5_000, 20_000, 80_000)),
+    "copies": Kind(copies, (1_000, 4_000, 16_000)),
+    "buffers": Kind(buffers, (1_000, 4_000, 16_000)),
+    "calls": Kind(calls, (10, 20, 40)),
+    "nest": Kind(nest, (125, 250, 500)),
+    "tuples": Kind(tuples, (25, 50, 100)),
+    "permutes": Kind(permutes, (255, 1_023, 4_095), "v5p"),
+    "reduces": Kind(reduces, (256, 1_024, 8_192), "v5p"),
+}
+
+STAGES = ("load", "check", "lower", "simulate", "report")
+
+
+def main() -> None:
+    """Print a line per kind."""
+    parser = argparse.ArgumentParser(description="How time grows with programs.")
+    parser.add_argument("kinds", nargs="*", help=f"of {', '.join(PROGRAMS)} (default: all)")
+    parser.add_argument("--sizes", help="instead of the kind's own: N,N,N")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    for kind in options.kinds or PROGRAMS:
+        sizes = [int(size) for size in options.sizes.split(",")] if options.sizes else PROGRAMS[kind].sizes
+        if options.inside:
+            print(*stage_seconds(kind, sizes[0]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+        else:
+            _report(kind, sizes)
+
+
+def _report(kind: str, sizes: Sequence[int]) -> None:
+    """Measure a kind of program and print how its stages grow."""
+    found = []
+    for size in sizes:
+        command = [sys.executable, "-m", "benchmarks.growth", kind, "--inside", "--sizes", str(size)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found.append([float(word) for word in done.stdout.split()])
+    *stages, memory = zip(*found, strict=True)
+    total = [sum(seconds) for seconds in zip(*stages, strict=True)]
+    parts = ", ".join(
+        f"{name} {seconds[-1]:.2f} s ^{exponent(sizes, seconds):.2f}"
+        for name, seconds in zip(STAGES, stages, strict=True)
+    )
+    print(f"{kind} {', '.join(map(str, sizes))}: {total[-1]:.2f} s, {memory[-1]:.2f} GB, ", end="")
+    print(f"exponent {exponent(sizes, total):.2f} ({parts})", flush=True)
+
+
+def stage_seconds(kind: str, size: int) -> list[float]:
+    """Return the CPU seconds that each stage takes for a program of a kind."""
+    chip = load_chip(PROGRAMS[kind].chip)
+    source = SourceText(kind, PROGRAMS[kind].text(size))
+    marks = [time.process_time()]
+    module = parse_module(source)
+    marks.append(time.process_time())
+    verified = verify_module(module)
+    marks.append(time.process_time())
+    program = lower_module(verified, chip)
+    marks.append(time.process_time())
+    result = Result(program, chip, simulate_pod([program], chip), module)
+    marks.append(time.process_time())
+    render_run(result.summary, result.groups("op"), "op", Console(file=io.StringIO()), None)
+    marks.append(time.process_time())
+    return [after - before for before, after in pairwise(marks)]
+
+
+def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """Return the exponent of growth: the slope of the line through the logarithms that misses them least."""
+    # Below a millisecond a clock shows its own steps.
+    return statistics.linear_regression(
+        [math.log(size) for size in sizes], [math.log(max(each, 1e-3)) for each in seconds]
+    ).slope
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""What users of a shell expect of any tool."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tpusim import __version__
+from tpusim.cli.main import COMMANDS, main
+
+ROOT = Path(__file__).parents[2]
+TRACE = ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz"
+
+
+@pytest.mark.parametrize(
+    "words", [["run", str(TRACE), "--quiet"], ["chips", "v5e"], ["ops"], ["run", str(TRACE), "--json"]]
+)
+def test_a_reader_that_goes_is_no_failure(words):
+    """As in ``tpusim run ... | head -1``: the exit code of tools that a closed pipe ends, and no complaint."""
+    command = [sys.executable, "-m", "tpusim", *words]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 141
+
+
+def test_the_version_names_the_commit(capsys):
+    """In a checkout; an installation without one says the version alone."""
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    commit = r" \(commit [0-9a-f]{7,40}(-dirty)?\)" if (ROOT / ".git").exists() else ""
+    assert re.fullmatch(rf"tpusim {re.escape(__version__)}{commit}\n", capsys.readouterr().out)
+
+
+@pytest.mark.skipif(not find_spec("shtab"), reason="shtab is not installed (extra completion)")
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_every_command_is_completed(shell, capsys):
+    """By its name, with its options."""
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(re.search(rf"\b{command.name}\b", script) for command in COMMANDS)
+    assert "--model-explorer" in script
+
+
+def test_without_shtab_the_message_says_what_to_install(monkeypatch, capsys):
+    """And not that a module is missing."""
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 1
+    assert "pip install 'tpusim[completion]'" in capsys.readouterr().err

@@ -1,0 +1,62 @@
+"""Pass 2: what says the same in fewer instructions. Source: XLA, AlgebraicSimplifier, HloCSE, TupleSimplifier."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.compiler.programs import compiled
+
+RULES = {
+    "reshape of a reshape": ("y = f32[64] reshape(x)  ROOT z = f32[4,16] reshape(y)", "reshape"),
+    "there and back": ("y = f32[64] reshape(x)  ROOT z = f32[8,8] reshape(y)", ""),
+    "turned twice": (
+        "y = f32[8,8] transpose(x), dimensions={1,0}  ROOT z = f32[8,8] transpose(y), dimensions={1,0}",
+        "",
+    ),
+    "broadcast of a broadcast": (
+        "y = f32[8,8,2] broadcast(x), dimensions={0,1}  ROOT z = f32[3,8,8,2] broadcast(y), dimensions={1,2,3}",
+        "broadcast",
+    ),
+    "widened and cut": ("h = bf16[8,8] convert(x)  w = f32[8,8] convert(h)  ROOT z = bf16[8,8] convert(w)", "convert"),
+    "cut and widened": ("h = bf16[8,8] convert(x)  ROOT z = f32[8,8] convert(h)", "convert convert"),
+    "all of it": ("ROOT z = f32[8,8] slice(x), slice={[0:8], [0:8]}", ""),
+    "backwards": ("ROOT z = f32[8,8] reverse(x), dimensions={0}", "reverse"),
+    "shifted": ("zero = f32[] constant(0)  ROOT z = f32[8,8] pad(x, zero), padding=1_-1x0_0", "pad"),
+    "times one": (
+        "one = f32[] constant(1)  ones = f32[8,8] broadcast(one), dimensions={}  ROOT z = f32[8,8] multiply(ones, x)",
+        "",
+    ),
+    "one over it": (
+        "one = f32[] constant(1)  ones = f32[8,8] broadcast(one), dimensions={}  ROOT z = f32[8,8] divide(ones, x)",
+        "broadcast divide",
+    ),
+    "chosen everywhere": (
+        "yes = pred[] constant(true)  all = pred[8,8] broadcast(yes), dimensions={}  y = f32[8,8] tanh(x)  "
+        "ROOT z = f32[8,8] select(all, x, y)",
+        "",
+    ),
+    "an element of a tuple": (
+        "y = f32[8,8] tanh(x)  t = (f32[8,8], f32[8,8]) tuple(x, y)  ROOT z = f32[8,8] get-tuple-element(t), index=0",
+        "",
+    ),
+    "the same twice": ("y = f32[8,8] tanh(x)  w = f32[8,8] tanh(x)  ROOT z = f32[8,8] add(y, w)", "tanh add"),
+    "a dimension of one": (
+        "y = f32[8,1,8] reshape(x)  w = f32[8,1,8] tanh(y)  ROOT z = f32[8,8] reshape(w)",
+        "tanh",
+    ),
+    "known numbers": (
+        "a = f32[] constant(2)  b = f32[] constant(3)  c = f32[] add(a, b)  w = f32[8,8] broadcast(c), dimensions={}  "
+        "ROOT z = f32[8,8] add(x, w)",
+        "broadcast add",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_what_is_left(name):
+    """Of each rule what it leaves, and beside some what looks alike and has to stay."""
+    body, left = RULES[name]
+    lines = "\n  ".join(body.split("  "))
+    text = f"HloModule m\n\nENTRY e {{\n  x = f32[8,8] parameter(0)\n  {lines}\n}}\n"
+    entry = compiled(text, stop_after="simplify").entry
+    assert [i.opcode for i in entry if i.opcode not in ("parameter", "constant")] == left.split()

@@ -1,0 +1,117 @@
+"""Whatever takes time can be explained: collectives, loops, waits, copies, transfers, branches, calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.house.source_tree import ROOT
+from tpusim.analysis.explained.facts import CollectiveFacts, InsideFacts, TransferFacts, WaitFacts
+from tpusim.errors import ConfigError
+from tpusim.hardware.load import load_chip
+from tpusim.pipeline.answers.explain import explain, explain_op
+from tpusim.pipeline.result import Result
+from tpusim.pipeline.stages import simulate
+from tpusim.program.module import Program
+from tpusim.program.steps import AnyStep, Branch, Call, Collective, Copy, HostTransfer, Kernel, Loop, Wait
+from tpusim.program.work import Work
+
+TRACES = sorted((ROOT / "traces").glob("*.hlo.txt.gz"))
+CHIP = load_chip("v5e")
+KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
+COPY = Copy(name="c", opcode="copy-start", n_bytes=1e7)
+DONE = Wait(name="d", opcode="copy-done", needs=("c",))
+# Of 4x4 chips: corners of squares of nine, of which every two share links.
+SPREAD = tuple(tuple(first + far for far in (0, 2, 8, 10)) for first in (0, 1, 4, 5))
+
+
+def result_of(*steps: AnyStep, devices: int = 1) -> Result:
+    """Return a run of some steps."""
+    return simulate(Program(name="p", chip="v5e", steps=steps, device_count=devices))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.partition(".")[0])
+def test_every_op_above_one_percent_is_explained(path):
+    """Of all models and pods: a page with its name, without an error."""
+    result = simulate(path, allow_overflow=True)
+    least_ps = result.timeline.total_ps / 100
+    names = {op.name for op in result.summary.ops if max(op.time_ps, op.beside_ps) > least_ps}
+    for name in names:
+        assert str(explain_op(result, name)).startswith(name)
+
+
+def test_a_collective_has_a_better_order_of_its_devices():
+    """Groups of far corners take as long as squares of neighbours once their devices stand so."""
+    spread = Collective(name="a", opcode="all-reduce", kind="all-reduce", n_bytes=1e8, group_size=4, groups=SPREAD)
+    facts = explain_op(result_of(spread, devices=16), "a").facts
+    assert isinstance(facts, CollectiveFacts)
+    assert facts.sharers > 1
+    assert facts.unshared_ps < facts.alone_ps
+    best = facts.orders[0]
+    near = tuple(tuple(best.devices[number] for number in group) for group in SPREAD)
+    moved = Collective(name="a", opcode="all-reduce", kind="all-reduce", n_bytes=1e8, group_size=4, groups=near)
+    assert result_of(moved, devices=16).timeline.total_ps == best.run_ps
+
+
+def test_a_collective_in_the_best_order_is_left_alone():
+    """All sixteen devices at once: no order changes anything, and the rate is the one that can be reached."""
+    everybody = (tuple(range(16)),)
+    gather = Collective(name="a", opcode="all-gather", kind="all-gather", n_bytes=1e8, group_size=16, groups=everybody)
+    facts = explain_op(result_of(gather, devices=16), "a").facts
+    assert facts.orders == ()
+    assert facts.reached_bytes_per_second == pytest.approx(facts.reachable_bytes_per_second)
+
+
+def test_a_loop_is_its_trips():
+    """Twenty trips of a kernel and the jump to the next."""
+    found = explain_op(result_of(Loop(name="l", opcode="while", trips=20, body=(KERNEL,))), "l")
+    assert isinstance(found.facts, InsideFacts)
+    assert (found.facts.trips, found.facts.times, found.facts.ops[0].count) == (20, 20, 20)
+    assert found.time_ps == found.facts.jumps_ps + found.facts.ops[0].time_ps == found.run_ps
+    assert found.facts.jumps_ps == 20 * round(CHIP.fixed.loop_iteration_seconds * 1e12)
+
+
+def test_a_wait_says_what_was_hidden():
+    """Of a copy beside a kernel the kernel's time; its operand was there before the kernel, so nobody can tell."""
+    large = Copy(name="c", opcode="copy-start", n_bytes=1e9)
+    found = explain_op(result_of(large, KERNEL, DONE), "d")
+    assert isinstance(found.facts, WaitFacts)
+    (awaited,) = found.facts.awaited
+    assert awaited.took_ps == awaited.hidden_ps + found.facts.waited_ps
+    assert found.time_ps == found.facts.waited_ps > 0
+
+
+def test_a_copy_says_what_it_shares():
+    """Two copies at once get half the rate that each could reach."""
+    other = Copy(name="e", opcode="copy-start", n_bytes=1e7)
+    facts = explain_op(result_of(COPY, other, DONE, Wait(name="f", opcode="", needs=("e",))), "c").facts
+    assert isinstance(facts, TransferFacts)
+    assert facts.shared_with == ("e",)
+    assert facts.reachable_bytes_per_second / facts.reached_bytes_per_second == pytest.approx(2, rel=0.05)
+    assert facts.waited_by == ("d",)
+
+
+@pytest.mark.parametrize(
+    ("step", "what"),
+    [
+        (HostTransfer(name="x", opcode="infeed", n_bytes=1e6), "a transfer to or from the host"),
+        (Branch(name="x", opcode="conditional", branches=((KERNEL,),)), "a conditional"),
+        (Call(name="x", opcode="call", body=(KERNEL,)), "a call"),
+        (Call(name="x", opcode="async-start", body=(KERNEL,), is_async=True), "a call"),
+        (
+            Kernel(name="x", opcode="add", scalar=True, work=Work(ops={"scalar": 9})),
+            "an instruction of the scalar core",
+        ),
+    ],
+)
+def test_every_kind_is_called_what_it_is(step, what):
+    """And printed."""
+    found = explain_op(result_of(step, KERNEL), "x")
+    assert found.what == what
+    assert what in str(found)
+
+
+def test_what_took_no_time_is_refused():
+    """With the nearest name."""
+    with pytest.raises(ConfigError, match=r"did you mean 'fusion\.7'"):
+        explain(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz", "fusion.71")

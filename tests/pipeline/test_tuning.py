@@ -1,0 +1,44 @@
+"""Programs that do the same in different ways, ranked by their time."""
+
+from __future__ import annotations
+
+import pytest
+
+import tpusim
+from tests.house.source_tree import ROOT
+from tpusim.errors import ConfigError
+
+SMALL, LARGE = (ROOT / f"traces/pallas/matmul_4096_b{b}.v5e.hlo.txt.gz" for b in ("128x128x128", "512x1024x1024"))
+
+
+@pytest.fixture(scope="module")
+def ranking():
+    """Give two products, the slower first, between what does not compile and what is no program."""
+    pytest.importorskip("jaxlib")
+    failed = ConfigError("f: JAX has no compiled text for v5e: Ran out of memory\nmore")
+    return tpusim.rank({2048: failed, 128: SMALL, "missing": ROOT / "nothing.hlo", 512: LARGE})
+
+
+def test_the_fastest_is_first(ranking):
+    """As it was measured: 0.89 ms against 11.8 ms (JAX documentation, Pallas)."""
+    assert [each.what for each in ranking.candidates[:2]] == [512, 128]
+    assert ranking.best.what == 512
+    assert ranking.candidates[1].time_us / ranking.candidates[0].time_us == pytest.approx(11.77 / 0.89, rel=0.35)
+
+
+def test_what_fails_stands_last_and_says_why(ranking):
+    """In the first line of its message."""
+    faults = {each.what: each.fault for each in ranking.candidates if each.time_us is None}
+    assert faults[2048] == "f: JAX has no compiled text for v5e: Ran out of memory"
+    assert "nothing.hlo" in faults["missing"]
+
+
+def test_it_is_a_table(ranking):
+    """In text and in a notebook."""
+    assert "Ran out of memory" in str(ranking)
+    assert "4 candidates on v5e" in ranking._repr_html_()
+
+
+def test_without_any_that_runs_there_is_no_best():
+    """Rather than an error."""
+    assert tpusim.rank({"a": ValueError()}).best is None

@@ -1,0 +1,31 @@
+"""A program on devices in another order: every number of a device is another one."""
+
+from __future__ import annotations
+
+from tpusim.program.device_order import with_device_order
+from tpusim.program.module import Program
+from tpusim.program.steps import Branch, Call, ChannelTransfer, Choice, Collective, Loop
+
+ORDER = (2, 0, 3, 1)
+
+
+def test_groups_pairs_and_choices_are_of_the_new_devices():
+    """Device 0 is 2 now, 1 is 0, wherever they stand."""
+    gather = Collective(name="g", opcode="all-gather", kind="all-gather", groups=((0, 1), (2, 3)))
+    send = ChannelTransfer(name="s", opcode="send", is_send=True, pairs=((0, 1),))
+    branch = Branch(name="b", opcode="conditional", choices=(Choice((1,), (1, 2)),), branches=((), (gather,)))
+    loop = Loop(name="l", opcode="while", body=(branch,), choices=(Choice((5,), (3,)),))
+    program = Program(name="p", chip="v5e", steps=(Call(name="c", opcode="call", body=(loop, send)),))
+    (call,) = with_device_order(program, ORDER).steps
+    loop, send = call.body
+    assert loop.choices == (Choice((5,), (1,)),)
+    assert loop.body[0].choices == (Choice((1,), (0, 3)),)
+    assert loop.body[0].branches[1][0].groups == ((2, 0), (3, 1))
+    assert send.pairs == ((2, 0),)
+
+
+def test_the_same_order_changes_nothing():
+    """The program is equal to itself."""
+    gather = Collective(name="g", opcode="all-gather", kind="all-gather", groups=((0, 1), (2, 3)))
+    program = Program(name="p", chip="v5e", steps=(gather,))
+    assert with_device_order(program, range(4)) == program

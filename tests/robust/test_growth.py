@@ -1,0 +1,80 @@
+"""Time grows with the program and no faster: exponents of CPU time over sizes, and programs that once took for ever."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tpusim
+from benchmarks.growth import PROGRAMS, exponent, stage_seconds
+from tests.semantics.hlo import parse
+from tpusim.program.buffers import heap_bytes
+
+SIZES = {
+    "chain": (200, 400, 800),
+    "copies": (400, 800, 1600),
+    "buffers": (200, 400, 800),
+    "calls": (10, 20, 40),
+    "nest": (125, 250, 500),
+    "tuples": (25, 50, 100),
+    "permutes": (255, 511, 1023),
+    "reduces": (256, 1024, 4096),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SIZES)
+def test_time_grows_with_the_program(kind):
+    """The least of two rounds; a square would show an exponent of 2, what sorts hardly more than 1."""
+    rounds = [[sum(stage_seconds(kind, size)) for size in SIZES[kind]] for _ in range(2)]
+    assert exponent(SIZES[kind], [min(both) for both in zip(*rounds, strict=True)]) < 1.5
+
+
+def test_calls_of_calls_are_timed_as_often_as_they_run():
+    """Forty levels of calling twice: 2**39 times the time of what is called at last, in no time."""
+    leaf, deep = (tpusim.simulate(parse(PROGRAMS["calls"].text(levels)), "v5e") for levels in (1, 40))
+    assert deep.summary.total_ps - leaf.summary.total_ps == (2**39 - 1) * (leaf.groups("op")[0].time_ps)
+    assert [group.count for group in deep.groups("op")] == [2**39]
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4])
+def test_what_is_shared_takes_what_it_takes_written_out(levels):
+    """Each call with a computation of its own is the naive twin: the same time and traffic."""
+    texts = PROGRAMS["calls"].text(levels), written_out(levels)
+    shared, apart = (tpusim.simulate(parse(text), "v5e") for text in texts)
+    assert shared.summary.total_ps == apart.summary.total_ps
+    assert [g.hbm_bytes for g in shared.groups("category")] == [g.hbm_bytes for g in apart.groups("category")]
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4, 5, 6])
+def test_what_is_shared_needs_no_less_memory_than_written_out(levels):
+    """What runs again is one block of HBM's heap, on the safe side: it lies in no hole, and reuses no output."""
+    texts = PROGRAMS["calls"].text(levels), written_out(levels)
+    shared, apart = (heap_bytes(tpusim.lower(parse(text), "v5e").buffers) for text in texts)
+    assert apart <= shared <= 2 * apart
+
+
+def written_out(levels: int) -> str:
+    """The same calls, each with a computation of its own."""
+    array, made = "f32[8,128]{1,0:T(8,128)}", list[str]()
+
+    def called(level: int) -> str:
+        inner = [called(level - 1) for _ in range(2)] if level else []
+        lines = [f"b = {array} add(x, x)"]
+        if inner:
+            lines = [f"a = {array} call(x), to_apply={inner[0]}", f"b = {array} call(a), to_apply={inner[1]}"]
+        name = f"c_{len(made)}"
+        made.append("\n".join((f"{name} {{", f"x = {array} parameter(0)", *lines[:-1], f"ROOT {lines[-1]}", "}")))
+        return name
+
+    top = called(levels - 1)
+    entry = f"ENTRY e {{\np = {array} parameter(0)\nROOT r = {array} call(p), to_apply={top}\n}}"
+    return "\n\n".join(("HloModule apart, is_scheduled=true", *made, entry))
+
+
+@pytest.mark.parametrize("kind", ["calls", "nest"])
+def test_values_of_nested_calls(kind):
+    """Each leaf doubles the value: 64 leaves of a graph, or one below five hundred calls."""
+    module = parse(PROGRAMS[kind].text({"calls": 7, "nest": 500}[kind]))
+    result = tpusim.execute(module, [np.ones((8, 128), np.float32)])
+    assert result[0, 0] == (2.0**64 if kind == "calls" else 2.0)

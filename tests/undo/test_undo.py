@@ -1,0 +1,156 @@
+"""What another compiler did, undone: values stay bit for bit, and nothing of its decisions is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.compiler.test_passes import flat, name_of
+from tpusim.compiler.passes import place_anew
+from tpusim.compiler.target import Target
+from tpusim.errors import UnsupportedError
+from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import check, execute, load
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+from tpusim.undo.defuse import defuse
+from tpusim.undo.unplace import unplace
+from tpusim.undo.untile import untile
+
+FOLDER = Path(__file__).parents[1] / "data" / "numeric"
+TRACES = Path(__file__).parents[2] / "traces"
+COMPILED = sorted(FOLDER.glob("*.v5e.hlo.txt.gz"))
+
+
+@pytest.mark.filterwarnings("ignore:a constant")
+@pytest.mark.parametrize("path", COMPILED, ids=name_of)
+def test_what_is_undone_computes_the_same(path):
+    """Bit for bit what the compiled program does, on the compiler's own programs."""
+    stored = np.load(str(path).replace(".v5e.hlo.txt.gz", ".npz"))
+    inputs = {name: stored[name] for name in stored if name.startswith("in")}
+    module = load(path)
+    plain = defuse(module)
+    assert check(plain) == []
+    before, after = (execute(m, inputs, chip="v5e") for m in (module, plain))
+    for expected, found in zip(flat(before), flat(after), strict=True):
+        assert expected.dtype == found.dtype
+        assert expected.tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize("path", COMPILED, ids=name_of)
+def test_nothing_of_the_compiler_is_left(path):
+    """No fusion, tile, memory space, asynchronous copy or schedule."""
+    text = defuse(load(path)).text
+    for word in ("fusion(", ":T(", "S(1)", "-start(", "is_scheduled", "window_config", "ConcatBitcast"):
+        assert word not in text
+
+
+def viewed(before: str, after: str):
+    """Return a module whose result is a bitcast of its parameter."""
+    lines = f"  x = {before} parameter(0)\n  ROOT y = {after} bitcast(x)\n"
+    return parse_module(SourceText("m.hlo", f"HloModule m, is_scheduled=true\n\nENTRY e {{\n{lines}}}\n"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "opcodes"),
+    [
+        ("f32[8,128]{1,0:T(8,128)}", "f32[1,8,128]{2,1,0:T(8,128)}", "reshape"),
+        ("f32[8,128]{1,0:T(8,128)}", "f32[128,8]{0,1:T(8,128)}", "transpose"),
+        ("f32[16,8,128]{2,1,0:T(8,128)}", "f32[8,128,16]{1,0,2:T(8,128)}", "transpose"),
+        ("f32[1024]{0:T(1024)}", "f32[8,128]{1,0:T(8,128)}", "reshape"),
+        # Tile by tile, two of them side by side in 8 rows.
+        (
+            "f32[8,256]{1,0:T(8,128)}",
+            "f32[2,8,128]{2,1,0:T(8,128)}",
+            "reshape transpose reshape reshape transpose reshape",
+        ),
+        ("s32[5]{0:T(128)}", "s32[4]{0:T(128)}", "slice"),
+        ("f32[8,128]{1,0:T(8,128)}", "s32[8,128]{1,0:T(8,128)}", "bitcast-convert"),
+    ],
+)
+def test_a_view_is_said_by_elements(before, after, opcodes):
+    """XLA, Tiled layout: where elements lie says what the view has at each index; ``execute`` looks at the bytes."""
+    module = viewed(before, after)
+    plain = defuse(module)
+    assert [i.opcode for i in plain.entry if i.opcode not in ("parameter", "copy")] == opcodes.split()
+    parameter = module.entry.parameters[0].shape
+    numbers = (
+        np.arange(parameter.element_count)
+        .reshape(parameter.dimensions)
+        .astype({"f32": "f4", "s32": "i4"}[parameter.dtype.name])
+    )
+    assert execute(plain, [numbers]).tobytes() == execute(module, [numbers]).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # Padding would be seen.
+        ("f32[5,128]{1,0:T(8,128)}", "f32[8,128]{1,0:T(8,128)}"),
+        ("bf16[16,128]{1,0:T(8,128)(2,1)}", "s8[4096]{0:T(1024)(128)(4,1)}"),
+    ],
+)
+def test_a_view_without_elements_is_refused(before, after):
+    """With both shapes, and that its layouts cannot be undone."""
+    with pytest.raises(UnsupportedError, match="its layouts cannot be undone"):
+        defuse(viewed(before, after))
+
+
+@pytest.mark.filterwarnings("ignore:a constant")
+@pytest.mark.parametrize("path", COMPILED, ids=name_of)
+def test_what_is_placed_anew_computes_the_same(path):
+    """Bit for bit, and ``check`` has nothing to say of it."""
+    stored = np.load(str(path).replace(".v5e.hlo.txt.gz", ".npz"))
+    inputs = {name: stored[name] for name in stored if name.startswith("in")}
+    module, target = load(path), Target(load_chip("v5e"))
+    placed = place_anew(unplace(untile(module, target.chip, 1)), target)
+    assert check(placed) == []
+    before, after = (execute(m, inputs, chip="v5e") for m in (module, placed))
+    assert [array.tobytes() for array in flat(before)] == [array.tobytes() for array in flat(after)]
+
+
+BYTES = """\
+HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = bf16[16,128]{1,0:T(8,128)(2,1)} parameter(0)
+  y = s8[4096]{0:T(1024)(128)(4,1)} bitcast(x)
+  a = ((s8[4096]{0:T(1024)(128)(4,1)}), s8[3072]{0:T(1024)(128)(4,1)S(1)}, u32[]) slice-start(y), slice={[0:3072]}
+  b = ((s8[4096]{0:T(1024)(128)(4,1)}), s8[1024]{0:T(1024)(128)(4,1)S(1)}, u32[]) slice-start(y), slice={[3072:4096]}
+  c = s8[3072]{0:T(1024)(128)(4,1)S(1)} slice-done(a)
+  d = s8[1024]{0:T(1024)(128)(4,1)S(1)} slice-done(b)
+  ROOT z = bf16[16,128]{1,0:T(8,128)(2,1)S(1)} custom-call(c, d), custom_call_target="ConcatBitcast"
+}
+"""
+
+
+def test_what_comes_in_as_slices_of_bytes_is_the_array():
+    """As the TPU compiler brings in weights; slices that leave something out have no such form."""
+    (parameter,) = defuse(parse_module(SourceText("m.hlo", BYTES))).entry
+    assert str(parameter.shape) == "bf16[16,128]"
+    with pytest.raises(UnsupportedError, match="its layouts cannot be undone"):
+        defuse(parse_module(SourceText("m.hlo", BYTES.replace("[3072:4096]", "[2048:3072]"))))
+
+
+def test_cores_share_what_they_did():
+    """On a chip of two cores a kernel of a program for such a chip is split where it was."""
+    module = load(TRACES / "gpt2_fwd_b8t1024.v5p.hlo.txt.gz")
+    before, after = (
+        {i.name for c in m.computations for i in c if i.backend_config.megacore_split_dim is not None}
+        for m in (module, untile(module, load_chip("v5p"), 2))
+    )
+    assert before == after != set()
+
+
+@pytest.mark.parametrize(("chip", "split"), [("v5e", ""), ("v5p", "0")])
+def test_retiling_leaves_all_but_tiles(chip, split):
+    """Every kernel is there in its place, states no tiles, and shares them where the chip has two cores."""
+    module = load(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
+    retiled = untile(module, load_chip(chip), 1)
+    assert [i.name for i in retiled.entry] == [i.name for i in module.entry]
+    fusions = [i for i in retiled.entry if i.opcode == "fusion"]
+    assert fusions
+    assert all(i.backend_config.window_config is None for i in fusions)
+    assert {str(i.backend_config.megacore_split_dim) for i in fusions} == {split or "None"}

@@ -1,0 +1,194 @@
+"""The critical path of a run: what its end waits for; the slack of everything else; and what hides behind what."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import msgspec
+
+from tpusim.analysis.path.graph import Graph
+from tpusim.program.module import Program
+from tpusim.timeline.records import CORE, PodRun, Record
+
+
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the critical path: what one device did from ``start_ps`` to ``end_ps``, ``count`` times in all.
+
+    ``start_ps`` is when all that it needs had come. ``row`` is the core's or that of what runs beside it.
+    """
+
+    name: str
+    opcode: str
+    category: str
+    line: int
+    source: str
+    device: int
+    row: str
+    start_ps: int
+    end_ps: int
+    count: int
+    bound_by: str
+
+    @property
+    def total_ps(self) -> int:
+        """What it adds to the time of the run."""
+        return (self.end_ps - self.start_ps) * self.count
+
+
+class OnPath(msgspec.Struct, frozen=True, kw_only=True):
+    """An op on the critical path: what it adds to the time of the run, and how often."""
+
+    name: str
+    opcode: str
+    category: str
+    line: int
+    source: str
+    row: str
+    time_ps: int
+    count: int
+
+
+class Slack(msgspec.Struct, frozen=True, kw_only=True):
+    """How much later an op may start, one execution of it, without moving the end of the run.
+
+    Of several executions it is that of the tightest. Everything else is taken to last as long as it did; what nothing
+    waits for may end with the run.
+    """
+
+    name: str
+    opcode: str
+    line: int
+    source: str
+    row: str
+    time_ps: int
+    slack_ps: int
+
+
+class Hidden(msgspec.Struct, frozen=True, kw_only=True):
+    """How long something beside the core, ``name``, ran behind an op of the core, in all executions."""
+
+    name: str
+    behind: str
+    time_ps: int
+
+
+class CriticalPath(msgspec.Struct, frozen=True, kw_only=True):
+    """What the end of a run waits for, back to its start.
+
+    ``stretches`` follow each other and add up to ``total_ps`` with their counts. ``slacks`` are those of the device
+    that ended last, the largest first; ``hidden`` is what ran behind what on it.
+    """
+
+    program: str
+    chip: str
+    device: int
+    total_ps: int
+    stretches: tuple[Stretch, ...]
+    slacks: tuple[Slack, ...]
+    hidden: tuple[Hidden, ...]
+
+    @property
+    def ops(self) -> tuple[OnPath, ...]:
+        """The path by op, what adds most first."""
+        found: dict[tuple[str, int], list[Stretch]] = defaultdict(list)
+        for stretch in self.stretches:
+            found[stretch.name, stretch.line].append(stretch)
+        ops = [_on_path(stretches) for stretches in found.values()]
+        return tuple(sorted((op for op in ops if op.time_ps), key=lambda op: -op.time_ps))
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The devices that the path goes through, in order; one comes again where it does."""
+        numbers = [stretch.device for stretch in self.stretches]
+        return tuple(n for place, n in enumerate(numbers) if not place or numbers[place - 1] != n)
+
+
+def critical_path(program: Program, run: PodRun) -> CriticalPath:
+    """Return what the end of a run of ``program`` waits for, and what could have come later for nothing."""
+    graph, last = Graph(program, run), run.last
+    own = next(number for number, lane in enumerate(graph.lanes) if last.device in lane.devices)
+    return CriticalPath(
+        program=program.name,
+        chip=last.chip,
+        device=last.device,
+        total_ps=last.total_ps,
+        stretches=_stretches(graph, own),
+        slacks=_slacks(graph, own, last.total_ps),
+        hidden=hidden_behind(last.records),
+    )
+
+
+def _stretches(graph: Graph, lane: int) -> tuple[Stretch, ...]:
+    """Return the path that ends with the last record of a lane's core, the first stretch first."""
+    core = graph.lanes[lane].core
+    event: int | None = graph.ends[lane][core[-1]] if core else None
+    found = []
+    while event is not None:
+        place, cause = graph.records[event], graph.cause(event)
+        if place is not None:
+            record = graph.lanes[place[0]].records[place[1]]
+            since_ps = record.start_ps if cause is None else max(record.start_ps, graph.times_ps[cause])
+            if record.end_ps > since_ps:
+                found.append(_stretch(record, graph.lanes[place[0]].devices[0], since_ps))
+        event = cause
+    return tuple(reversed(found))
+
+
+def _stretch(record: Record, device: int, since_ps: int) -> Stretch:
+    return Stretch(device=device, start_ps=since_ps, **_same(record, "end_ps", "count", "bound_by", "category"))
+
+
+def _same(record: Record, *fields: str) -> dict[str, Any]:
+    """Return what a part of a path takes over from a record."""
+    return {name: getattr(record, name) for name in ("name", "opcode", "line", "source", "row", *fields)}
+
+
+def _on_path(stretches: list[Stretch]) -> OnPath:
+    first = stretches[0]
+    return OnPath(
+        **{name: getattr(first, name) for name in ("name", "opcode", "category", "line", "source", "row")},
+        time_ps=sum(stretch.total_ps for stretch in stretches),
+        count=sum(stretch.count for stretch in stretches),
+    )
+
+
+def _slacks(graph: Graph, lane: int, end_ps: int) -> tuple[Slack, ...]:
+    """Return the slack of each op of a lane, the largest first."""
+    latest, found = graph.latest_ps(end_ps), dict[tuple[str, int], list[tuple[Record, int]]]()
+    for place, record in enumerate(graph.lanes[lane].records):
+        if graph.lanes[lane].is_wait(record):
+            continue
+        end = graph.ends[lane][place]
+        meeting = graph.meetings.get(end)
+        slack_ps = latest[end] - record.end_ps if meeting is None else latest[meeting] - record.start_ps
+        found.setdefault((record.name, record.line), []).append((record, slack_ps))
+    slacks = [
+        Slack(
+            **_same(executions[0][0]),
+            time_ps=sum(record.total_ps for record, _ in executions),
+            slack_ps=min(slack_ps for _, slack_ps in executions),
+        )
+        for executions in found.values()
+    ]
+    return tuple(sorted(slacks, key=lambda slack: (-slack.slack_ps, -slack.time_ps)))
+
+
+def hidden_behind(records: tuple[Record, ...]) -> tuple[Hidden, ...]:
+    """Return what ran beside the core behind which of its ops, the longest first; waits hide nothing."""
+    core = sorted(
+        (r for r in records if r.row == CORE and not r.bound_by.startswith("waiting for ")), key=lambda r: r.start_ps
+    )
+    found: dict[tuple[str, str], int] = defaultdict(int)
+    first = 0
+    for beside in sorted((r for r in records if r.row != CORE), key=lambda r: r.start_ps):
+        while first < len(core) and core[first].end_ps <= beside.start_ps:
+            first += 1
+        for record in core[first:]:
+            if record.start_ps >= beside.end_ps:
+                break
+            shared_ps = min(record.end_ps, beside.end_ps) - max(record.start_ps, beside.start_ps)
+            # What of a loop was played stands for its trips: of neither more often than of the other.
+            found[beside.name, record.name] += max(0, shared_ps) * min(record.count, beside.count)
+    pairs = [Hidden(name=name, behind=behind, time_ps=time_ps) for (name, behind), time_ps in found.items() if time_ps]
+    return tuple(sorted(pairs, key=lambda pair: -pair.time_ps))

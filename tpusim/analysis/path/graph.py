@@ -1,0 +1,222 @@
+"""What each record of a run had to wait for, as a graph of events: ends of records, and meetings of devices.
+
+The core issues steps in order, so that each of its records follows the one before. What runs beside the core follows
+the record after which it was issued, and what needs it follows its end. A collective of several devices begins when
+they have met: when the last of its group has come. Waits are elastic, all else lasts as long as it did. Played trips of
+a loop stand for all of them: where the clock jumps over the others nothing may move.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tpusim.program.module import Program, every_step
+from tpusim.program.steps import AnyStep, Call, ChannelTransfer, Wait
+from tpusim.timeline.records import CORE, PodRun, Record, Timeline
+
+
+class Edge(NamedTuple):
+    """An event that another one is apart from by so much at least."""
+
+    event: int
+    lag_ps: int
+
+
+class Lane(NamedTuple):
+    """One of the time lines of a run that differ: its records, the devices that it is of, and the core's in order.
+
+    ``steps`` are those that its records number; none of a program beside the first.
+    """
+
+    records: tuple[Record, ...]
+    devices: tuple[int, ...]
+    core: tuple[int, ...]
+    core_ends_ps: tuple[int, ...]
+    jumps_ps: frozenset[int]
+    steps: tuple[AnyStep, ...]
+
+    def step_of(self, record: Record) -> AnyStep | None:
+        """Return the step of a record, None where it is not known."""
+        return self.steps[record.step] if 0 <= record.step < len(self.steps) else None
+
+    def is_wait(self, record: Record) -> bool:
+        """Return whether a record is of nothing but waiting."""
+        return record.is_wait or isinstance(self.step_of(record), Wait)
+
+    def issuer(self, record: Record) -> int | None:
+        """Return the core's record after which something was issued beside it, None at the start of the run."""
+        place = bisect_right(self.core_ends_ps, record.start_ps) - 1
+        while place >= 0:
+            before = self.records[self.core[place]]
+            # A wait that took no time may stand later in the program and end at the same moment.
+            if not before.start_ps == before.end_ps == record.start_ps or before.step < record.step:
+                return self.core[place]
+            place -= 1
+        return None
+
+
+class Graph:
+    """The events of a run by number: when each was, what came after it, and what before.
+
+    ``ends`` has the event of the end of each record by lane, ``records`` the other way round; none of a meeting.
+    ``starts`` has the event that a record had to begin after: where devices met, else None.
+    """
+
+    def __init__(self, program: Program, run: PodRun) -> None:
+        self.lanes = _lanes(program, run)
+        self.times_ps: list[int] = []
+        self.after: list[list[Edge]] = []
+        self.before: list[list[Edge]] = []
+        self.records: list[tuple[int, int] | None] = []
+        self.meetings: dict[int, int] = {}
+        self._fixed: set[int] = set()
+        self._shared: dict[tuple[object, ...], int] = {}
+        self._lane_of = {device: number for number, lane in enumerate(self.lanes) for device in lane.devices}
+        self._owners = _call_owners(program)
+        self.ends = [
+            [self._event(record.end_ps, (number, place)) for place, record in enumerate(lane.records)]
+            for number, lane in enumerate(self.lanes)
+        ]
+        self._beside = [self._started(number, lane) for number, lane in enumerate(self.lanes)]
+        for number, lane in enumerate(self.lanes):
+            for place, before in _followed(lane, self._owners):
+                self._add(number, place, before)
+
+    def _event(self, time_ps: int, record: tuple[int, int] | None) -> int:
+        self.times_ps.append(time_ps)
+        self.records.append(record)
+        self.after.append([])
+        self.before.append([])
+        return len(self.times_ps) - 1
+
+    def _started(self, number: int, lane: Lane) -> dict[str, list[int]]:
+        """Return the ends of what ran beside a core in order, by the name under which it was started."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for place, record in enumerate(lane.records):
+            if record.row != CORE:
+                found[self._owners.get(record.step, record.name)].append(self.ends[number][place])
+        return found
+
+    def _add(self, number: int, place: int, before: int | None) -> None:
+        """Let a record follow the one before it and what it needs, or the meeting that they lead to."""
+        lane, end = self.lanes[number], self.ends[number][place]
+        record = lane.records[place]
+        lag_ps = 0 if lane.is_wait(record) else record.duration_ps - record.late_ps
+        target = end
+        meeting = self._meeting(number, lane, record)
+        if meeting is not None:
+            self.meetings[end] = meeting
+            self._join(meeting, end, lag_ps)
+            target, lag_ps = meeting, 0
+        sources = [] if before is None else [self.ends[number][before]]
+        for source in sources:
+            if self.times_ps[source] in lane.jumps_ps and record.start_ps > self.times_ps[source]:
+                self._fixed.add(source)
+        for source in (*sources, *self._needed(number, lane, record)):
+            self._join(source, target, lag_ps)
+
+    def _join(self, source: int, target: int, lag_ps: int) -> None:
+        self.after[source].append(Edge(target, lag_ps))
+        self.before[target].append(Edge(source, lag_ps))
+
+    def _meeting(self, number: int, lane: Lane, record: Record) -> int | None:
+        """Return the event at which devices have met for a record, None where it has to meet nobody."""
+        if len(self.lanes) < 2 or lane.is_wait(record):
+            return None
+        meets_ps = record.start_ps + record.late_ps
+        if record.group_size:
+            # Groups that were complete at the same moment are taken for one.
+            key: tuple[object, ...] = ("collective", record.step, record.name, meets_ps)
+        elif record.peer >= 0:
+            key = ("message", self._lane_of[record.peer], meets_ps)
+        elif isinstance(step := lane.step_of(record), ChannelTransfer) and not step.is_send:
+            key = ("message", number, meets_ps)
+        else:
+            return None
+        if key not in self._shared:
+            self._shared[key] = self._event(meets_ps, None)
+        return self._shared[key]
+
+    def _needed(self, number: int, lane: Lane, record: Record) -> Iterator[int]:
+        """Yield the ends of what ran beside the core and had to end before a record could."""
+        step = lane.step_of(record)
+        for name in step.needs if step is not None else ():
+            ended = [event for event in self._beside[number].get(name, ()) if self.times_ps[event] <= record.end_ps]
+            if ended:
+                yield ended[-1]
+
+    def latest_ps(self, end_ps: int) -> list[int]:
+        """Return how late each event may be for the run to end at ``end_ps`` all the same."""
+        latest = [end_ps] * len(self.times_ps)
+        left = [len(edges) for edges in self.after]
+        ready = [event for event, count in enumerate(left) if not count]
+        while ready:
+            event = ready.pop()
+            if event in self._fixed:
+                latest[event] = self.times_ps[event]
+            for edge in self.after[event]:
+                latest[event] = min(latest[event], latest[edge.event] - edge.lag_ps)
+            for edge in self.before[event]:
+                left[edge.event] -= 1
+                if not left[edge.event]:
+                    ready.append(edge.event)
+        return latest
+
+    def cause(self, event: int) -> int | None:
+        """Return the event that another one had to wait for longest, None at the start of the run."""
+        edges = self.before[event]
+        if not edges:
+            return None
+        return max(edges, key=lambda edge: (self.times_ps[edge.event] + edge.lag_ps, -edge.event)).event
+
+
+def _followed(lane: Lane, owners: dict[int, str]) -> Iterator[tuple[int, int | None]]:
+    """Yield the place of each record of a lane with that of the one that it follows, None at the start of the run."""
+    before: int | None = None
+    for place in lane.core:
+        yield place, before
+        before = place
+    last: dict[str, int] = {}
+    for place, record in enumerate(lane.records):
+        if record.row == CORE:
+            continue
+        owner = owners.get(record.step, "")
+        own = last.get(owner)
+        follows = own is not None and lane.records[own].end_ps == record.start_ps
+        yield place, own if follows else lane.issuer(record)
+        if owner:
+            last[owner] = place
+
+
+def _lanes(program: Program, run: PodRun) -> list[Lane]:
+    shared: dict[int, list[Timeline]] = defaultdict(list)
+    for timeline in run.timelines:
+        # Devices that were simulated as one share their records.
+        shared[id(timeline.records)].append(timeline)
+    return [_lane(program, timelines) for timelines in shared.values()]
+
+
+def _lane(program: Program, timelines: Sequence[Timeline]) -> Lane:
+    records = timelines[0].records
+    core = sorted((n for n, r in enumerate(records) if r.row == CORE), key=lambda n: (records[n].end_ps, n))
+    return Lane(
+        records=records,
+        devices=tuple(timeline.device for timeline in timelines),
+        core=tuple(core),
+        core_ends_ps=tuple(records[place].end_ps for place in core),
+        jumps_ps=frozenset(repeat.start_ps for repeat in timelines[0].repeats),
+        steps=program.every_step if timelines[0].program == program.name else (),
+    )
+
+
+def _call_owners(program: Program) -> dict[int, str]:
+    """Return the asynchronous call that each step inside one belongs to, by the step's number."""
+    return {
+        program.step_numbers[id(inner)]: step.name
+        for step in program.every_step
+        if isinstance(step, Call) and step.is_async
+        for inner in every_step(step.body)
+    }

@@ -1,0 +1,79 @@
+"""The commands that answer a question about a run."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from tpusim.cli.options import MACHINE, OVERFLOW, RUN, TRIPS, WARM, command, json_option, machine, option
+from tpusim.cli.output import answer, console, write_json
+
+_PATH = """\
+What the end of a run waits for, back to its start, through kernels, copies, collectives and other devices; how much
+later each op may start without moving the end (one execution of it, all else lasting as long as it did); and what ran
+behind what."""
+
+
+_EXPLAIN = """\
+Why an op takes as long as it does, whatever it is: a kernel (its tiles, units, memories, padding), a collective (its
+groups on the torus, the links that they share, better orders of the mesh's devices), a loop, conditional or call (what
+is inside), a copy or transfer (rates, what it shares, what waits for it), a wait (for what, and what would hide it).
+Without --op: the three ops to which the end of the run owes most."""
+
+
+@command(
+    "explain",
+    "say why an op takes as long as it does",
+    option("program", metavar="PROGRAM", help="HLO text, or a lowered program"),
+    option(
+        "--op", metavar="NAME", help="an instruction, as `tpusim run` names it (default: the three that matter most)"
+    ),
+    *MACHINE,
+    json_option("print one JSON object instead of text"),
+    description=_EXPLAIN,
+)
+def explain(options: Namespace) -> None:
+    """Explain one op, or those that matter most."""
+    from tpusim.pipeline.answers.explain import explain, explain_longest
+    from tpusim.report.json.answers import explained_page, longest_page
+    from tpusim.report.terminal.answers.explain import render_explained
+
+    if options.op:
+        found = explain(options.program, options.op, options.chip, **machine(options))
+        answer(options, explained_page, render_explained, found)
+        return
+    longest = explain_longest(options.program, options.chip, **machine(options))
+    if options.json:
+        write_json(longest_page(longest))
+        return
+    page = console()
+    for number, found in enumerate(longest):
+        if number:
+            page.print()
+        render_explained(found, page)
+
+
+@command(
+    "path",
+    "what the end of a run waits for, what could come later, what hides behind what",
+    *RUN,
+    TRIPS,
+    OVERFLOW,
+    WARM,
+    json_option("print one JSON object with every stretch"),
+    description=_PATH,
+)
+def path(options: Namespace) -> None:
+    """Report the critical path."""
+    from tpusim.pipeline.stages import simulate
+    from tpusim.report.json.answers import path_page
+    from tpusim.report.terminal.answers.path import render_path
+
+    result = simulate(
+        options.program,
+        options.chip,
+        **machine(options),
+        default_trip_count=options.default_trip_count,
+        warm=options.warm,
+        allow_overflow=options.allow_overflow,
+    )
+    answer(options, path_page, render_path, result.critical_path)

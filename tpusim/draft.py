@@ -1,0 +1,260 @@
+"""A module under change, for those that make one of another: nodes with operands and users, in graphs, in a draft.
+
+Modules stay frozen. ``Draft(module)`` reads one into graphs, passes change these, and ``Draft.write`` makes a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
+from tpusim.ir.ops import CONTROL_FLOW, HAS_EFFECTS
+from tpusim.shapes.shape import ArrayShape, Shape
+
+
+class Node:
+    """An instruction whose operands and users are nodes. ``users`` are kept by ``Graph``, in the order of their use."""
+
+    __slots__ = ("attributes", "immediate", "name", "opcode", "operands", "shape", "users")
+
+    def __init__(
+        self,
+        name: str,
+        opcode: str,
+        shape: Shape,
+        operands: Iterable[Node] = (),
+        attributes: dict[str, Any] | None = None,
+        immediate: int | Literal | None = None,
+    ) -> None:
+        self.name = name
+        self.opcode = opcode
+        self.shape = shape
+        self.operands: list[Node] = []
+        self.attributes = attributes or {}
+        self.immediate = immediate
+        self.users: dict[Node, None] = {}
+        self.take(operands)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} = {self.shape} {self.opcode}({', '.join(node.name for node in self.operands)})>"
+
+    @property
+    def array(self) -> ArrayShape:
+        """Its shape, which must be an array's."""
+        assert isinstance(self.shape, ArrayShape), self
+        return self.shape
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is a scalar, which the scalar core keeps."""
+        return isinstance(self.shape, ArrayShape) and self.shape.element_count <= 1
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The names of the computations that it calls or applies."""
+        return called_in(self.attributes)
+
+    def take(self, operands: Iterable[Node]) -> None:
+        """Make these its operands, in place of those that it has."""
+        for operand in self.operands:
+            operand.users.pop(self, None)
+        self.operands = list(operands)
+        for operand in self.operands:
+            operand.users[self] = None
+
+    def replace_operand(self, old: Node, new: Node) -> None:
+        """Use ``new`` wherever it uses ``old``."""
+        self.take(new if operand is old else operand for operand in self.operands)
+
+
+class Graph:
+    """A computation under change: its result, its parameters, and what runs for its effects."""
+
+    def __init__(self, draft: Draft, name: str, execution_thread: str = "main") -> None:
+        self.draft = draft
+        self.name = name
+        self.execution_thread = execution_thread
+        self.parameters: list[Node] = []
+        self.effects: list[Node] = []
+        # The order that a schedule has chosen; what comes in later stands before its first user.
+        self.sequence: list[Node] = []
+        self.root: Node
+
+    def add(
+        self,
+        opcode: str,
+        shape: Shape,
+        operands: Iterable[Node] = (),
+        attributes: dict[str, Any] | None = None,
+        *,
+        like: Node | None = None,
+        immediate: int | Literal | None = None,
+        name: str = "",
+    ) -> Node:
+        """Return a new node with a name of its own; what it is ``like`` says where in the source it comes from."""
+        named = dict(attributes or {})
+        if like is not None and "metadata" in like.attributes:
+            named.setdefault("metadata", like.attributes["metadata"])
+        node = Node(self.draft.fresh(name or opcode), opcode, shape, operands, named, immediate)
+        if opcode in HAS_EFFECTS:
+            self.effects.append(node)
+        return node
+
+    def clone(self, node: Node, operands: Iterable[Node] | None = None) -> Node:
+        """Return a copy of a node, with other operands if these are given."""
+        taken = node.operands if operands is None else operands
+        made = Node(self.draft.fresh(node.name), node.opcode, node.shape, taken, dict(node.attributes), node.immediate)
+        if node.opcode in HAS_EFFECTS:
+            self.effects.append(made)
+        return made
+
+    def copy_in(self, called: Graph, operands: Iterable[Node]) -> Node:
+        """Return the result of a copy of another graph, with these operands for its parameters."""
+        made = dict(zip(called.parameters, operands, strict=True))
+        for node in called.order():
+            if node not in made:
+                made[node] = self.clone(node, [made[operand] for operand in node.operands])
+        return made[called.root]
+
+    def replace(self, old: Node, new: Node) -> None:
+        """Let all users of ``old`` use ``new``."""
+        for user in list(old.users):
+            if user is not new:
+                user.replace_operand(old, new)
+        if self.root is old:
+            self.root = new
+
+    def order(self) -> list[Node]:
+        """Return the nodes that the result or an effect needs, each after its operands; drop all others.
+
+        The order is the graph's schedule or, before it has one, depends on the graph alone: operands before users,
+        first operands first.
+        """
+        found = _post_order([*self.parameters, *self.effects, self.root])
+        if self.sequence:
+            found = _post_order([*self.parameters, *(node for node in self.sequence if node in found), *found])
+        for node in found:
+            if any(user not in found for user in node.users):
+                node.users = {user: None for user in node.users if user in found}
+        return list(found)
+
+
+def _post_order(starts: Iterable[Node]) -> dict[Node, None]:
+    """Return some nodes and all that they are made of, each after its operands, first operands first."""
+    found: dict[Node, None] = {}
+    for start in starts:
+        # A stack of our own: a chain may be longer than Python recurses.
+        stack = [(start, iter(start.operands))]
+        while stack:
+            node, rest = stack[-1]
+            if node in found:
+                stack.pop()
+                continue
+            operand = next((item for item in rest if item not in found), None)
+            if operand is None:
+                found[node] = None
+                stack.pop()
+            else:
+                stack.append((operand, iter(operand.operands)))
+    return found
+
+
+class Draft:
+    """A module under change: its graphs by name."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.attributes = dict(module.attributes)
+        self.graphs: dict[str, Graph] = {}
+        self._taken: dict[str, int] = {}
+        for computation in module.computations:
+            self.fresh(computation.name)
+        for computation in module.computations:
+            self.graphs[computation.name] = self._read(computation)
+
+    @property
+    def entry(self) -> Graph:
+        """The graph that a run begins with."""
+        return self.graphs[self.module.entry_name]
+
+    def fresh(self, hint: str) -> str:
+        """Return a name that nothing in the module has yet: ``hint`` itself, or with a number."""
+        stem = hint
+        if hint in self._taken:
+            head, _, tail = hint.rpartition(".")
+            stem = head if head and tail.isdigit() else hint
+        number = self._taken.get(stem, -1)
+        name = hint
+        while name in self._taken:
+            number += 1
+            name = f"{stem}.{number}"
+        self._taken[stem] = max(number, 0)
+        self._taken.setdefault(name, 0)
+        return name
+
+    def _read(self, computation: Computation) -> Graph:
+        graph = Graph(self, computation.name, computation.execution_thread)
+        at: dict[str, Node] = {}
+        for instruction in computation.instructions:
+            operands = [at[name] for name in instruction.operands]
+            # Names are unique in a computation only; here in all of the module.
+            name = self.fresh(instruction.name)
+            node = Node(
+                name, instruction.opcode, instruction.shape, operands, instruction.attributes, instruction.immediate
+            )
+            at[instruction.name] = node
+            if node.opcode in HAS_EFFECTS:
+                graph.effects.append(node)
+        graph.parameters = [at[parameter.name] for parameter in computation.parameters]
+        graph.root = at[computation.root_name]
+        graph.sequence = list(at.values()) if self.module.is_scheduled else []
+        return graph
+
+    def reachable(self) -> list[Graph]:
+        """Return the graphs that the entry needs, each after those that it calls."""
+        found: dict[str, None] = {}
+
+        def visit(name: str) -> Iterator[str]:
+            for node in self.graphs[name].order():
+                yield from node.called
+
+        stack = [(self.module.entry_name, visit(self.module.entry_name))]
+        while stack:
+            name, rest = stack[-1]
+            called = next((item for item in rest if item not in found), None)
+            if called is None:
+                found[name] = None
+                stack.pop()
+            else:
+                stack.append((called, visit(called)))
+        return [self.graphs[name] for name in found]
+
+    def running(self) -> list[Graph]:
+        """Return the graphs whose instructions are kernels: the entry's, and those of loops and branches."""
+        names, graphs = {self.module.entry_name}, self.reachable()
+        for graph in graphs:
+            for node in graph.order():
+                if node.opcode in CONTROL_FLOW:
+                    names.update(node.called)
+        return [graph for graph in graphs if graph.name in names]
+
+    def write(self) -> Module:
+        """Return the module that the graphs are now."""
+        computations = tuple(_write(graph) for graph in self.reachable())
+        return Module(self.module.name, computations, self.module.entry_name, self.attributes, self.module.tables)
+
+
+def _write(graph: Graph) -> Computation:
+    instructions = tuple(
+        Instruction(
+            node.name,
+            node.shape,
+            node.opcode,
+            tuple([operand.name for operand in node.operands]),
+            node.attributes,
+            node.immediate,
+        )
+        for node in graph.order()
+    )
+    return Computation(graph.name, instructions, graph.root.name, graph.execution_thread)

@@ -1,0 +1,126 @@
+"""Fusions: one kernel of what they hold, and beside it what has steps of its own: collectives, code written by hand."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec import structs
+
+from tpusim.cost.models.operations import Table, operations_of
+from tpusim.hardware.units import VMEM
+from tpusim.ir.module import Computation, Instruction
+from tpusim.ir.ops import MOVES_ONLY, PRODUCTS, VIEWS
+from tpusim.lowering.collectives import collective_part, inner_collective, is_fed, other_part
+from tpusim.lowering.custom_calls import written_elsewhere
+from tpusim.lowering.kernels.kernel import kernel_or_scalar, make_kernel
+from tpusim.lowering.pallas.operands import Fed, as_given
+from tpusim.lowering.scope import Scope, rule
+from tpusim.program.steps import AnyStep, Kernel
+from tpusim.semantics.demand.inlining import Inner
+from tpusim.shapes.shape import leaves
+
+
+@rule("fusion")
+def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a fusion: one kernel that does all that stands in it; a collective in it is a step of its own."""
+    called = scope.module[instruction.attributes["calls"]]
+    # Views of views: there is nothing to run, and a fixed cost would be charged for it.
+    if called.opcodes <= VIEWS | {"parameter"}:
+        return ()
+    if inner_collective(scope, called.name):
+        return _with_collective(scope, instruction)
+    if written := hand_written(scope, instruction):
+        return written_elsewhere(scope, instruction, written.call, written.operands)
+    return (_as_others(scope, instruction),)
+
+
+def _as_others(scope: Scope, fusion: Instruction) -> Kernel:
+    """Return the kernel of a fusion, that of another one if they are alike."""
+    key = scope.likeness.key(scope.computation, fusion)
+    known = scope.likeness.find(key, fusion)
+    if known is not None:
+        return structs.replace(known, **scope.label(fusion, known.category))
+    before = scope.notes.count
+    made = kernel_or_scalar(scope, fusion, _fusion_category(scope, fusion))
+    # A model of a user's own may look at names, and what has no rule is told of each by its own.
+    if scope.notes.count == before and isinstance(operations_of(scope.chip), Table):
+        scope.likeness.enter(key, fusion, made)
+    return made
+
+
+def _with_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
+    """Lower a fusion with a collective: what it does with that, and a kernel of the rest if that computes anything."""
+    collectives = collective_part(scope, instruction)
+    inside, rest = other_part(scope, instruction)
+    if not any(_computes_array(item) for item in inside.body_of(rest).values):
+        return collectives
+    kernel = kernel_or_scalar(inside, rest, _fusion_category(inside, rest))
+    return (kernel, *collectives) if is_fed(scope, instruction) else (*collectives, kernel)
+
+
+def _computes_array(item: Inner) -> bool:
+    """Return whether an instruction inside a fusion computes with more than single elements."""
+    # Moving the data of a collective about is part of it, and so is where: a number from the device's own.
+    if item.instruction.opcode in MOVES_ONLY:
+        return False
+    values = (item.instruction, *item.computation.operands_of(item.instruction))
+    return any(leaf.element_count > 1 for value in values for leaf in leaves(value.shape))
+
+
+def _fusion_category(scope: Scope, instruction: Instruction) -> str:
+    # The names that the XLA profiler shows, so that its tables can be laid beside ours.
+    opcodes = {item.instruction.opcode for item in scope.body_of(instruction).values}
+    if opcodes & PRODUCTS:
+        return "convolution fusion"
+    kind = instruction.attributes.get("kind", "kLoop")
+    return {"kLoop": "loop fusion", "kInput": "input fusion", "kOutput": "output fusion"}.get(kind, "custom fusion")
+
+
+class Written(NamedTuple):
+    """A kernel written by hand, and what it is given."""
+
+    call: Instruction
+    operands: list[Fed]
+
+
+def hand_written(scope: Scope, instruction: Instruction) -> Written | None:
+    """Return the hand-written kernel that an instruction is, or that is in it as a fusion, if there is just one."""
+    if instruction.opcode != "fusion":
+        is_one = instruction.opcode == "custom-call" and instruction.backend_config.kernel_body
+        given = scope.computation.operands_of(instruction)
+        return Written(instruction, [as_given(item) for item in given]) if is_one else None
+    called = scope.module[instruction.attributes["calls"]]
+    calls = [item for item in called.instructions if item.opcode == "custom-call" and item.backend_config.kernel_body]
+    return Written(calls[0], _operands(scope, instruction, calls[0])) if len(calls) == 1 else None
+
+
+def _operands(scope: Scope, fusion: Instruction, call: Instruction) -> list[Fed]:
+    """Return what a hand-written kernel in a fusion is given: operands of the fusion, or what it makes of them."""
+    called = scope.module[fusion.attributes["calls"]]
+    outside = dict(zip((item.name for item in called.parameters), scope.computation.operands_of(fusion), strict=True))
+    found = []
+    for operand in called.operands_of(call):
+        made = _behind_views(called, operand)
+        if made.name in outside:
+            found.append(as_given(outside[made.name])._replace(shape=leaves(operand.shape)[0]))
+        else:
+            kernel = make_kernel(scope.inside(called.name), made, "")
+            found.append(Fed(made, leaves(operand.shape)[0], VMEM, _of_operands(kernel, outside)))
+    return found
+
+
+def _behind_views(called: Computation, value: Instruction) -> Instruction:
+    while value.opcode in VIEWS:
+        value = called[value.operands[0]]
+    return value
+
+
+def _of_operands(kernel: Kernel, outside: dict[str, Instruction]) -> Kernel:
+    """Return a kernel inside a fusion with the fusion's operands, and where they lie, for what it names them."""
+    given = {name: as_given(item) for name, item in outside.items()}
+    streams = (
+        structs.replace(s, operand=given[s.operand].source.name, space=given[s.operand].space)
+        for s in kernel.streams
+        if s.operand in given
+    )
+    return structs.replace(kernel, streams=tuple(streams))

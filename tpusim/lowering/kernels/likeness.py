@@ -1,0 +1,68 @@
+"""Which fusions of a module are alike: networks repeat their layers, and kernels that are alike are lowered once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from msgspec import structs
+
+from tpusim.ir.attributes import ComputationName
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.program.steps import Kernel
+
+
+class Likeness:
+    """Numbers the contents of a module's computations: those of one number differ in names and metadata alone."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._numbers: dict[str, int] = {}
+        self._contents: dict[Hashable, int] = {}
+        self._kernels: dict[Hashable, tuple[Instruction, Kernel]] = {}
+
+    def key(self, computation: Computation, fusion: Instruction) -> Hashable:
+        """Return what two fusions have in common if they are alike: all but their names and metadata."""
+        operands = [computation[name].shape for name in fusion.operands]
+        return fusion.shape, _places(fusion.operands), *operands, *self._said(fusion)
+
+    def find(self, key: Hashable, fusion: Instruction) -> Kernel | None:
+        """Return the kernel of a fusion that is alike, with this one's names in its streams and the other's labels."""
+        if key not in self._kernels:
+            return None
+        other, kernel = self._kernels[key]
+        names = dict(zip((other.name, *other.operands), (fusion.name, *fusion.operands), strict=True))
+        streams = tuple([structs.replace(each, operand=names[each.operand]) for each in kernel.streams])
+        return structs.replace(kernel, streams=streams)
+
+    def enter(self, key: Hashable, fusion: Instruction, kernel: Kernel) -> None:
+        """Keep the kernel of a fusion for those that are alike."""
+        self._kernels[key] = fusion, kernel
+
+    def _number(self, name: str) -> int:
+        """Return the number of what a computation has in it."""
+        if name not in self._numbers:
+            computation = self._module[name]
+            place = {each.name: at for at, each in enumerate(computation.instructions)}
+            content: list[Hashable] = [place[computation.root_name]]
+            for each in computation.instructions:
+                operands = tuple([place[operand] for operand in each.operands])
+                content.append((each.opcode, each.shape, operands, each.immediate, *self._said(each)))
+            self._numbers[name] = self._contents.setdefault(tuple(content), len(self._contents))
+        return self._numbers[name]
+
+    def _said(self, instruction: Instruction) -> list[Hashable]:
+        """Return the attributes of an instruction, computations by what is in them."""
+        found: list[Hashable] = []
+        for name, value in instruction.attributes.items():
+            if isinstance(value, ComputationName):
+                found.append((name, self._number(value)))
+            elif name != "metadata":
+                # Values of attributes print in full.
+                found.append((name, value if isinstance(value, (str, int)) else repr(value)))
+        return found
+
+
+def _places(names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return which of some names are the same: for each the place of the first that is."""
+    first: dict[str, int] = {}
+    return tuple([first.setdefault(name, place) for place, name in enumerate(names)])

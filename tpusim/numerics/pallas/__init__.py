@@ -1,0 +1,1 @@
+"""Values of Pallas kernels: their bodies interpreted block by block, step by step of the grid."""

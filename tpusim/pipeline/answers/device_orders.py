@@ -1,0 +1,78 @@
+"""Other orders of the devices of a mesh, tried by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+import numpy as np
+from msgspec import structs
+
+from tpusim.analysis.explained.facts import DeviceOrder
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Topology
+from tpusim.pipeline.stages import run_program
+from tpusim.program.device_order import with_device_order
+from tpusim.program.module import Program
+from tpusim.program.steps import Collective, Loop, Wait
+
+_MOST_AXES = 3
+_RUN = 3
+"""Orders, the best for the collectives by themselves, that the whole program is run in."""
+
+
+def by_itself(program: Program, *steps: Collective) -> Program:
+    """Return a program of nothing but some of its collectives, one after the other, placed as the whole one is."""
+    alone = tuple(structs.replace(step, needs=()) for step in steps)
+    done = tuple(Wait(name=f"{step.name}-end", opcode="", needs=(step.name,)) for step in alone if step.is_async)
+    # The others take no time, but say along which axes the devices are numbered.
+    others = Loop(name="others", opcode="while", trips=0, body=program.collectives)
+    return structs.replace(program, steps=(*alone, *done, others))
+
+
+def own_ps(program: Program, chip: Chip, topology: Topology | None) -> int:
+    """Return what the steps of a program take, without its launch."""
+    timeline = run_program(program, chip, topology)
+    return timeline.total_ps - sum(record.duration_ps for record in timeline.records if record.step < 0)
+
+
+def better_orders(
+    program: Program, chip: Chip, topology: Topology | None, step: Collective, run_ps: int
+) -> tuple[DeviceOrder, ...]:
+    """Return the orders of devices in which a collective by itself is faster, the fastest run first.
+
+    ``run_ps`` is what the program takes as it is. Orders are tried that come from transposing the devices' numbers, in
+    all shapes of up to three axes; the program is run in the best three.
+    """
+    count = program.devices_needed
+    alone = by_itself(program, step)
+    least_ps = own_ps(alone, chip, topology)
+    found = []
+    for shape, axes, devices in _orders(count):
+        op_ps = own_ps(with_device_order(alone, devices), chip, topology)
+        if op_ps < least_ps:
+            found.append(DeviceOrder(reshaped=shape, transposed=axes, devices=devices, op_ps=op_ps, run_ps=run_ps))
+    best = sorted(found, key=lambda order: order.op_ps)[:_RUN]
+    runs = [run_program(with_device_order(program, order.devices), chip, topology).total_ps for order in best]
+    tried = [structs.replace(order, run_ps=ps) for order, ps in zip(best, runs, strict=True)]
+    return tuple(sorted(tried, key=lambda order: order.run_ps))
+
+
+def _orders(count: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    """Yield shapes of so many devices with an order of their axes, and the devices in that order, each order once."""
+    seen = {tuple(range(count))}
+    for shape in sorted(_shapes(count, _MOST_AXES), key=len):
+        for axes in permutations(range(len(shape))):
+            devices = tuple(int(n) for n in np.arange(count).reshape(shape).transpose(axes).ravel())
+            if devices not in seen:
+                seen.add(devices)
+                yield shape, axes, devices
+
+
+def _shapes(count: int, most_axes: int) -> Iterator[tuple[int, ...]]:
+    """Yield the shapes of so many devices with at least two on each axis."""
+    if count > 1:
+        yield (count,)
+    for first in range(2, count):
+        if count % first == 0 and most_axes > 1:
+            yield from ((first, *rest) for rest in _shapes(count // first, most_axes - 1))

@@ -1,0 +1,91 @@
+"""Why an op takes as long as it does: whatever takes time in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tpusim.errors import ConfigError, did_you_mean
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Topology, parse_topology
+from tpusim.ir.module import Module
+from tpusim.pipeline.answers.kernel import explain_kernel
+from tpusim.pipeline.answers.steps import Case, explain_step
+from tpusim.pipeline.result import ExplainedKernel, ExplainedStep, Result
+from tpusim.pipeline.stages import simulate
+from tpusim.program.module import Program
+from tpusim.program.steps import AnyStep, Kernel
+
+MATTER_MOST = 3
+"""Ops that are explained where none is named."""
+
+Explained = ExplainedKernel | ExplainedStep
+
+
+def explain(
+    program: Module | Program | str | Path,
+    op: str,
+    chip: Chip | str | None = None,
+    *,
+    topology: Topology | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    schedule: str = "",
+    tried: int = 5,
+) -> Explained:
+    """Return why an op takes as long as it does, whatever it is.
+
+    Of a kernel: its tiles, units, memories and padding; ``tried`` is how many ways to cut it are wanted, the best of
+    those that can be stated. Of a collective: its groups on the torus, the links that they share, and better orders of
+    the devices. Of a loop, conditional or call: what is inside. Of a copy, transfer or wait: rates, and what waited.
+    Raises ConfigError if nothing of that name took any time.
+    """
+    rest: dict[str, Any] = {"topology": topology, "overrides": overrides, "schedule": schedule}
+    result = simulate(program, chip, **rest, allow_overflow=True)
+    return explain_op(result, op, _slice(topology), tried)
+
+
+def explain_longest(
+    program: Module | Program | str | Path,
+    chip: Chip | str | None = None,
+    *,
+    topology: Topology | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    schedule: str = "",
+) -> tuple[Explained, ...]:
+    """Return the same of the three ops to which the end of the run owes most."""
+    rest: dict[str, Any] = {"topology": topology, "overrides": overrides, "schedule": schedule}
+    result = simulate(program, chip, **rest, allow_overflow=True)
+    return tuple(explain_op(result, op.name, _slice(topology)) for op in result.critical_path.ops[:MATTER_MOST])
+
+
+def explain_op(result: Result, op: str, topology: Topology | None = None, tried: int = 5) -> Explained:
+    """Return why an op of a run takes as long as it does; ``topology`` is the slice that was asked for."""
+    step = _step(result, op)
+    if isinstance(step, Kernel) and not step.scalar:
+        return explain_kernel(result, topology, step, tried)
+    found = explain_step(Case(result, topology, op, step))
+    return ExplainedStep(**{name: getattr(found, name) for name in found.__struct_fields__})
+
+
+def _slice(topology: Topology | str | None) -> Topology | None:
+    return parse_topology(topology) if isinstance(topology, str) else topology
+
+
+def _step(result: Result, op: str) -> AnyStep | None:
+    """Return the step of a name that took most time; None is the launch of the program."""
+    steps, times = result.program.every_step, dict[int, int]()
+    for record in result.timeline.records:
+        if record.name == op:
+            times[record.step] = times.get(record.step, 0) + record.total_ps
+    # What only runs others has no record of its own.
+    named = [number for number, step in enumerate(steps) if step.name == op]
+    if not times and not named:
+        names = [step.name for step in steps]
+        hint = did_you_mean(op, names)
+        raise ConfigError(
+            f"{result.program.name}: expected the name of one of its {len(names)} ops that take time, "
+            f"as `tpusim run` prints them, found {op!r}{hint}"
+        )
+    number = max(times, key=lambda number: times[number]) if times else named[0]
+    return steps[number] if number >= 0 else None

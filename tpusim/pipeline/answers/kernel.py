@@ -1,0 +1,102 @@
+"""Why one kernel takes as long as it does: the program is lowered, and the kernel run alone and in its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import structs
+
+from tpusim.analysis.explanation import Kind, explanation
+from tpusim.cost.classes import Moving, class_cycles, class_moving
+from tpusim.cost.tile import between_tiles_cycles, floor_ps, stage_cycles, tile_costs
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Topology
+from tpusim.hardware.units import SMEM, VMEM
+from tpusim.ir.module import Computation, Module
+from tpusim.lowering.kernels.choice import tried_tiles
+from tpusim.pipeline.result import ExplainedKernel, Result
+from tpusim.pipeline.stages import run_program
+from tpusim.program.steps import Kernel
+from tpusim.program.work import TileClass
+from tpusim.report.provenance import provenance_text
+from tpusim.semantics.marks import apart_of
+from tpusim.shapes.address import logical_bytes, physical_bytes
+from tpusim.shapes.shape import Shape, leaves
+
+
+def explain_kernel(result: Result, topology: Topology | None, kernel: Kernel, tried: int) -> ExplainedKernel:
+    """Return why a kernel of a run takes as long as it does; ``tried`` ways to cut it are wanted at most."""
+    lowered, chip, module, op = result.program, result.chip, result.module, kernel.name
+    by_itself = structs.replace(lowered, steps=(structs.replace(kernel, needs=()),))
+    alone = next(r for r in run_program(by_itself, chip, topology).records if r.name == op)
+    number = lowered.step_numbers[id(kernel)]
+    in_run = [r for r in result.timeline.records if r.step == number]
+    computation = None if module is None else _computation(module, op)
+    costs = (tile_costs(kernel, chip), between_tiles_cycles(kernel, chip))
+    found = explanation(
+        kernel,
+        chip,
+        *costs,
+        (alone, in_run),
+        {} if computation is None else _sizes(computation, op),
+        stages=stage_cycles(kernel, chip),
+        floor_ps=floor_ps(kernel, chip),
+        kinds=[
+            _kind(kernel, tiles, moving, chip)
+            for tiles, moving in zip(kernel.classes, class_moving(kernel, chip), strict=True)
+        ],
+        provenance=lowered.provenance,
+    )
+    known = _choices(module, chip, op, 0 if kernel.basis else tried)
+    known["compiled"] = provenance_text(lowered.provenance, chip.name)
+    return ExplainedKernel(**structs.asdict(found) | known)
+
+
+def _computation(module: Module, op: str) -> Computation:
+    """Return the computation that has an instruction."""
+    return next(c for c in module.computations if op in c.by_name)
+
+
+def _sizes(computation: Computation, op: str) -> dict[str, tuple[int, int]]:
+    """Return the physical and the logical bytes of what an instruction reads and writes, by name."""
+    arrays = (computation[op], *computation.operands_of(computation[op]))
+    named: dict[str, Shape] = {array.name: array.shape for array in arrays}
+    # Results of a hand-written kernel have numbers behind its name.
+    named |= {f"{op}#{number}": leaf for number, leaf in enumerate(leaves(computation[op].shape))}
+    return {name: (physical_bytes(shape), logical_bytes(shape)) for name, shape in named.items()}
+
+
+def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str, Any]:
+    """Return what is said of a kernel's neighbours and tiles, by field of an explanation; nothing of a lowered one.
+
+    ``tried`` is how many ways to cut it are wanted, 0 where it is cut by hand.
+    """
+    if module is None:
+        return {}
+    computation = _computation(module, op)
+    users = {user.name: apart_of(user) for user in computation}
+    return {
+        "apart": users[op],
+        "apart_users": {name: apart[op] for name, apart in users.items() if op in apart},
+        "tried": tuple(tried_tiles(module, chip, computation.name, op, wanted=tried)[:tried]) if tried else (),
+    }
+
+
+def _kind(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> Kind:
+    """Return what a tile of a class takes, with what moves beside it."""
+    waited = moving.with_latency(chip.dma.fixed_latency_seconds)
+    moves = zip(kernel.streams, tiles.moves, strict=False)
+    return Kind(
+        tiles=tiles.tiles,
+        cycles=class_cycles(kernel, tiles, chip),
+        moved_bytes=sum(stream.block_bytes * count for stream, count in moves if stream.space not in (VMEM, SMEM)),
+        moving_cycles=moving.seconds * chip.clock_hz,
+        latency_cycles=(waited - moving.seconds) * chip.clock_hz,
+        is_skipped=is_skipped(kernel, tiles),
+    )
+
+
+def is_skipped(kernel: Kernel, tiles: TileClass) -> bool:
+    """Return whether tiles of a class do nothing of what others do: they have no product where others have one."""
+    multiplies = any(count and part.products for part, count in zip(kernel.parts, tiles.runs, strict=True))
+    return not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies)

@@ -1,0 +1,1 @@
+"""Answers to questions about a run on a terminal."""

@@ -1,0 +1,79 @@
+"""The records of a run as the events of a profile or trace: every trip of a loop at its place on the clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tpusim.timeline.records import CORE, Record, Repeat, Timeline
+
+MOST_EVENTS = 200_000
+"""Viewers show so many within seconds; loops that would make more are drawn as one long trip."""
+
+
+class Event(NamedTuple):
+    """A stretch of the clock in which a record happened ``executions`` times, one after the other."""
+
+    start_ps: int
+    end_ps: int
+    executions: int
+    record: Record
+
+    @property
+    def duration_ps(self) -> int:
+        """Length of all executions."""
+        return self.end_ps - self.start_ps
+
+
+def unrolled(timeline: Timeline, most: int = MOST_EVENTS) -> list[Event]:
+    """Return the events of a run in order of their starts; a record of ``count`` executions happens so often.
+
+    A loop that repeats has its trip drawn again for each repetition, or, where that would make more than ``most``
+    events, one trip that is as much longer.
+    """
+    events = [Event(record.start_ps, record.end_ps, 1, record) for record in timeline.records]
+    done = Counter({id(event.record): 1 for event in events})
+    # Inner loops were recorded before outer ones, whose trips then contain what the inner ones have become.
+    for repeat in timeline.repeats:
+        trip = _trip(repeat, events, done)
+        more = _again(repeat, trip) if len(events) + len(trip) * repeat.trips <= most else _longer(repeat, trip)
+        for record in {id(event.record): event.record for event in trip}.values():
+            done[id(record)] *= 1 + repeat.trips
+        events += more
+    return sorted(events, key=lambda event: (event.start_ps, event.end_ps))
+
+
+def _trip(repeat: Repeat, events: Sequence[Event], done: Counter[int]) -> list[Event]:
+    """Return the events that ended in the trip before a repetition, as far as their records are to be repeated."""
+    begin_ps = repeat.start_ps - (repeat.end_ps - repeat.start_ps) // repeat.trips
+    times = 1 + repeat.trips
+    due = [
+        e
+        for e in events
+        if begin_ps <= e.end_ps <= repeat.start_ps and not e.record.count % (done[id(e.record)] * times)
+    ]
+    inside = [event for event in due if event.end_ps > begin_ps]
+    # What ended on the very edge belongs to the trip if it happened as often as what is in it for sure, unless it is
+    # the core's work before the trip.
+    often = min((event.record.count for event in inside), default=times)
+    edge = [e for e in due if e.end_ps == begin_ps and not e.record.count % often]
+    return [e for e in edge if e.record.row != CORE or not e.duration_ps] + inside
+
+
+def _again(repeat: Repeat, trip: Sequence[Event]) -> list[Event]:
+    """Return the events of one trip at every repetition of it."""
+    period_ps = (repeat.end_ps - repeat.start_ps) // repeat.trips
+    shifts = [number * period_ps for number in range(1, repeat.trips + 1)]
+    return [e._replace(start_ps=e.start_ps + s, end_ps=e.end_ps + s) for s in shifts for e in trip]
+
+
+def _longer(repeat: Repeat, trip: Sequence[Event]) -> list[Event]:
+    """Return the events of one trip, drawn over all its repetitions."""
+    period_ps = (repeat.end_ps - repeat.start_ps) // repeat.trips
+
+    def place(at_ps: int) -> int:
+        # What came over from the trip before would begin before the loop does.
+        return repeat.start_ps + (at_ps - repeat.start_ps + period_ps) * repeat.trips
+
+    return [Event(place(e.start_ps), place(e.end_ps), e.executions * repeat.trips, e.record) for e in trip]

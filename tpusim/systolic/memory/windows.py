@@ -1,0 +1,168 @@
+"""How often an SRAM lets its window over an operand move on, where DRAM's bandwidth is stated (SCALE-Sim's USER mode).
+
+Memory fetches an operand in an order of its own, in *sets* of a hundredth of the SRAM. Half of the SRAM holds sets that
+follow each other; a request for an address beyond them has the window move on by the other half, around and around,
+until a set holds it. SCALE-Sim v3's rules (``read_buffer.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tpusim.systolic.memory.demands import Demand
+from tpusim.systolic.memory.orders import find_first
+from tpusim.systolic.memory.pixels import Pixels, find_address
+
+Values = np.ndarray[Any, Any]
+
+SETS = 100
+"""Sets of an SRAM."""
+
+
+class _Walk(NamedTuple):
+    """How folds ask for an operand."""
+
+    skewed: bool
+    before: int
+    fold_lines: int
+    steps: int
+    """Rows of the whole operand, and its columns."""
+    columns: int
+    width: int
+    set_words: int
+
+
+class _Window(NamedTuple):
+    """Sets that are held, by which it moves, and that there are."""
+
+    sets: int
+    step: int
+    total: int
+
+
+class _Places(NamedTuple):
+    """In which sets an address lies: ``sets[first[address] : first[address + 1]]``."""
+
+    first: Values
+    sets: Values
+    line_sets: Values
+    """(line): first set of what is fetched for each line."""
+    words: int
+
+
+def count_moves(demand: Demand, sram_words: int, lines: int, fold_lines: int) -> Values:
+    """Return how often the window of sets moves on in each line."""
+    moves = np.zeros(lines, np.int64)
+    active = -(-sram_words // 2)
+    set_words = -(-sram_words // SETS)
+    held = -(-active // set_words)
+    if demand.words // set_words < held:
+        return moves
+    walk = _Walk(demand.skewed, demand.before, fold_lines, *demand.shape, demand.width, set_words)
+    places = None if demand.is_matrix else _find_places(demand.pixels(), walk)
+    total = (places.words if places else demand.words) // set_words + 1
+    if total > held:
+        window = _Window(held, min(-(-(sram_words - active) // set_words), total - held), total)
+        if places:
+            _move_over_image(demand.pixels(), demand.blocks, walk, window, places, moves)
+        else:
+            _move_over_matrix(demand.blocks, walk, window, moves)
+    return moves
+
+
+@njit(cache=True)
+def _move_over_matrix(blocks: Values, walk: _Walk, window: _Window, moves: Values) -> None:
+    """Count in ``moves`` how often the window moves on: what a line asks for is fetched one after the other."""
+    start = 0
+    for fold in range(len(blocks)):
+        row, rows, column, columns = blocks[fold]
+        above = column // walk.width
+        first_line = fold * walk.fold_lines + (walk.before if walk.skewed else walk.before - rows + 1)
+        for line in range(rows + columns - 1 if walk.skewed else rows):
+            if walk.skewed:
+                first = find_first(above, line, walk.steps, walk.width, walk.columns)
+                words = min(line, columns - 1) - max(0, line - rows + 1) + 1
+            else:
+                first = above * walk.steps * walk.width + (row + rows - 1 - line) * columns
+                words = columns
+            for one in range(first // walk.set_words, (first + words - 1) // walk.set_words + 1):
+                while (one - start) % window.total >= window.sets:
+                    start = (start + window.step) % window.total
+                    moves[first_line + line] += 1
+
+
+@njit(cache=True)
+def _find_places(pixels: Pixels, walk: _Walk) -> _Places:
+    """Return the sets in which the pixels of an image lie, in the order in which memory fetches it."""
+    steps, columns, width = walk.steps, walk.columns, walk.width
+    folds = (columns + width - 1) // width
+    # Twice the same walk: count, then note down.
+    first = np.zeros(pixels.size[0] * pixels.size[1] * pixels.size[2] + 1, np.int64)
+    for row in range(steps):
+        for column in range(columns):
+            address = find_address(pixels, row, column)
+            if address >= 0:
+                first[address + 1] += 1
+    for address in range(len(first) - 1):
+        first[address + 1] += first[address]
+    sets, noted, words = np.zeros(first[-1], np.int32), np.zeros(len(first), np.int64), 0
+    # By diagonals of all folds below each other; or row by row, which is as many diagonals of one element each.
+    reach = width if walk.skewed else 1
+    line_sets = np.zeros(folds * steps + reach, np.int32)
+    for line in range(folds * steps + reach - 1):
+        line_sets[line] = words // walk.set_words
+        for offset in range(min(line, folds * steps - 1), max(-1, line - reach), -1):
+            fold, row = divmod(offset, steps)
+            for along in range(1 if walk.skewed else width):
+                column = fold * width + (line - offset if walk.skewed else along)
+                inside = column < min(columns, (fold + 1) * width)
+                address = find_address(pixels, row, column) if inside else -1
+                if address >= 0:
+                    sets[first[address] + noted[address]] = words // walk.set_words
+                    noted[address] += 1
+                    words += 1
+    line_sets[-1] = words // walk.set_words
+    return _Places(first, sets, line_sets, words)
+
+
+@njit(cache=True)
+def _move_over_image(
+    pixels: Pixels, blocks: Values, walk: _Walk, window: _Window, places: _Places, moves: Values
+) -> None:
+    """Count in ``moves`` how often the window moves on, pixel by pixel where it does not hold all of a line."""
+    start = 0
+    for fold in range(len(blocks)):
+        row, rows, column, columns = blocks[fold]
+        above = column // walk.width * walk.steps
+        first_line = walk.before if walk.skewed else walk.before - rows + 1
+        for line in range(first_line, first_line + (rows + columns - 1 if walk.skewed else rows)):
+            fetched = above + line - first_line if walk.skewed else above + row + walk.before - line
+            if _holds(window, start, places.line_sets[fetched], places.line_sets[fetched + 1]):
+                continue
+            for across in range(columns):
+                down = line - walk.before - across if walk.skewed else walk.before - line
+                if not 0 <= down < rows:
+                    continue
+                address = find_address(pixels, row + down, column + across)
+                while address >= 0 and not _is_held(places, address, start, window):
+                    start = (start + window.step) % window.total
+                    moves[fold * walk.fold_lines + line] += 1
+
+
+@njit(cache=True)
+def _holds(window: _Window, start: int, first: int, last: int) -> bool:
+    """Return whether a window that goes around holds all of some sets."""
+    return (first - start) % window.total + last - first < window.sets
+
+
+@njit(cache=True)
+def _is_held(places: _Places, address: int, start: int, window: _Window) -> bool:
+    """Return whether an address lies in one of the sets of a window that goes around."""
+    for place in range(places.first[address], places.first[address + 1]):
+        beyond = places.sets[place] - start
+        if (beyond if beyond >= 0 else beyond + window.total) < window.sets:
+            return True
+    return False

@@ -1,0 +1,150 @@
+"""Another compiler's fusions, layouts, placement and asynchronous copies, undone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tpusim.draft import Draft, Graph, Node
+from tpusim.errors import UnsupportedError
+from tpusim.ir.attributes import Raw
+from tpusim.ir.module import Instruction, Literal, Module
+from tpusim.ir.ops import COPIES, OWN_ASYNC_OPCODES, TRANSFERS, async_parts
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.undo.slices import JOIN, put_together
+from tpusim.undo.unmix import unmix
+from tpusim.undo.views import joined, plain_view
+
+_KEPT_CONFIG = frozenset({"known_trip_count", "custom_call_config"})
+"""What ``backend_config`` says of the program, not of how it was compiled."""
+
+_OF_SCHEDULE = frozenset({"is_scheduled", "entry_computation_layout", "buffer_donor"})
+_OF_PLACEMENT = frozenset({"control-predecessors", "output_to_operand_aliasing", "async_execution_thread"})
+
+
+def is_plain(module: Module) -> bool:
+    """Return whether a module is as front ends make it: not scheduled, without fusions."""
+    return not module.is_scheduled and not any("fusion" in computation.opcodes for computation in module.computations)
+
+
+def defuse(module: Module) -> Module:
+    """Return a module without fusions, layouts, memory spaces and asynchronous copies: what a front end might make.
+
+    What the compiler rewrote stays rewritten: products are convolutions, maxima of rows are windows. Raises
+    UnsupportedError for views that take tiles apart, and for asynchronous work that has no plain form.
+    """
+    draft = Draft(module)
+    for graph in draft.graphs.values():
+        graph.sequence = []
+    for graph in draft.reachable():
+        for node in graph.order():
+            whole = put_together(graph, node)
+            if whole is not None:
+                graph.replace(node, whole)
+        for node in graph.order():
+            plain = _UNDO.get(node.opcode, _started)(graph, node)
+            if plain is not None:
+                graph.replace(node, plain)
+    for graph in draft.reachable():
+        for node in graph.order():
+            _forget(node)
+    unmix(draft)
+    draft.attributes = {key: value for key, value in draft.attributes.items() if key not in _OF_SCHEDULE}
+    return draft.write()
+
+
+def _forget(node: Node) -> None:
+    """Leave of a node what it computes."""
+    node.shape = _without_layouts(node.shape)
+    named = {key: value for key, value in node.attributes.items() if key not in _OF_PLACEMENT}
+    config = named.pop("backend_config", None)
+    kept = {key: value for key, value in _fields(config).items() if key in _KEPT_CONFIG}
+    node.attributes = named | ({"backend_config": Raw(json.dumps(kept))} if kept else {})
+
+
+def _fields(config: Any) -> dict[str, Any]:
+    from_text = Instruction("", TupleShape(()), "tuple", attributes={"backend_config": config} if config else {})
+    return from_text.backend_config.fields
+
+
+def _without_layouts(shape: Shape) -> Shape:
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(_without_layouts(element) for element in shape.elements))
+    return shape.with_layout(None) if isinstance(shape, ArrayShape) else shape
+
+
+def _inlined(graph: Graph, node: Node) -> Node:
+    """Return the result of a fusion, made by a copy of what is inside."""
+    return graph.copy_in(graph.draft.graphs[node.attributes["calls"]], node.operands)
+
+
+def _copied(graph: Graph, node: Node) -> Node:
+    """Return a copy that is made at once."""
+    (start,) = node.operands
+    return graph.add("copy", node.shape, start.operands, like=node)
+
+
+def _done(graph: Graph, node: Node) -> Node:
+    """Return the collective that a pair of start and done is."""
+    (start,) = node.operands
+    opcode = start.opcode.removesuffix("-start")
+    named = {key: value for key, value in start.attributes.items() if key not in _OF_PLACEMENT}
+    # The start goes, and with it what it did for its effect.
+    graph.effects.remove(start)
+    return graph.add(opcode, node.shape, start.operands, named)
+
+
+def _ended(graph: Graph, node: Node) -> Node:
+    """Return what a wait in the long form waits for, made at once."""
+    (start,) = node.operands
+    if start.opcode != "async-start":
+        raise UnsupportedError(f"{node.name}: expected the end of an async-start, found that of {start.opcode}")
+    return graph.copy_in(graph.draft.graphs[start.attributes["calls"]], start.operands)
+
+
+def _started(graph: Graph, node: Node) -> Node | None:
+    """Return what a wait in the short form waits for, made at once; None for what is nothing of the kind."""
+    parts = async_parts(node.opcode)
+    if parts is None or parts[1] != "done":
+        return None
+    (start,) = node.operands
+    if start.opcode != f"{parts[0]}-start":
+        raise UnsupportedError(f"{node.name}: expected the end of a {parts[0]}-start, found that of {start.opcode}")
+    named = {key: value for key, value in start.attributes.items() if key not in _OF_PLACEMENT}
+    return graph.add(parts[0], node.shape, start.operands, named)
+
+
+def _without_arrays(graph: Graph, node: Node) -> None:
+    """Let a token come after tokens only: in a schedule it may come after whatever stands before it."""
+    node.take(operand for operand in node.operands if operand.array.dtype.name == "token")
+
+
+def _custom_call(graph: Graph, node: Node) -> Node | None:
+    rule = _CUSTOM_CALLS.get(str(node.attributes["custom_call_target"]))
+    return rule(graph, node) if rule else None
+
+
+def _unwritten(graph: Graph, node: Node) -> Node:
+    """Return an array for one that was only given room."""
+    dtype = node.array.dtype
+    zero = graph.add("constant", ArrayShape(dtype), immediate=Literal("false" if dtype.name == "pred" else "0"))
+    return graph.add("broadcast", node.shape, [zero], {"dimensions": ()})
+
+
+_CUSTOM_CALLS: dict[str, Callable[[Graph, Node], Node | None]] = {
+    "AllocateBuffer": _unwritten,
+    "AssumeGatherIndicesInBound": lambda graph, node: node.operands[0],
+    JOIN: joined,
+}
+
+_UNDO: dict[str, Callable[[Graph, Node], Node | None]] = {
+    "bitcast": plain_view,
+    "fusion": _inlined,
+    "add-dependency": lambda graph, node: node.operands[0],
+    "after-all": _without_arrays,
+    "copy-done": _copied,
+    "custom-call": _custom_call,
+    "async-done": _ended,
+    **{f"{opcode}-done": _done for opcode in OWN_ASYNC_OPCODES - COPIES - TRANSFERS},
+}
