@@ -87,7 +87,7 @@ def _made(name: str, make: Callable[..., Module], values: Mapping[str, Sequence[
 
 def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
     whole = str(folder / Path(pattern).expanduser())
-    expected, paths = _expression(whole), []
+    expected, paths = _expression(whole), list[str]()
     # A name that no file system has is no file's, and names none.
     with suppress(OSError, ValueError):
         paths = [whole] if Path(whole).is_file() else sorted(glob.glob(_GROUP.sub("*", whole), recursive=True))
