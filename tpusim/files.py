@@ -80,7 +80,7 @@ def read_toml(path: str | Path, failing: str) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"{path}: expected TOML in UTF-8: {error}") from error
     except RecursionError as error:
-        raise ConfigError(f"{path}: expected tables at most {KEY_WORDS} deep in each other, found more") from error
+        raise ConfigError(f"{path}: expected values that are not so deep in each other as these") from error
 
 
 @contextmanager

@@ -77,7 +77,7 @@ TABLE_BYTES: Final = 1 << 26
 """Of a file of a table or a configuration: 64 MiB."""
 
 KEY_WORDS: Final = 32
-"""Words of a dotted key, and depth of the tables of a configuration."""
+"""Words of a dotted key of a configuration."""
 
 
 @contextmanager

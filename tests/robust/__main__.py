@@ -13,7 +13,6 @@ from random import Random
 import tests.robust.surfaces
 from tests.robust.contract import SURFACES, Fault, made_input, run_seeds
 
-_BATCH = 400
 _MARGIN = 10**6
 
 assert tests.robust.surfaces
@@ -28,6 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which cases: other ones for another number")
     parser.add_argument("--surface", action="append", choices=sorted(SURFACES), help="only this one")
     parser.add_argument("--case", type=int, metavar="SEED", help="run one case of the surface, and write its input")
+    parser.add_argument("--batch", type=int, default=400, help="cases of a surface before the next has its turn")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="write the inputs that broke the contract here")
     return parser
 
@@ -40,7 +40,7 @@ def main() -> int:
     names = options.surface or sorted(SURFACES)
     if options.case is not None:
         return _one_case(names[0], options.case)
-    ended, faults = _long(names, options.long, options.seed * _MARGIN, options.keep)
+    ended, faults = _long(names, options.long, options.seed * _MARGIN, options.keep, options.batch)
     _print_counts(ended)
     sys.stdout.write(f"{sum(map(Counter.total, ended.values())):,} cases, {len(faults)} broke the contract\n")
     return 1 if faults else 0
@@ -55,7 +55,7 @@ def _one_case(name: str, seed: int) -> int:
 
 
 def _long(
-    names: list[str], seconds: float, first: int, keep: Path | None
+    names: list[str], seconds: float, first: int, keep: Path | None, batch: int
 ) -> tuple[dict[str, Counter[str]], list[Fault]]:
     """Return the cases of every surface by how they ended, and what broke the contract, told as it comes."""
     ended = {name: Counter[str]() for name in names}
@@ -67,7 +67,7 @@ def _long(
         name = min(names, key=lambda one: (had[one] / SURFACES[one].weight, shuffled.random()))
         begin = first + ended[name].total()
         before = time.process_time(), time.monotonic()
-        report = run_seeds(SURFACES[name], range(begin, begin + _BATCH))
+        report = run_seeds(SURFACES[name], range(begin, begin + batch))
         had[name] += time.monotonic() - before[1]
         ended[name] += report.ended
         for fault in report.faults:

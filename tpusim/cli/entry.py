@@ -27,11 +27,11 @@ def run_process() -> int:
 
 def _open_streams() -> None:
     """Open what is closed of the standard streams, so that no file takes its number."""
-    for number, mode in enumerate(("r", "w", "w")):
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-        name = ("stdin", "stdout", "stderr")[number]
-        if getattr(sys, name) is None and number:
+        # Readers say that standard input is closed; what is written has to go somewhere.
+        if number and getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tpusim.errors import ProgramError
+from tpusim.frontends.apart import read_apart
 from tpusim.frontends.xla import jaxlib, module_text
 from tpusim.limits import bounded
 from tpusim.source import SourceText
@@ -44,7 +45,7 @@ def _in_utf8(read: Callable[[bytes, str], str], content: bytes, name: str) -> st
     """Return what ``read`` makes of a program; damaged names and configurations end up in XLA's text and messages."""
     try:
         with bounded(content, name):
-            return read(content, name)
+            return read_apart(read, content, name)
     except UnicodeDecodeError as error:
         found = error.object[error.start]
         raise ProgramError(

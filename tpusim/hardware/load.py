@@ -230,6 +230,8 @@ def _facts_of(name_or_path: str, within: tuple[str, ...]) -> Mapping[str, Fact]:
     if not name_or_path.endswith(".toml") and "/" not in name_or_path:
         return _shipped_facts(resolve_chip_name(name_or_path))
     path = Path(name_or_path)
+    if "\0" in name_or_path:
+        raise ConfigError(f"expected the name of a file, found {name_or_path!r}")
     if str(path.resolve()) in within:
         raise ConfigError(f"{path}: expected a chip that does not build on this one, found a circle")
     return {key: _followed(fact, (path.stem,)) for key, fact in _file_statements(path, within).items()}

@@ -6,6 +6,7 @@ import glob
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -86,8 +87,10 @@ def _made(name: str, make: Callable[..., Module], values: Mapping[str, Sequence[
 
 def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
     whole = str(folder / Path(pattern).expanduser())
-    expected = _expression(whole)
-    paths = [whole] if Path(whole).is_file() else sorted(glob.glob(_GROUP.sub("*", whole), recursive=True))
+    expected, paths = _expression(whole), list[str]()
+    # A name that no file system has is no file's, and names none.
+    with suppress(OSError, ValueError):
+        paths = [whole] if Path(whole).is_file() else sorted(glob.glob(_GROUP.sub("*", whole), recursive=True))
     matches = [(path, found) for path in paths if (found := expected.fullmatch(path))]
     if not matches:
         raise ConfigError(f"study: expected programs by the pattern {pattern!r}, found none in {folder.resolve()}")

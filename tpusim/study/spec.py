@@ -75,7 +75,7 @@ def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "stu
         for key in axis.keys:
             _check_key(key, variables, where)
         for setting in axis.settings if axis.name == "schedule" else ():
-            check_schedule(setting["schedule"])
+            check_schedule(str(setting.get("schedule", "")))
     derive = {
         key: Expression(str(text), f"{where}: derive {key}") for key, text in _table(table, "derive", where).items()
     }

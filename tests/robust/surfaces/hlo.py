@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -140,11 +143,21 @@ def _bytecode() -> tuple[bytes, ...]:
 @cache
 def _stablehlo() -> tuple[str, ...]:
     """Return the same programs as text of StableHLO."""
-    from jax._src.interpreters.mlir import make_ir_context
-    from jaxlib.mlir import ir
+    # By another process, since programs are read in this one beside JAX, and apart from it without.
+    done = subprocess.run(
+        [sys.executable, "-c", _WRITER], input=pickle.dumps(_bytecode()), capture_output=True, check=True
+    )
+    return tuple(pickle.loads(done.stdout))
 
-    with make_ir_context():
-        return tuple(str(ir.Module.parse(content)) for content in _bytecode())
+
+_WRITER = """
+import pickle, sys
+from jax._src.interpreters.mlir import make_ir_context
+from jaxlib.mlir import ir
+with make_ir_context():
+    found = [str(ir.Module.parse(content)) for content in pickle.load(sys.stdin.buffer)]
+sys.stdout.buffer.write(pickle.dumps(found))
+"""
 
 
 @surface("proto", lambda random: mutated_bytes(random, random.choice(_protos())), 3)
