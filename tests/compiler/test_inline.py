@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.compiler.programs import compiled
+from tpusim.errors import UnsupportedError
 
 CALLS = """HloModule calls
 
@@ -33,3 +36,16 @@ def test_calls_are_gone_and_what_is_applied_to_elements_stays():
     assert sorted(c.name for c in module.computations) == ["add", "main"]
     opcodes = [i.opcode for i in module.entry]
     assert (opcodes.count("tanh"), opcodes.count("reduce"), opcodes.count("call")) == (4, 2, 0)
+
+
+def test_calls_that_multiply_without_bound_are_refused():
+    """Two calls on each of forty levels would be a million million copies."""
+    levels = [
+        f"c{n} {{ x = f32[8] parameter(0)  y = f32[8] call(x), to_apply=c{n - 1}"
+        f"  ROOT z = f32[8] call(y), to_apply=c{n - 1} }}"
+        for n in range(1, 40)
+    ]
+    text = "\n\n".join(["HloModule deep", "c0 { x = f32[8] parameter(0)  ROOT y = f32[8] tanh(x) }", *levels])
+    entry = "ENTRY main { p = f32[8] parameter(0)  ROOT r = f32[8] call(p), to_apply=c39 }"
+    with pytest.raises(UnsupportedError, match="at most 262144"):
+        compiled(f"{text}\n\n{entry}\n", stop_after="inline")

@@ -10,12 +10,23 @@ from __future__ import annotations
 
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft
+from tpusim.errors import UnsupportedError
+from tpusim.limits import INLINED
 
 
 def inline(draft: Draft, target: Target) -> None:
-    """Replace every ``call`` by a copy of the computation that it calls."""
+    """Replace every ``call`` by a copy of the computation that it calls.
+
+    Raises UnsupportedError where calls of calls would make a computation too long.
+    """
+    sizes: dict[str, int] = {}
     # Callees come first, so that what is copied has no calls any more.
     for graph in draft.reachable():
-        for node in graph.order():
-            if node.opcode == "call":
-                graph.replace(node, graph.copy_in(draft.graphs[node.attributes["to_apply"]], node.operands))
+        nodes = graph.order()
+        calls = {node: node.attributes["to_apply"] for node in nodes if node.opcode == "call"}
+        inlined = sum(sizes[name] for name in calls.values())
+        sizes[graph.name] = len(nodes) + inlined
+        if fault := INLINED.fault(max(1, inlined)):
+            raise UnsupportedError(f"{graph.name}: its calls have calls: {fault}")
+        for node, name in calls.items():
+            graph.replace(node, graph.copy_in(draft.graphs[name], node.operands))
