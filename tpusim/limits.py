@@ -66,7 +66,7 @@ SIDE: Final = Limit("a size of a matrix or an image", 2**31 - 1)
 COUNT: Final = Limit("a whole number", 2**63 - 1, least=0)
 """Any count of the command line that nothing else bounds: trips, seeds, iterations."""
 
-INLINED: Final = Limit("instructions in place of calls", 2**18)
+INLINED: Final = Limit("instructions in place of calls", 2**18, least=0)
 """Of one computation: calls of calls multiply."""
 
 FEED_SECONDS: Final = Limit("seconds for an item of a feed", 10**6, least=0)

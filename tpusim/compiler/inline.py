@@ -26,7 +26,7 @@ def inline(draft: Draft, target: Target) -> None:
         calls = {node: node.attributes["to_apply"] for node in nodes if node.opcode == "call"}
         inlined = sum(sizes[name] for name in calls.values())
         sizes[graph.name] = len(nodes) + inlined
-        if fault := INLINED.fault(max(1, inlined)):
+        if fault := INLINED.fault(inlined):
             raise UnsupportedError(f"{graph.name}: its calls have calls: {fault}")
         for node, name in calls.items():
             graph.replace(node, graph.copy_in(draft.graphs[name], node.operands))
