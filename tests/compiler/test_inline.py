@@ -1,10 +1,11 @@
-"""Pass 1: every call has a copy of its own of what it calls. Source: XLA, CallInliner."""
+"""Pass 1: what is called is copied for each that runs it. Source: XLA, CallInliner and FlattenCallGraph."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.compiler.programs import compiled
+from tpusim import check
 from tpusim.errors import UnsupportedError
 
 CALLS = """HloModule calls
@@ -36,6 +37,35 @@ def test_calls_are_gone_and_what_is_applied_to_elements_stays():
     assert sorted(c.name for c in module.computations) == ["add", "main"]
     opcodes = [i.opcode for i in module.entry]
     assert (opcodes.count("tanh"), opcodes.count("reduce"), opcodes.count("call")) == (4, 2, 0)
+
+
+SHARED = """HloModule shared
+
+less { p = (s32[], f32[8,128], f32[8,128]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(2)  ROOT c = pred[] compare(i, n), direction=LT }
+
+body { p = (s32[], f32[8,128], f32[8,128]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+  a = f32[8,128] get-tuple-element(p), index=1  b = f32[8,128] get-tuple-element(p), index=2
+  one = s32[] constant(1)  j = s32[] add(i, one)  s = f32[8,128] add(a, b)
+  ROOT t = (s32[], f32[8,128], f32[8,128]) tuple(j, s, b) }
+
+ENTRY main { x = f32[8,128] parameter(0)  q = f32[8,128] tanh(x)  z = s32[] constant(0)
+  w = (s32[], f32[8,128], f32[8,128]) tuple(z, x, x)
+  l = (s32[], f32[8,128], f32[8,128]) while(w), condition=less, body=body
+  r = f32[8,128] get-tuple-element(l), index=1
+  v = (s32[], f32[8,128], f32[8,128]) tuple(z, q, r)
+  m = (s32[], f32[8,128], f32[8,128]) while(v), condition=less, body=body
+  u = f32[8,128] get-tuple-element(m), index=1
+  ROOT o = (f32[8,128], f32[8,128], f32[8,128]) tuple(r, u, q) }
+"""
+
+
+def test_loops_have_bodies_of_their_own():
+    """One body for two loops would have to lie where both have their arrays: in HBM, and in VMEM."""
+    module = compiled(SHARED)
+    loops = [i for i in module.entry if i.opcode == "while"]
+    assert len({loop.attributes["body"] for loop in loops}) == 2
+    assert check(module) == []
 
 
 def test_calls_that_multiply_without_bound_are_refused():

@@ -1,24 +1,32 @@
 """Pass 1: calls are replaced by what they call.
 
 A front end calls a function that it traced once from several places; each place gets a copy of its own. Computations
-that are applied to elements (of a reduction, a sort) stay what they are, and so do loops and branches.
+that are applied to elements (of a reduction, a sort) stay what they are. Every loop and branch has computations of its
+own as well, since what it hands over may lie elsewhere than another's.
 
-Source: XLA, CallInliner.
+Source: XLA, CallInliner and FlattenCallGraph.
 """
 
 from __future__ import annotations
 
 from tpusim.compiler.target import Target
-from tpusim.draft import Draft
+from tpusim.draft import Draft, Graph
 from tpusim.errors import UnsupportedError
+from tpusim.ir.attributes import ComputationName
+from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.limits import INLINED
 
 
 def inline(draft: Draft, target: Target) -> None:
-    """Replace every ``call`` by a copy of the computation that it calls.
+    """Replace every ``call`` by a copy of the computation that it calls, and copy what several loops or branches run.
 
-    Raises UnsupportedError where calls of calls would make a computation too long.
+    Raises UnsupportedError where calls of calls would make a program too long.
     """
+    _inline_calls(draft)
+    _separate(draft)
+
+
+def _inline_calls(draft: Draft) -> None:
     sizes: dict[str, int] = {}
     # Callees come first, so that what is copied has no calls any more.
     for graph in draft.reachable():
@@ -30,3 +38,42 @@ def inline(draft: Draft, target: Target) -> None:
             raise UnsupportedError(f"{graph.name}: its calls have calls: {fault}")
         for node, name in calls.items():
             graph.replace(node, graph.copy_in(draft.graphs[name], node.operands))
+
+
+def _separate(draft: Draft) -> None:
+    """Give every loop and branch computations that no other one runs."""
+    run: set[str] = set()
+    copied = 0
+    graphs = [draft.entry]
+    # Those that are found on the way have loops of their own.
+    for graph in graphs:
+        for node in graph.order():
+            if node.opcode not in CONTROL_FLOW:
+                continue
+            own = {}
+            for name in node.called:
+                called = draft.graphs[name]
+                if name in run:
+                    called = _copy(draft, called)
+                    copied += len(called.order())
+                    if fault := INLINED.fault(copied):
+                        raise UnsupportedError(f"{draft.module.name}: loops and branches share computations: {fault}")
+                own[name] = ComputationName(called.name)
+                run.add(called.name)
+                graphs.append(called)
+            node.attributes = {key: _renamed(value, own) for key, value in node.attributes.items()}
+
+
+def _copy(draft: Draft, graph: Graph) -> Graph:
+    made = Graph(draft, draft.fresh(graph.name), graph.execution_thread)
+    made.parameters = [made.clone(parameter) for parameter in graph.parameters]
+    made.root = made.copy_in(graph, made.parameters)
+    draft.graphs[made.name] = made
+    return made
+
+
+def _renamed(value: object, names: dict[str, ComputationName]) -> object:
+    """Return the value of an attribute with other names for the computations in it."""
+    if isinstance(value, tuple):
+        return tuple(_renamed(item, names) for item in value)
+    return names[value] if isinstance(value, ComputationName) else value
