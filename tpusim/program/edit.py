@@ -14,22 +14,27 @@ Steps = tuple[AnyStep, ...]
 
 
 def with_steps(program: Program, change: Callable[[Steps], Steps]) -> Program:
-    """Return a program in which each list of steps is what ``change`` makes of it, outer lists before inner ones.
+    """Return a program in which each list of steps is what ``change`` makes of it; see ``changed_lists``."""
+    return structs.replace(program, steps=changed_lists(program.steps, change))
+
+
+def changed_lists(steps: Steps, change: Callable[[Steps], Steps]) -> Steps:
+    """Return steps of which each list is what ``change`` makes of it, outer lists before inner ones.
 
     A list that several steps hold is changed once, and held by all of them again.
     """
     # Each list beside what came of it: its identity stands for it as long as it lives.
     found: dict[int, tuple[Steps, Steps]] = {}
 
-    def changed(steps: Steps) -> Generator[Steps, Steps, Steps]:
-        if id(steps) not in found:
+    def changed(listed: Steps) -> Generator[Steps, Steps, Steps]:
+        if id(listed) not in found:
             new: list[AnyStep] = []
-            for step in change(steps):
+            for step in change(listed):
                 new.append((yield from _inside(step)))
-            found[id(steps)] = steps, tuple(new)
-        return found[id(steps)][1]
+            found[id(listed)] = listed, tuple(new)
+        return found[id(listed)][1]
 
-    return structs.replace(program, steps=walk_nested(changed, program.steps))
+    return walk_nested(changed, steps)
 
 
 def _inside(step: AnyStep) -> Generator[Steps, Steps, AnyStep]:
