@@ -198,6 +198,26 @@ def test_a_called_computation_reads_its_callers_buffers():
     assert [(name, first) for name, _, first, _ in lives(program)] == [("b", "b"), ("n", "n")]
 
 
+def test_a_second_call_hands_on_its_own_argument():
+    """The first gives one array twice, the second two: the one that is handed on lives until it is read at last."""
+    pair = f"({BIG}, {BIG})"
+    called = f"%g {{\n  %x = {BIG} parameter(0)\n  %y = {BIG} parameter(1)\n  %n = {BIG} negate(%y)\n"
+    called += f"  ROOT %t = {pair} tuple(%x, %n)\n}}\n"
+    program = lower_text(
+        f"""%a = {BIG} parameter(0)
+        %b = {BIG} negate(%a)
+        %one = {pair} call(%b, %b), to_apply=%g
+        %c = {BIG} get-tuple-element(%one), index=1
+        %p = {BIG} exponential(%c)
+        %q = {BIG} abs(%c)
+        %two = {pair} call(%p, %q), to_apply=%g
+        %d = {BIG} get-tuple-element(%two), index=0
+        {END}""",
+        called,
+    )
+    assert {name: last for name, _, _, last in lives(program)}["p"] == "r"
+
+
 def test_each_branch_reads_its_own_operand():
     """Of three branches the second takes what was made for it, and all results lie in one place."""
     branches = "".join(

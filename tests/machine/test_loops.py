@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.machine.collectives import collective, run
+from tpusim.hardware.load import load_chip
+from tpusim.machine.run import simulate_pod
 from tpusim.machine.world import LoopWatch
-from tpusim.program.steps import Branch, Choice, Copy, Kernel, Loop, Wait
+from tpusim.program.module import Program
+from tpusim.program.steps import Branch, Call, Choice, Copy, Kernel, Loop, Wait
 from tpusim.program.work import Stream, Work
 
 KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
@@ -86,3 +89,13 @@ def test_a_trip_that_leaves_nothing_under_way_stands_for_all_to_come(body):
     )
     inside = [[record.count for record in records if record.name != "l"] for records in (once, many)]
     assert inside == [[1] * len(inside[0]), [1000] * len(inside[0])]
+
+
+def test_a_second_call_repeats_its_loops_where_it_stands():
+    """The time line says of both visits which of its stretches stand for trips: each as long, one behind the other."""
+    body = (Loop(name="l", opcode="while", trips=9, body=(KERNEL,)),)
+    program = Program(name="p", chip="v5e", steps=(Call(name="a", opcode="call", body=body),) * 2)
+    (timeline,) = simulate_pod([program], load_chip("v5e")).timelines
+    first, second = timeline.repeats
+    assert second.start_ps - first.start_ps == timeline.total_ps // 2
+    assert (second.trips, second.end_ps - second.start_ps) == (8, first.end_ps - first.start_ps)

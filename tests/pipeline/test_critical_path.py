@@ -127,3 +127,12 @@ def test_what_nothing_waits_for_may_end_with_the_run():
     """A call of 4 us that nothing needs, in a run of 10."""
     found = run(beside("a", 4), scalar("k", 10))
     assert slack_us(found, "a-body") == pytest.approx(6, rel=1e-3)
+
+
+def test_nothing_moves_before_a_loop_that_a_second_call_has():
+    """The second visit is not played; its trips hold what comes before as the first one's do."""
+    body = (Loop(name="l", opcode="while", trips=20, body=(scalar("k", 3),)), scalar("e", 1))
+    calls = [Call(name=name, opcode="call", body=body) for name in ("first", "second")]
+    found = run(calls[0], scalar("between", 1), calls[1], scalar("end", 1))
+    assert sum(stretch.total_ps for stretch in found.stretches) == found.total_ps
+    assert slack_us(found, "between") == 0

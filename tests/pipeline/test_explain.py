@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from tests.house.source_tree import ROOT
 from tpusim.analysis.explained.facts import CollectiveFacts, InsideFacts, TransferFacts, WaitFacts
@@ -115,3 +116,16 @@ def test_what_took_no_time_is_refused():
     """With the nearest name."""
     with pytest.raises(ConfigError, match=r"did you mean 'fusion\.7'"):
         explain(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz", "fusion.71")
+
+
+def test_calls_of_one_computation_are_explained_by_its_steps():
+    """Both by the kernel that they share, twenty times a visit, and not by what stands behind the second."""
+    body = (Loop(name="l", opcode="while", trips=20, body=(KERNEL,)),)
+    calls = [Call(name=name, opcode="call", body=body) for name in ("first", "second")]
+    result = result_of(*calls, structs.replace(KERNEL, name="behind"))
+    for name in ("first", "second"):
+        found = explain_op(result, name)
+        assert isinstance(found.facts, InsideFacts)
+        assert (found.count, found.facts.times) == (2, 2)
+        assert {op.name: op.count for op in found.facts.ops}["k"] == 40
+        assert "behind" not in {op.name for op in found.facts.ops}

@@ -66,6 +66,12 @@ def test_the_largest_that_fits_is_on_a_line():
     assert (found.items, found.estimate) == (4, 6)
 
 
+def test_programs_with_as_many_items_are_one_point_of_the_line():
+    """The larger of the two with eight items: 400 bytes and 100 an item all the same."""
+    (found,) = largest_that_fit([row(2, 600), row(8, 900), row(8, 1200)])
+    assert found.estimate == 6
+
+
 def test_costs_are_of_items():
     """Three dollars and six joules for two items."""
     found = row(2, 600)

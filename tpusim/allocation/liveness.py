@@ -73,6 +73,16 @@ class _Visited(NamedTuple):
     scratch: range
 
 
+def _repeated(arguments: Sequence[Nodes]) -> tuple[int, ...]:
+    """Return for each part of some arguments the number of the first that is the same value.
+
+    Where one value is given twice, what a result lies in does not tell which of the two it is.
+    """
+    seen: dict[Node, int] = {}
+    parts = (part for nodes_ in arguments for part in nodes_)
+    return tuple(seen.setdefault(part, number) for number, part in enumerate(parts))
+
+
 class Liveness:
     """The values of a module with their live ranges; ``schedule`` has the name of the instruction at each position."""
 
@@ -87,7 +97,7 @@ class Liveness:
         self.scratch: list[Value] = []
         self._joined: list[int] = []
         self._arguments: dict[str, Nodes] = {}
-        self._visits: dict[str, _Visited] = {}
+        self._visits: dict[tuple[str, tuple[int, ...]], _Visited] = {}
         entry: Visit = module.entry, None
         result = walk_nested(self._run, entry)
         # One past the end: what is returned outlives the last instruction.
@@ -124,7 +134,8 @@ class Liveness:
     def _run(self, visit: Visit) -> Walk:
         """Walk a computation that gets arguments and return where its result lies."""
         computation, arguments = visit
-        known = self._visits.get(computation.name)
+        kind = computation.name, _repeated(arguments or ())
+        known = self._visits.get(kind)
         if known is not None:
             return self._run_again(computation.root, known, arguments or ())
         frame, begin, scratch_begin = Frame(self, computation, arguments), len(self.values), len(self.scratch)
@@ -137,7 +148,7 @@ class Liveness:
         # One past its end, where the caller takes the result over.
         self.keep(result, self.now)
         made, scratch = range(begin, len(self.values)), range(scratch_begin, len(self.scratch))
-        self._visits[computation.name] = _Visited(arguments or (), result, made, scratch)
+        self._visits[kind] = _Visited(arguments or (), result, made, scratch)
         return result
 
     def _run_again(self, root: Instruction, visited: _Visited, arguments: Sequence[Nodes]) -> Nodes:

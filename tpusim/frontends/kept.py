@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import error as ZlibError
 
+from tpusim.files import write_whole
+
 
 def kept_text(key: Iterable[str], make: Callable[[], str]) -> str:
     """Return the text that was kept under all that it depends on; else make it, and keep it."""
@@ -28,10 +30,7 @@ def kept_text(key: Iterable[str], make: Callable[[], str]) -> str:
     # A full disk, or one that cannot be written to, costs only the next compilation.
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_bytes(gzip.compress(text.encode(), mtime=0))
-        # Whole or not at all, also where two processes compile the same.
-        part.replace(path)
+        write_whole(path, gzip.compress(text.encode(), mtime=0))
     return text
 
 

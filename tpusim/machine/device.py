@@ -11,7 +11,7 @@ from tpusim.cost.dma import memory_rates
 from tpusim.hardware.units import HOST_IN, HOST_OUT, UNITS, VMEM, peak_bytes_per_second
 from tpusim.machine.fluid import SharedMemory
 from tpusim.machine.placement import Cohort, RunOptions
-from tpusim.machine.recorder import Recorder
+from tpusim.machine.recorder import Recorded, Recorder
 from tpusim.machine.world import World
 from tpusim.program.feed import Feed, intervals_ps
 from tpusim.program.steps import HostTransfer
@@ -75,10 +75,10 @@ class HostQueues:
 
 
 class Visit(NamedTuple):
-    """A visit to steps that others run as well: how long it took, its records, and what links carried meanwhile."""
+    """A visit to steps that others run as well: how long it took, what was recorded, what links carried meanwhile."""
 
     duration_ps: int
-    records: Sequence[Record]
+    recorded: Recorded
     carried: Mapping[int, float]
 
 

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep
 from tpusim.timeline.records import Record, Repeat
+
+R = TypeVar("R", Record, Repeat)
+
+_MOST_ALIKE = 4
+"""Calls of calls would else be recorded as often as there are ways through them."""
+
+
+class Recorded(NamedTuple):
+    """A stretch of what was recorded.
+
+    Where its records are more than four times as many as differ, equal ones are one that counts for all, at the place
+    of the first, and no repetitions are kept.
+    """
+
+    records: Sequence[Record]
+    repeats: Sequence[Repeat]
 
 
 class Recorder:
@@ -63,8 +79,8 @@ class Recorder:
         """Return the place in the list of records to give to ``repeat`` later."""
         return len(self.records)
 
-    def since(self, mark: int, begin_ps: int) -> tuple[Record, ...]:
-        """Return the records since ``mark`` as of a clock that begins at ``begin_ps``; of equal ones, one with all."""
+    def since(self, mark: int, begin_ps: int) -> Recorded:
+        """Return what was recorded since ``mark`` as of a clock that began at ``begin_ps``."""
         found: dict[tuple[object, ...], Record] = {}
         for record in self.records[mark:]:
             # What is no time of a record follows from its step.
@@ -73,11 +89,18 @@ class Recorder:
                 found[key].count += record.count
             else:
                 found[key] = _moved(record, -begin_ps)
-        return tuple(found.values())
+        if len(self.records) - mark > _MOST_ALIKE * len(found):
+            return Recorded(tuple(found.values()), ())
+        repeats = (repeat for repeat in self.repeats if repeat.start_ps >= begin_ps)
+        return Recorded(
+            tuple(_moved(record, -begin_ps) for record in self.records[mark:]),
+            tuple(_moved(repeat, -begin_ps) for repeat in repeats),
+        )
 
-    def replay(self, records: Sequence[Record], begin_ps: int) -> None:
+    def replay(self, recorded: Recorded, begin_ps: int) -> None:
         """Record once more what ``since`` returned, from ``begin_ps`` on."""
-        self.records += [_moved(record, begin_ps) for record in records]
+        self.records += [_moved(record, begin_ps) for record in recorded.records]
+        self.repeats += [_moved(repeat, begin_ps) for repeat in recorded.repeats]
 
     def repeat(self, name: str, mark: int, period: tuple[int, int], trips: int) -> None:
         """Count all records since ``mark`` ``trips`` times more; ``period`` is where on the clock those trips lie."""
@@ -87,6 +110,6 @@ class Recorder:
         self.repeats.append(Repeat(name, *period, trips))
 
 
-def _moved(record: Record, by_ps: int) -> Record:
-    """Return a record at another time."""
-    return msgspec.structs.replace(record, start_ps=record.start_ps + by_ps, end_ps=record.end_ps + by_ps)
+def _moved(one: R, by_ps: int) -> R:
+    """Return a record, or a repetition, at another time."""
+    return msgspec.structs.replace(one, start_ps=one.start_ps + by_ps, end_ps=one.end_ps + by_ps)

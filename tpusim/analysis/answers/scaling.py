@@ -115,8 +115,10 @@ def largest_that_fit(rows: Sequence[ScaleRow]) -> tuple[Largest, ...]:
 
 def _largest(chip: str, topology: str, rows: Sequence[ScaleRow]) -> Largest:
     fitting = [row.items for row in rows if row.fits]
-    first, last = sorted(rows, key=lambda row: row.items)[-2:]
+    # Of several programs with as many items the one that needs most.
+    by_items = {row.items: row for row in sorted(rows, key=lambda row: (row.items, row.peak_hbm_bytes))}
+    first, last = list(by_items.values())[-2:]
     # Arguments that do not grow, and the rest, which does: a line through the two largest runs.
-    slope = (last.peak_hbm_bytes - first.peak_hbm_bytes) / max(1.0, last.items - first.items)
+    slope = (last.peak_hbm_bytes - first.peak_hbm_bytes) / (last.items - first.items)
     estimate = last.items + (last.hbm_capacity_bytes - last.peak_hbm_bytes) / slope if slope > 0 else None
     return Largest(chip=chip, topology=topology, items=max(fitting, default=0.0), estimate=estimate)

@@ -17,7 +17,7 @@ def step_explanation(
     op: Step | Record, what: str, facts: AnyFacts, path: CriticalPath, records: Sequence[Record]
 ) -> StepExplanation:
     """Return what is said of an op with ``records``, those of what it runs included."""
-    own = [record for record in records if record.name == op.name] or records
+    own = [record for record in records if record.name == op.name]
     names = {(record.name, record.line) for record in records}
     slacks = [slack.slack_ps for slack in path.slacks if (slack.name, slack.line) in names]
     return StepExplanation(
@@ -29,7 +29,7 @@ def step_explanation(
         source=op.source,
         op_name=op.op_name,
         line=op.line,
-        count=executions(own) or sum(record.count for record in own),
+        count=executions(own) or sum(record.count for record in own) or _visits(facts),
         run_ps=path.total_ps,
         time_ps=_time_ps(records),
         beside_ps=sum(record.total_ps for record in records if record.row != CORE),
@@ -106,6 +106,11 @@ def _sharers(own: Sequence[Record], others: Iterable[Record], memory: str) -> li
             if together_ps > 0 and record.name != one.name:
                 shared[record.name] += together_ps * min(one.count, record.count)
     return sorted(shared, key=lambda name: -shared[name])[:_SHOWN]
+
+
+def _visits(facts: AnyFacts) -> int:
+    """Return how often something ran that has no record of its own."""
+    return facts.times if isinstance(facts, InsideFacts) else 0
 
 
 def _time_ps(records: Iterable[Record]) -> int:

@@ -113,7 +113,9 @@ class Graph:
             target, lag_ps = meeting, 0
         sources = [] if before is None else [self.ends[number][before]]
         for source in sources:
-            if self.times_ps[source] in lane.jumps_ps and record.start_ps > self.times_ps[source]:
+            # The core is never idle without a record that says so, but in trips and visits that are counted elsewhere.
+            may_jump = record.row == CORE or self.times_ps[source] in lane.jumps_ps
+            if may_jump and record.start_ps > self.times_ps[source]:
                 self._fixed.add(source)
         for source in (*sources, *self._needed(number, lane, record)):
             self._join(source, target, lag_ps)

@@ -122,7 +122,7 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     was_alone, known = not device.in_flight, device.visits.get(id(steps))
     if was_alone and known is not None:
         yield core.env.timeout(known.duration_ps)
-        device.recorder.replay(known.records, begin_ps)
+        device.recorder.replay(known.recorded, begin_ps)
         world.carry(known.carried)
         return
     mark, carried = device.recorder.mark(), world.carried()
@@ -130,5 +130,5 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     traits = world.costs.steps(steps)
     may_differ = traits.varies or _is_paced(core, traits) or _waits_for_others(core, traits)
     if was_alone and not device.in_flight and not may_differ:
-        records = device.recorder.since(mark, begin_ps)
-        device.visits[id(steps)] = Visit(core.now_ps - begin_ps, records, world.carried_since(carried))
+        recorded = device.recorder.since(mark, begin_ps)
+        device.visits[id(steps)] = Visit(core.now_ps - begin_ps, recorded, world.carried_since(carried))

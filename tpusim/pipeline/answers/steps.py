@@ -19,7 +19,7 @@ from tpusim.machine.costs import Costs
 from tpusim.machine.placement import assign, pod_of
 from tpusim.pipeline.answers.device_orders import better_orders, by_itself, own_ps
 from tpusim.pipeline.result import Result
-from tpusim.program.module import every_step
+from tpusim.program.module import every_step, walk
 from tpusim.program.steps import (
     AnyStep,
     Branch,
@@ -53,8 +53,10 @@ class Case:
         self.number = -1 if step is None else program.step_numbers[id(step)]
         self.all: tuple[Record, ...] = result.timeline.records
         self.own = [r for r in self.all if r.step == self.number and r.name == name]
-        last = self.number + (len(list(every_step((step,)))) if step is not None else 1)
-        self.inside = [r for r in self.all if self.number < r.step < last] if step is not None else []
+        # Steps that several calls share are numbered where the first one stands.
+        inner = () if step is None else every_step((step,))
+        numbers = {program.step_numbers[id(one)] for one in inner} - {self.number}
+        self.inside = [r for r in self.all if r.step in numbers]
 
     @cached_property
     def waits(self) -> list[Record]:
@@ -81,6 +83,8 @@ class Case:
 def explain_step(case: Case) -> StepExplanation:
     """Return why an op takes as long as it does."""
     what, rule = _RULES[type(case.step)]
+    if isinstance(case.step, Call) and id(case.step.body) in case.result.program.shared_lists:
+        what = f"{what}, counted with the others of its computation"
     facts = rule(case, case.step)
     op = case.own[0] if case.step is None else case.step
     return step_explanation(op, what, facts, case.result.critical_path, [*case.own, *case.inside])
@@ -115,7 +119,10 @@ def _branch(case: Case, branch: Branch) -> AnyFacts:
 
 @_says("a call", Call)
 def _call(case: Case, call: Call) -> AnyFacts:
-    return inside_facts(case.own, case.inside, max((record.count for record in case.inside), default=1))
+    # A call has no record of its own, and what another one runs as well is recorded for both.
+    runs = walk(case.result.program.steps)
+    times = sum(count for step, count in runs if isinstance(step, Call) and step.body is call.body)
+    return inside_facts(case.own, case.inside, times)
 
 
 @_says("an asynchronous copy", Copy)
