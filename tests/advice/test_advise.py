@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from tests.house.source_tree import ROOT
 from tpusim.advice.advise import advise
-from tpusim.analysis.answers.findings import Finding
+from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, HostTransfer, Kernel, Loop
 from tpusim.program.work import Matmul, Stream, Work
+from tpusim.report.terminal.answers.advice import render_advice
 
 TRACES = ROOT / "traces"
 CHIP = load_chip("v5e")
@@ -126,3 +130,12 @@ def test_a_collective_is_hidden_only_where_nothing_waits_for_it(tmp_path, reads,
     path.write_text(text)
     found = {finding.rule: finding for finding in advise(path).findings}
     assert ("hide collectives" in found) == is_found
+
+
+@pytest.mark.parametrize(("count", "text"), [(1, "tried 1 change of 2 kinds"), (2, "tried 2 changes of 2 kinds")])
+def test_one_change_is_one(count, text):
+    """Changes that were tried are counted over all kinds."""
+    console = Console(file=io.StringIO(), width=160)
+    found = Findings(program="p", chip="v5e", time_ps=10**6, tried={"padding": count, "copies": 0}, findings=())
+    render_advice(found, console)
+    assert text in console.file.getvalue()

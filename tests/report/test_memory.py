@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import pytest
+from rich.console import Console
 
 from tpusim.analysis.memory import memory_report
 from tpusim.hardware.load import load_chip
@@ -13,30 +15,31 @@ from tpusim.program.module import Program
 from tpusim.report.json.memory import memory_page
 from tpusim.report.json.page import plain
 from tpusim.report.out_of_memory import oom_text, xla_size
+from tpusim.report.terminal.memory import render_memory
 
 GIB = 2**30
 
 
-def report(temporary: int):
+def report(temporary: int, *, name: str = "t", op_name: str = "dot", shape: str = "f32[2]"):
     """A program with one argument of 4 GiB and one temporary, half of it padding."""
     fields = {"space": "hbm", "first": 0, "last": 0}
     buffers = (
         Buffer(name="x", n_bytes=4 * GIB, kind="argument", shape="f32[1]", **fields),
         Buffer(
-            name="t",
+            name=name,
             n_bytes=temporary,
             unpadded_bytes=temporary // 2,
             kind="temporary",
-            op_name="dot",
+            op_name=op_name,
             source="model.py:7",
             opcode="fusion",
-            shape="f32[2]",
+            shape=shape,
             offset_bytes=0,
             **fields,
         ),
     )
     program = Program(
-        name="p", chip="v5e", steps=(), buffers=buffers, schedule=("t",), argument_bytes=4 * GIB, output_bytes=8 * GIB
+        name="p", chip="v5e", steps=(), buffers=buffers, schedule=(name,), argument_bytes=4 * GIB, output_bytes=8 * GIB
     )
     return memory_report(program, load_chip("v5e"))
 
@@ -72,3 +75,16 @@ def test_json_has_what_the_page_has():
     assert data["spaces"]["hbm"]["free_bytes"] == 3 * GIB - GIB // 4
     assert data["spaces"]["hbm"]["alive_at_peak"][1]["expansion"] == 2.0
     assert (data["padding"][0]["padding_bytes"], data["compiler_message"], data["simulated"]) == (GIB // 2, "", True)
+
+
+@pytest.mark.parametrize("width", [100, 160])
+def test_scopes_and_shapes_are_cut_before_names(width):
+    """A scope of a deep model took all the room that a buffer's name had; of a scope the end says most."""
+    console = Console(file=io.StringIO(), width=width)
+    long = report(GIB, name="fusion.123", op_name="layer/" * 20 + "dot", shape="bf16[1024,2048]{1,0}" * 4)
+    render_memory(long, console)
+    text = console.file.getvalue()
+    (row,) = (line for line in text.splitlines() if "temporary" in line and "model.py:7" in line)
+    assert row.startswith("fusion.123")
+    assert "1.00 GiB" in row
+    assert ("layer/dot" in row) == (width == 160)

@@ -32,7 +32,7 @@ def test_a_program_for_this_chip_has_its_accuracy_and_the_compilers_estimate(mlp
     """And no word of where it comes from."""
     text = str(tpusim.simulate(mlp))
     assert "measured rows of this chip" in text
-    assert "the compiler's own estimate" in text
+    assert "kernels that the compiler puts at" in text
     assert "compiled  " not in text
 
 
@@ -42,7 +42,7 @@ def test_a_program_for_another_chip_has_neither(mlp: Module) -> None:
     text = str(result)
     assert "compiled  for v5e: " in text
     assert "measured rows" not in text
-    assert "the compiler's own estimate" not in text
+    assert "kernels that the compiler puts at" not in text
     assert result.summary.compiler_clock_hz == 0
 
 

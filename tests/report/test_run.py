@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from tests.analysis.test_analysis import CHIP, TIMELINE
@@ -36,6 +37,17 @@ def test_report_names_time_bound_and_ops():
     assert "36.00 us" in text
     assert "31.00 us" in text
     assert "HBM 86%" in text
+
+
+def test_the_compilers_estimate_stands_beside_the_same_kernels():
+    """It makes none of a hand-written kernel, which the whole time has: of 36 us only the 5 of b may be compared."""
+    cycles = int(CHIP.clock_hz * 4e-6)
+    ops = tuple(structs.replace(op, compiler_cycles=cycles if op.name == "b" else 0) for op in SUMMARY.ops)
+    console = Console(file=io.StringIO(), width=160)
+    render_run(
+        structs.replace(SUMMARY, ops=ops, compiler_cycles=cycles, compiler_clock_hz=CHIP.clock_hz), ops, "op", console
+    )
+    assert "36.00 us; 5.00 us of it in kernels that the compiler puts at 4.00 us" in console.file.getvalue()
 
 
 def test_the_head_line_says_the_operating_point():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from tests.cli.commands import output_of
 from tests.house.source_tree import ROOT
@@ -10,6 +13,7 @@ from tpusim.analysis.answers.scaling import ScaleRow, largest_that_fit
 from tpusim.errors import ConfigError
 from tpusim.ir.module import Module
 from tpusim.pipeline.modules import Builder
+from tpusim.report.terminal.answers.scaling import render_scaling
 from tpusim.study.scale import scale
 
 POD = str(ROOT / "traces/llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
@@ -31,6 +35,8 @@ def row(items: float, peak_bytes: int, **given: object) -> ScaleRow:
         "devices": 1,
         "variables": {},
         "total_ps": 10**12,
+        "bound_by": "ICI",
+        "bound_share": 0.61,
         "mfu": 0.5,
     }
     facts |= {"hbm_capacity_bytes": 1000, "joules": 6.0, "usd": 3.0, "warnings": 0, "fits": peak_bytes <= 1000}
@@ -82,6 +88,44 @@ def test_items_are_variables():
     """What the pattern does not have is refused with the nearest name."""
     with pytest.raises(ConfigError, match="did you mean 'batch'"):
         scale(doubled, {"batch": [64]}, items="batsh", chips=["v5e"])
+
+
+@pytest.mark.slow
+def test_slices_stand_by_size():
+    """16x16 is the larger one, though its name is the first."""
+    rows = scale(POD, topologies=["v5e:16x16", "v5e:2x4"]).rows
+    assert [row.devices for row in rows] == [8, 256]
+
+
+def test_variables_stand_by_size(tmp_path):
+    """16 is more than 4, though the word comes first."""
+    for layers in (4, 16):
+        doubled(layers).save(tmp_path / f"net_l{layers}.v5e.hlo.txt")
+    found = scale(str(tmp_path / "net_l{layers}.v5e.hlo.txt")).rows
+    assert [row.variables["layers"] for row in found] == [4, 16]
+
+
+def test_a_variable_that_reaches_too_far_is_said(tmp_path):
+    """A slice in a name has an underscore, which a variable does not take: the file is there, and is named."""
+    doubled(8).save(tmp_path / "net.v5e_2x4.hlo.txt")
+    with pytest.raises(ConfigError, match=r"found none; .*net\.v5e_2x4\.hlo\.txt' does not match: a variable is"):
+        scale(str(tmp_path / "net.{chip}.hlo.txt"))
+
+
+def test_a_parameter_without_values_is_named():
+    """Called with what there is, the function would end in a traceback."""
+    with pytest.raises(ConfigError, match="expected values for 'batch', a parameter of doubled, found 'size'"):
+        scale(doubled, {"size": [64]}, chips=["v5e"])
+
+
+def test_a_row_says_what_it_is_bound_by():
+    """Why a larger slice gains no more stands beside its time."""
+    (row,) = scale(doubled, {"batch": [65536]}, chips=["v5e"]).rows
+    assert row.bound_by == "HBM"
+    assert 0.9 < row.bound_share <= 1
+    console = Console(file=io.StringIO(), width=160)
+    render_scaling([row], (), console)
+    assert f"HBM {row.bound_share:.0%}" in console.file.getvalue()
 
 
 def test_slices_stand_in_one_table(capsys, tmp_path):

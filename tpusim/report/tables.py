@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, JustifyMethod, RenderHook, RenderResult
@@ -59,20 +59,21 @@ class _Visible:
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
-def plain_table(*titles: str, wraps: str = "") -> Table:
+def plain_table(*titles: str, wraps: str = "", cut: Collection[str] = ()) -> Table:
     """Return an empty table without borders; ``>`` before a title puts its column to the right.
 
-    Only the column that ``wraps``, by default the first one, may be narrower than its longest cell.
+    Only the column that ``wraps``, by default the first one, and those that may be ``cut`` may be narrower than their
+    longest cell; the widest of them is narrowed first.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in titles:
         justify: JustifyMethod = "right" if title.startswith(">") else "left"
         name = title.removeprefix(">")
-        # Only the names may be cut: Rich takes the room that is missing from what may wrap before all else.
+        # Rich takes the room that is missing from what may wrap before all else: figures stay whole.
         table.add_column(
             name,
             justify=justify,
-            no_wrap=name != (wraps or titles[0]),
+            no_wrap=name not in {wraps or titles[0], *cut},
             overflow="fold" if name == wraps else "ellipsis",
         )
     return table

@@ -80,9 +80,20 @@ def _of_module(name: str, module: Module, variables: tuple[tuple[str, Any], ...]
 
 
 def _made(name: str, make: Callable[..., Module], values: Mapping[str, Sequence[Any]]) -> list[ProgramText]:
-    wanted = [key for key in inspect.signature(make).parameters if key in values]
+    wanted = _axes_of(name, make, values)
     settings = (tuple(zip(wanted, row, strict=True)) for row in product(*(values[key] for key in wanted)))
     return [_of_module(name, make(**dict(one)), one) for one in settings]
+
+
+def _axes_of(name: str, make: Callable[..., Module], values: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the parameters of a function that have values; raise ConfigError if one that it needs has none."""
+    parameters = inspect.signature(make).parameters.values()
+    for one in parameters:
+        is_needed = one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        if is_needed and one.name not in values:
+            known = ", ".join(map(repr, values)) or "none"
+            raise ConfigError(f"study: expected values for {one.name!r}, a parameter of {name}, found {known}")
+    return [one.name for one in parameters if one.name in values]
 
 
 def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
@@ -93,7 +104,9 @@ def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
         paths = [whole] if Path(whole).is_file() else sorted(glob.glob(_GROUP.sub("*", whole), recursive=True))
     matches = [(path, found) for path in paths if (found := expected.fullmatch(path))]
     if not matches:
-        raise ConfigError(f"study: expected programs by the pattern {pattern!r}, found none in {folder.resolve()}")
+        near = f"; {paths[0]!r} does not match: a variable is text without '.', '_' and '/'" if paths else ""
+        where = "" if Path(pattern).expanduser().is_absolute() else f" in {folder.resolve()}"
+        raise ConfigError(f"study: expected programs by the pattern {pattern!r}, found none{where}{near}")
     return [
         ProgramText(
             name or Path(path).name,

@@ -65,8 +65,14 @@ def scale(
         if progress is not None:
             progress(number, len(runs))
         rows.append(_row(*run, items, schedule, price))
-    ordered = sorted(rows, key=lambda row: (row.chip, row.topology, row.items))
+    ordered = sorted(rows, key=lambda row: (row.chip, row.devices, row.topology, row.items, _sizes(row)))
     return Scaling(rows=tuple(ordered), refused=tuple(refused))
+
+
+def _sizes(row: ScaleRow) -> list[tuple[bool, float, str]]:
+    """Return what variables sort by: numbers by size, before words."""
+    values = row.variables.values()
+    return [(False, value, "") if isinstance(value, int | float) else (True, 0, str(value)) for value in values]
 
 
 def _made(sources: Any, values: Mapping[str, Sequence[Any]]) -> tuple[list[ProgramText], list[Refused]]:

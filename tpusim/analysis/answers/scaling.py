@@ -21,6 +21,7 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     ``items`` are what a run of all devices makes or reads (examples, tokens), 0 where nobody says. ``mfu`` is the rate
     of the program's operations over the bf16 peak, recomputed ones included. What does not fit (``fits``) has its
     figures all the same: they are those of a chip with more memory. Joules and dollars are those of all devices.
+    ``bound_by`` is what most of the time went to, ``bound_share`` of 1: why a larger slice gains no more.
     """
 
     program: str
@@ -29,6 +30,8 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     devices: int
     variables: dict[str, Any]
     total_ps: int
+    bound_by: str
+    bound_share: float
     items: float
     mfu: float
     peak_hbm_bytes: int
@@ -86,6 +89,7 @@ def scale_row(
     cost: Cost | None,
 ) -> ScaleRow:
     """Return the row of a run."""
+    bound_ps = summary.utilisation.bound_ps
     return ScaleRow(
         program=summary.program,
         chip=summary.chip,
@@ -93,6 +97,8 @@ def scale_row(
         devices=devices,
         variables=dict(variables),
         total_ps=summary.total_ps,
+        bound_by=summary.utilisation.bound_by,
+        bound_share=max(bound_ps.values(), default=0) / max(1, sum(bound_ps.values())),
         items=items,
         mfu=summary.flops_utilisation,
         peak_hbm_bytes=summary.memory.peak_hbm_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -104,11 +105,15 @@ def _cycle_table(found: Explanation) -> Table:
 def _kind_table(found: Explanation) -> Table:
     """Return the table of tiles that are not alike: what each computes, and what moves beside it."""
     table = plain_table(">tiles", ">computes", ">moves", ">in", "does")
-    for kind in found.kinds[:_SHOWN_KINDS]:
+    # Kinds may differ in less than a row shows, such as where a block comes from: two rows alike would tell nothing.
+    tiles: Counter[tuple[str, ...]] = Counter()
+    for kind in found.kinds:
         slower = "waits for blocks" if kind.waited_cycles > kind.cycles else "computes"
         what = "skipped" if kind.is_skipped else slower
-        cells = (f"{kind.tiles:,}", f"{kind.cycles:,.0f} cycles", size_text(kind.moved_bytes))
-        table.add_row(*cells, f"{kind.waited_cycles:,.0f} cycles", what)
+        times = (f"{kind.cycles:,.0f} cycles", size_text(kind.moved_bytes), f"{kind.waited_cycles:,.0f} cycles")
+        tiles[*times, what] += kind.tiles
+    for cells, count in list(tiles.items())[:_SHOWN_KINDS]:
+        table.add_row(f"{count:,}", *cells)
     return table
 
 

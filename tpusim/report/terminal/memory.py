@@ -18,6 +18,9 @@ from tpusim.report.tables import plain_table, size_text
 
 _SHOWN = 20
 _SHOWN_PADDED = 10
+_OP_WIDTH = 24
+# Shapes with their layouts are long: without this the names would go first, to nothing.
+_CUT = ("op", "shape")
 
 
 def render_memory(report: MemoryReport, console: Console) -> None:
@@ -61,7 +64,7 @@ def _print_peak(profile: MemoryProfile, console: Console) -> None:
     alive = profile.alive_at(profile.peak_position)
     where = f" while {escape(profile.peak_instruction)} runs" if profile.peak_instruction else ""
     console.print(f"{UNITS[profile.space].label} at its peak{where}, {size_text(profile.peak_bytes)}")
-    table = plain_table("buffer", ">size", ">unpadded", ">expansion", "kind", "op", "source", "shape")
+    table = plain_table("buffer", ">size", ">unpadded", ">expansion", "kind", "op", "source", "shape", cut=_CUT)
     for buffer in alive[:_SHOWN]:
         table.add_row(*_cells(buffer))
     console.print(table)
@@ -76,9 +79,15 @@ def _cells(buffer: Buffer) -> Iterator[str]:
     yield size_text(buffer.unpadded_bytes) if buffer.unpadded_bytes else ""
     yield f"{buffer.expansion:.2f}x" if buffer.unpadded_bytes else ""
     yield escape(f"in {buffer.within}" if buffer.within else buffer.kind)
-    yield escape(buffer.op_name or buffer.opcode)
+    yield escape(_op_text(buffer))
     yield escape(buffer.source)
     yield escape(buffer.shape)
+
+
+def _op_text(buffer: Buffer) -> str:
+    """Return what made a buffer; of scopes, which are long, the end, where the operation stands."""
+    name = buffer.op_name or buffer.opcode
+    return name if len(name) <= _OP_WIDTH else f"…{name[1 - _OP_WIDTH :]}"
 
 
 def _print_padding(padded: Sequence[Buffer], console: Console) -> None:
@@ -86,9 +95,9 @@ def _print_padding(padded: Sequence[Buffer], console: Console) -> None:
         console.print("No buffer is padded.")
         return
     console.print(f"Padding wastes most in (of {len(padded)} padded buffers)")
-    table = plain_table("buffer", ">wasted", ">expansion", "memory", "op", "source", "shape")
+    table = plain_table("buffer", ">wasted", ">expansion", "memory", "op", "source", "shape", cut=_CUT)
     for buffer in padded[:_SHOWN_PADDED]:
         figures = (size_text(buffer.padding_bytes), f"{buffer.expansion:.2f}x", UNITS[buffer.space].label)
-        words = (buffer.name, *figures, buffer.op_name or buffer.opcode, buffer.source, buffer.shape)
+        words = (buffer.name, *figures, _op_text(buffer), buffer.source, buffer.shape)
         table.add_row(*(escape(word) for word in words))
     console.print(table)

@@ -62,10 +62,7 @@ def _print_head(summary: Summary, console: Console) -> None:
         other = f" (it runs {escape(summary.device_program)})" if summary.device_program != summary.program else ""
         first = f"{summary.device} of {summary.devices_run}, the first of those that ended last"
         console.print(f"  device    {first}{other}")
-    estimate = compiler_us(summary.compiler_cycles, summary.compiler_clock_hz)
-    # Of its kernels: copies, collectives and waits are not in the estimate, so totals may not be compared.
-    compiler = f", the compiler's own estimate of its kernels {us_text(estimate)}" if estimate else ""
-    console.print(f"  time      [bold]{time_text(summary.total_ps)}[/bold]{compiler}")
+    console.print(f"  time      [bold]{time_text(summary.total_ps)}[/bold]{_compiler_text(summary)}")
     total = max(1, sum(busy.bound_ps.values()))
     bounds = ", ".join(f"{name} {ps / total:.0%}" for name, ps in busy.bound_ps.items() if ps / total >= 0.01)
     console.print(f"  bound by  {bounds or 'nothing'}")
@@ -81,6 +78,14 @@ def _print_head(summary: Summary, console: Console) -> None:
     if busy.flops:
         console.print(f"  MFU       {summary.flops_utilisation:.1%} of the bf16 peak, with what is computed again")
     console.print()
+
+
+def _compiler_text(summary: Summary) -> str:
+    """Return the compiler's own estimate beside our time of the same kernels; nothing where it made none."""
+    estimate = compiler_us(summary.compiler_cycles, summary.compiler_clock_hz)
+    # It makes none of copies, collectives, waits and hand-written kernels, so that totals may not be compared.
+    same_ps = sum(op.time_ps for op in summary.ops if op.compiler_cycles)
+    return f"; {time_text(same_ps)} of it in kernels that the compiler puts at {us_text(estimate)}" if estimate else ""
 
 
 def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int) -> Table:

@@ -20,7 +20,8 @@ def render_advice(found: Findings, console: Console) -> None:
     head = f"[bold]{escape(found.program)}[/bold] on {escape(found.chip)}: advice (simulated)"
     console.print(head)
     console.print()
-    tried = f"{sum(found.tried.values())} changes of {len(found.tried)} kinds"
+    changes = sum(found.tried.values())
+    tried = f"{changes} {'change' if changes == 1 else 'changes'} of {len(found.tried)} kinds"
     console.print(f"  time      {time_text(found.time_ps)}; tried {tried}, each by itself: savings do not add up")
     if not found.findings:
         console.print("  nothing that was tried saves a hundredth of the time")

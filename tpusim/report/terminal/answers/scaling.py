@@ -20,14 +20,14 @@ def render_scaling(
     throughput = (">items/s",) if counted else ()
     costs = (">J/item", ">$/million") if counted else (">energy", ">cost")
     own = tuple(f">{name}" for name in variables)
-    titles = ("program", "chip", "slice", ">devices", *own, ">time", *throughput, ">MFU", ">peak HBM", ">left", *costs)
-    table = plain_table(*titles)
+    head = ("program", "chip", "slice", ">devices", *own, ">time", "bound by", *throughput)
+    table = plain_table(*head, ">MFU", ">peak HBM", ">left", *costs)
     for row in rows:
         told = (str(row.variables.get(name, "")) for name in variables)
         made = (count_text(row.items_per_second).strip(),) if counted else ()
         left = size_text(row.headroom_bytes) if row.fits else "does not fit"
         time = time_text(row.total_ps) if row.fits else f"({time_text(row.total_ps)})"
-        cells = (row.chip, row.topology, f"{row.devices:,}", *told, time, *made, f"{row.mfu:.1%}")
+        cells = (row.chip, row.topology, f"{row.devices:,}", *told, time, _bound(row), *made, f"{row.mfu:.1%}")
         table.add_row(escape(row.program), *cells, size_text(row.peak_hbm_bytes), left, *_costs(row, counted))
     console.print(table)
     for one in largest:
@@ -37,6 +37,11 @@ def render_scaling(
         console.print(f"\nno program of {escape(sizes)}: {escape(none.reason)}")
     if any(row.warnings for row in rows):
         console.print("\nsome of these runs have warnings: `tpusim run` prints them")
+
+
+def _bound(row: ScaleRow) -> str:
+    """Return what most of the time went to, with its share."""
+    return f"{escape(row.bound_by)} {row.bound_share:.0%}" if row.bound_by else ""
 
 
 def _costs(row: ScaleRow, counted: bool) -> tuple[str, str]:
