@@ -68,6 +68,19 @@ def test_loops_have_bodies_of_their_own():
     assert check(module) == []
 
 
+def test_branches_that_are_the_same_are_copied_too():
+    """What each is given may lie elsewhere."""
+    text = """HloModule same
+
+one { x = f32[8,128] parameter(0)  ROOT y = f32[8,128] tanh(x) }
+
+ENTRY main { p = pred[] parameter(0)  x = f32[8,128] parameter(1)  q = f32[8,128] exponential(x)
+  ROOT c = f32[8,128] conditional(p, x, q), true_computation=one, false_computation=one }
+"""
+    (branch,) = [i for i in compiled(text, stop_after="inline").entry if i.opcode == "conditional"]
+    assert len(set(branch.called_computations)) == 2
+
+
 def test_calls_that_multiply_without_bound_are_refused():
     """Two calls on each of forty levels would be a million million copies."""
     levels = [

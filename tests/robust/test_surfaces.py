@@ -20,7 +20,7 @@ from tests.robust.surfaces.hlo import take_scheduled
 CRASHERS = sorted((Path(__file__).parents[1] / "data" / "crashers").iterdir())
 CASES = 40
 ROOT = Path(__file__).parents[2]
-NATIVE = ("bytecode", "proto", "stablehlo")
+NATIVE = ("bytecode", "pallas", "proto", "stablehlo")
 """Beside JAX, which other tests load, these are read in the same process, and may end it."""
 
 assert tests.robust.surfaces

@@ -47,7 +47,8 @@ def test_an_index_without_pairs_of_a_chip_is_refused():
 def test_a_program_that_is_not_compiled_is_refused(tmp_path):
     """By line and column of the index."""
     index = tmp_path / "index.csv"
-    program = (INDEX.parent / "mlp_b1024.hlo.txt.gz").as_posix()
+    program = "mlp_b1024.hlo.txt.gz"
+    (tmp_path / program).write_bytes((INDEX.parent / program).read_bytes())
     index.write_text(f"program,compiled\n{program},{program}\n")
     with pytest.raises(ConfigError, match=r"index\.csv:2: compiled: expected a program as the TPU compiler leaves it"):
         validate_compiled([index])

@@ -9,6 +9,8 @@ Source: XLA, CallInliner and FlattenCallGraph.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph
 from tpusim.errors import UnsupportedError
@@ -47,24 +49,21 @@ def _separate(draft: Draft) -> None:
     graphs = [draft.entry]
     # Those that are found on the way have loops of their own.
     for graph in graphs:
-        for node in graph.order():
-            if node.opcode not in CONTROL_FLOW:
-                continue
-            own = {}
+        for node in [node for node in graph.order() if node.opcode in CONTROL_FLOW]:
+            own = []
             for name in node.called:
-                called = draft.graphs[name]
-                if name in run:
-                    called = _copy(draft, called)
-                    copied += len(called.order())
-                    if fault := INLINED.fault(copied):
-                        raise UnsupportedError(f"{draft.module.name}: loops and branches share computations: {fault}")
-                own[name] = ComputationName(called.name)
-                run.add(called.name)
-                graphs.append(called)
-            node.attributes = {key: _renamed(value, own) for key, value in node.attributes.items()}
+                own.append(_copy(draft, name) if name in run else draft.graphs[name])
+                copied += len(own[-1].order()) if name in run else 0
+                run.add(own[-1].name)
+            if fault := INLINED.fault(copied):
+                raise UnsupportedError(f"{draft.module.name}: loops and branches share computations: {fault}")
+            graphs += own
+            names = iter(own)
+            node.attributes = {key: _renamed(value, names) for key, value in node.attributes.items()}
 
 
-def _copy(draft: Draft, graph: Graph) -> Graph:
+def _copy(draft: Draft, name: str) -> Graph:
+    graph = draft.graphs[name]
     made = Graph(draft, draft.fresh(graph.name), graph.execution_thread)
     made.parameters = [made.clone(parameter) for parameter in graph.parameters]
     made.root = made.copy_in(graph, made.parameters)
@@ -72,8 +71,8 @@ def _copy(draft: Draft, graph: Graph) -> Graph:
     return made
 
 
-def _renamed(value: object, names: dict[str, ComputationName]) -> object:
-    """Return the value of an attribute with other names for the computations in it."""
+def _renamed(value: object, called: Iterator[Graph]) -> object:
+    """Return the value of an attribute with the names of these graphs for those of the computations in it."""
     if isinstance(value, tuple):
-        return tuple(_renamed(item, names) for item in value)
-    return names[value] if isinstance(value, ComputationName) else value
+        return tuple(_renamed(item, called) for item in value)
+    return ComputationName(next(called).name) if isinstance(value, ComputationName) else value

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from tpusim.apart import read_apart
 from tpusim.errors import ProgramError
-from tpusim.frontends.apart import read_apart
 from tpusim.frontends.xla import jaxlib, module_text
 from tpusim.limits import bounded
 from tpusim.source import SourceText

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from tests.machine.collectives import collective, program_of
 from tpusim.cost.models.algorithms import ALGORITHMS, Native
 from tpusim.cost.models.fabrics import build_pod
-from tpusim.errors import ConfigError, UnsupportedError
+from tpusim.errors import ConfigError
 from tpusim.hardware.load import load_chip, override_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Work
-from tpusim.report.plots.links import links
 
 GIB = 2.0**30
 AT_ONCE = {"ici.hop_latency_seconds": 0.0, "ici.launch_seconds": 0.0, "ici.step_seconds": 0.0}
@@ -165,10 +164,3 @@ def test_algorithms_differ_in_their_rounds(name, rounds):
     """Of sixteen: seven and a half both ways round, four doublings, everything at once."""
     assert sum(one.times for one in ALGORITHMS.named(name, {}).rounds("all-gather", 16)) == rounds
     assert Native().rounds("all-gather", 16) is None
-
-
-def test_links_of_switches_are_no_picture_of_a_torus():
-    """It would show every link idle; the message names the file that has them."""
-    run = run_of("v5e:2x2", collective("all-gather", GIB, ((0, 1, 2, 3),)), ici__model="switch")
-    with pytest.raises(UnsupportedError, match="--links"):
-        links(run)

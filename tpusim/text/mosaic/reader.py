@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import importlib
 import re
 from typing import Any
 
+from tpusim.apart import read_apart
 from tpusim.errors import ProgramError
 from tpusim.hardware.units import SMEM, VMEM
 from tpusim.ir.mosaic import Block, Function, KernelBody, Operation, Type, Unreadable, Window, reads_bodies
@@ -27,21 +29,32 @@ _MOST_ELEMENTS = 1 << 16
 def read_kernel(encoded: str) -> KernelBody:
     """Return the kernel of a ``body``; raise ``Unreadable`` without jaxlib, and for what is no kernel."""
     try:
-        from jaxlib.mlir import ir
-        from jaxlib.mlir._mlir_libs import _tpu_ext
+        # Here and not in the process that reads, so that it need not load what this one keeps.
+        for name in ("jaxlib.mlir", "jaxlib.mlir._mlir_libs._tpu_ext"):
+            importlib.import_module(name)
     except ImportError as error:
         raise Unreadable("jaxlib, which reads Pallas kernels, is not installed: pip install 'tpusim[jax]'") from error
+    try:
+        return read_apart(_read, base64.b64decode(encoded, validate=True), "its body")
+    except (binascii.Error, ProgramError) as error:
+        raise Unreadable(f"its body is no MLIR: {str(error).splitlines()[0]}") from error
+
+
+def _read(content: bytes, name: str) -> KernelBody:
+    """Return the kernel of MLIR's bytecode."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _tpu_ext
+
     with ir.Context() as context:
         # Types of references name memories of this dialect; operations need not be registered.
         _tpu_ext.register_dialect(context)
         context.allow_unregistered_dialects = True
         try:
-            content = base64.b64decode(encoded, validate=True)
-            with bounded(content, "its body"):
+            with bounded(content, name):
                 module = ir.Module.parse(content)
                 _require_text(module.operation)
-        except (ir.MLIRError, binascii.Error, ProgramError, ValueError) as error:
-            raise Unreadable(f"its body is no MLIR: {str(error).splitlines()[0]}") from error
+        except (ir.MLIRError, ProgramError, ValueError) as error:
+            raise Unreadable(f"{name} is no MLIR: {str(error).splitlines()[0]}") from error
         return _kernel(ir, module.operation)
 
 

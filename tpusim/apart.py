@@ -9,12 +9,14 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TypeVar
 
 from tpusim.errors import ProgramError
 
+_T = TypeVar("_T")
 
-def read_apart(read: Callable[[bytes, str], str], content: bytes, name: str) -> str:
+
+def read_apart(read: Callable[[bytes, str], _T], content: bytes, name: str) -> _T:
     """Return what ``read`` makes of a program, or raise what it raises; ProgramError if it ends its process.
 
     Where processes cannot be copied, or where JAX or others have threads that a copy would lack, it runs in this one.
@@ -35,13 +37,13 @@ def read_apart(read: Callable[[bytes, str], str], content: bytes, name: str) -> 
     if not answer:
         signal = os.waitstatus_to_exitcode(status)
         raise ProgramError(f"{name}: expected a program that is whole: XLA's reader ended over it ({signal})")
-    found: Any = pickle.loads(answer)
+    found: _T | Exception = pickle.loads(answer)
     if isinstance(found, Exception):
         raise found
-    return str(found)
+    return found
 
 
-def _answer(read: Callable[[bytes, str], str], content: bytes, name: str, writing: int) -> None:
+def _answer(read: Callable[[bytes, str], object], content: bytes, name: str, writing: int) -> None:
     """Write what ``read`` returns or raises, and end this process, which is a child."""
     with suppress(BaseException):
         # What libraries say when they give up is of no use to anyone.
