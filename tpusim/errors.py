@@ -58,11 +58,11 @@ class SimulationError(TpusimError):
     """The simulated machine cannot go on: says which device waits for which."""
 
 
-def printable(text: str) -> str:
-    """Return a text in which characters that would drive a terminal are made visible; ends of lines and tabs stay."""
+def printable(text: str, kept: str = "\n\t") -> str:
+    """Return a text with characters that would drive a terminal made visible, but for those that are ``kept``."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(c if c.isprintable() or c in kept else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -18,16 +18,13 @@ from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
     small_kernels,
     unroll,
 )
-from tpusim.advice.trials import RULES, Case
+from tpusim.advice.trials import LEAST_SHARE, RULES, Case
 from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
-
-LEAST_SHARE = 0.01
-"""What saves less of the run, or of the HBM, is no finding."""
 
 
 class Advice(Findings, frozen=True, kw_only=True):

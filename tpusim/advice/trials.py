@@ -30,6 +30,12 @@ class Trial(NamedTuple):
     saved_bytes: int = 0
 
 
+LEAST_SHARE = 0.01
+"""What takes less of the run is not looked at; what saves less of it, or of the HBM, is no finding."""
+
+SHOWN = 4
+"""Ops that a finding names, the longest."""
+
 _MEMORY: Basis = "memory"
 
 Rule = Callable[["Case"], Iterator[Trial]]

@@ -9,7 +9,7 @@ import msgspec
 
 from tpusim.hardware.torus import Torus
 from tpusim.hardware.units import HOST, ICI, UNITS
-from tpusim.timeline.records import CORE, ICI_LATENCY, LATE, LinkUse, PodRun, Record, Timeline
+from tpusim.timeline.records import CORE, ICI_LATENCY, LATE, WAITING_FOR, LinkUse, PodRun, Record, Timeline
 
 _COMMUNICATION_WAITS = ("waiting for a collective", "waiting for a channel", "waiting for a recv", LATE)
 _COMMUNICATION_BOUNDS = (UNITS[ICI].bound, ICI_LATENCY)
@@ -123,7 +123,7 @@ def _what(record: Record) -> str:
     if record.bound_by in (*_COMMUNICATION_WAITS, *_COMMUNICATION_BOUNDS):
         return "exposed"
     by_host = record.bound_by in (UNITS[HOST].bound, "infeed starved", "outfeed full")
-    return "waiting" if by_host or record.bound_by.startswith("waiting for ") else "compute"
+    return "waiting" if by_host or record.bound_by.startswith(WAITING_FOR) else "compute"
 
 
 def _together_ps(record: Record) -> int:

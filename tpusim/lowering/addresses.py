@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from msgspec import structs
 
 from tpusim.hardware.units import HBM
-from tpusim.program.edit import Steps, changed_lists
-from tpusim.program.steps import AnyStep, Copy, Kernel
+from tpusim.program.edit import changed_lists
+from tpusim.program.steps import AnyStep, Copy, Kernel, Steps
 from tpusim.program.work import Stream
 
 Addresses = Mapping[str, tuple[int | None, ...]]

@@ -13,10 +13,10 @@ from tpusim.ir.module import Instruction
 from tpusim.ir.ops import COLLECTIVES, DMA_COPIES, async_parts
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
-from tpusim.lowering.scope import RULES, Nested, Scope, Steps, rule
+from tpusim.lowering.scope import RULES, Nested, Scope, rule
 from tpusim.nesting import walk_nested
 from tpusim.program.module import inner_lists, walk
-from tpusim.program.steps import AnyStep, Branch, Call, Choice, Kernel, Loop
+from tpusim.program.steps import AnyStep, Branch, Call, Choice, Kernel, Loop, Steps
 from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
 from tpusim.semantics.infer.types import parts
 from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips

@@ -15,8 +15,8 @@ from tpusim.ir.mosaic import Unreadable, read_body
 from tpusim.lowering.kernels.kernel import make_kernel, scalar_kernel
 from tpusim.lowering.kernels.vector import CUSTOM_WORK, FREE_TARGETS
 from tpusim.lowering.pallas.operands import Fed, as_given
-from tpusim.lowering.scope import Nested, Scope, Steps, rule
-from tpusim.program.steps import AnyStep, Basis, Call, Kernel
+from tpusim.lowering.scope import Nested, Scope, rule
+from tpusim.program.steps import AnyStep, Basis, Call, Kernel, Steps
 from tpusim.program.work import Floor, Stream, Work, unit_fault
 
 # What reading and following a body raises that is no kernel.

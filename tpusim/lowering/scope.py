@@ -11,11 +11,10 @@ from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.lowering.kernels.likeness import Likeness
 from tpusim.program.module import Estimate
-from tpusim.program.steps import AnyStep
+from tpusim.program.steps import Steps
 from tpusim.semantics.contexts import Context
 from tpusim.semantics.demand.inlining import Body, inline
 
-Steps = tuple[AnyStep, ...]
 Nested = Generator["Scope", Steps, Steps]
 """A rule under way: it yields the scopes of computations that its instruction calls, and is sent their steps."""
 

@@ -12,6 +12,7 @@ from tpusim.errors import SimulationError
 from tpusim.machine.device import Device
 from tpusim.machine.rendezvous import split_late
 from tpusim.program.steps import AnyStep, Branch, Call, Collective, Loop, Wait
+from tpusim.timeline.records import WAITING_FOR
 from tpusim.units import seconds_to_ps
 
 Activity = Generator[simpy.Event, Any, None]
@@ -131,7 +132,7 @@ class Core:
             if name not in self._started:
                 raise SimulationError(f"{step.name!r} waits for {name!r}, which has not been started")
             ended, what = self._started[name]
-            reason, before_ps = f"waiting for {what}", self.now_ps
+            reason, before_ps = f"{WAITING_FOR}{what}", self.now_ps
             if ended.processed:
                 continue
             # Of what needs other devices: when it ended, for all members of the cohort.

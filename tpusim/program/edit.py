@@ -8,9 +8,7 @@ from msgspec import structs
 
 from tpusim.nesting import walk_nested
 from tpusim.program.module import Program
-from tpusim.program.steps import AnyStep, Branch, Call, Loop
-
-Steps = tuple[AnyStep, ...]
+from tpusim.program.steps import AnyStep, Branch, Call, Loop, Steps
 
 
 def with_steps(program: Program, change: Callable[[Steps], Steps]) -> Program:

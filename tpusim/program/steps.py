@@ -222,3 +222,5 @@ class Call(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
 
 
 AnyStep = Kernel | Copy | Wait | Collective | HostTransfer | ChannelTransfer | Loop | Branch | Call
+Steps = tuple[AnyStep, ...]
+"""A list of steps: of a program, or of what a step holds."""

@@ -15,7 +15,10 @@ CORE = "core"
 SPARSECORE = "sparsecore"
 """The row of calls that run beside the core."""
 
-LATE = "waiting for devices"
+WAITING_FOR = "waiting for "
+"""With it begins what bounds a wait."""
+
+LATE = f"{WAITING_FOR}devices"
 """What the part of a record is called in which others had not come yet, so that no byte could move."""
 
 

@@ -9,15 +9,13 @@ from math import inf
 
 from msgspec import structs
 
-from tpusim.advice.trials import Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
 from tpusim.ir.ops import OPERATIONS, Category
-from tpusim.program.edit import Steps, with_steps
-from tpusim.program.steps import Kernel
+from tpusim.program.edit import with_steps
+from tpusim.program.steps import Kernel, Steps
 from tpusim.program.work import Stream
 
-_LEAST_SHARE = 0.01
 _MOST_GROUPS = 4
-_SHOWN = 4
 
 _CHANGES = {
     "dynamic-update-slice": "donate the array (donate_argnums, or carry it in the loop) and write only what changes",
@@ -39,14 +37,14 @@ def copies(case: Case) -> Iterator[Trial]:
         if isinstance(step, Kernel) and step.family == "copy" and _moved(step):
             groups[step.source or step.name, _kind(case, step)].append(step)
     for (source, kind), group in sorted(groups.items(), key=lambda item: -case.share(*item[1]))[:_MOST_GROUPS]:
-        if case.share(*group) < _LEAST_SHARE:
+        if case.share(*group) < LEAST_SHARE:
             return
         moved = {step.name: found for step in group if (found := _moved(step))}
         count = f"{len(group)} kernels only move" if len(group) > 1 else "a kernel only moves"
         yield Trial(
             what=f"{count} data ({kind})",
             change=_CHANGES.get(kind, _OTHER),
-            ops=tuple(step.name for step in group[:_SHOWN]),
+            ops=tuple(step.name for step in group[:SHOWN]),
             source=source if group[0].source else "",
             alternative=with_steps(case.program, partial(_without, moved=moved)),
         )

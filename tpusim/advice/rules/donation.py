@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from tpusim.advice.trials import Case, Trial, advises
+from tpusim.advice.trials import SHOWN, Case, Trial, advises
 from tpusim.errors import TpusimError
 from tpusim.ir.attributes import ParameterAlias
 from tpusim.ir.module import Module
 from tpusim.pipeline.stages import memory
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
-
-_SHOWN = 4
 
 
 @advises("donation")
@@ -36,8 +34,8 @@ def donation(case: Case) -> Iterator[Trial]:
         names = [name for _, name in pairs]
         yield Trial(
             what=f"{len(pairs)} results have the shape of arguments that are not donated",
-            change=f"donate them: jax.jit(..., donate_argnums=...) of {', '.join(names[:_SHOWN])}",
-            ops=tuple(names[:_SHOWN]),
+            change=f"donate them: jax.jit(..., donate_argnums=...) of {', '.join(names[:SHOWN])}",
+            ops=tuple(names[:SHOWN]),
             source="",
             alternative=None,
             saved_bytes=saved,

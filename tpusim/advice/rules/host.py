@@ -6,18 +6,16 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from tpusim.advice.trials import Case, Trial, advises
-from tpusim.program.edit import Steps, with_steps
-from tpusim.program.steps import HostTransfer
-
-_LEAST_SHARE = 0.01
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
+from tpusim.program.edit import with_steps
+from tpusim.program.steps import HostTransfer, Steps
 
 
 @advises("host transfers")
 def host_transfers(case: Case) -> Iterator[Trial]:
     """Propose to move what goes to or comes from the host beside the core, a step ahead."""
     found = [step for step in case.program.every_step if isinstance(step, HostTransfer) and not step.is_async]
-    if case.share(*found) < _LEAST_SHARE:
+    if case.share(*found) < LEAST_SHARE:
         return
     longest = max(found, key=case.share)
     yield Trial(

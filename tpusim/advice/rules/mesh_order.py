@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tpusim.advice.trials import Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.pipeline.answers.device_orders import orders_by_time
 from tpusim.program.device_order import with_device_order
-
-_LEAST_SHARE = 0.01
 
 
 @advises("mesh order")
 def mesh_order(case: Case) -> Iterator[Trial]:
     """Propose the order of devices in which all collectives together are fastest."""
     shares = {op.name: max(op.time_ps, op.beside_ps) / max(1, case.total_ps) for op in case.result.summary.ops}
-    found = [step for step in case.program.collectives if shares.get(step.name, 0.0) >= _LEAST_SHARE]
+    found = [step for step in case.program.collectives if shares.get(step.name, 0.0) >= LEAST_SHARE]
     for order in orders_by_time(case.program, case.chip, case.topology, *found)[:1] if found else ():
         shape, axes = (", ".join(map(str, numbers)) for numbers in (order.reshaped, order.transposed))
         yield Trial(

@@ -7,14 +7,11 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
 from tpusim.ir.module import Computation
-from tpusim.program.edit import Steps, with_steps
+from tpusim.program.edit import with_steps
 from tpusim.program.module import inner_lists
-from tpusim.program.steps import AnyStep, Collective, Wait
-
-_LEAST_SHARE = 0.01
-_SHOWN = 4
+from tpusim.program.steps import AnyStep, Collective, Steps, Wait
 
 
 class _Move(NamedTuple):
@@ -33,7 +30,7 @@ def hide_collectives(case: Case) -> Iterator[Trial]:
     ahead, within = list[_Move](), list[_Move]()
     for listed in (case.program.steps, *(one for step in case.program.every_step for one in inner_lists(step))):
         for place, step in enumerate(listed):
-            if isinstance(step, Collective) and not step.is_async and case.share(step) >= _LEAST_SHARE:
+            if isinstance(step, Collective) and not step.is_async and case.share(step) >= LEAST_SHARE:
                 move = _move(case, listed, place, step, is_inner=listed is not case.program.steps)
                 if move is not None:
                     moves.setdefault(id(listed), []).append(move)
@@ -45,7 +42,7 @@ def hide_collectives(case: Case) -> Iterator[Trial]:
     yield Trial(
         what=f"the core waits for {len(found)} collectives beside which it could work",
         change=f"start them earlier, with independent work between them and what reads them{trips}",
-        ops=tuple(move.step.name for move in found[:_SHOWN]),
+        ops=tuple(move.step.name for move in found[:SHOWN]),
         source=next((move.step.source for move in found if move.step.source), ""),
         alternative=with_steps(case.program, lambda steps: _moved(steps, moves.get(id(steps), []))),
     )

@@ -9,19 +9,17 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.program.edit import Steps, with_steps
-from tpusim.program.steps import Kernel
+from tpusim.program.edit import with_steps
+from tpusim.program.steps import Kernel, Steps
 from tpusim.program.work import Work
 from tpusim.semantics.products import PRODUCT_ROLES, canonical_product
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
 _LEAST_WASTE = 0.1
-_LEAST_SHARE = 0.01
 _MOST_SIZES = 4
-_SHOWN = 4
 
 
 class _Size(NamedTuple):
@@ -52,9 +50,9 @@ def padding(case: Case) -> Iterator[Trial]:
     touched = {size: [k for k in kernels if wasted.touches(k)] for size, wasted in found.items()}
     ranked = sorted(touched.items(), key=lambda item: -case.share(*item[1]))
     for size, own in ranked[:_MOST_SIZES]:
-        if case.share(*own) < _LEAST_SHARE:
+        if case.share(*own) < LEAST_SHARE:
             return
-        longest = sorted(own, key=lambda kernel: -case.share(kernel))[:_SHOWN]
+        longest = sorted(own, key=lambda kernel: -case.share(kernel))[:SHOWN]
         idle = 1 - min([*found[size].used.values(), *found[size].multiplied.values()])
         yield Trial(
             what=f"dimensions of {size.size} take the room of {size.stored}: up to {idle:.0%} of it is padding",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tpusim.advice.trials import Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
 from tpusim.hardware.units import HBM
 from tpusim.program.edit import with_steps
 from tpusim.program.module import walk
 from tpusim.program.steps import Kernel
 
-_LEAST_SHARE = 0.01
 _SIGNS = ("rematted_computation", "checkpoint/remat")
 _SUFFIX = ".remat"
 """How JAX and XLA name what they compute again."""
@@ -20,7 +19,7 @@ _SUFFIX = ".remat"
 def recomputation(case: Case) -> Iterator[Trial]:
     """Propose to keep what is computed again, where the HBM has room for it."""
     found = [step for step in case.program.every_step if isinstance(step, Kernel) and _is_again(step)]
-    if case.share(*found) < _LEAST_SHARE:
+    if case.share(*found) < LEAST_SHARE:
         return
     own = set(map(id, found))
     counts = {id(step): count for step, count in walk(case.program.steps)}
@@ -37,7 +36,7 @@ def recomputation(case: Case) -> Iterator[Trial]:
     yield Trial(
         what=f"{len(found)} kernels compute again what there is room to keep",
         change="take jax.checkpoint away, or save these values (policy=jax.checkpoint_policies.dots_saveable)",
-        ops=tuple(step.name for step in longest[:4]),
+        ops=tuple(step.name for step in longest[:SHOWN]),
         source=longest[0].source,
         alternative=with_steps(case.program, lambda steps: tuple(s for s in steps if id(s) not in own)),
         saved_bytes=-int(kept),

@@ -7,11 +7,10 @@ from functools import partial
 
 from msgspec import structs
 
-from tpusim.advice.trials import Case, Trial, advises
-from tpusim.program.edit import Steps, with_steps
-from tpusim.program.steps import AnyStep, Loop
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
+from tpusim.program.edit import with_steps
+from tpusim.program.steps import AnyStep, Loop, Steps
 
-_LEAST_SHARE = 0.01
 _TIMES = (8, 5, 4, 3, 2)
 
 
@@ -19,7 +18,7 @@ _TIMES = (8, 5, 4, 3, 2)
 def unroll(case: Case) -> Iterator[Trial]:
     """Propose to take several trips of a loop at once, which saves what the scalar core takes to go on."""
     for loop in case.program.every_step:
-        if not isinstance(loop, Loop) or case.share(loop) < _LEAST_SHARE or loop.choices:
+        if not isinstance(loop, Loop) or case.share(loop) < LEAST_SHARE or loop.choices:
             continue
         times = next((count for count in _TIMES if loop.trips % count == 0), 0)
         if times:

@@ -9,7 +9,7 @@ import msgspec
 
 from tpusim.analysis.path.graph import Graph
 from tpusim.program.module import Program
-from tpusim.timeline.records import CORE, PodRun, Record
+from tpusim.timeline.records import CORE, WAITING_FOR, PodRun, Record
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +177,7 @@ def _slacks(graph: Graph, lane: int, end_ps: int) -> tuple[Slack, ...]:
 def hidden_behind(records: tuple[Record, ...]) -> tuple[Hidden, ...]:
     """Return what ran beside the core behind which of its ops, the longest first; waits hide nothing."""
     core = sorted(
-        (r for r in records if r.row == CORE and not r.bound_by.startswith("waiting for ")), key=lambda r: r.start_ps
+        (r for r in records if r.row == CORE and not r.bound_by.startswith(WAITING_FOR)), key=lambda r: r.start_ps
     )
     found: dict[tuple[str, str], int] = defaultdict(int)
     first = 0

@@ -70,9 +70,14 @@ class Case:
         ]
 
     @property
+    def moving(self) -> list[Record]:
+        """Its own records but for those in which it waited."""
+        return [record for record in self.own if not record.is_wait]
+
+    @property
     def count(self) -> int:
         """How often it ran."""
-        return max(1, sum(record.count for record in self.own if not record.is_wait))
+        return max(1, sum(record.count for record in self.moving))
 
     def alone_ps(self, *steps: AnyStep) -> int:
         """Return what some steps take with nothing beside them."""
@@ -151,7 +156,7 @@ def _host(case: Case, step: HostTransfer) -> AnyFacts:
     link = HOST_OUT if step.to_host else HOST_IN
     alone_seconds = host.latency_seconds + step.n_bytes / host.bandwidth_bytes_per_second
     return transfer_facts(
-        [record for record in case.own if not record.is_wait],
+        case.moving,
         case.all,
         [*case.waits, *(record for record in case.own if record.is_wait)],
         memory=link,
@@ -169,7 +174,7 @@ def _channel(case: Case, step: ChannelTransfer) -> AnyFacts:
     peers = sorted({record.peer for record in case.own if record.peer >= 0})
     there = f"device {', '.join(map(str, peers))}" if peers else "another device"
     return transfer_facts(
-        [record for record in case.own if not record.is_wait],
+        case.moving,
         case.all,
         [*case.waits, *(record for record in case.own if record.is_wait)],
         memory=ICI,

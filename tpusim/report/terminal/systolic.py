@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tpusim.errors import printable
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
 from tpusim.timeline.folds import ArrayRun, MemoryRun, add_runs
@@ -61,7 +62,7 @@ def _memory_cells(name: str, memory: MemoryRun) -> tuple[str, ...]:
     words = (memory.ifmap, memory.filter, memory.ofmap)
     figures = [memory.cycles, memory.stall_cycles, memory.cycles_with_prefetch]
     figures += [sum(one.sram_words for one in words), *(one.dram_words for one in words)]
-    return (_printable(name), *(f"{figure:,}" for figure in figures))
+    return (printable(name, kept=""), *(f"{figure:,}" for figure in figures))
 
 
 def _memory_total(memories: Sequence[MemoryRun]) -> tuple[str, ...]:
@@ -85,15 +86,10 @@ def _cells(name: str, layer: Layer | None, run: ArrayRun) -> tuple[str, ...]:
     sizes = (layer.m, layer.n, layer.k) if layer else ()
     shares = (run.utilisation, run.mapping_efficiency, run.compute_utilisation)
     return (
-        _printable(name),
+        printable(name, kept=""),
         *(f"{size:,}" for size in sizes),
         *([""] * (3 - len(sizes))),
         f"{run.folds:,}",
         f"{run.cycles:,}",
         *(f"{share:.2%}" for share in shares),
     )
-
-
-def _printable(name: str) -> str:
-    """Return a name without line breaks and escape sequences, which would break the table."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)

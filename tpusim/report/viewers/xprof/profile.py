@@ -23,7 +23,7 @@ from tpusim.report.viewers.lines import instruction_lines
 from tpusim.report.viewers.xprof import wire
 from tpusim.report.viewers.xprof.hlo import hlo_proto
 from tpusim.report.viewers.xprof.plane import Plane, Stat
-from tpusim.timeline.records import CORE, Record, Timeline
+from tpusim.timeline.records import CORE, WAITING_FOR, Record, Timeline
 
 MOST_DEVICES = 64
 """Devices that differ, up to so many, have a plane each."""
@@ -167,7 +167,7 @@ def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: 
 def _stalls(event: Event) -> dict[str, Stat]:
     """Return for how long the core waited for data that was on its way."""
     record = event.record
-    waited_ps = sum(part_ps for name, part_ps in record.bounds_ps.items() if name.startswith("waiting for "))
+    waited_ps = sum(part_ps for name, part_ps in record.bounds_ps.items() if name.startswith(WAITING_FOR))
     stall_ps = (record.parts.get(UNITS[HBM].bound, 0) or waited_ps) * event.executions
     return {"dma_stall_duration_ps": min(stall_ps, event.duration_ps)} if stall_ps else {}
 
