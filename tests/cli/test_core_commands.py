@@ -57,6 +57,13 @@ def test_explain_names_the_bound_and_the_next_one(capsys):
     assert "is next" in text
 
 
+def test_explain_says_that_nothing_takes_time(capsys, tmp_path):
+    """A program that hands on what it is given has no op to explain."""
+    path = tmp_path / "same.hlo.txt"
+    path.write_text("HloModule same\nENTRY main { ROOT x = f32[8,128] parameter(0) }\n")
+    assert output_of(capsys, "explain", str(path), "--chip", "v5e") == "nothing in the program takes time\n"
+
+
 def test_explain_as_json_has_every_operand(capsys):
     """What moves has its bytes with and without padding."""
     found = json.loads(output_of(capsys, "explain", MLP, "--op", "fusion.7", "--json"))

@@ -46,6 +46,8 @@ def explain(options: Namespace) -> None:
         write_json(longest_page(longest))
         return
     page = console()
+    if not longest:
+        page.print("nothing in the program takes time")
     for number, found in enumerate(longest):
         if number:
             page.print()
