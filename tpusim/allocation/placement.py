@@ -152,20 +152,17 @@ def overlaps_any(interval: Interval, taken: Sequence[Interval]) -> bool:
     return (before >= 0 and taken[before][1] >= first) or (before + 1 < len(taken) and taken[before + 1][0] <= last)
 
 
-def fill_heaps(places: Sequence[Place]) -> int:
-    """Give every place that needs one its offset in the heap of its memory, and return the size of HBM's heap."""
-    in_heap = [place for place in places if place.needs_heap]
-    for space in sorted({place.space for place in in_heap}):
-        members = [place for place in in_heap if place.space == space]
-        blocks = [place.block for place in members]
-        place_blocks = place_in_order if space == HBM else place_largest_first
-        offsets = place_blocks(blocks, alignment_bytes(space))
-        for place, offset in zip(members, offsets, strict=True):
-            place.offset_bytes = offset
-            for within, piece in place.pieces:
-                piece.offset_bytes = offset + within
-    ends = (place.n_bytes + (place.offset_bytes or 0) for place in in_heap if place.space == HBM)
-    return aligned(max(ends, default=0), alignment_bytes(HBM))
+def fill_heap(places: Iterable[Place], space: MemorySpace) -> int:
+    """Give every place that needs one its offset in the heap of a memory, and return the size of the heap."""
+    members = [place for place in places if place.space == space and place.needs_heap]
+    place_blocks = place_in_order if space == HBM else place_largest_first
+    offsets = place_blocks([place.block for place in members], alignment_bytes(space))
+    for place, offset in zip(members, offsets, strict=True):
+        place.offset_bytes = offset
+        for within, piece in place.pieces:
+            piece.offset_bytes = offset + within
+    ends = (place.n_bytes + offset for place, offset in zip(members, offsets, strict=True))
+    return aligned(max(ends, default=0), alignment_bytes(space))
 
 
 def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
