@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
+
+import msgspec
 
 from tpusim.allocation.heap import Block, Interval, aligned, alignment_bytes, place_in_order, place_largest_first
 from tpusim.allocation.liveness import Liveness, Value
@@ -22,8 +23,7 @@ _CALLEES = ("to_apply", "body", "condition", "branch_computations", "true_comput
 _KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
 
 
-@dataclass
-class Place:
+class Place(msgspec.Struct, eq=False):
     """A place in the making: the values that lie there, or the scratch of one kernel."""
 
     values: Sequence[Value]
@@ -34,9 +34,9 @@ class Place:
     offset_bytes: int | None = None
     within: str = ""
     # When its owner, and every temporary that reuses it, needs the memory, in order.
-    taken: list[Interval] = field(default_factory=list)
+    taken: list[Interval] = []
     # Places that lie in it before it is whole, and where.
-    pieces: list[tuple[int, Place]] = field(default_factory=list)
+    pieces: list[tuple[int, Place]] = []
     is_piece: bool = False
 
     @property
@@ -65,8 +65,8 @@ class Place:
 
 def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
     """Return the place that values share, as large as the largest of them."""
-    intervals = united((value.first, value.last) for value in values)
-    size = max(value.n_bytes for value in values)
+    intervals = united([(value.first, value.last) for value in values])
+    size = max([value.n_bytes for value in values])
     # A parameter of a called computation is its caller's value, so that one here is the program's.
     made: BufferKind = "output" if any(value.is_result for value in values) else "temporary"
     kind = kind or _KINDS.get(values[0].instruction.opcode, made)
