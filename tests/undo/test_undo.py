@@ -47,6 +47,23 @@ def test_nothing_of_the_compiler_is_left(path):
         assert word not in text
 
 
+PERMUTE = """\
+HloModule m, is_scheduled=true, num_partitions=2
+
+ENTRY e {
+  x = f32[8,128]{1,0:T(8,128)} parameter(0)
+  s = (f32[8,128]{1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}) collective-permute-start(x), source_target_pairs={{0,1}}
+  ROOT d = f32[8,128]{1,0:T(8,128)} collective-permute-done(s)
+}
+"""
+
+
+def test_a_collective_in_two_halves_is_one():
+    """Neither half stays for its effect, or the data would be sent twice."""
+    module = defuse(parse_module(SourceText("m.hlo", PERMUTE)))
+    assert [instruction.opcode for instruction in module.entry] == ["parameter", "collective-permute"]
+
+
 def viewed(before: str, after: str):
     """Return a module whose result is a bitcast of its parameter."""
     lines = f"  x = {before} parameter(0)\n  ROOT y = {after} bitcast(x)\n"
