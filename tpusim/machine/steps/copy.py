@@ -32,7 +32,7 @@ def _copy(core: Core, copy: Copy) -> Activity:
     done = copy_activity(copy, device.chip)
     busy = device.busy_ps(done)
     bound_by = UNITS[max(busy, key=lambda unit: busy[unit]) if busy else VMEM].bound
-    device.recorder.add(copy, copy.through, start_ps, core.now_ps, activity=done, units=busy, bound_by=bound_by)
+    core.record(copy, start_ps, row=copy.through, activity=done, units=busy, bound_by=bound_by)
 
 
 def _loads(copy: Copy, chip: Chip) -> dict[str, float]:
