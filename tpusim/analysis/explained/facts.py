@@ -8,6 +8,11 @@ import msgspec
 class Facts(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """Base of what is said of one kind of op."""
 
+    @property
+    def kind(self) -> str:
+        """The word for it."""
+        return str(self.__struct_config__.tag)
+
 
 class PlainFacts(Facts, frozen=True, tag="scalar", kw_only=True):
     """An instruction of the scalar core, or the launch of a program: there is nothing inside."""
