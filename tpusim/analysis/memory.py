@@ -39,8 +39,8 @@ class MemoryProfile(msgspec.Struct, frozen=True):
 
     ``alive_bytes[i]`` are the bytes in use while instruction ``schedule[i]`` runs, ``held_bytes`` of them (arguments,
     outputs and constants in HBM) from the first instruction to the last. ``peak_position`` is the first position with
-    the most bytes, ``peak_bytes``, at which something runs, where there is such a one. ``heap_bytes`` is the end of the highest temporary: what it is above the most
-    temporaries alive at once is fragmentation.
+    the most bytes, ``peak_bytes``, at which something runs, where there is such a one. ``heap_bytes`` is the end of the
+    highest temporary: what it is above the most temporaries alive at once is fragmentation.
     """
 
     space: MemorySpace

@@ -55,7 +55,7 @@ class SourceFrames:
     def source(self, computation: Computation, instruction: Instruction) -> str:
         """Return the location of an instruction; of one that a compiler has put in that of its use, or of its origin.
 
-        The nearest use that has one counts, before the nearest origin: a copy of a weight is for the product that reads it.
+        A use that has one counts before an origin: a copy of a weight is for the product that reads it.
         """
         return self.location(instruction.metadata) or self._inherited(computation)[instruction.name]
 
