@@ -159,7 +159,8 @@ class PodRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a pod: chips along each axis of a slice, the devices that were run, and the links that carried anything.
 
     One time line stands for all ``device_count`` devices if they all do the same; ``warnings`` say where it stands for
-    some that do not. In ``device_order`` devices are numbered on the chips: as ``listed``, or along a ``ring``.
+    some that do not. In ``device_order`` devices are numbered on the chips: as ``listed``, along a ``ring``, or as the
+    program says of its ``mesh``.
     """
 
     sizes: tuple[int, ...]
