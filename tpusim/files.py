@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.limits import KEY_WORDS, TABLE_BYTES
 
-# Reading one takes the square of its length.
-_LONG_KEY = re.compile(rf"(?:[\w\"'-]+[ \t]*\.[ \t]*){{{KEY_WORDS}}}")
+# Reading one takes the square of its length. Looked for from where words begin, and without ever going back.
+_LONG_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{KEY_WORDS}}}")
 
 
 def shown_name(path: str | Path) -> str:

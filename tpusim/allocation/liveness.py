@@ -213,7 +213,9 @@ class Liveness:
         """Keep values alive until a position."""
         for part in found:
             for number in part:
-                self.values[number].last = max(self.values[number].last, position)
+                value = self.values[number]
+                if value.last < position:
+                    value.last = position
 
     def join(self, one: Node, other: Node) -> None:
         """Let two values lie in one place."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
@@ -107,7 +106,7 @@ def _may_be_piece(part: Place, whole: Place, value: Value) -> bool:
     return is_free and (part.space, part.n_bytes) == (whole.space, value.n_bytes)
 
 
-def reuse_output_memory(places: Iterable[Place], order: Mapping[int, int]) -> None:
+def reuse_output_memory(places: Sequence[Place], order: Mapping[int, int]) -> None:
     """Let temporaries reuse the memory of outputs, and of arguments that outputs overwrite, while it is not in use.
 
     As in XLA the largest come first, and among equals they follow the ``order`` of instructions (by ``id``); each takes
@@ -115,10 +114,11 @@ def reuse_output_memory(places: Iterable[Place], order: Mapping[int, int]) -> No
     """
 
     def rank(place: Place) -> tuple[int, int]:
-        return -place.n_bytes, min(order[id(value.instruction)] for value in place.values)
+        return -place.n_bytes, min([order[id(value.instruction)] for value in place.values])
 
-    ordered = sorted(places, key=rank)
-    reusable: dict[MemorySpace, list[Place]] = defaultdict(list)
+    reusable: dict[MemorySpace, list[Place]] = {place.space: [] for place in filter(_is_reusable, places)}
+    # Mostly HBM alone has any: what lies in other memories need not be ordered.
+    ordered = sorted([place for place in places if place.space in reusable], key=rank)
     for place in filter(_is_reusable, reversed(ordered)):
         place.taken = list(place.intervals)
         reusable[place.space].append(place)

@@ -14,6 +14,7 @@ from tpusim.cli.answers import advise, explain, path
 from tpusim.cli.compile import compile_
 from tpusim.cli.completion import completion
 from tpusim.cli.model import calibrate, lower, validate
+from tpusim.cli.options import Command
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
 from tpusim.cli.scale import layouts, scale
@@ -142,19 +143,24 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 
 
 def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser that knows every command, and the options of those that are named among the arguments."""
+    """Return a parser of the command that the arguments begin with; where they begin with none, of all."""
+    # Those of all commands take as long to make as a small program to run.
+    named = [command for command in _ALL if command.name in arguments[:1]]
+    return _parser(named or _ALL, with_options=bool(named))
+
+
+def parser_of_all() -> argparse.ArgumentParser:
+    """Return a parser that knows the options of every command."""
+    return _parser(_ALL, with_options=True)
+
+
+def _parser(known: Sequence[Command], *, with_options: bool) -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
     parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and the commit")
     # A command that asks for it cannot import this module, which imports all commands.
     parser.set_defaults(parser_of_all=parser_of_all)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in _ALL:
-        # All options of all commands take as long to make as a small program to run.
-        command.add_to(commands, is_named=command.name in arguments)
+    for command in known:
+        command.add_to(commands, with_options=with_options)
     return parser
-
-
-def parser_of_all() -> argparse.ArgumentParser:
-    """Return a parser that knows the options of every command."""
-    return parser_of([command.name for command in _ALL])

@@ -27,14 +27,14 @@ class Command:
     description: str | None = None
     epilog: str | None = None
 
-    def add_to(self, commands: Any, *, is_named: bool = True) -> None:
-        """Add the command to argparse's subparsers; without its options where the command line does not name it."""
+    def add_to(self, commands: Any, *, with_options: bool = True) -> None:
+        """Add the command to argparse's subparsers; without its options only its name and its help are known."""
         # Only texts of several lines are laid out already; argparse wraps the others.
         raw = "\n" in f"{self.description}{self.epilog}"
         form = argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter
         texts = {"help": self.help, "description": self.description, "epilog": self.epilog}
         parser = commands.add_parser(self.name, formatter_class=form, **texts)
-        for add in self.options if is_named else ():
+        for add in self.options if with_options else ():
             add(parser)
         parser.set_defaults(run=self.run)
 

@@ -143,9 +143,10 @@ def simulate(
     paces = [parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed)]
     options = RunOptions(warm, None, timeout_seconds, *paces)
     run = simulate_pod([lowered, *others], machine, slice_, progress, options)
-    warnings = run_warnings([lowered, *others], *paces)
-    lowered = structs.replace(lowered, warnings=(*lowered.warnings, *run.warnings, *warnings))
-    return Result(lowered, machine, run, module, used)
+    warnings = *run.warnings, *run_warnings([lowered, *others], *paces)
+    # What is known of a program is known of that one, and not of a copy.
+    told = structs.replace(lowered, warnings=lowered.warnings + warnings) if warnings else lowered
+    return Result(told, machine, run, module, used)
 
 
 def figures(

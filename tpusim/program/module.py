@@ -177,10 +177,15 @@ def every_step(steps: tuple[AnyStep, ...]) -> Iterator[AnyStep]:
             continue
         yield step
         lists = {id(listed): listed for listed in inner_lists(step) if listed and id(listed) not in seen}
-        seen |= lists.keys()
-        waiting += [chain.from_iterable(lists.values())] if lists else []
+        if lists:
+            seen |= lists.keys()
+            waiting.append(chain.from_iterable(lists.values()))
 
 
 def inner_lists(step: AnyStep) -> tuple[tuple[AnyStep, ...], ...]:
     """Return the lists of steps that a step holds, whether it runs them or not."""
-    return step.branches if isinstance(step, Branch) else tuple(listed for listed, _ in children(step))
+    if isinstance(step, Loop):
+        return step.condition, step.body
+    if isinstance(step, Branch):
+        return step.branches
+    return (step.body,) if isinstance(step, Call) else ()

@@ -31,7 +31,7 @@ class _Pipe(Console):
 def make_console() -> Console:
     """Return a console on standard output; in a pipe it is wide enough for the tables, and plain."""
     is_terminal = sys.stdout.isatty()
-    return visible(_Pipe(width=None if is_terminal else _PIPE_WIDTH, highlight=False, soft_wrap=False))
+    return visible(_Pipe(width=None if is_terminal else _PIPE_WIDTH, highlight=False, emoji=False, soft_wrap=False))
 
 
 def visible(console: Console) -> Console:

@@ -102,10 +102,11 @@ class Registry(Generic[M]):
     def _make(self, name: str, stated: Mapping[str, Setting]) -> M:
         kind = self._shipped.get(name) or self._load(name)
         # Most take nothing, and then the file of settings need not be read.
-        takes = inspect.signature(kind).parameters
+        signature = inspect.signature(kind)
+        takes = signature.parameters
         settings = {**(model_settings(self.section, name) if takes else {}), **stated}
         try:
-            inspect.signature(kind).bind(**settings)
+            signature.bind(**settings)
         except TypeError as error:
             wanted = ", ".join(takes) or "none"
             raise ConfigError(f"{self.section}.settings: {name!r} takes {wanted}: {error}") from error

@@ -27,7 +27,7 @@ def _check_shapes(view: View) -> Iterator[Finding]:
         for instruction in computation.instructions:
             form = (instruction.opcode, shapes[instruction.name], *map(shape_of, instruction.operands))
             deciding = _deciding(instruction.opcode)
-            if deciding:
+            if deciding and instruction.attributes:
                 form += tuple(map(id, map(instruction.attributes.get, deciding)))
             if form in known:
                 continue

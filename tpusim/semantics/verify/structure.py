@@ -43,14 +43,14 @@ def _check_computation(computation: Computation) -> Iterator[Finding]:
     if computation.root_name not in computation.by_name:
         yield Finding(broken("computation_c3", f"{computation.root_name!r} in {computation.name!r}"), computation)
     numbers = [i.immediate for i in computation.instructions if i.opcode == "parameter"]
-    # As text: a program that was put together by hand may have None among the numbers.
-    if sorted(map(str, numbers)) != sorted(map(str, range(len(numbers)))):
+    if set(numbers) != set(range(len(numbers))):
         yield Finding(broken("parameter_c1", f"{numbers[:20]} in {computation.name!r}"), computation)
     defined: set[str] = set()
     for instruction in computation.instructions:
-        for name in instruction.operands:
-            if name not in defined:
-                yield at(Call(computation, instruction), "schedule_c1", f"{name!r} not before it")
+        if not defined.issuperset(instruction.operands):
+            for name in instruction.operands:
+                if name not in defined:
+                    yield at(Call(computation, instruction), "schedule_c1", f"{name!r} not before it")
         if "control-predecessors" in instruction.attributes:
             late = [name for name in instruction.attributes["control-predecessors"] if name not in defined]
             if late:
