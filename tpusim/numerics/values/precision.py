@@ -131,7 +131,9 @@ def bf16_parts(array: Array, count: int) -> list[Array]:
 
 def _converted(array: Array, dtype: np.dtype[Any]) -> Array:
     array = np.asarray(array)
-    return from_float32(array, dtype) if (array.dtype, dtype) == (FLOAT32, BFLOAT16) else array.astype(dtype, copy=False)
+    if array.dtype == FLOAT32 and dtype == BFLOAT16:
+        return from_float32(array, dtype)
+    return array.astype(dtype, copy=False)
 
 
 def product_type(arithmetic: Arithmetic) -> np.dtype[Any]:
@@ -153,12 +155,13 @@ def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
     lead, dtype = np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2]), product_type(arithmetic)
     if prod(lead) != 1:
         return _converted(_summed(arithmetic, _for_blas(lhs), _for_blas(rhs)), dtype)
-    lhs, rhs = lhs.reshape(lhs.shape[-2:]), rhs.reshape(rhs.shape[-2:])
-    total = np.empty((lhs.shape[0], rhs.shape[1]), dtype)
-    for row in range(0, lhs.shape[0], _TILE_ROWS):
+    height, width = lhs.shape[-2], rhs.shape[-1]
+    lhs, rhs = lhs.reshape(height, lhs.shape[-1]), rhs.reshape(rhs.shape[-2], width)
+    total = np.empty((height, width), dtype)
+    for row in range(0, height, _TILE_ROWS):
         rows = slice(row, row + _TILE_ROWS)
         left = _for_blas(lhs[rows])
-        for column in range(0, rhs.shape[1], _TILE_COLUMNS):
+        for column in range(0, width, _TILE_COLUMNS):
             columns = slice(column, column + _TILE_COLUMNS)
             total[rows, columns] = _converted(_summed(arithmetic, left, _for_blas(rhs[:, columns])), dtype)
     return total.reshape(lead + total.shape)
