@@ -118,6 +118,20 @@ def permutes(devices: int) -> str:
     return _module(body, header=f", num_partitions={devices}")
 
 
+def channels(devices: int) -> str:
+    """Return a message from one partition to the other, in each of half as many replicas."""
+    pair = 'channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}'
+    body = [
+        "k = token[] after-all()",
+        f"v = ({_ARRAY}, u32[]{{:S(2)}}, token[]) recv(k), {pair}",
+        f"s = ({_ARRAY}, u32[]{{:S(2)}}, token[]) send(p, k), {pair}",
+        "sd = token[] send-done(s), channel_id=1",
+        f"vd = ({_ARRAY}, token[]) recv-done(v), channel_id=1",
+        f"ROOT r = {_ARRAY} get-tuple-element(vd), index=0",
+    ]
+    return _module(body, header=f", num_partitions=2, replica_count={devices // 2}")
+
+
 def reduces(devices: int) -> str:
     """Return an all-reduce among so many devices."""
     body = [
@@ -143,6 +157,7 @@ PROGRAMS = {
     "nest": Kind(nest, (125, 250, 500)),
     "tuples": Kind(tuples, (25, 50, 100)),
     "permutes": Kind(permutes, (512, 2_048, 8_192), "v5p"),
+    "channels": Kind(channels, (512, 2_048, 8_192), "v5p"),
     "reduces": Kind(reduces, (256, 1_024, 8_192), "v5p"),
 }
 

@@ -17,10 +17,11 @@ from tpusim.lowering.kernels.vector import CUSTOM_WORK, FREE_TARGETS
 from tpusim.lowering.pallas.operands import Fed, as_given
 from tpusim.lowering.scope import Nested, Scope, rule
 from tpusim.program.steps import AnyStep, Basis, Call, Kernel, Steps
+from tpusim.program.verify import number_fault
 from tpusim.program.work import Floor, Stream, Work, unit_fault
 
-# What reading and following a body raises that is no kernel.
-_MALFORMED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+# What following a body raises whose operations lack operands, results or attributes, or have too many.
+_MALFORMED = (LookupError, ValueError)
 
 
 @rule("custom-call")
@@ -78,6 +79,8 @@ def written_elsewhere(
 
         try:
             steps = pallas_steps(scope, instruction, read_body(config.kernel_body), operands)
+            if fault := number_fault(steps):
+                raise Unreadable(f"its body is beyond bounds: {fault}")
             return tuple(_with_floor(s, estimate) if estimate and isinstance(s, Kernel) else s for s in steps)
         except Unreadable as error:
             why = f" ({error.message})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -197,10 +198,11 @@ def _check_alike(found: _Rendezvous, arrival: _Arrival, share: GroupShare) -> No
 
 
 class Slot:
-    """Where a receive waits for its bytes; ``taken_ps`` is when a send had found it."""
+    """Where a receive waits for its bytes, the ``number``-th of a run; ``taken_ps`` is when a send had found it."""
 
-    def __init__(self, receiver: int, env: Environment) -> None:
+    def __init__(self, receiver: int, env: Environment, number: int) -> None:
         self.receiver = receiver
+        self.number = number
         self.taken_ps = 0
         self.filled = env.event()
 
@@ -214,7 +216,11 @@ class Channels:
 
     def __init__(self, env: Environment, cohorts: Sequence[Cohort]) -> None:
         self._env = env
-        self._slots: dict[int, list[Slot]] = {}
+        # By channel and receiver, each in the order in which they were laid out.
+        self._slots: defaultdict[tuple[int, int], deque[Slot]] = defaultdict(deque)
+        self._laid_out = 0
+        # By step, which a program keeps: its pairs by the device at this end. Each device asks.
+        self._pairs: dict[int, dict[int, list[int]]] = {}
         self._opened: dict[int, Event] = {}
         self._ends: dict[tuple[int, bool], list[int]] = {}
         for cohort in cohorts:
@@ -225,21 +231,31 @@ class Channels:
         """Return the devices whose program has the other end of a transfer's channel."""
         return tuple(self._ends.get((step.channel_id, not step.is_send), ()))
 
+    def partners(self, step: ChannelTransfer, own: int) -> tuple[int, ...]:
+        """Return the devices, counted from the first of the program, at the other end of a transfer's pairs."""
+        if id(step) not in self._pairs:
+            found: dict[int, list[int]] = {}
+            for pair in step.pairs or ():
+                found.setdefault(pair[not step.is_send], []).append(pair[step.is_send])
+            self._pairs[id(step)] = found
+        return tuple(self._pairs[id(step)].get(own, ()))
+
     def open(self, channel: int, receiver: int) -> Slot:
         """Lay out a slot for a receiver; sends that wait for one may look again."""
-        slot = Slot(receiver, self._env)
-        self._slots.setdefault(channel, []).append(slot)
+        self._laid_out += 1
+        slot = Slot(receiver, self._env, self._laid_out)
+        self._slots[channel, receiver].append(slot)
         if channel in self._opened:
             self._opened.pop(channel).succeed()
         return slot
 
     def take(self, channel: int, receivers: tuple[int, ...]) -> Slot | None:
         """Take the first open slot of one of some receivers, None if there is none yet."""
-        slots = self._slots.get(channel, [])
-        found = next((slot for slot in slots if slot.receiver in receivers), None)
-        if found is not None:
-            found.taken_ps = int(self._env.now)
-            slots.remove(found)
+        waiting = [slots for receiver in receivers if (slots := self._slots.get((channel, receiver)))]
+        if not waiting:
+            return None
+        found = min(waiting, key=lambda slots: slots[0].number).popleft()
+        found.taken_ps = int(self._env.now)
         return found
 
     def opening(self, channel: int) -> Event:

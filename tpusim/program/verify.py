@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
-from tpusim.limits import DEVICES, shown
+from tpusim.limits import COUNT, DEVICES, shown
 from tpusim.program.feed import Feed
 from tpusim.program.module import FORMAT, Program, inner_lists
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Collective, Kernel, Loop, Step
@@ -19,9 +19,7 @@ from tpusim.program.work import unit_fault
 from tpusim.shapes.dtype import DTYPES
 
 _MOST = 1e24
-"""No count of anything is larger; beyond it arithmetic on floats loses itself."""
-
-_NUMBER = f"expected a number from 0 to {_MOST:.0e}"
+"""No amount of anything is larger; beyond it arithmetic on floats loses itself."""
 
 
 def verify_program(program: Program) -> None:
@@ -39,6 +37,11 @@ def verify_program(program: Program) -> None:
         check = _CHECKS.get(type(step))
         if wrong := next(chain(check(step) if check else (), _misfit_numbers(step)), ""):
             raise ProgramError(f"{step.name!r}: {wrong}")
+
+
+def number_fault(steps: Sequence[Step]) -> str:
+    """Return what is wrong with the numbers of steps, whatever is inside them: nothing if all are such as can be."""
+    return next((fault for step in steps for fault in _misfit_numbers(step)), "")
 
 
 def _verify_names(program: Program) -> None:
@@ -106,18 +109,24 @@ def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
     """Yield what is wrong with the numbers of a program or a step: none may be negative or beyond all bounds."""
     for name in value.__struct_fields__:
         found, where = getattr(value, name), f"{place}{name}"
-        if isinstance(found, (int, float)) and not 0 <= found <= _MOST:
-            yield f"{where}: {_NUMBER}, found {shown(found)}"
+        if isinstance(found, (int, float)) and (misfit := _misfit(found)):
+            yield f"{where}: {misfit}"
         elif isinstance(found, msgspec.Struct):
             yield from _misfit_numbers(found, f"{where}.")
         elif isinstance(found, dict):
-            misfits = (f"{where}.{key}: {_NUMBER}, found {shown(n)}" for key, n in found.items() if not 0 <= n <= _MOST)
-            yield from misfits
+            yield from (f"{where}.{key}: {misfit}" for key, number in found.items() if (misfit := _misfit(number)))
         elif isinstance(found, tuple):
             for number, item in enumerate(found):
                 # Steps inside a step are verified by themselves.
                 if isinstance(item, msgspec.Struct) and not isinstance(item, Step):
                     yield from _misfit_numbers(item, f"{where}[{number}].")
+
+
+def _misfit(number: float) -> str:
+    """Return what is wrong with a number, nothing if it may be."""
+    # Whole numbers travel as 64 bits.
+    most = COUNT.most if isinstance(number, int) else _MOST
+    return "" if 0 <= number <= most else f"expected a number from 0 to {most:.4g}, found {shown(number)}"
 
 
 def verify_blocks(program: Program, vmem_bytes: int) -> None:

@@ -11,6 +11,7 @@ from random import Random
 import numpy as np
 
 from tests.robust.contract import pick, surface
+from tests.robust.grammar import LAYERS, sentences
 from tests.robust.mutations import encoded, mutated_bytes, mutated_text, mutated_tree
 from tests.robust.programs import ROOT
 from tpusim.analysis.compare import compare, load_result
@@ -27,12 +28,6 @@ from tpusim.validation.kernels import read_cases
 from tpusim.validation.memory import validate_memory
 from tpusim.validation.times import load_chip
 
-_LAYERS = (
-    "Layer, M, N, K\none, 1000, 256, 384,\ntwo, 7, 5, 3, 2:4\n",
-    "Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,\n"
-    "conv1, 230, 230, 7, 7, 3, 64, 2,\nDP2, 58, 58, 3, 3, 64, 1, 1, 1:2\n",
-)
-
 
 def _written(content: bytes, folder: Path, name: str) -> Path:
     path = folder / name
@@ -40,7 +35,7 @@ def _written(content: bytes, folder: Path, name: str) -> Path:
     return path
 
 
-@surface("layers", lambda random: encoded(mutated_text(random, random.choice(_LAYERS))), 6)
+@surface("layers", sentences(LAYERS), 6)
 def take_layers(content: bytes, folder: Path) -> None:
     """Read a CSV file of layers and say what each takes on an array, by both models."""
     layers = load_layers(_written(content, folder, "case.csv"))

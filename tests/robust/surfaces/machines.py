@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 
 from tests.robust.contract import Wrong, check_text, pick, surface
-from tests.robust.mutations import NUMBERS, WORDS, encoded, mutated_text
+from tests.robust.grammar import CHIP, NAME, STUDY, TOPOLOGY, sentences
+from tests.robust.mutations import NUMBERS, encoded, mutated_text
 from tests.robust.programs import ROOT
 from tests.robust.surfaces.hlo import check_result
 from tpusim.errors import ConfigError, UnsupportedError
@@ -72,7 +73,14 @@ def _chip_texts() -> tuple[str, ...]:
     return (*shipped, *(small, other) * 4)
 
 
-@surface("chip", lambda random: encoded(mutated_text(random, random.choice(_chip_texts()))), 8)
+def _chip(random: Random) -> bytes:
+    """Return the file of a chip: a shipped one or of few keys, damaged, or of any keys."""
+    if random.random() < 0.5:
+        return sentences(CHIP)(random)
+    return encoded(mutated_text(random, random.choice(_chip_texts())))
+
+
+@surface("chip", _chip, 8)
 def take_chip(content: bytes, folder: Path) -> None:
     """Read a chip's file, print it, and run a program on it."""
     path = folder / "case.toml"
@@ -82,10 +90,7 @@ def take_chip(content: bytes, folder: Path) -> None:
     check_result(simulate(_modules()[pick(content, len(_modules()))], chip, allow_overflow=True))
 
 
-_TOPOLOGIES = ("v5e:2x4", "v5p-128", "v4:4x4x8_untwisted*2", "4x4x4", "v5litepod-16", "tpu7x:4x4x4*2", "v3_2x2")
-
-
-@surface("topology", lambda random: encoded(mutated_text(random, random.choice(_TOPOLOGIES))), 4)
+@surface("topology", sentences(TOPOLOGY), 4)
 def take_topology(content: bytes, folder: Path) -> None:
     """Read the name of a slice and build it."""
     topology = parse_topology(content.decode("utf-8", "surrogatepass"))
@@ -106,7 +111,14 @@ _STUDIES = (
 )
 
 
-@surface("study", lambda random: encoded(mutated_text(random, random.choice(_STUDIES))), 4)
+def _study(random: Random) -> bytes:
+    """Return the file of a study: one of a few, damaged, or of any axes."""
+    if random.random() < 0.5:
+        return sentences(STUDY)(random)
+    return encoded(mutated_text(random, random.choice(_STUDIES)))
+
+
+@surface("study", _study, 4)
 def take_study(content: bytes, folder: Path) -> None:
     """Read the file of a study and make its points."""
     for name in _PROGRAMS:
@@ -136,7 +148,7 @@ def take_energy(content: bytes, folder: Path) -> None:
     load_chip("v5e", read_tables(path))
 
 
-@surface("names", lambda random: encoded(mutated_text(random, random.choice((*_NAMES, *WORDS)))), 2)
+@surface("names", sentences(NAME), 2)
 def take_name(content: bytes, folder: Path) -> None:
     """Find a chip by its name."""
     try:

@@ -24,6 +24,10 @@ class Scalar(NamedTuple):
 
 UNKNOWN = Scalar(np.zeros((), np.int64), is_known=False)
 
+_CASTS = ("extui", "extsi", "trunci", "index_cast", "index_castui")
+_OPERANDS = {"select": 3} | dict.fromkeys(_CASTS, 1)
+"""Of operations that do not have two."""
+
 _BY_NAME: dict[str, Callable[..., Any]] = {
     "addi": np.add,
     "subi": np.subtract,
@@ -46,7 +50,7 @@ _BY_NAME: dict[str, Callable[..., Any]] = {
     "ceildivsi": lambda left, right: -(-left // np.where(right == 0, 1, right)),
     "remsi": lambda left, right: np.fmod(left, np.where(right == 0, 1, right)),
     "remui": lambda left, right: np.fmod(left, np.where(right == 0, 1, right)),
-    **dict.fromkeys(("extui", "extsi", "trunci", "index_cast", "index_castui"), lambda value: value),
+    **dict.fromkeys(_CASTS, lambda value: value),
 }
 """The operations of the dialect ``arith`` on integers."""
 
@@ -66,6 +70,8 @@ def computed(operation: Operation, operands: Sequence[Scalar]) -> Scalar:
     if dialect != "arith" or function is None:
         return UNKNOWN
     numbers = [operand.numbers for operand in operands]
+    if len(numbers) != _OPERANDS.get(name, 2):
+        raise ValueError(f"{operation.name} with {len(numbers)} operands")
     if name == "select":
         numbers[0] = numbers[0].astype(bool)
     return Scalar(np.asarray(function(*numbers)).astype(np.int64), all(operand.is_known for operand in operands))

@@ -24,7 +24,7 @@ def run_channel(core: Core, step: ChannelTransfer) -> Activity | None:
     peers = other_ends = channels.other_ends(step)
     if step.pairs is not None:
         first = core.device.cohort.devices.first
-        peers = tuple(first + pair[step.is_send] for pair in step.pairs if first + pair[not step.is_send] == number)
+        peers = tuple(first + peer for peer in channels.partners(step, number - first))
     if step.pairs is not None and not peers:
         # No pair has this device at this end.
         core.start(step, at_once(), _WHAT)

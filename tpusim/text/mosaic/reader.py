@@ -57,7 +57,11 @@ def _read(content: bytes, name: str) -> KernelBody:
                 _require_text(module.operation)
         except (ir.MLIRError, ProgramError, ValueError) as error:
             raise Unreadable(f"{name} is no MLIR: {str(error).splitlines()[0]}") from error
-        return _kernel(ir, module.operation)
+        try:
+            return _kernel(ir, module.operation)
+        # It is MLIR, but attributes, types or regions are missing, or of other kinds than a kernel's.
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise Unreadable(f"{name} is no kernel: {type(error).__name__}") from error
 
 
 def _require_text(module: Any) -> None:
