@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from unittest.mock import patch
 from zlib import crc32
 
@@ -49,6 +49,8 @@ from tpusim.timeline.records import Record
 ROUNDING_PS = 10
 """Each of the five parts of a kernel is rounded by itself, at either rate."""
 
+T = TypeVar("T", Record, Buffer)
+
 _MOST_FLOPS = 2e8
 _MOST_ELEMENTS = 1 << 20
 _RATES = ("B/s", "Hz")
@@ -70,22 +72,25 @@ class Figures(NamedTuple):
 
 def figures(result: Result, names: dict[str, str] | None = None) -> Figures:
     """Return the figures of a run, in the names that those of its program stand for."""
-    called = names or {}
-
-    def plain(record: Record) -> Record:
-        return structs.replace(record, name=called.get(record.name, record.name), line=0, step=-1)
-
     lines = result.pod.timelines
-    buffers = [
-        structs.replace(b, name=called.get(b.name, b.name), within=called.get(b.within, b.within))
-        for b in result.program.buffers
-    ]
     return Figures(
         [line.total_ps for line in lines],
-        [[plain(record) for record in line.records] for line in lines],
+        [[_plain(record, names or {}) for record in line.records] for line in lines],
         memory_use(result.program),
-        buffers,
+        [_named(buffer, names or {}, "name", "within") for buffer in result.program.buffers],
     )
+
+
+def _named(one: T, names: dict[str, str], *fields: str) -> T:
+    found = {field: getattr(one, field) for field in fields}
+    return structs.replace(one, **{field: names.get(name, name) for field, name in found.items()})
+
+
+def _plain(record: Record, names: dict[str, str]) -> Record:
+    """Return a record without its place in the text; sums of fractions depend on their order in the last digit."""
+    activity = {unit: float(f"{amount:.9e}") for unit, amount in record.activity.items()}
+    record = structs.replace(record, line=0, step=-1, activity=activity, flops=float(f"{record.flops:.9e}"))
+    return _named(record, names, "name", "call")
 
 
 def differences(before: Figures, after: Figures) -> Iterator[str]:
@@ -410,7 +415,7 @@ def _differences_but_names(case: Case, other: Module, schedule: str = "") -> Ite
 
 
 def _nameless(found: Figures) -> Figures:
-    records = [[structs.replace(record, name="") for record in line] for line in found.records]
+    records = [[structs.replace(record, name="", call="") for record in line] for line in found.records]
     return found._replace(records=records, buffers=[structs.replace(b, name="", within="") for b in found.buffers])
 
 
