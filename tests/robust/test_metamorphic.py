@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.robust.metamorphic import RELATIONS, Case, Skip, violations
+from tests.robust.metamorphic.case import Case, Skip
+from tests.robust.metamorphic.relations import RELATIONS, violations
 
 ROOT = Path(__file__).parents[2]
 TIMED = "mlp_b1024.v5e lstm_b64t128.v5e sampler_v32000.v6e sort_kv_1m.v5e linalg_512.v7x gnn_n4096.v7x pipeline.v5e_4x4"

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
+from typing import Any
 
+from msgspec import structs
+
+from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Computation, Instruction, Literal, Module
 from tpusim.ir.ops import CALLS, COPIES, HAS_EFFECTS, TRANSFERS, WRITTEN_OUT, async_phase
 from tpusim.pipeline.stages import read_program
@@ -41,7 +45,11 @@ def other_names(module: Module) -> dict[str, str]:
 
 def renamed(module: Module, names: Mapping[str, str]) -> Module:
     """Return a module whose instructions and computations have other names."""
-    return read(module, _NAME.sub(lambda found: "%" + names.get(found[0][1:], found[0][1:]), module.text))
+    return read(module, _with_names(module.text, names))
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
+    return _NAME.sub(lambda found: "%" + names.get(found[0][1:], found[0][1:]), text)
 
 
 def with_names_again(module: Module) -> Module:
@@ -49,8 +57,8 @@ def with_names_again(module: Module) -> Module:
     kept = {i.name for computation in module.computations for i in computation if i.kernel_name} | {*module.by_name}
     parts = module.text.split("\n\n")
     for number, part in enumerate(parts):
-        names = {name: f"%i.{count}" for count, name in enumerate(_DEFINED.findall(part)) if name not in kept}
-        parts[number] = _NAME.sub(lambda found, names=names: names.get(found[0][1:], found[0]), part)
+        names = {name: f"i.{count}" for count, name in enumerate(_DEFINED.findall(part)) if name not in kept}
+        parts[number] = _with_names(part, names)
     return read(module, "\n\n".join(parts))
 
 
@@ -63,6 +71,45 @@ def other_computation_order(module: Module, random: Random) -> Module:
     """Return a module whose computations stand in another order, each after those that it calls."""
     needed = {one.name: {name for i in one for name in i.called_computations} for one in module.computations}
     return with_computations(module, [module[name] for name in _any_order(needed, random)])
+
+
+def with_shared_computations(module: Module) -> tuple[Module, int]:
+    """Return a module in which equal computations are one, and how many there are fewer.
+
+    What a fusion is, or is started beside the core, has one caller (XLA's verifier), and stays.
+    """
+    alone = (i for one in module.computations for i in one if i.opcode == "fusion" or async_phase(i.opcode))
+    kept = {module.entry_name}.union(*[i.called_computations for i in alone])
+    same: dict[str, str] = {}
+    first: dict[str, str] = {}
+    found = []
+    for computation in module.computations:
+        called = replace(computation, instructions=tuple(_with_calls(i, same) for i in computation))
+        same[called.name] = called.name if called.name in kept else first.setdefault(_form(called), called.name)
+        if same[called.name] == called.name:
+            found.append(called)
+    return with_computations(module, found), len(module.computations) - len(found)
+
+
+def _with_calls(instruction: Instruction, names: Mapping[str, str]) -> Instruction:
+    """Return an instruction that calls other computations."""
+
+    def other(value: Any) -> Any:
+        if isinstance(value, ComputationName):
+            return ComputationName(names.get(value, value))
+        return tuple(map(other, value)) if isinstance(value, tuple) and instruction.called_computations else value
+
+    return structs.replace(instruction, attributes={key: other(value) for key, value in instruction.attributes.items()})
+
+
+def _form(computation: Computation) -> str:
+    """Return what a computation has in common with those that are the same but for names and places in the source."""
+    places = {i.name: place for place, i in enumerate(computation)}
+    rows = [
+        (str(i.shape), i.opcode, [places[name] for name in i.operands], i.immediate, i.attributes | {"metadata": ""})
+        for i in computation
+    ]
+    return repr((rows, places[computation.root_name], computation.execution_thread))
 
 
 def other_text_order(module: Module, random: Random, names: Iterable[str]) -> Module:

@@ -1,190 +1,36 @@
-"""What must not matter does not: relations between runs of a program and of the same one in another dress.
-
-``python -m tests.robust.metamorphic FOLDER`` tries them on every program below a folder.
-"""
+"""The relations, by name: what is done to a program, and what must be as it was."""
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
-import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 from unittest.mock import patch
-from zlib import crc32
 
-import numpy as np
 from msgspec import structs
 
-from tests.robust import transforms
-from tpusim.analysis.memory import MemoryUse, memory_use
-from tpusim.errors import ConfigError, TpusimError
-from tpusim.hardware.chip import Chip
-from tpusim.hardware.load import chip_facts, chip_names, load_chip
+from tests.robust.metamorphic import transforms
+from tests.robust.metamorphic.case import Case, Figures, Skip, arrays_of, differences, figures
+from tpusim.errors import TpusimError
+from tpusim.hardware.load import chip_facts, load_chip
 from tpusim.ir.module import Module
-from tpusim.numerics.files import flat_values, numbered, random_inputs, read_arrays
-from tpusim.numerics.registry import TOKEN
-from tpusim.pipeline.chip_choice import choose_chip, provenance_of
-from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import check, execute, load, lower, simulate
-from tpusim.program.buffers import Buffer
-from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, Copy, Kernel
 from tpusim.program.stored import decode_program, encode_program
-from tpusim.shapes.shape import leaves
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 from tpusim.text.printer import Style, print_module
-from tpusim.timeline.records import Record
 
 ROUNDING_PS = 10
 """Each of the five parts of a kernel is rounded by itself, at either rate."""
 
-T = TypeVar("T", Record, Buffer)
-
-_MOST_FLOPS = 2e8
-_MOST_ELEMENTS = 1 << 20
 _RATES = ("B/s", "Hz")
-_TOLD = 50
-
-
-class Skip(Exception):
-    """A relation that says nothing about a program, with the reason."""
-
-
-class Figures(NamedTuple):
-    """What a run comes to, but for where things stand in a text."""
-
-    totals_ps: list[int]
-    records: list[list[Record]]
-    memory: MemoryUse
-    buffers: list[Buffer]
-
-
-def figures(result: Result, names: dict[str, str] | None = None) -> Figures:
-    """Return the figures of a run, in the names that those of its program stand for."""
-    lines = result.pod.timelines
-    return Figures(
-        [line.total_ps for line in lines],
-        [[_plain(record, names or {}) for record in line.records] for line in lines],
-        memory_use(result.program),
-        [_named(buffer, names or {}, "name", "within") for buffer in result.program.buffers],
-    )
-
-
-def _named(one: T, names: dict[str, str], *fields: str) -> T:
-    found = {field: getattr(one, field) for field in fields}
-    return structs.replace(one, **{field: names.get(name, name) for field, name in found.items()})
-
-
-def _plain(record: Record, names: dict[str, str]) -> Record:
-    """Return a record without its place in the text; sums of fractions depend on their order in the last digit."""
-    activity = {unit: float(f"{amount:.9e}") for unit, amount in record.activity.items()}
-    record = structs.replace(record, line=0, step=-1, activity=activity, flops=float(f"{record.flops:.9e}"))
-    return _named(record, names, "name", "call")
-
-
-def differences(before: Figures, after: Figures) -> Iterator[str]:
-    """Yield the first thing in which two runs differ."""
-    for field in Figures._fields:
-        one, other = getattr(before, field), getattr(after, field)
-        if one != other:
-            yield f"{field}: {_first_difference(one, other)}"
-            return
-
-
-def _first_difference(one: Any, other: Any) -> str:
-    """Return where two values differ, going down into lists of one length."""
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        place = next(place for place, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
-        return f"[{place}] {_first_difference(one[place], other[place])}"
-    if isinstance(one, Record | Buffer | MemoryUse) and type(one) is type(other):
-        field = next(name for name in one.__struct_fields__ if getattr(one, name) != getattr(other, name))
-        name = getattr(one, "name", "")
-        return f"{name}.{field}: {getattr(one, field)!r:.200} was, {getattr(other, field)!r:.200} is"
-    shown = [len(each) if isinstance(each, list) else each for each in (one, other)]
-    return f"{shown[0]} was, {shown[1]} is"
-
-
-class Case:
-    """A program, with what relations ask of it computed once."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.module = load(path)
-        self._figures: dict[str, Figures] = {}
-
-    @property
-    def random(self) -> Random:
-        """Chance that is the same for each relation, whichever others are tried."""
-        return Random(crc32(self.path.name.encode()))
-
-    @cached_property
-    def chip(self) -> Chip:
-        """The chip that it is for; of a program for any, one that its name decides."""
-        try:
-            return choose_chip(self.module, provenance_of(self.module))
-        except ConfigError:
-            return load_chip(self.random.choice(chip_names()))
-
-    def run(self, module: Module | None = None, schedule: str = "", chip: Chip | None = None) -> Result:
-        """Return a run of the program, or of what it was made to."""
-        return simulate(module or self.module, chip or self.chip, schedule=schedule, allow_overflow=True)
-
-    def lower(self, module: Module) -> Program:
-        """Return the steps of the program, or of what it was made to."""
-        return lower(module, self.chip)
-
-    def figures(self, schedule: str = "") -> Figures:
-        """Return the figures of the program as it stands."""
-        if schedule not in self._figures:
-            try:
-                self._figures[schedule] = figures(self.run(schedule=schedule))
-            except TpusimError as error:
-                raise Skip(f"{type(error).__name__} as it stands: {error}") from error
-        return self._figures[schedule]
-
-    def need_schedule(self) -> None:
-        """Skip a program that nobody has scheduled."""
-        if not self.module.is_scheduled:
-            raise Skip("has no schedule of its own")
-
-    @cached_property
-    def inputs(self) -> Sequence[Any]:
-        """Arguments: those that lie beside the program, else random ones."""
-        beside = self.path.with_name(self.path.name.partition(".")[0] + ".npz")
-        if beside.exists():
-            return numbered({name: array for name, array in read_arrays(beside).items() if name.startswith("in")})
-        return random_inputs([parameter.shape for parameter in self.module.entry.parameters], 1)
-
-    @cached_property
-    def values(self) -> list[Any]:
-        """What the program computes, if that is little work."""
-        opcodes = {opcode for computation in self.module.computations for opcode in computation.opcodes}
-        if self.module.device_count > 1 or opcodes & {"infeed", "rng", "recv"}:
-            raise Skip("computes with other devices, the host or chance")
-        elements = sum(leaf.element_count for p in self.module.entry.parameters for leaf in leaves(p.shape))
-        work = sum(r.flops * r.count for records in self.figures().records for r in records)
-        if elements > _MOST_ELEMENTS or work > _MOST_FLOPS:
-            raise Skip("computes too much")
-        try:
-            return _arrays(execute(self.module, self.inputs))
-        except TpusimError as error:
-            raise Skip(f"{type(error).__name__} as it stands: {error}") from error
-
-
-def _arrays(values: Any) -> list[Any]:
-    return [np.asarray(value) for value in flat_values(values) if value is not TOKEN]
-
 
 Relation = Callable[[Case], Iterator[str]]
 RELATIONS: dict[str, Relation] = {}
@@ -251,7 +97,7 @@ def printed(case: Case) -> Iterator[str]:
 @relation
 def stored(case: Case) -> Iterator[str]:
     """A lowered program is what its JSON says, and takes as long."""
-    program = case.lower(case.module)
+    program = lower(case.module, case.chip)
     again = decode_program(encode_program(program).encode(), "again.json")
     if again != program:
         yield "another program is read from what was written"
@@ -306,6 +152,16 @@ def computations_reordered(case: Case) -> Iterator[str]:
 
 
 @relation
+def computations_shared(case: Case) -> Iterator[str]:
+    """Computations that are equal may be one, which several call."""
+    other, fewer = transforms.with_shared_computations(case.module)
+    if not fewer:
+        raise Skip("has no equal computations")
+    yield from _time_differences(case, other)
+    yield from _checked(case, other)
+
+
+@relation
 def text_reordered(case: Case) -> Iterator[str]:
     """Where text order is no schedule it does not matter: in programs to be compiled, fusions, reducers."""
     names = transforms.applied(case.module) if case.module.is_scheduled else case.module.by_name
@@ -334,7 +190,7 @@ def steps_swapped(case: Case) -> Iterator[str]:
     other, count = transforms.with_swaps(case.module, quiet=False)
     if not count:
         raise Skip("has no such neighbours")
-    before, after = (Counter(map(_unplaced, case.lower(each).every_step)) for each in (case.module, other))
+    before, after = (Counter(map(_unplaced, lower(each, case.chip).every_step)) for each in (case.module, other))
     for step in before - after:
         yield f"no step is any longer {step}"
 
@@ -393,7 +249,7 @@ def many_devices(case: Case) -> Iterator[str]:
 
 @relation
 def values(case: Case) -> Iterator[str]:
-    """Other names, another order, dead code, compiled anew: the same bits."""
+    """Other names, another order, dead code: the same bits."""
     module, random = case.module, case.random
     others = {
         "renamed": transforms.renamed(module, transforms.other_names(module)),
@@ -403,7 +259,7 @@ def values(case: Case) -> Iterator[str]:
     }
     before = case.values
     for how, other in others.items():
-        for place, (one, another) in enumerate(zip(before, _arrays(execute(other, case.inputs)), strict=True)):
+        for place, (one, another) in enumerate(zip(before, arrays_of(execute(other, case.inputs)), strict=True)):
             if one.dtype != another.dtype or one.tobytes() != another.tobytes():
                 yield f"{how}: result {place} differs"
 
@@ -427,7 +283,7 @@ def _time_differences(case: Case, other: Module) -> Iterator[str]:
 
 def _unplaced(step: AnyStep) -> str:
     """Return a step by itself as text, without where its arrays lie."""
-    fields = {name: () for name in ("body", "condition", "branches") if hasattr(step, name)}
+    fields: dict[str, Any] = {name: () for name in ("body", "condition", "branches") if hasattr(step, name)}
     if isinstance(step, Kernel):
         fields["streams"] = tuple(structs.replace(stream, address=None) for stream in step.streams)
     if isinstance(step, Copy):
@@ -438,72 +294,3 @@ def _unplaced(step: AnyStep) -> str:
 def _checked(case: Case, other: Module) -> Iterator[str]:
     if bool(check(case.module)) != bool(check(other)):
         yield f"check: {check(case.module)[:1]} was, {check(other)[:1]} is"
-
-
-class Outcome(NamedTuple):
-    """What one program came to under one relation: what it broke, or why it was left out."""
-
-    relation: str
-    program: str
-    broken: tuple[str, ...] = ()
-    skipped: str = ""
-
-
-def tried(path: Path, names: Sequence[str]) -> list[Outcome]:
-    """Return what a program comes to under some relations."""
-    try:
-        case = Case(path)
-    except TpusimError as error:
-        return [Outcome(name, str(path), skipped=f"cannot be read: {error}") for name in names]
-    found = []
-    for name in names:
-        try:
-            found.append(Outcome(name, str(path), tuple(violations(case, name))))
-        except Skip as reason:
-            found.append(Outcome(name, str(path), skipped=str(reason)))
-        except Exception as error:
-            found.append(Outcome(name, str(path), (f"{type(error).__name__}: {error}",)))
-    return found
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m tests.robust.metamorphic", description=__doc__)
-    parser.add_argument("folder", type=Path, help="where programs are, or one program")
-    parser.add_argument("--relation", action="append", choices=sorted(RELATIONS), help="only this one")
-    parser.add_argument("--jobs", type=int, default=1, help="programs at a time (default: 1)")
-    return parser
-
-
-def main() -> int:
-    """Try relations on programs; return 1 if one broke any."""
-    options = _parser().parse_args()
-    os.environ["TPUSIM_CACHE"] = ""
-    names = options.relation or list(RELATIONS)
-    paths = sorted(options.folder.rglob("*.hlo.txt.gz")) if options.folder.is_dir() else [options.folder]
-    # The smallest first: they say soonest what is wrong.
-    paths.sort(key=lambda path: path.stat().st_size)
-    outcomes: list[Outcome] = []
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for number, found in enumerate(pool.map(tried, paths, [names] * len(paths)), 1):
-            outcomes += found
-            lines = [f"{one.relation}: {one.program}: {broken}\n" for one in found for broken in one.broken]
-            sys.stdout.write("".join(lines))
-            sys.stdout.flush()
-            if number % _TOLD == 0:
-                sys.stderr.write(f"{number} of {len(paths)}\n")
-    _print_summary(names, outcomes)
-    return 1 if any(one.broken for one in outcomes) else 0
-
-
-def _print_summary(names: Sequence[str], outcomes: Sequence[Outcome]) -> None:
-    sys.stdout.write(f"{'relation':30}{'programs':>10}{'violations':>12}  skipped\n")
-    for name in names:
-        found = [one for one in outcomes if one.relation == name]
-        skipped = Counter(one.skipped.partition(":")[0] for one in found if one.skipped)
-        reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common())
-        broken = sum(bool(one.broken) for one in found)
-        sys.stdout.write(f"{name:30}{len(found) - skipped.total():10}{broken:12}  {reasons}\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
