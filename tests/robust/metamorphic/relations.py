@@ -252,6 +252,7 @@ def values(case: Case) -> Iterator[str]:
     """Other names, another order, dead code: the same bits."""
     module, random = case.module, case.random
     others = {
+        "with names used again": transforms.with_names_again(module),
         "renamed": transforms.renamed(module, transforms.other_names(module)),
         "reordered": transforms.other_text_order(module, random, module.by_name),
         "with dead work": transforms.with_dead_instructions(module, work=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -20,7 +21,6 @@ from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape
 
 _NAME = re.compile(r"%[\w.\-]+")
-_DEFINED = re.compile(r"^  (?:ROOT )?%([\w.\-]+) = ", re.MULTILINE)
 _SCALAR = ArrayShape(DTYPES["f32"], ())
 
 
@@ -53,12 +53,18 @@ def _with_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def with_names_again(module: Module) -> Module:
-    """Return a module whose computations all call their instructions by the same names."""
+    """Return a module in which each computation calls its instructions by their opcodes, and numbers those of each."""
     kept = {i.name for computation in module.computations for i in computation if i.kernel_name} | {*module.by_name}
+    # Behind the last computation the text has an empty line.
     parts = module.text.split("\n\n")
-    for number, part in enumerate(parts):
-        names = {name: f"i.{count}" for count, name in enumerate(_DEFINED.findall(part)) if name not in kept}
-        parts[number] = _with_names(part, names)
+    first = len(parts) - 1 - len(module.computations)
+    for place, computation in enumerate(module.computations, first):
+        counts = Counter[str]()
+        names = {}
+        for instruction in computation:
+            counts[instruction.opcode] += 1
+            names[instruction.name] = f"{instruction.opcode}.{counts[instruction.opcode]}"
+        parts[place] = _with_names(parts[place], {old: new for old, new in names.items() if old not in kept})
     return read(module, "\n\n".join(parts))
 
 
