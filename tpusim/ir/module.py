@@ -289,8 +289,8 @@ def with_devices(module: Module, replicas: int = 1, partitions: int = 1) -> Modu
 def with_own_names(module: Module) -> Module:
     """Return the module with a name of its own for each instruction.
 
-    In a text names are unique in their computation only. The entry's stay; of others with one name all but the first get
-    that of their computation as well.
+    In a text names are unique in their computation only. The entry's stay; of others with one name all but the first
+    get that of their computation as well.
     """
     taken = {instruction.name for computation in module.computations for instruction in computation.instructions}
     if len(taken) == module.instruction_count:

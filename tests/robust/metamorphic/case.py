@@ -115,14 +115,22 @@ class Case:
         """Return a run of the program, or of what it was made to."""
         return simulate(module or self.module, chip or self.chip, schedule=schedule, allow_overflow=True)
 
+    @cached_property
+    def result(self) -> Result:
+        """The run of the program as it stands."""
+        return self._as_it_stands("")
+
     def figures(self, schedule: str = "") -> Figures:
         """Return the figures of the program as it stands."""
         if schedule not in self._figures:
-            try:
-                self._figures[schedule] = figures(self.run(schedule=schedule))
-            except TpusimError as error:
-                raise Skip(f"{type(error).__name__} as it stands: {error}") from error
+            self._figures[schedule] = figures(self._as_it_stands(schedule) if schedule else self.result)
         return self._figures[schedule]
+
+    def _as_it_stands(self, schedule: str) -> Result:
+        try:
+            return self.run(schedule=schedule)
+        except TpusimError as error:
+            raise Skip(f"{type(error).__name__} as it stands: {error}") from error
 
     def need_schedule(self) -> None:
         """Skip a program that nobody has scheduled."""

@@ -20,6 +20,7 @@ from tests.robust.metamorphic.case import Case, Figures, Skip, arrays_of, differ
 from tpusim.errors import TpusimError
 from tpusim.hardware.load import chip_facts, load_chip
 from tpusim.ir.module import Module
+from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import check, execute, load, lower, simulate
 from tpusim.program.steps import AnyStep, Copy, Kernel
 from tpusim.program.stored import decode_program, encode_program
@@ -57,7 +58,10 @@ def renamed(case: Case) -> Iterator[str]:
     names = transforms.other_names(case.module)
     other = transforms.renamed(case.module, names)
     if case.module.is_scheduled:
-        yield from differences(case.figures(), figures(case.run(other), {new: old for old, new in names.items()}))
+        result, back = case.run(other), {new: old for old, new in names.items()}
+        yield from differences(case.figures(), figures(result, back))
+        if _path(case.result, {}) != _path(result, back):
+            yield "another critical path"
     else:
         # Our compiler numbers what it makes of one name.
         yield from _differences_but_names(case, other)
@@ -97,7 +101,7 @@ def printed(case: Case) -> Iterator[str]:
 @relation
 def stored(case: Case) -> Iterator[str]:
     """A lowered program is what its JSON says, and takes as long."""
-    program = lower(case.module, case.chip)
+    program = case.result.program
     again = decode_program(encode_program(program).encode(), "again.json")
     if again != program:
         yield "another program is read from what was written"
@@ -238,8 +242,8 @@ def many_devices(case: Case) -> Iterator[str]:
     """Devices that do not talk take the time of one."""
     if case.module.device_count > 1:
         raise Skip("is for several devices")
-    result = case.run()
-    if result.program.uses_host or result.program.collectives or result.program.channel_ends:
+    program = case.result.program
+    if program.uses_host or program.collectives or program.channel_ends:
         raise Skip("meets other devices or the host")
     other = replace(case.module, attributes=case.module.attributes | {"replica_count": 4})
     after = figures(case.run(other))
@@ -269,6 +273,13 @@ def _differences_but_names(case: Case, other: Module, schedule: str = "") -> Ite
     """Yield what differs between runs but for the names of what ran."""
     before, after = (_nameless(each) for each in (case.figures(schedule), figures(case.run(other, schedule))))
     yield from differences(before, after)
+
+
+def _path(result: Result, names: dict[str, str]) -> list[tuple[object, ...]]:
+    """Return the critical path of a run, and how much later ops might start, in the names that theirs stand for."""
+    path = result.critical_path
+    stretches = [(names.get(s.name, s.name), s.device, s.start_ps, s.end_ps, s.count) for s in path.stretches]
+    return [*stretches, *sorted((names.get(s.name, s.name), s.time_ps, s.slack_ps) for s in path.slacks)]
 
 
 def _nameless(found: Figures) -> Figures:
