@@ -17,6 +17,7 @@ from msgspec import structs
 
 from tests.robust.metamorphic import transforms
 from tests.robust.metamorphic.case import Case, Figures, Skip, arrays_of, differences, figures
+from tpusim.analysis.compare import load_result, run_figures
 from tpusim.errors import TpusimError
 from tpusim.hardware.load import chip_facts, load_chip
 from tpusim.ir.module import Module
@@ -24,6 +25,7 @@ from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import check, execute, load, lower, simulate
 from tpusim.program.steps import AnyStep, Copy, Kernel
 from tpusim.program.stored import decode_program, encode_program
+from tpusim.report.json.run import save_result
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 from tpusim.text.printer import Style, print_module
@@ -100,12 +102,16 @@ def printed(case: Case) -> Iterator[str]:
 
 @relation
 def stored(case: Case) -> Iterator[str]:
-    """A lowered program is what its JSON says, and takes as long."""
+    """A lowered program is what its JSON says, and takes as long; so is a saved result."""
     program = case.result.program
     again = decode_program(encode_program(program).encode(), "again.json")
     if again != program:
         yield "another program is read from what was written"
     yield from differences(case.figures(), figures(simulate(again, case.chip, allow_overflow=True)))
+    with tempfile.TemporaryDirectory() as folder:
+        save_result(case.result.summary, Path(folder, "result.json"))
+        if load_result(Path(folder, "result.json")) != run_figures(case.result.summary):
+            yield "another result is read from what was saved"
 
 
 @relation
