@@ -10,6 +10,8 @@ import pytest
 import tpusim
 from tpusim.errors import UnsupportedError
 from tpusim.ir import module as ir_module
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 
 
 @pytest.fixture
@@ -44,3 +46,29 @@ def test_without_the_room_of_text_nothing_is_printed(module: tpusim.Module, monk
     monkeypatch.setattr(ir_module, "_PRINTERS", [])
     with pytest.raises(UnsupportedError, match=r"layer: .*import tpusim\.text"):
         _ = module.text
+
+
+USED_AGAIN = """\
+HloModule m, is_scheduled=true
+
+inner {
+  a = f32[] parameter(0)
+  ROOT b = f32[] negate(a), control-predecessors={a}
+}
+
+ENTRY e {
+  b.inner = f32[] parameter(0)
+  a = f32[] negate(b.inner)
+  ROOT b = f32[] call(a), to_apply=inner
+}
+"""
+
+
+def test_each_instruction_gets_a_name_of_its_own() -> None:
+    """Those of the entry stay, and no name that is made is one that was there."""
+    module = ir_module.with_own_names(parse_module(SourceText("m.hlo", USED_AGAIN)))
+    assert [i.name for i in module.entry] == ["b.inner", "a", "b"]
+    assert [i.name for i in module["inner"]] == ["a.inner", "b.inner.inner"]
+    assert module["inner"].root.operands == module["inner"].root.attributes["control-predecessors"] == ("a.inner",)
+    assert parse_module(SourceText("m.hlo", module.text)) == module
+    assert ir_module.with_own_names(module) is module

@@ -162,14 +162,15 @@ class Liveness:
         for space, n_bytes in self._temporary_bytes(visited).items():
             self._add(Value(root, ArrayShape(DTYPES["u8"], (n_bytes,)), n_bytes, space, self.now, self.now, root))
         handed_on = dict(zip((part for nodes_ in visited.arguments for part in nodes_), given, strict=False))
-        joined = {self.buffer(*one): other for one, other in handed_on.items() if len(one) == 1}
+        # What the first visit wrote over an argument, this one writes over its own.
+        argument_at = {self.buffer(*one): other for one, other in handed_on.items() if len(one) == 1}
         result = list(visited.result)
         for number, shape in enumerate(nodes(root.shape)):
             part = result[number]
             result[number] = handed_on.get(part, part)
             if part and part not in handed_on:
                 result[number] = self.value(root, shape)
-                self.join(joined.get(self.buffer(*part), ()), result[number])
+                self.join(argument_at.get(self.buffer(*part), ()), result[number])
         self.schedule.append(root.name)
         self.keep(result, self.now)
         return result

@@ -18,7 +18,7 @@ import msgspec
 
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import write_whole
-from tpusim.ir.attributes import BackendConfig, ComputationName, Metadata
+from tpusim.ir.attributes import BackendConfig, ComputationName, InstructionName, Metadata
 from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
@@ -284,3 +284,46 @@ def with_devices(module: Module, replicas: int = 1, partitions: int = 1) -> Modu
     # A count of 1 is what no count means; writing it out would change the module's text.
     counts = {name: count for name, count in wanted.items() if count != 1}
     return replace(module, attributes=module.attributes | counts)
+
+
+def with_own_names(module: Module) -> Module:
+    """Return the module with a name of its own for each instruction.
+
+    In a text names are unique in their computation only. The entry's stay; of others with one name all but the first
+    get that of their computation as well.
+    """
+    taken = {instruction.name for computation in module.computations for instruction in computation.instructions}
+    if len(taken) == module.instruction_count:
+        return module
+    seen: set[str] = set()
+    made = {}
+    for computation in sorted(module.computations, key=lambda one: one.name != module.entry_name):
+        names = {}
+        for instruction in computation.instructions:
+            name = instruction.name
+            if name in seen:
+                while name in taken:
+                    name += f".{computation.name}"
+                names[instruction.name] = name
+            seen.add(name)
+            taken.add(name)
+        made[computation.name] = _renamed(computation, names) if names else computation
+    return replace(module, computations=tuple(made[computation.name] for computation in module.computations))
+
+
+def _renamed(computation: Computation, names: Mapping[str, str]) -> Computation:
+    """Return a computation whose instructions have other names."""
+
+    def other(instruction: Instruction) -> Instruction:
+        attributes, before = instruction.attributes, "control-predecessors"
+        if before in attributes:
+            attributes = attributes | {before: tuple(InstructionName(names.get(n, n)) for n in attributes[before])}
+        return msgspec.structs.replace(
+            instruction,
+            name=names.get(instruction.name, instruction.name),
+            operands=tuple(names.get(name, name) for name in instruction.operands),
+            attributes=attributes,
+        )
+
+    root_name = names.get(computation.root_name, computation.root_name)
+    return replace(computation, instructions=tuple(map(other, computation.instructions)), root_name=root_name)

@@ -23,7 +23,7 @@ from tpusim.hardware.array import Array
 from tpusim.hardware.buffers import Buffers
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
-from tpusim.ir.module import Module, with_devices
+from tpusim.ir.module import Module, with_devices, with_own_names
 from tpusim.ir.ops import OPERATIONS
 from tpusim.limits import COMPUTED_DEVICES
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
@@ -378,7 +378,8 @@ def _scheduled(
         fits = memory_use(program).peak_vmem_bytes <= chip.vmem.capacity_bytes
         return run_program(program, chip, topology).total_ps if fits else inf
 
-    return with_schedule(module, made_by, chip, schedule, price)
+    # Steps, buffers and addresses are found by the names of their instructions.
+    return with_schedule(with_own_names(module), made_by, chip, schedule, price)
 
 
 def _lower(module: Module, made_by: Provenance, chip: Chip, trips: int) -> Program:
