@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from tests.house.source_tree import ROOT
@@ -116,6 +117,18 @@ def test_a_copy_is_read_where_it_lies():
     reads = Kernel(name="r", opcode="dot", work=PRODUCT.work, streams=(Stream("c", "hbm", 1e7),))
     found = found_in(copy, reads)["copies"]
     assert found.after_ps == simulate(Program(name="p", chip="v5e", steps=(reads,))).timeline.total_ps
+
+
+@pytest.mark.parametrize(("taken_bytes", "saves"), [(100 << 20, True), (0, False)])
+def test_what_has_no_room_ahead_is_proposed_to_have_some(taken_bytes, saves):
+    """64 MiB of weights behind a product that is longer than they take: all of their time, where VMEM is full."""
+    busy = structs.replace(PRODUCT, work=PRODUCT.work * 10, scoped_vmem_bytes=taken_bytes)
+    weights = Stream("w", "hbm", 1 << 20, fetches=64)
+    reads = Kernel(name="r", opcode="dot", work=PRODUCT.work * 1e-4, tiles=64, streams=(weights,))
+    found = found_in(busy, reads).get("prefetch")
+    seconds = 64 * (1 << 20) / CHIP.hbm.bandwidth_bytes_per_second
+    assert (found is not None) == saves
+    assert found is None or found.saved_ps / 1e12 == pytest.approx(seconds, rel=0.2)
 
 
 def test_nothing_is_found_where_nothing_is_wasted():

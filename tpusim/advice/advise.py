@@ -16,6 +16,7 @@ from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
     mesh_order,
     overlap,
     padding,
+    prefetch,
     remat,
     small_kernels,
     unroll,

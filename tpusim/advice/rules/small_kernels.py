@@ -10,6 +10,8 @@ from typing import Any
 from msgspec import structs
 
 from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
+from tpusim.cost.tile import alone_ps
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, VMEM
 from tpusim.ir.module import Computation
 from tpusim.ir.ops import COPIES
@@ -93,7 +95,7 @@ def _stacked(case: Case, group: Sequence[Kernel]) -> Program:
     A stack of what they read and write is as large as all of it, and lies in HBM: what brings or takes single arrays
     goes.
     """
-    home, count = case.homes[group[0].name], len(group)
+    home = case.homes[group[0].name]
     names = {kernel.name for kernel in group}
     read = {stream.operand for kernel in group for stream in kernel.streams if not stream.is_output}
     brought = {name for name in read if home[name].opcode in COPIES and {u.name for u, _ in home.users[name]} <= names}
@@ -101,26 +103,43 @@ def _stacked(case: Case, group: Sequence[Kernel]) -> Program:
     taken = {user.name for name in names for user, _ in home.users.get(name, ()) if user.opcode in COPIES}
     taken |= {user.name for name in taken for user, _ in home.users.get(name, ()) if user.opcode in COPIES}
     gone = brought | taken
-    first = max(group, key=lambda kernel: kernel.hbm_bytes)
-    streams = tuple(structs.replace(stream, space=HBM, fetches=stream.fetches * count) for stream in first.streams)
-    one = structs.replace(
-        group[-1],
-        tiles=first.tiles * count,
-        loops=(),
-        work=first.work,
-        stages=first.stages,
-        vector_loop=first.vector_loop,
-        streams=streams,
-        flops=first.flops * count,
-        product_flops=first.product_flops * count,
-        needs=tuple({need for kernel in group for need in kernel.needs} - gone),
-    )
+    needs = tuple({need for kernel in group for need in kernel.needs} - gone)
+    whole = structs.replace(_best_stack(group, case.chip), name=group[-1].name, needs=needs)
 
     def change(steps: Steps) -> Steps:
-        found = (one if step is group[-1] else step for step in steps if step.name not in names - {one.name} | gone)
+        found = (whole if step is group[-1] else step for step in steps if step.name not in names - {whole.name} | gone)
         return tuple(structs.replace(s, needs=tuple(need for need in s.needs if need not in gone)) for s in found)
 
     return with_steps(case.program, change)
+
+
+def _best_stack(group: Sequence[Kernel], chip: Chip) -> Kernel:
+    """Return one kernel for some, with as many of them at a time as is fastest and fits, as a compiler would cut it."""
+    # What reads most of HBM stands for all: others read there what was brought to VMEM for them.
+    one, count = max(group, key=lambda kernel: kernel.hbm_bytes), len(group)
+    stacks = [_stack(one, count, at_once) for at_once in range(1, count + 1) if count % at_once == 0]
+    fits = [stack for stack in stacks if stack.vmem_bytes <= chip.vmem.kernel_bytes]
+    return min(fits or stacks[:1], key=lambda stack: alone_ps(stack, chip))
+
+
+def _stack(one: Kernel, count: int, at_once: int) -> Kernel:
+    """Return a kernel that does a ``count`` of times what one does, some of them in each tile."""
+    turns = one.vector_loop.turns * at_once
+    return structs.replace(
+        one,
+        tiles=one.tiles * count // at_once,
+        loops=(),
+        work=one.work * at_once,
+        stages=tuple(stage * at_once for stage in one.stages),
+        vector_loop=structs.replace(one.vector_loop, turns=turns),
+        streams=tuple(
+            structs.replace(s, space=HBM, block_bytes=s.block_bytes * at_once, fetches=s.fetches * count // at_once)
+            for s in one.streams
+        ),
+        flops=one.flops * count,
+        product_flops=one.product_flops * count,
+        scoped_vmem_bytes=0,
+    )
 
 
 def _runs(steps: Steps, small: set[int]) -> Iterator[list[Kernel]]:
