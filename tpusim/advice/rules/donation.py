@@ -14,12 +14,12 @@ from tpusim.errors import TpusimError
 from tpusim.hardware.units import HBM
 from tpusim.ir.attributes import ParameterAlias
 from tpusim.ir.module import Instruction, Module
-from tpusim.ir.ops import COPIES, VIEWS
+from tpusim.ir.ops import COPIES, VIEWS, async_parts
 from tpusim.pipeline.stages import memory
 from tpusim.program.edit import with_steps
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, Kernel, Steps
-from tpusim.semantics.aliasing import in_place_operands
+from tpusim.semantics.aliasing import in_place_operands, joins_operands
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -104,23 +104,42 @@ def _pairs(module: Module) -> list[_Pair]:
         parameter = next((p for p in fits if p.name in way), fits[0])
         assert isinstance(parameter.immediate, int)
         given.add(parameter.immediate)
-        # What is read besides has to stay as it was.
-        users = {user.name for user, _ in module.entry.users.get(parameter.name, ())}
-        on_way = frozenset(way) if parameter.name in way and users <= set(way) else frozenset()
-        copies = frozenset(name for name in on_way if module.entry[name].opcode in COPIES)
+        on_way = frozenset(way) if parameter.name in way and not _is_read_after(module, parameter, way) else frozenset()
+        copies = frozenset(name for name in on_way if _is_copy(module.entry[name]))
         found.append(_Pair(ParameterAlias(index, parameter.immediate), parameter.name, on_way, copies))
     return found
 
 
+def _is_read_after(module: Module, parameter: Instruction, way: list[str]) -> bool:
+    """Return whether something reads an argument that waits for its update: it then has to stay as it was."""
+    behind = set(way) - {parameter.name}
+    for one in module.entry:
+        if any(operand in behind for operand in one.operands):
+            behind.add(one.name)
+    return any(user.name in behind - set(way) for user, _ in module.entry.users.get(parameter.name, ()))
+
+
 def _way(module: Module, result: Instruction) -> list[str]:
-    """Return the instructions from a result back through copies, views and updates in place."""
-    way = [result]
-    while way[-1].opcode != "parameter":
-        operand = 0 if way[-1].opcode in COPIES | VIEWS else in_place_operands(module, way[-1]).get(0)
-        if operand is None:
-            break
-        way.append(module.entry.operands_of(way[-1])[operand])
-    return [one.name for one in way]
+    """Return the instructions from a result back through copies, views, joins and updates in place."""
+    way, open_ = dict[str, None](), [result]
+    while open_:
+        here = open_.pop()
+        way[here.name] = None
+        behind = module.entry.operands_of(here)
+        if _is_copy(here):
+            open_ += behind if joins_operands(here) else behind[:1]
+        elif here.opcode in VIEWS:
+            open_ += behind[:1]
+        elif (operand := in_place_operands(module, here).get(0)) is not None:
+            open_.append(behind[operand])
+    return list(way)
+
+
+def _is_copy(instruction: Instruction) -> bool:
+    """Return whether an instruction copies an array, or brings or joins parts of it."""
+    # An array may be brought in as slices that lie side by side.
+    is_part = (async_parts(instruction.opcode) or ("", ""))[0] == "slice"
+    return instruction.opcode in COPIES or is_part or joins_operands(instruction)
 
 
 def _size(instruction: Instruction) -> int:
