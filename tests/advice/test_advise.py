@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from tests.house.source_tree import ROOT
@@ -32,10 +33,23 @@ def found_in(*steps: AnyStep) -> dict[str, Finding]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "rule"), [("padded", "padding"), ("wide", "cast to bf16"), ("mesh", "mesh order")], ids=lambda text: text
+    ("name", "rule"),
+    [
+        ("padded", "padding"),
+        ("wide", "cast to bf16"),
+        ("mesh", "mesh order"),
+        ("batch", "batch loops"),
+        ("donated", "donation"),
+        ("alike", "kernels alike"),
+        ("blocks", "block sizes"),
+        ("remat", "recomputation"),
+    ],
+    ids=lambda text: text,
 )
 def test_what_was_made_worse_is_found_first(name, rule):
     """And saves what the program that was not made worse takes less, as the TPU compiler made it: within a fifth."""
+    if name == "blocks":
+        pytest.importorskip("jaxlib")
     (bad,), (good,) = (TRACES.glob(f"worse/{name}_{which}.*") for which in ("bad", "good"))
     first = advise(bad).findings[0]
     assert first.rule == rule
@@ -105,9 +119,122 @@ def test_a_copy_is_read_where_it_lies():
     assert found.after_ps == simulate(Program(name="p", chip="v5e", steps=(reads,))).timeline.total_ps
 
 
+@pytest.mark.parametrize(("taken_bytes", "saves"), [(100 << 20, True), (0, False)])
+def test_what_has_no_room_ahead_is_proposed_to_have_some(taken_bytes, saves):
+    """64 MiB of weights behind a product that is longer than they take: all of their time, where VMEM is full."""
+    busy = structs.replace(PRODUCT, work=PRODUCT.work * 10, scoped_vmem_bytes=taken_bytes)
+    weights = Stream("w", "hbm", 1 << 20, fetches=64)
+    reads = Kernel(name="r", opcode="dot", work=PRODUCT.work * 1e-4, tiles=64, streams=(weights,))
+    found = found_in(busy, reads).get("prefetch")
+    seconds = 64 * (1 << 20) / CHIP.hbm.bandwidth_bytes_per_second
+    assert (found is not None) == saves
+    assert found is None or found.saved_ps / 1e12 == pytest.approx(seconds, rel=0.2)
+
+
 def test_nothing_is_found_where_nothing_is_wasted():
     """One large product."""
     assert found_in(PRODUCT) == {}
+
+
+LOOP = """
+HloModule loop, is_scheduled=true
+
+%body (state: (s32[], f32[16,8,128], f32[16,8,128], f32[8,128])) -> (s32[], f32[16,8,128], f32[16,8,128], f32[8,128]) {
+  %state = (s32[], f32[16,8,128]{2,1,0:T(8,128)}, f32[16,8,128]{2,1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %all = f32[16,8,128]{2,1,0:T(8,128)} get-tuple-element(%state), index=1
+  %out = f32[16,8,128]{2,1,0:T(8,128)} get-tuple-element(%state), index=2
+  %last = f32[8,128]{1,0:T(8,128)} get-tuple-element(%state), index=3
+  %one = s32[] constant(1)
+  %zero = s32[] constant(0)
+  %cut = f32[1,8,128]{2,1,0:T(8,128)} dynamic-slice(%all, %i, %zero, %zero), dynamic_slice_sizes={1,8,128}
+  %own = f32[8,128]{1,0:T(8,128)} bitcast(%cut)
+  %next = s32[] add(%i, %one)
+  %made = f32[8,128]{1,0:T(8,128)} multiply(%own, %READS)
+  %part = f32[1,8,128]{2,1,0:T(8,128)} bitcast(%made)
+  %put = f32[16,8,128]{2,1,0:T(8,128)} dynamic-update-slice(%out, %part, %i, %zero, %zero)
+  ROOT %new = (s32[], f32[16,8,128]{2,1,0:T(8,128)}, f32[16,8,128]{2,1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)})
+    tuple(%next, %all, %put, %HANDS)
+}
+
+%more (state: (s32[], f32[16,8,128], f32[16,8,128], f32[8,128])) -> pred[] {
+  %state = (s32[], f32[16,8,128]{2,1,0:T(8,128)}, f32[16,8,128]{2,1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %trips = s32[] constant(16)
+  ROOT %less = pred[] compare(%i, %trips), direction=LT
+}
+
+ENTRY %main (all: f32[16,8,128], out: f32[16,8,128], first: f32[8,128]) -> f32[16,8,128] {
+  %all = f32[16,8,128]{2,1,0:T(8,128)} parameter(0)
+  %out = f32[16,8,128]{2,1,0:T(8,128)} parameter(1)
+  %first = f32[8,128]{1,0:T(8,128)} parameter(2)
+  %zero = s32[] constant(0)
+  %state = (s32[], f32[16,8,128]{2,1,0:T(8,128)}, f32[16,8,128]{2,1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)})
+    tuple(%zero, %all, %out, %first)
+  %loop = (s32[], f32[16,8,128]{2,1,0:T(8,128)}, f32[16,8,128]{2,1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)})
+    while(%state), condition=%more, body=%body
+  ROOT %done = f32[16,8,128]{2,1,0:T(8,128)} get-tuple-element(%loop), index=2
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reads", "hands", "is_found"), [("own", "last", True), ("last", "last", True), ("last", "made", False)]
+)
+def test_only_trips_that_hand_nothing_on_are_batched(tmp_path, reads, hands, is_found):
+    """They may read what all of them do, but not what the one before has made."""
+    path = tmp_path / "loop.v5e.hlo.txt"
+    path.write_text(LOOP.replace("%READS", f"%{reads}").replace("%HANDS", f"%{hands}"))
+    assert ("batch loops" in {finding.rule for finding in advise(path).findings}) == is_found
+
+
+DONATED = """
+HloModule donated, is_scheduled=true
+
+ENTRY %main (cache: f32[4096,1024], new: f32[8,1024], at: s32[]) -> (f32[4096,1024], f32[4096,1024]) {
+  %cache = f32[4096,1024]{1,0:T(8,128)} parameter(0)
+  %new = f32[8,1024]{1,0:T(8,128)} parameter(1)
+  %at = s32[] parameter(2)
+  %zero = s32[] constant(0)
+  %copy = f32[4096,1024]{1,0:T(8,128)} copy(%cache)
+  %put = f32[4096,1024]{1,0:T(8,128)} dynamic-update-slice(%copy, %new, %at, %zero)
+  %made = f32[4096,1024]{1,0:T(8,128)} add(%READS)
+  ROOT %both = (f32[4096,1024]{1,0:T(8,128)}, f32[4096,1024]{1,0:T(8,128)}) tuple(%put, %made)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reads", "is_copied"), [("%put, %put", False), ("%cache, %cache", False), ("%put, %cache", True)]
+)
+def test_what_is_donated_is_updated_where_it_lies(tmp_path, reads, is_copied):
+    """The copy is what is saved, unless something waits for the update and reads the array as it was."""
+    path = tmp_path / "donated.v5e.hlo.txt"
+    path.write_text(DONATED.replace("%READS", reads))
+    saved_ps = [finding.saved_ps for finding in advise(path).findings if finding.rule == "donation"]
+    (copy_ps,) = (op.time_ps for op in simulate(path).summary.ops if op.name == "copy")
+    assert saved_ps == ([] if is_copied else [copy_ps])
+
+
+ALIKE = """
+HloModule alike, is_scheduled=true
+
+ENTRY %main (a: f32[64,128], b: f32[64,128]) -> (f32[64,128], f32[64,128]) {
+  %a = f32[64,128]{1,0:T(8,128)} parameter(0)
+  %b = f32[64,128]{1,0:T(8,128)} parameter(1)
+  %first = f32[64,128]{1,0:T(8,128)} multiply(%a, %a)
+  %second = f32[64,128]{1,0:T(8,128)} multiply(%READS, %READS)
+  ROOT %both = (f32[64,128]{1,0:T(8,128)}, f32[64,128]{1,0:T(8,128)}) tuple(%first, %second)
+}
+"""
+
+
+@pytest.mark.parametrize(("reads", "is_found"), [("b", True), ("first", False)])
+def test_kernels_alike_are_stacked_unless_one_waits_for_another(tmp_path, reads, is_found):
+    """Two products of small arrays, each of its own or the second of the first's."""
+    path = tmp_path / "alike.v5e.hlo.txt"
+    path.write_text(ALIKE.replace("%READS", f"%{reads}"))
+    assert ("kernels alike" in {finding.rule for finding in advise(path).findings}) == is_found
 
 
 HIDDEN = """

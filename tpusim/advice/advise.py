@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
+    alike,
+    batch,
     blocks,
     copies,
     donation,
@@ -15,6 +17,7 @@ from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
     mesh_order,
     overlap,
     padding,
+    prefetch,
     remat,
     small_kernels,
     unroll,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
-from math import inf
 
 from msgspec import structs
 
@@ -19,7 +18,7 @@ _MOST_GROUPS = 4
 
 _CHANGES = {
     "dynamic-update-slice": "donate the array (donate_argnums, or carry it in the loop) and write only what changes",
-    "dynamic-slice": "read slices where they are used: unroll the scan over the stack, or pass its parts one by one",
+    "dynamic-slice": "put the axis that is sliced first (swapaxes where it is made), or pass its parts one by one",
     "transpose": "keep the array in one order of dimensions: swap the axes where it is made (einsum, swapaxes)",
     "copy": "keep the array in one order of dimensions: swap the axes where it is made",
     "concatenate": "write the parts into one array where they are made, instead of joining them",
@@ -35,7 +34,8 @@ def copies(case: Case) -> Iterator[Trial]:
     groups: dict[tuple[str, str], list[Kernel]] = defaultdict(list)
     for step in case.program.every_step:
         if isinstance(step, Kernel) and step.family == "copy" and _moved(step):
-            groups[step.source or step.name, _kind(case, step)].append(step)
+            # What the compiler put in has no source: all of one kind together.
+            groups[step.source, _kind(case, step)].append(step)
     for (source, kind), group in sorted(groups.items(), key=lambda item: -case.share(*item[1]))[:_MOST_GROUPS]:
         if case.share(*group) < LEAST_SHARE:
             return
@@ -45,7 +45,7 @@ def copies(case: Case) -> Iterator[Trial]:
             what=f"{count} data ({kind})",
             change=_CHANGES.get(kind, _OTHER),
             ops=tuple(step.name for step in group[:SHOWN]),
-            source=source if group[0].source else "",
+            source=source,
             alternative=with_steps(case.program, partial(_without, moved=moved)),
         )
 
@@ -75,9 +75,8 @@ def _read_there(stream: Stream, moved: Mapping[str, Stream]) -> Stream:
         return stream
     while there.operand in moved:
         there = moved[there.operand]
-    # Runs no longer than those of either array.
-    chunk = min(stream.chunk_bytes or inf, there.chunk_bytes or inf)
-    return structs.replace(stream, space=there.space, chunk_bytes=0 if chunk == inf else int(chunk))
+    # In runs as long as now: where it lies, it then lies in the order in which it is read.
+    return structs.replace(stream, space=there.space)
 
 
 def _kind(case: Case, step: Kernel) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +18,6 @@ from tpusim.semantics.products import PRODUCT_ROLES, canonical_product
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
-_LEAST_WASTE = 0.1
 _MOST_SIZES = 4
 
 
@@ -39,7 +38,12 @@ class _Wasted:
 
     def touches(self, kernel: Kernel) -> bool:
         """Return whether a kernel moves or multiplies some of the padding."""
-        return kernel.name in self.multiplied or any(stream.operand in self.used for stream in kernel.streams)
+        return self.idle(kernel) > 0
+
+    def idle(self, kernel: Kernel) -> float:
+        """Return the largest part of what a kernel moves or multiplies that is padding."""
+        used = [self.used.get(stream.operand, 1.0) for stream in kernel.streams]
+        return 1 - min([*used, self.multiplied.get(kernel.name, 1.0)])
 
 
 @advises("padding")
@@ -48,12 +52,13 @@ def padding(case: Case) -> Iterator[Trial]:
     kernels = [step for step in case.program.every_step if isinstance(step, Kernel)]
     found = _wasted(case)
     touched = {size: [k for k in kernels if wasted.touches(k)] for size, wasted in found.items()}
-    ranked = sorted(touched.items(), key=lambda item: -case.share(*item[1]))
-    for size, own in ranked[:_MOST_SIZES]:
-        if case.share(*own) < LEAST_SHARE:
+    # No more than that is saved: what a kernel does is padding to this part.
+    shares = {size: sum(case.share(k) * found[size].idle(k) for k in own) for size, own in touched.items()}
+    for size in sorted(shares, key=lambda size: -shares[size])[:_MOST_SIZES]:
+        if shares[size] < LEAST_SHARE:
             return
-        longest = sorted(own, key=lambda kernel: -case.share(kernel))[:SHOWN]
-        idle = 1 - min([*found[size].used.values(), *found[size].multiplied.values()])
+        longest = sorted(touched[size], key=lambda kernel: -case.share(kernel))[:SHOWN]
+        idle = max(map(found[size].idle, touched[size]))
         yield Trial(
             what=f"dimensions of {size.size} take the room of {size.stored}: up to {idle:.0%} of it is padding",
             change=_change(size),
@@ -80,18 +85,26 @@ def _wasted(case: Case) -> dict[_Size, _Wasted]:
     for step in case.program.every_step:
         if isinstance(step, Kernel) and case.module is not None and step.name in case.homes:
             share = _array_share(step, case)
-            if share < 1 - _LEAST_WASTE and (size := _worst_multiplied(step, case.module, case)):
-                found[size].multiplied[step.name] = share
+            own = _worst_multiplied(step, case.module, case) if step.family != "hand-written" else _read_by(step, found)
+            if share < 1 - LEAST_SHARE and own:
+                found[own].multiplied[step.name] = share
     return found
 
 
 def _worst_stored(shape: ArrayShape) -> _Size | None:
     """Return the dimension that pads an array most, None where little is padding."""
     layout = shape.actual_layout
-    if not layout.tiles or logical_bytes(shape) > (1 - _LEAST_WASTE) * physical_bytes(shape):
+    if not layout.tiles or logical_bytes(shape) > (1 - LEAST_SHARE) * physical_bytes(shape):
         return None
     sizes = (shape.dimensions[axis] for axis in layout.minor_to_major)
     return _worst([(size, tile) for size, tile in zip(sizes, reversed(layout.tiles[0]), strict=False) if size > 1])
+
+
+def _read_by(kernel: Kernel, found: Mapping[_Size, _Wasted]) -> _Size | None:
+    """Return the size that pads most of what a hand-written kernel reads, whose products say no sizes."""
+    idle = {size: wasted.idle(kernel) for size, wasted in found.items()}
+    worst = max(idle, key=lambda size: idle[size], default=None)
+    return worst if worst and idle[worst] else None
 
 
 def _worst_multiplied(kernel: Kernel, module: Module, case: Case) -> _Size | None:
@@ -150,7 +163,10 @@ def _without(kernel: Kernel, wasted: _Wasted) -> Kernel:
         for stream in kernel.streams
     )
     stages = tuple(_less(stage, share) for stage in kernel.stages)
-    return structs.replace(kernel, streams=streams, work=_less(kernel.work, share), stages=stages)
+    parts = tuple(
+        structs.replace(part, stages=tuple(_less(stage, share) for stage in part.stages)) for part in kernel.parts
+    )
+    return structs.replace(kernel, streams=streams, work=_less(kernel.work, share), stages=stages, parts=parts)
 
 
 def _less(work: Work, share: float) -> Work:

@@ -27,12 +27,29 @@ def unroll(case: Case) -> Iterator[Trial]:
                 f"unroll the loop (unroll={times} of jax.lax.scan and fori_loop)",
                 (loop.name,),
                 loop.source,
-                with_steps(case.program, partial(_unrolled, loop=loop, times=times)),
+                with_steps(case.program, partial(_unrolled, loop=loop, times=times, once=_state_copies(case, loop))),
             )
 
 
-def _unrolled(steps: Steps, loop: Loop, times: int) -> Steps:
+def _state_copies(case: Case, loop: Loop) -> set[str]:
+    """Return the steps of a body that only copy what a trip is handed: trips that are one hand it on as it is."""
+    found = set()
+    for step in loop.body:
+        instruction = case.instruction(step)
+        if instruction is not None and instruction.opcode == "copy":
+            home = case.homes[step.name]
+            made = home[instruction.operands[0]]
+            while made.opcode == "get-tuple-element":
+                made = home[made.operands[0]]
+            found |= {step.name} if made.opcode == "parameter" else set()
+    return found
+
+
+def _unrolled(steps: Steps, loop: Loop, times: int, once: set[str]) -> Steps:
     def of(step: AnyStep) -> AnyStep:
-        return structs.replace(loop, trips=loop.trips // times, body=loop.body * times) if step is loop else step
+        if step is not loop:
+            return step
+        again = tuple(inner for inner in loop.body if inner.name not in once)
+        return structs.replace(loop, trips=loop.trips // times, body=loop.body + again * (times - 1))
 
     return tuple(map(of, steps))

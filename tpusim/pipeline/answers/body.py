@@ -60,7 +60,8 @@ def body_of(kernel: Kernel, grid: Grid | None, chip: Chip) -> Body:
 def is_skipped(kernel: Kernel, tiles: TileClass) -> bool:
     """Return whether tiles of a class do nothing of what others do: they have no product where others have one."""
     multiplies = any(count and part.products for part, count in zip(kernel.parts, tiles.runs, strict=True))
-    return not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies)
+    # A kernel without any code of its own skips nothing: it copies.
+    return bool(kernel.parts) and (not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies))
 
 
 def _places(kernel: Kernel, grid: Grid | None) -> list[_Place]:

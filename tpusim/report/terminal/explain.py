@@ -13,7 +13,7 @@ from tpusim.analysis.tuning import Ranking
 from tpusim.hardware.units import UNITS, VMEM
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
-from tpusim.report.terminal.answers.body import advice, block_table, floor_text, held_text, render_body
+from tpusim.report.terminal.answers.body import advice, block_table, floor_text, held_text, render_body, unit_name
 from tpusim.units import ps_to_us
 
 _SHOWN_OPERANDS = 8
@@ -75,7 +75,7 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
         yield "written", f"by hand, timed by its {found.basis}{floor}"
     yield "tiles", f"{found.tiles:,}{cores}{f': {loops}' if loops else ''}"
     if len(found.stages) > 1:
-        each = ", then ".join(f"{_name(unit)} {cycles:,.0f}" for unit, cycles in found.stages)
+        each = ", then ".join(f"{unit_name(unit)} {cycles:,.0f}" for unit, cycles in found.stages)
         yield "stages", f"{len(found.stages)} in each tile, one after another: {each} cycles"
     if skipped := sum(kind.tiles for kind in found.kinds if kind.is_skipped):
         yield "skips", f"{skipped:,} of its tiles ({skipped / found.tiles:.0%})"
@@ -101,7 +101,7 @@ def _cycle_table(found: Explanation) -> Table:
     table = plain_table("per tile", ">cycles", "share of the longest")
     longest = found.ranked[0][1] if found.ranked else 1.0
     for unit, cycles in found.ranked:
-        table.add_row(_name(unit), f"{cycles:,.0f}", f"{cycles / longest:.0%} {'#' * round(30 * cycles / longest)}")
+        table.add_row(unit_name(unit), f"{cycles:,.0f}", f"{cycles / longest:.0%} {'#' * round(30 * cycles / longest)}")
     if found.tiles > 1:
         table.add_row("between tiles", f"{found.overhead_cycles:,.0f}", "")
     return table
@@ -145,10 +145,10 @@ def _advice(found: Explanation) -> Iterator[str]:
     fixed = found.parts_ps.get("latency", 0) / max(1, found.alone_ps)
     if fixed > 0.5:
         yield f"Most of it is fixed cost ({fixed:.0%}): only fewer, larger kernels would help."
-    yield f"The {_name(first)} is the longest of a tile: {UNITS[first].less or 'less work'} would shorten it,"
+    yield f"The {unit_name(first)} is the longest of a tile: {UNITS[first].less or 'less work'} would shorten it,"
     if rest:
         name, cycles = rest[0]
-        yield f"by a factor of {most / max(1e-9, cycles):.1f} at most; then the {_name(name)} is next."
+        yield f"by a factor of {most / max(1e-9, cycles):.1f} at most; then the {unit_name(name)} is next."
     else:
         yield "with nothing else behind it."
     if 0 < found.array_share < _FULL:
@@ -167,7 +167,3 @@ def render_ranking(ranking: Ranking, console: Console) -> None:
     console.print(f"{len(ranking.candidates)} candidates on {ranking.chip} (simulated)")
     console.print()
     console.print(table)
-
-
-def _name(unit: str) -> str:
-    return UNITS[unit].name or UNITS[unit].label

@@ -20,6 +20,7 @@ _SHOWN_LINES = 10
 _SHOWN_LINKS = 12
 _SHOWN_BLOCKS = 4
 _LEAST_SHARE = 0.01
+_NOTABLE = 0.1
 
 _COPIES = "copies"
 _EDGES = "edges"
@@ -36,8 +37,7 @@ _LARGER = "larger blocks make fewer steps"
 
 _CURES = {
     CHAIN: "larger blocks, or two independent ones a step, give units more to do while an operation waits for another",
-    BLOCKS: "larger blocks wait less often, and those that stay for more steps (another order of the grid, one operand "
-    "whole) move fewer bytes",
+    BLOCKS: "blocks that stay for more steps (another order of the grid, one operand whole) move fewer bytes",
     BETWEEN: _LARGER,
     SCALAR: _LARGER,
     _COPIES: "ask for the next one while this one is worked on, or let a BlockSpec fetch it",
@@ -47,12 +47,10 @@ _CURES = {
 
 def render_body(found: Explanation, body: Body, console: Console) -> None:
     """Print what is inside of a kernel."""
-    console.print(_kind_table(body, found))
-    console.print()
-    console.print(_unit_table(body.kinds[0]))
-    console.print()
-    console.print(_line_table(body))
-    console.print()
+    for table in (_kind_table(body, found), _unit_table(body.kinds[0]), _line_table(body)):
+        if table.row_count:
+            console.print(table)
+            console.print()
     if body.chain:
         console.print(escape(_chain_text(body)))
         console.print()
@@ -81,18 +79,24 @@ def held_text(found: Explanation, body: Body) -> str:
 
 def floor_text(found: Explanation, body: Body) -> str:
     """Return the least time for the same work, beside what it takes."""
-    unit, least_ps = max(body.least_ps.items(), key=lambda item: item[1])
+    ranked = sorted(body.least_ps.items(), key=lambda item: -item[1])
+    if not ranked:
+        return "none: its steps compute nothing"
+    (unit, least_ps), *others = ranked
+    rest = "".join(f"; {_unit(name)} {time_text(ps)}" for name, ps in others[:3])
     times = found.alone_ps / max(1, least_ps)
-    others = sorted(body.least_ps.items(), key=lambda item: -item[1])[1:4]
-    rest = ", ".join(f"{_unit(name)} {time_text(ps)}" for name, ps in others)
-    return f"{time_text(least_ps)} if the {_unit(unit)} never waited: now {times:.2f} times that; {rest}"
+    return f"{time_text(least_ps)} if the {_unit(unit)} never waited: now {times:.2f} times that{rest}"
 
 
 def advice(found: Explanation, body: Body) -> Iterator[str]:
     """Yield what holds the kernel up most, and what would help."""
     hold, share = max(_held_shares(found, body).items(), key=lambda item: item[1])
     cure = _CURES.get(hold) or (UNITS[hold].less or "less work") + " would help"
-    where = f", {_latency_share(found):.0%} of that until memory answers" if hold == BLOCKS else ""
+    where = ""
+    if hold == BLOCKS:
+        latency = _latency_share(found)
+        where = f", {latency:.0%} of that until memory answers"
+        cure = f"larger ones wait less often, and {cure}" if latency > _NOTABLE else cure
     yield f"{share:.0%} of it goes to {_hold(hold)}{where}: {cure}."
     if body.lines and body.lines[0].source:
         line = body.lines[0]
@@ -187,6 +191,9 @@ def _hold(name: str) -> str:
 
 
 def _unit(name: str) -> str:
-    if name == BLOCKS:
-        return "DMA of blocks"
-    return UNITS[name].name or UNITS[name].label
+    return "DMA of blocks" if name == BLOCKS else unit_name(name)
+
+
+def unit_name(unit: str) -> str:
+    """Return what a page about one kernel calls a unit or a memory."""
+    return UNITS[unit].name or UNITS[unit].label

@@ -1,0 +1,155 @@
+"""Loops over examples that could be worked on all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from math import prod
+
+from msgspec import structs
+
+from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
+from tpusim.cost.models.arrays import array_of
+from tpusim.cost.models.protocols import TileProduct
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.units import HBM, VMEM
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import COPIES, VIEWS
+from tpusim.program.edit import with_steps
+from tpusim.program.steps import AnyStep, Copy, Kernel, Loop, Steps, Wait
+from tpusim.program.work import Stream, VectorLoop, Work
+from tpusim.semantics.aliasing import in_place_operands
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import ArrayShape
+
+_KINDS = (Kernel, Copy, Wait)
+
+
+@advises("batch loops")
+def batch_loops(case: Case) -> Iterator[Trial]:
+    """Propose to work on all trips of a loop at once that hands nothing from trip to trip but what it collects."""
+    for loop in case.program.every_step:
+        if not isinstance(loop, Loop) or case.share(loop, *loop.body) < LEAST_SHARE or loop.trips < 2 or loop.choices:
+            continue
+        body = _body(case, loop)
+        if body is None or case.module is None or not all(isinstance(step, _KINDS) for step in loop.body):
+            continue
+        same = _same(body)
+        if _is_collecting(case.module, body, same):
+            kernels = sorted((step for step in loop.body if isinstance(step, Kernel)), key=lambda k: -case.share(k))
+            batch = [_batched(step, loop.trips, _unchanging(body, same), body, case.chip) for step in loop.body]
+            yield Trial(
+                what=f"a loop of {loop.trips:,} trips that do not depend on each other",
+                change="work on all of them at once, or on some: vmap for lax.map, scan or fori_loop (batch_size=...)",
+                ops=tuple(kernel.name for kernel in kernels[:SHOWN]),
+                source=next((kernel.source for kernel in kernels if kernel.source), loop.source),
+                alternative=with_steps(
+                    case.program, partial(_at_once, loop=loop, batch=tuple(step for step in batch if step is not None))
+                ),
+            )
+
+
+def _body(case: Case, loop: Loop) -> Computation | None:
+    """Return the computation of a loop's body."""
+    instruction = case.instruction(loop)
+    if instruction is None or case.module is None or "body" not in instruction.attributes:
+        return None
+    return case.module[instruction.attributes["body"]]
+
+
+def _same(body: Computation) -> set[int]:
+    """Return the elements of a loop's state that trips hand on as they are."""
+    handed = enumerate(body.operands_of(body.root)) if body.root.opcode == "tuple" else ()
+    return {number for number, made in handed if _element(body, made) == number}
+
+
+def _element(body: Computation, value: Instruction) -> int | None:
+    """Return which element of the loop's state a value is, or a copy of; None for what a trip makes."""
+    while value.opcode in COPIES | VIEWS:
+        value = body[value.operands[0]]
+    if value.opcode != "get-tuple-element" or body[value.operands[0]].opcode != "parameter":
+        return None
+    return int(value.attributes["index"])
+
+
+def _is_collecting(module: Module, body: Computation, same: set[int]) -> bool:
+    """Return whether a trip leaves nothing to the next but a counter, and arrays in which each fills a part."""
+    if body.root.opcode != "tuple" or not same:
+        return False
+    for number, made in enumerate(body.operands_of(body.root)):
+        if number in same or (isinstance(made.shape, ArrayShape) and not made.shape.dimensions):
+            continue
+        leaf = 0
+        if made.opcode == "get-tuple-element":
+            leaf, made = int(made.attributes["index"]), body[made.operands[0]]
+        operand = in_place_operands(module, made).get(leaf)
+        if operand is None or _element(body, body[made.operands[operand]]) != number:
+            return False
+        readers = [one for one in body if any(_element(body, body[name]) == number for name in one.operands)]
+        if any(one is not made and one.opcode not in COPIES | VIEWS | {"tuple"} for one in readers):
+            return False
+    return True
+
+
+def _unchanging(body: Computation, same: set[int]) -> set[str]:
+    """Return the values of a body that are the same in all trips: copies of what these hand on."""
+    return {one.name for one in body if _element(body, one) in same}
+
+
+def _batched(step: AnyStep, trips: int, same: set[str], body: Computation, chip: Chip) -> AnyStep | None:
+    """Return a step that does what all trips of one do; None for what only cuts a trip's part out, or puts it back."""
+    if not isinstance(step, Kernel):
+        return step
+    if step.scalar or step.family == "copy":
+        return None
+    weights = [one for one in step.streams if one.operand in same and _is_whole(body, one)]
+    largest = max(weights, key=lambda one: one.total_bytes, default=None)
+    rows = step.flops / 2 / prod(_dimensions(body, largest)) if largest else 0.0
+    whole = structs.replace(step, loops=(), flops=step.flops * trips, product_flops=step.product_flops * trips)
+    if largest is None or rows < 1:
+        streams = tuple(one if one in weights else _times(one, trips, chip, fetches=trips) for one in step.streams)
+        return structs.replace(whole, tiles=step.tiles * trips, streams=streams)
+    # What takes a vector, or few rows, past weights takes those of all trips past them: these come in once.
+    return structs.replace(
+        whole,
+        stages=(),
+        vector_loop=VectorLoop(),
+        work=_product(_dimensions(body, largest), rows * trips, step, chip) * (1 / step.tiles),
+        streams=tuple(one if one in weights else _times(one, trips, chip, bytes_=trips) for one in step.streams),
+    )
+
+
+def _product(sides: tuple[int, ...], rows: float, step: Kernel, chip: Chip) -> Work:
+    """Return the work of a product of some rows with weights of these dimensions."""
+    *outer, depth, columns = (1, *sides)
+    passes = max((matmul.passes for matmul in step.work.matmuls), default=1)
+    tile = TileProduct(rows, columns, 1, depth, prod(outer), step.flops_type, passes)
+    popped = rows * columns / chip.vpu.register_elements
+    return Work((structs.replace(array_of(chip).work(tile, chip).matmul, results=popped),))
+
+
+def _dimensions(body: Computation, stream: Stream) -> tuple[int, ...]:
+    shape = body[stream.operand].shape
+    return shape.dimensions if isinstance(shape, ArrayShape) else ()
+
+
+def _is_whole(body: Computation, stream: Stream) -> bool:
+    """Return whether all of an array is read, and not a trip's part of it."""
+    shape = body[stream.operand].shape
+    return isinstance(shape, ArrayShape) and stream.total_bytes >= physical_bytes(shape)
+
+
+def _times(stream: Stream, trips: int, chip: Chip, *, fetches: int = 1, bytes_: int = 1) -> Stream:
+    """Return a stream of what all trips move; what has no room in VMEM then lies in HBM."""
+    fits = stream.total_bytes * trips <= chip.vmem.capacity_bytes - chip.vmem.kernel_bytes
+    return structs.replace(
+        stream,
+        block_bytes=stream.block_bytes * bytes_,
+        fetches=stream.fetches * fetches,
+        space=HBM if stream.space == VMEM and not fits else stream.space,
+    )
+
+
+def _at_once(steps: Steps, loop: Loop, batch: Steps) -> Steps:
+    """Return steps with a loop's trips at once instead of it."""
+    return tuple(new for step in steps for new in (batch if step is loop else (step,)))
