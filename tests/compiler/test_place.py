@@ -11,10 +11,12 @@ import pytest
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.hardware.load import load_chip
+from tpusim.hardware.units import VMEM
 from tpusim.ir.ops import VIEWS
 from tpusim.pipeline.stages import check, load
 from tpusim.semantics.aliasing import in_place_operands
 from tpusim.semantics.infer.control import branches
+from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import TupleShape, leaves
 from tpusim.source import SourceText
@@ -383,3 +385,31 @@ def test_what_is_not_read_for_long_leaves_fast_memory_for_others():
     assert module.entry["a"].shape.memory_space == 1
     assert [i.shape.elements[0].memory_space for i in starts] == [0]
     assert not any(i.opcode == "copy-start" for i in compiled(chain(40), 8 << 20).entry)
+
+
+POOLED = """
+HloModule m
+ge { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=GE }
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }
+ENTRY e {
+  p = f32[8,64,64,128] parameter(0)
+  q = f32[8,32,32,128] parameter(1)
+  x = f32[8,64,64,128] tanh(p)
+  y = f32[8,32,32,128] tanh(q)
+  zero = f32[] constant(0)
+  s = f32[8,64,64,128] select-and-scatter(x, y, zero), window={size=1x2x2x1 stride=1x2x2x1}, select=ge, scatter=add
+  ROOT z = f32[8,64,64,128] tanh(s)
+}
+"""
+
+
+def test_what_scatters_to_windows_takes_from_fast_memory_and_leaves_there():
+    """As the TPU compiler has the gradients of pools of a convolutional net."""
+    module = compiled(POOLED)
+    (scatter,) = [i for i in module.entry if i.opcode == "select-and-scatter"]
+    taken = [module.entry[name].shape for name in scatter.operands[:2]]
+    assert [space_of(shape) for shape in (*taken, scatter.shape)] == [VMEM] * 3
