@@ -9,7 +9,7 @@ import msgspec
 
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
-from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
+from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, sizes_of, stretches
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel
@@ -94,7 +94,8 @@ def memory_profile(program: Program, space: MemorySpace) -> MemoryProfile:
 
 def memory_use(program: Program) -> MemoryUse:
     """Return the memory figures of a program; arguments and outputs hold their memory throughout."""
-    temporaries = [b for b in program.buffers if b.kind in _IN_HEAP and b.space == HBM]
+    buffers = sizes_of(program.buffers)
+    temporaries = [b for b in buffers if b.kind in _IN_HEAP and b.space == HBM]
     # A program written by hand may leave places out: then nothing is known of holes.
     heap = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
     blocks_bytes = 0.0
@@ -107,7 +108,7 @@ def memory_use(program: Program) -> MemoryUse:
         temp_bytes=program.temp_bytes if program.schedule else heap,
         heap_bytes=heap,
         peak_hbm_bytes=_held_bytes(program) + heap,
-        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == VMEM)) + int(blocks_bytes),
+        peak_vmem_bytes=peak_bytes(stretches(b for b in buffers if b.space == VMEM)) + int(blocks_bytes),
     )
 
 
@@ -136,7 +137,7 @@ def overflows(use: MemoryUse, chip: Chip) -> tuple[Overflow, ...]:
 
 def _held_bytes(program: Program) -> int:
     """Return the HBM bytes that a program holds from start to end: arguments, outputs, constants."""
-    constants = sum(b.n_bytes for b in program.buffers if b.kind == "constant" and b.space == HBM)
+    constants = sum(b.n_bytes for b in sizes_of(program.buffers) if b.kind == "constant" and b.space == HBM)
     return program.argument_bytes + program.output_bytes - program.alias_bytes + constants
 
 

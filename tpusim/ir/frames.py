@@ -81,8 +81,7 @@ class SourceFrames:
             return 0
         # One table per computation, since only there names are unique.
         if computation.name not in self._offsets:
-            names = [i.name for i in computation.instructions]
-            self._offsets[computation.name] = dict(zip(names, computation.offsets, strict=True))
+            self._offsets[computation.name] = dict(zip(computation.by_name, computation.offsets, strict=True))
         return bisect_right(self._line_starts, self._offsets[computation.name][instruction.name])
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
@@ -30,6 +31,9 @@ from tpusim.semantics.memory_spaces import space_of
 from tpusim.semantics.verify.module import Verified
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import Shape, TupleShape, leaves, node_number, nodes
+
+if TYPE_CHECKING:
+    from tpusim.program.buffers import Buffer
 
 # One rather than a guess: the report then shows a single trip, which readers can multiply.
 DEFAULT_TRIPS = 1
@@ -66,7 +70,8 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         name=module.name,
         chip=chip.name,
         steps=with_addresses(steps, plan.addresses) if places else steps,
-        buffers=plan.buffers,
+        # As a tuple to whoever reads them.
+        buffers=cast("tuple[Buffer, ...]", plan.buffers),
         schedule=plan.schedule,
         temp_bytes=plan.temp_bytes,
         # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.

@@ -122,7 +122,7 @@ def critical_path(program: Program, run: PodRun) -> CriticalPath:
 
 def _stretches(graph: Graph, lane: int) -> tuple[Stretch, ...]:
     """Return the path that ends with the last record of a lane's core, the first stretch first."""
-    core = graph.lanes[lane].core
+    core = graph.lanes[lane].core.places
     event: int | None = graph.ends[lane][core[-1]] if core else None
     found = []
     while event is not None:
