@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -139,6 +141,35 @@ def test_a_compiler_that_fails_is_quoted_in_one_line(monkeypatch, fails):
     monkeypatch.setattr("tpusim.jax.devices_of", lambda _: jax.devices())
     with pytest.raises(ConfigError, match=r"step: JAX has no compiled text for v5e: RESOURCE_EXHAUSTED.*hbm\.$"):
         compile_for(jitted, topology="v5e")
+
+
+SHARDED = """
+import jax, numpy as np, tpusim
+from jax.sharding import NamedSharding, PartitionSpec as P
+from tpusim.jax import lower_for
+
+jax.config.update("jax_num_cpu_devices", 8)
+mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")).reshape(2, 4), ("x", "y"))
+specs = P("x", "y"), P("y", None)
+inside = jax.shard_map(lambda a, b: jax.lax.psum(a @ b, "y"), mesh=mesh, in_specs=specs, out_specs=P("x", None))
+for function in (lambda a, b: a @ b, inside, lambda a, b: inside(2 * a, b) / 2):
+    arrays = [np.arange(n, dtype="float32").reshape(8, -1) % 7 for n in (64, 32)]
+    shardings = [NamedSharding(mesh, spec) for spec in specs]
+    described = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(arrays, shardings)]
+    module = lower_for(jax.jit(function, out_shardings=NamedSharding(mesh, P())), *described)
+    places = [sharding.devices_indices_map(array.shape) for array, sharding in zip(arrays, shardings)]
+    parts = [[array[place[d]] for array, place in zip(arrays, places)] for d in mesh.devices.flat]
+    for result in tpusim.execute(module, parts):
+        np.testing.assert_array_equal(result, arrays[0] @ arrays[1])
+    assert tpusim.simulate(module, "v5e", topology="v5e:2x4").communication.collectives
+"""
+
+
+def test_a_sharded_function_is_cut_up_without_libtpu():
+    """By XLA on the CPU, in a process of its own that has eight of them: each device's part gives the whole product."""
+    environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"} | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", SHARDED], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 @needs_libtpu

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tpusim.errors import ConfigError
@@ -110,15 +112,38 @@ def tune(
 def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", **keywords: Any) -> Module:
     """Return the program that JAX hands to the TPU compiler for a function: not scheduled yet, without layouts.
 
-    Takes JAX on the CPU alone; libtpu is not asked. ``arguments`` and ``keywords`` are those of a call, arrays or
-    ``jax.ShapeDtypeStruct`` in any pytree; what is neither stays as it is, so that a function that is jitted already
-    may have static ones. ``chip`` is the one to run on if the run does not say. Raises ConfigError if JAX is missing or
-    no chip has that name; what JAX says of a function that it cannot trace stays as it is.
+    Takes JAX on the CPU alone; libtpu is not asked. What a mesh of CPU devices (``jax_num_cpu_devices``) cuts up, by
+    shardings of arguments, constraints or ``jax.shard_map``, becomes what each device runs: XLA partitions it.
+
+    ``arguments`` and ``keywords`` are those of a call, arrays or ``jax.ShapeDtypeStruct`` in any pytree; what is
+    neither stays as it is, so that a function that is jitted already may have static ones. ``chip`` is the one to run
+    on if the run does not say. Raises ConfigError if JAX is missing or no chip has that name; what JAX says of a
+    function that it cannot trace stays as it is.
     """
     chip = resolve_chip_name(chip)
     shapes = _jax().tree.map(_shape_of, (arguments, keywords))
-    program = _lowered(function, *shapes).compiler_ir("hlo").get_hlo_module()
-    return _module(function, chip, module_text(program, _name_of(function)))
+    lowered = _lowered(function, *shapes)
+    name = _name_of(function)
+    text = _partitioned_text(lowered) or module_text(lowered.compiler_ir("hlo").get_hlo_module(), name)
+    return _module(function, chip, text)
+
+
+_PARTITIONED = "spmd-partitioning"
+"""The pass of XLA after which a module is that of one device; all before it is the same for every processor."""
+
+
+def _partitioned_text(lowered: Any) -> str:
+    """Return what each device runs of a function that is for several CPUs; empty where XLA does not partition it."""
+    if _ALONE.search(lowered.as_text()) or _jax().default_backend() != "cpu":
+        return ""
+    with TemporaryDirectory() as folder:
+        # As text, which says for how many devices it is: a serialised module does not.
+        options = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _PARTITIONED, "xla_dump_large_constants": True}
+        # What comes after that pass is for CPUs, and may not know what is for TPUs; a mesh may have no devices at all.
+        with suppress(RuntimeError):
+            lowered.compile(compiler_options=options)
+        files = sorted(Path(folder).glob(f"*after_{_PARTITIONED}*.txt"))
+        return files[-1].read_text(encoding="utf-8") if files else ""
 
 
 def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -126,3 +126,14 @@ def test_a_run_says_at_which_operating_point_it_is():
     slower = structs.replace(chip, clock_hz=1.5e9)
     points = [summarise(program, each, TIMELINE).operating_point for each in (chip, slower)]
     assert points == [chip.operating_point, ""]
+
+
+def test_what_is_computed_again_is_none_of_the_model():
+    """As JAX names it in the scope, and XLA in the instruction; all of it keeps the hardware busy."""
+    again = (
+        record("d", 0, 1, flops=1e6, op_name="jit(f)/checkpoint/rematted_computation/dot_general"),
+        record("e.remat2", 1, 2, flops=1e6),
+        record("f", 2, 3, count=3, flops=1e6, op_name="jit(f)/checkpoint/dot_general"),
+    )
+    found = utilisation(Timeline(program="p", chip="v5e", total_ps=3 * 10**6, records=again))
+    assert (found.flops, found.model_flops) == (5e6, 3e6)

@@ -47,7 +47,7 @@ def test_run_scale_and_path_agree(capsys):
     (row,) = json.loads(output_of(capsys, "scale", PROGRAMS[0], "--json"))["rows"]
     path = json.loads(output_of(capsys, "path", PROGRAMS[0], "--json"))
     assert run["time_us"] == row["time_us"] == path["time_us"]
-    assert run["flops_utilization"] == row["mfu"]
+    assert run["model_flops_utilization"] == row["mfu"]
     assert run["memory"]["peak_hbm_bytes"] == row["peak_hbm_bytes"]
 
 

@@ -213,3 +213,26 @@ ENTRY main {
     (negate,) = [i for i in module.entry if i.opcode == "negate"]
     assert module.entry[negate.operands[0]].opcode == "copy"
     assert negate.shape.layout.minor_to_major == (0, 1)
+
+
+MODES = """\
+HloModule m, frontend_attributes={arg_layout_modes="%s",out_layout_modes="%s"}
+
+ENTRY e {
+  p = f32[256,512] parameter(0)
+  ROOT n = f32[256,512] negate(p)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("argument", "result", "copies"),
+    [("default", "default", 0), ("{0,1}", "default", 1), ("{0,1}", "auto", 0), ("auto", "{0,1:T(8,128)}", 0)],
+)
+def test_arguments_and_results_lie_as_the_user_says(argument, result, copies):
+    """In an order of its own, or as suits the rest; where two orders meet, one copy stands between them."""
+    module = compiled(MODES % (argument, result), stop_after="layouts")
+    assert [i.opcode for i in module.entry].count("copy") == copies
+    orders = [i.shape.layout.minor_to_major for i in (module.entry.parameters[0], module.entry.root)]
+    stated = [(0, 1) if "{0,1" in mode else (1, 0) for mode in (argument, result)]
+    assert orders == ([(0, 1)] * 2 if "auto" in (argument, result) else stated)

@@ -383,3 +383,29 @@ def test_what_is_not_read_for_long_leaves_fast_memory_for_others():
     assert module.entry["a"].shape.memory_space == 1
     assert [i.shape.elements[0].memory_space for i in starts] == [0]
     assert not any(i.opcode == "copy-start" for i in compiled(chain(40), 8 << 20).entry)
+
+
+POOLED = """
+HloModule m
+ge { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=GE }
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }
+ENTRY e {
+  p = f32[8,64,64,128] parameter(0)
+  q = f32[8,32,32,128] parameter(1)
+  x = f32[8,64,64,128] tanh(p)
+  y = f32[8,32,32,128] tanh(q)
+  zero = f32[] constant(0)
+  s = f32[8,64,64,128] select-and-scatter(x, y, zero), window={size=1x2x2x1 stride=1x2x2x1}, select=ge, scatter=add
+  ROOT z = f32[8,64,64,128] tanh(s)
+}
+"""
+
+
+def test_what_scatters_to_windows_takes_from_fast_memory_and_leaves_there():
+    """As the TPU compiler has it in the gradients of pools."""
+    found = spaces(compiled(POOLED, 128 << 20))
+    assert [found[name] for name in ("x", "y", "s", "z")] == [1, 1, 1, 0]

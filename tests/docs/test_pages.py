@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -86,9 +85,9 @@ def test_the_python_of_the_guide_runs(monkeypatch, tmp_path, capsys):
 def test_the_python_of_the_readme_runs(number, monkeypatch, tmp_path, capsys):
     """Each block by itself, with what it takes for granted."""
     code = blocks(README, "python")[number]
-    if "compile_for" in code and not (find_spec("libtpu") and os.environ.get("TPUSIM_COMPILE_DOCS")):
+    if "compile_for" in code and not find_spec("libtpu"):
         compile(code, "README.md", "exec")
-        pytest.skip("compiles for minutes with libtpu: set TPUSIM_COMPILE_DOCS")
+        pytest.skip("libtpu is not installed: read, but not run")
     (tmp_path / "traces").symlink_to(ROOT / "traces")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

@@ -306,3 +306,12 @@ def test_kinds_of_time_differ_in_a_grey_print():
     greys = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b in (to_rgb(look.colour) for look in looks)]
     close = [(i, j) for i, j in combinations(range(len(looks)), 2) if abs(greys[i] - greys[j]) < 0.1]
     assert [(i, j) for i, j in close if looks[i].hatch == looks[j].hatch] == []
+
+
+def test_the_axis_of_a_sweep_has_its_values_in_full():
+    """1,024 is no power of ten, and bytes have their unit."""
+    labels = []
+    for key, values in (("mxu.count", (1, 32, 1024)), ("vmem.capacity_bytes", (2**20, 2**24))):
+        runs = [{key: value, "time_us": 1.0} for value in values]
+        labels.append([tick.get_text() for tick in plot.sweep(runs, key, "time_us").axes[0].get_xticklabels()])
+    assert labels == [["1", "32", "1,024"], ["1.0 MiB", "16.0 MiB"]]

@@ -28,7 +28,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     how far programs are off that tpusim compiled for the chip, if it is one; ``schedule`` says whose schedule it was.
     ``is_as_shipped`` says that no figure of the chip was replaced; then ``operating_point`` is the chip's. Unless it
     ``fits`` into the memories a program cannot run there: its figures are those of a chip with more of them.
-    The capacities are what a program may have of a memory.
+    The capacities are what a program may have of a memory. ``flops_utilisation`` is of all operations (HFU),
+    ``model_flops_utilisation`` of those that compute nothing again (MFU), both of the bf16 peak.
     ``by_hand`` counts the kernels that were written elsewhere, by what their times are made of.
     """
 
@@ -40,6 +41,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: Utilisation
     roofline: Roofline
     flops_utilisation: float
+    model_flops_utilisation: float
     hbm_utilisation: float
     energy: Energy
     counts: dict[str, float]
@@ -75,6 +77,7 @@ def summarise(
     claims = shipped and made_by is not None and made_by.is_for(chip.name)
     # A program of nothing but views takes no time, and its shares are 0.
     total_ps, capacities = max(1, timeline.total_ps), memory_capacities(chip)
+    peak = peak_flops_per_second(chip, "bf16")
     return Summary(
         program=program.name,
         chip=chip.name,
@@ -85,7 +88,8 @@ def summarise(
         utilisation=busy,
         roofline=bound,
         # Always against bf16: with one denominator runs of different types can be compared.
-        flops_utilisation=busy.flops / peak_flops_per_second(chip, "bf16") * 1e12 / total_ps,
+        flops_utilisation=busy.flops / peak * 1e12 / total_ps,
+        model_flops_utilisation=busy.model_flops / peak * 1e12 / total_ps,
         hbm_utilisation=bound.roofs_ps[HBM] / total_ps,
         energy=run_energy(ops, chip, timeline.total_ps),
         counts=action_counts(busy, chip),

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 import msgspec
 
+from tpusim.ir.frames import is_recomputed
 from tpusim.timeline.records import CORE, Record, Timeline, activity_of, busy_ps, executions, totals
 
 GROUPINGS = ("op", "category", "source")
@@ -45,7 +46,11 @@ class OpActivity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
-    """How busy units and memories were over the whole run, as shares of its time between 0 and 1, and what they did."""
+    """How busy units and memories were over the whole run, as shares of its time between 0 and 1, and what they did.
+
+    ``model_flops`` are those of the ``flops`` that compute nothing again: kernels whose result JAX or XLA has named so
+    are left out.
+    """
 
     total_ps: int
     kernels: int
@@ -53,6 +58,7 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
     bound_ps: dict[str, int]
     bound_by: str
     flops: float
+    model_flops: float
     hbm_bytes: float
     activity: dict[str, float]
 
@@ -97,6 +103,7 @@ def utilisation(timeline: Timeline) -> Utilisation:
         bound_ps=dict(Counter(bound).most_common()),
         bound_by=max(bound, key=lambda name: bound[name], default=""),
         flops=sum(r.flops * r.count for r in timeline.records),
+        model_flops=sum(r.flops * r.count for r in timeline.records if not is_recomputed(r.name, r.op_name)),
         hbm_bytes=sum(r.hbm_bytes * r.count for r in timeline.records),
         activity=activity_of(timeline.records),
     )

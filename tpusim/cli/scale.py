@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from tpusim.cli.options import CHIP, SCHEDULE, command, json_option, option, positive
-from tpusim.cli.output import answer
+from tpusim.cli.output import answer, console, write_json
 
 _SCALE = """\
 A family of programs in one table: time, throughput, MFU, memory that is left, energy and price of each, on every chip
@@ -63,19 +63,48 @@ def scale(options: Namespace) -> None:
     answer(options, scaling_page, render_scaling, found.rows, found.largest)
 
 
+_LAYOUTS = """\
+The layouts that an array can have, ranked by what its users take with each, or where nobody says how it is used by
+padding. Users are said in words, NAME:DIMENSIONS:COUNT, or found in a program: tpusim compiles them for each layout of
+the array, lets all else lie as it likes, and runs them.
+
+  elementwise      all of it is read         dot:1:512      products with 512 columns are summed over dimension 1
+  reduce:0,1       sums over dimensions      gather:0:64    64 rows are taken along dimension 0
+  transpose:1,0    it is written anew        slice:0:8      8 neighbours are taken at a place known at run time"""
+
+_LAYOUTS_EXAMPLES = """\
+examples:
+  tpusim layouts "bf16[10,300]"
+  tpusim layouts "f32[64,1000,3]" --used-by reduce:2 --used-by elementwise
+  tpusim layouts step.v5e.hlo.txt.gz --op param.2"""
+
+
 @command(
     "layouts",
-    "the layouts that an array can have, ranked by padding",
-    option("shape", metavar="SHAPE", help='such as "bf16[10,300]", or the sizes alone, as in 10,300'),
+    "the layouts that an array can have, ranked by what its users take and by padding",
+    option(
+        "shape", metavar="SHAPE", help='such as "bf16[10,300]", or the sizes alone, as in 10,300; with --op a program'
+    ),
     option("--dtype", metavar="T", default="bf16", help="element type where SHAPE has none (default: bf16)"),
-    option("--chip", metavar="C", default="v5e", help="whose tiles (default: v5e)"),
+    option("--used-by", metavar="USE", action="append", default=[], help="what uses it, as above; may be repeated"),
+    option("--op", metavar="NAME", help="an array of the program SHAPE, with what uses it there"),
+    option("--chip", metavar="C", help="whose tiles (default: that of the program, else v5e)"),
     json_option(),
+    description=_LAYOUTS,
+    epilog=_LAYOUTS_EXAMPLES,
 )
 def layouts(options: Namespace) -> None:
     """Rank the layouts of an array."""
-    from tpusim.pipeline.answers.layouts import layouts
+    from tpusim.pipeline.answers.layouts import layouts, layouts_in
     from tpusim.report.json.answers import layouts_page
     from tpusim.report.terminal.answers.layouts import render_layouts
 
-    shape = options.shape if "[" in options.shape else f"{options.dtype}[{options.shape}]"
-    answer(options, layouts_page, render_layouts, layouts(shape, options.chip))
+    if options.op:
+        found, used_by = layouts_in(options.shape, options.op, options.chip)
+    else:
+        shape = options.shape if "[" in options.shape else f"{options.dtype}[{options.shape}]"
+        found, used_by = layouts(shape, options.chip or "v5e", used_by=options.used_by), options.used_by
+    if options.json:
+        write_json(layouts_page(found))
+    else:
+        render_layouts(found, console(), used_by)

@@ -36,8 +36,8 @@ _SHARDING = re.compile(r"<@[^<>]*>")
 U32 = DTYPES["u32"]
 
 _ADVICE = (
-    "put jax.shard_map around the whole function, with the shardings of its arguments, or have the TPU compiler "
-    "partition it (tpusim.jax.compile_for)"
+    "put jax.shard_map around the whole function, with the shardings of its arguments, or have XLA partition it "
+    "(tpusim.jax.lower_for on a mesh of CPU devices, or compile_for)"
 )
 
 

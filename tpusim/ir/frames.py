@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 _FIELD = re.compile(r"(\w+)=(\d+)")
 
 
+_AGAIN = ("rematted_computation", "checkpoint/remat")
+_AGAIN_NAME = ".remat"
+
+
+def is_recomputed(name: str, op_name: str) -> bool:
+    """Return whether an instruction computes again what was not kept, as JAX and XLA name it."""
+    return _AGAIN_NAME in name or any(sign in op_name for sign in _AGAIN)
+
+
 def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str = "") -> dict[str, str]:
     """Return what is known of each instruction of a computation, empty texts replaced by those of their uses.
 

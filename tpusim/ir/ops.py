@@ -484,7 +484,9 @@ ENDS_KERNELS: Final = _named("dynamic-update-slice reduce")
 HAS_TILES: Final = FUSES_INTO_USERS | ENDS_KERNELS | _named("fusion")
 """Kernels that have tiles."""
 
-USES_FAST_MEMORY: Final = FUSES_INTO_USERS | ENDS_KERNELS | SORTS | _named("custom-call fusion gather scatter")
+USES_FAST_MEMORY: Final = (
+    FUSES_INTO_USERS | ENDS_KERNELS | SORTS | _named("custom-call fusion gather scatter select-and-scatter")
+)
 """Kernels that take whole arrays from any memory of the device, and leave them in any."""
 
 KEEPS_TILES: Final = ELEMENTWISE - {"map"} | _named("bitcast reduce reduce-window")

@@ -15,7 +15,8 @@ class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     Sums over the dimension in lanes need the cross-lane unit, over that in sublanes a few steps within a register, and
     over all others additions alone; slices and updates of the others move whole tiles. A product wants the dimensions
-    that it sums over, and those of its result, in lanes or sublanes.
+    that it sums over, and those of its result, in lanes or sublanes. ``users_ps`` is what a program takes in which the
+    array is used so, None where nobody says how.
     """
 
     shape: str
@@ -24,6 +25,7 @@ class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
     lanes: int
     sublanes: int
     is_default: bool
+    users_ps: int | None = None
 
     @property
     def wasted_share(self) -> float:
@@ -31,7 +33,7 @@ class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
         return 1 - self.logical_bytes / self.physical_bytes if self.physical_bytes else 0.0
 
 
-def layout_choice(shape: ArrayShape, *, is_default: bool) -> LayoutChoice:
+def layout_choice(shape: ArrayShape, *, is_default: bool, users_ps: int | None = None) -> LayoutChoice:
     """Return what there is to say of one layout."""
     order = shape.actual_layout.minor_to_major
     return LayoutChoice(
@@ -41,9 +43,10 @@ def layout_choice(shape: ArrayShape, *, is_default: bool) -> LayoutChoice:
         lanes=order[0] if order else -1,
         sublanes=order[1] if len(order) > 1 else -1,
         is_default=is_default,
+        users_ps=users_ps,
     )
 
 
 def ranked(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
-    """Return layouts by what they take, the least first; of equal ones the usual one."""
-    return tuple(sorted(choices, key=lambda choice: (choice.physical_bytes, not choice.is_default)))
+    """Return layouts by what their users take, then by what they take themselves, the least first, or the usual one."""
+    return tuple(sorted(choices, key=lambda one: (one.users_ps or 0, one.physical_bytes, not one.is_default)))

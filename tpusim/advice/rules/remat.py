@@ -6,19 +6,17 @@ from collections.abc import Iterator
 
 from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
 from tpusim.hardware.units import HBM
+from tpusim.ir.frames import is_recomputed
 from tpusim.program.edit import with_steps
 from tpusim.program.module import walk
 from tpusim.program.steps import Kernel
-
-_SIGNS = ("rematted_computation", "checkpoint/remat")
-_SUFFIX = ".remat"
-"""How JAX and XLA name what they compute again."""
 
 
 @advises("recomputation")
 def recomputation(case: Case) -> Iterator[Trial]:
     """Propose to keep what is computed again, where the HBM has room for it."""
-    found = [step for step in case.program.every_step if isinstance(step, Kernel) and _is_again(step)]
+    kernels = (step for step in case.program.every_step if isinstance(step, Kernel))
+    found = [step for step in kernels if is_recomputed(step.name, step.op_name)]
     if case.share(*found) < LEAST_SHARE:
         return
     own = set(map(id, found))
@@ -41,7 +39,3 @@ def recomputation(case: Case) -> Iterator[Trial]:
         alternative=with_steps(case.program, lambda steps: tuple(s for s in steps if id(s) not in own)),
         saved_bytes=-int(kept),
     )
-
-
-def _is_again(step: Kernel) -> bool:
-    return _SUFFIX in step.name or any(sign in step.op_name for sign in _SIGNS)

@@ -43,7 +43,7 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     """One program on one chip or slice.
 
     ``items`` are what a run of all devices makes or reads (examples, tokens), 0 where nobody says. ``mfu`` is the rate
-    of the program's operations over the bf16 peak, recomputed ones included. What does not fit (``fits``) has its
+    of the program's operations over the bf16 peak, without recomputed ones. What does not fit (``fits``) has its
     figures all the same: they are those of a chip with more memory. Joules and dollars are those of all devices.
     ``bound_by`` is what most of the time went to, ``bound_share`` of 1: why a larger slice gains no more. ``flops`` are
     those of all devices. Of the time of the device that ended last ``exposed_ps`` are communication beside which its
@@ -139,7 +139,7 @@ def scale_row(
         bound_by=summary.utilisation.bound_by,
         bound_share=max(bound_ps.values(), default=0) / max(1, sum(bound_ps.values())),
         items=items,
-        mfu=summary.flops_utilisation,
+        mfu=summary.model_flops_utilisation,
         peak_hbm_bytes=summary.memory.peak_hbm_bytes,
         hbm_capacity_bytes=summary.hbm_capacity_bytes,
         fits=summary.fits,

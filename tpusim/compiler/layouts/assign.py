@@ -6,14 +6,19 @@ reshape that moves elements, a gather, what is made of vectors alone) it makes w
 products want their batch dimensions outermost, convolutions their features in lanes and their batch in sublanes. Where
 two disagree, a copy stands between them.
 
-Source: XLA, LayoutAssignment, by idea; the rules of order and tiles from programs compiled ahead of time.
+The user may have said otherwise of arguments and results (``jax.experimental.layout``): an order, or ``auto`` for what
+their users, or makers, want.
+
+Source: XLA, LayoutAssignment and LayoutMode, by idea; the rules of order and tiles from programs compiled ahead of
+time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tpusim.compiler.layouts.bitcasts import carried_order, is_bitcast, stays
 from tpusim.compiler.layouts.orders import (
@@ -36,17 +41,54 @@ from tpusim.ir.ops import (
     RELAYOUTS,
     SORTS,
 )
+from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
 def assign_layouts(draft: Draft, target: Target) -> None:
     """Give every array of the module a layout, with copies where users disagree."""
-    for graph in draft.reachable():
-        _Assignment(graph, target).run()
     entry = draft.entry
+    for graph in draft.reachable():
+        _Assignment(graph, target, _modes(draft) if graph is entry else _Modes((), ())).run()
     draft.attributes["entry_computation_layout"] = ComputationLayout(
         tuple(parameter.shape for parameter in entry.parameters), entry.root.shape
     )
+
+
+class _Modes(NamedTuple):
+    """What the user says of the layouts of arguments and results, in their order: as usual, free, or an order."""
+
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+
+    def of_argument(self, node: Node) -> str:
+        """Return what is said of an argument."""
+        return self._at(self.arguments, node.immediate)
+
+    def of_result(self, number: int) -> str:
+        """Return what is said of a result."""
+        return self._at(self.results, number)
+
+    @staticmethod
+    def _at(modes: tuple[str, ...], number: Any) -> str:
+        return modes[number] if isinstance(number, int) and number < len(modes) else _USUAL
+
+
+_USUAL, _FREE = "default", "auto"
+_ORDER = re.compile(r"\{([\d,]*)")
+
+
+def _modes(draft: Draft) -> _Modes:
+    said = frontend_attributes(draft.attributes)
+    arguments, results = (tuple(said.get(f"{of}_layout_modes", "").split(";")) for of in ("arg", "out"))
+    return _Modes(arguments, results)
+
+
+def _stated_order(mode: str, array: ArrayShape) -> Order | None:
+    """Return the order of an array that a mode states, None where it states none of its dimensions."""
+    found = _ORDER.match(mode)
+    order = tuple(int(number) for number in found[1].split(",") if number) if found else ()
+    return order if sorted(order) == list(range(array.rank)) else None
 
 
 _FOLLOWS = KEEPS_LAYOUT - LINEAR_ALGEBRA - SORTS - CONTROL_FLOW
@@ -56,8 +98,9 @@ _FOLLOWS = KEEPS_LAYOUT - LINEAR_ALGEBRA - SORTS - CONTROL_FLOW
 class _Assignment:
     """The orders of one graph's arrays: what users want, from the results back, then what each node gets."""
 
-    def __init__(self, graph: Graph, target: Target) -> None:
+    def __init__(self, graph: Graph, target: Target, modes: _Modes) -> None:
         self.graph = graph
+        self.modes = modes
         self.target = target
         self.chip = target.chip
         self.wanted: dict[Node, Order] = {}
@@ -65,8 +108,7 @@ class _Assignment:
 
     def run(self) -> None:
         nodes = self.graph.order()
-        if isinstance(self.graph.root.shape, ArrayShape):
-            self.wanted[self.graph.root] = boundary_order(self.graph.root.shape, self.chip)
+        self.wanted |= dict(self._results(self.graph.root))
         for node in reversed(nodes):
             self._want(node)
         for node in nodes:
@@ -74,6 +116,14 @@ class _Assignment:
         self._close()
 
     # From the results back.
+
+    def _results(self, root: Node) -> Iterator[tuple[Node, Order]]:
+        """Yield the arrays that a graph hands on, each with the order in which it is to be."""
+        arrays = root.operands if root.opcode == "tuple" else [root]
+        for number, array in enumerate(arrays):
+            mode = self.modes.of_result(number) if root is self.graph.root else _USUAL
+            if isinstance(array.shape, ArrayShape) and array.shape.dtype.bits and mode != _FREE:
+                yield array, _stated_order(mode, array.shape) or boundary_order(array.shape, self.chip)
 
     def _want(self, node: Node) -> None:
         """Note what a node wants of its operands, unless a later user has said so already."""
@@ -86,8 +136,7 @@ class _Assignment:
             sides = zip(node.operands, _product_sides(node), strict=False)
             return [(operand, self._product_order(operand.array, has)) for operand, has in sides if has.minor_pairs]
         if node.opcode == "tuple":
-            arrays = [operand for operand in node.operands if isinstance(operand.shape, ArrayShape)]
-            return [(operand, boundary_order(operand.array, self.chip)) for operand in arrays]
+            return self._results(node)
         mine = self.wanted.get(node)
         if mine is None:
             return ()
@@ -116,7 +165,12 @@ class _Assignment:
     def _assign_tuple(self, node: Node) -> None:
         """Everything that makes a tuple makes it as programs are handed theirs."""
         if node.opcode == "tuple":
-            node.take([self.coerced(operand) for operand in node.operands])
+            orders = dict(self._results(node))
+            for operand in node.operands:
+                # What nobody wants in an order has one before the tuple is said to hold it.
+                if isinstance(operand.shape, ArrayShape) and operand not in orders:
+                    self.settled(operand)
+            node.take([self.ordered(one, orders[one]) if one in orders else one for one in node.operands])
             node.shape = TupleShape(tuple(operand.shape for operand in node.operands))
             return
         if node.opcode == "sort":
@@ -170,7 +224,7 @@ class _Assignment:
                 self.settled(node)
         root = self.graph.root
         if isinstance(root.shape, ArrayShape):
-            self.graph.root = self.coerced(root)
+            self.graph.root = next((self.ordered(root, order) for _, order in self._results(root)), root)
         for node in self.graph.order():
             if node.opcode in RELAYOUTS and is_bitcast(node):
                 self.graph.replace(node, self.graph.add("bitcast", node.shape, node.operands, like=node))
@@ -261,7 +315,11 @@ def _follow(self: _Assignment, node: Node) -> Order:
 def _default(self: _Assignment, node: Node) -> Order:
     """Operands as programs are handed theirs, and a result that is handed on likewise."""
     node.take([self.coerced(operand) for operand in node.operands])
-    if node.opcode in CONTROL_FLOW | {"parameter"}:
+    if node.opcode == "parameter":
+        mode = self.modes.of_argument(node)
+        wanted = self.wanted.get(node) if mode == _FREE else _stated_order(mode, node.array)
+        return wanted or boundary_order(node.array, self.chip)
+    if node.opcode in CONTROL_FLOW:
         return boundary_order(node.array, self.chip)
     return tuple(reversed(range(node.array.rank)))
 

@@ -49,8 +49,8 @@ _Cost = page("Cost", Cost, None, usd_per_million_tokens=float | None)
 RunPage = document(
     "Run",
     Summary,
-    "program chip operating_point device devices_run total_ps flops_utilisation hbm_utilisation memory counts fits "
-    "schedule provenance compiled_error bands by_hand warnings",
+    "program chip operating_point device devices_run total_ps flops_utilisation model_flops_utilisation "
+    "hbm_utilisation memory counts fits schedule provenance compiled_error bands by_hand warnings",
     {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy", "total_j": "energy_j"},
     bound_by=str,
     roofline_us=float,

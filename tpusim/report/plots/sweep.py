@@ -19,6 +19,7 @@ from tpusim.analysis.compare import pareto_front
 from tpusim.errors import ConfigError
 from tpusim.report.plots.colours import BLUE, GREY, INK, LINES, ORANGE, VERMILION
 from tpusim.report.plots.style import axes_or_new, figure_of, new_figure, place_labels, shortened, styled
+from tpusim.report.tables import size_text
 from tpusim.units import ps_to_us
 
 Records = Sequence[Mapping[str, object]]
@@ -29,6 +30,7 @@ Labels = tuple[list[tuple[float, float]], list[str]]
 _NAMED = 12
 _MOST_LINES = len(LINES)
 _MOST_TICKS = 5
+_LONG = 1e6
 _FAR_APART = 8.0
 """An axis whose greatest figure is so many times the least is logarithmic."""
 
@@ -210,12 +212,19 @@ def _scale(ax: Axes, records: Records, keys: tuple[str, str, str], texts: list[s
     elif _is_far(across := sorted({_number(record[x]) or 0.0 for record in records})):
         ax.set_xscale("log")
         if len(across) <= _MOST_TICKS:
-            ax.set_xticks(across, [f"{value:.3g}" for value in across])
+            ax.set_xticks(across, [_tick(x, value) for value in across])
             ax.minorticks_off()
     if _is_far(ups):
         ax.set_yscale("log")
     else:
         ax.set_ylim(0, None)
+
+
+def _tick(key: str, value: float) -> str:
+    """Return a number on an axis: bytes in a unit, whole numbers in full as far as they are short."""
+    if key.endswith("_bytes"):
+        return size_text(value)
+    return f"{value:,.0f}" if value == int(value) and value < _LONG else f"{value:.3g}"
 
 
 def _is_far(values: Sequence[float]) -> bool:

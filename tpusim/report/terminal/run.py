@@ -76,8 +76,14 @@ def _print_head(summary: Summary, console: Console) -> None:
         f" {size_text(busy.hbm_bytes)} of HBM traffic"
     )
     if busy.flops:
-        console.print(f"  MFU       {summary.flops_utilisation:.1%} of the bf16 peak, with what is computed again")
+        console.print(f"  MFU       {summary.model_flops_utilisation:.1%} of the bf16 peak{_hfu_text(summary)}")
     console.print()
+
+
+def _hfu_text(summary: Summary) -> str:
+    """Return the utilisation of the hardware, where some of what it computes is computed again."""
+    is_alike = summary.flops_utilisation == summary.model_flops_utilisation
+    return "" if is_alike else f", HFU {summary.flops_utilisation:.1%} with what is computed again"
 
 
 def _compiler_text(summary: Summary) -> str:

@@ -1,28 +1,36 @@
-"""The layouts of an array on a terminal, the least padded first."""
+"""The layouts of an array on a terminal, the best for its users, or the least padded, first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
-from tpusim.report.tables import plain_table, size_text
+from tpusim.report.tables import plain_table, size_text, time_text
 from tpusim.shapes.layout_choices import LayoutChoice
 
 
-def render_layouts(choices: Sequence[LayoutChoice], console: Console) -> None:
-    """Print a row a layout: what it takes, what of that is padding, and what it is good for."""
+def render_layouts(choices: Sequence[LayoutChoice], console: Console, used_by: Sequence[str] = ()) -> None:
+    """Print a row a layout: what its users take, what it takes itself, what of that is padding, what it is good for."""
+    users = (">its users", ">of the best") if used_by else ()
     table = plain_table(
-        "layout", ">bytes", ">padding", ">of the best", "in lanes", "in sublanes", "sums without moving"
+        "layout", *users, ">bytes", ">padding", ">of the least", "in lanes", "in sublanes", "sums without moving"
     )
     least = max(1, min(choice.physical_bytes for choice in choices))
+    fastest_ps = max(1, min(choice.users_ps or 0 for choice in choices))
     for choice in choices:
         mark = "  (arguments and results)" if choice.is_default else ""
         others = [d for d in range(_rank(choice)) if d not in (choice.lanes, choice.sublanes)]
         table.add_row(
             # Text, not markup: the brackets of a shape would be taken for a style.
             Text(choice.shape + mark),
+            *(
+                (time_text(choice.users_ps), f"{choice.users_ps / fastest_ps:.2f}x")
+                if choice.users_ps is not None
+                else ()
+            ),
             size_text(choice.physical_bytes),
             f"{choice.wasted_share:.1%}",
             f"{choice.physical_bytes / least:.2f}x",
@@ -31,10 +39,22 @@ def render_layouts(choices: Sequence[LayoutChoice], console: Console) -> None:
             ", ".join(map(str, others)) or "none",
         )
     console.print(table)
+    if used_by:
+        console.print(
+            f"\nIts users are {escape(', '.join(used_by))}: compiled by tpusim for each layout and run.", soft_wrap=True
+        )
+        return
     console.print(
         "\nProducts want the dimensions that they sum over, or those of their result, in lanes and sublanes; sums over "
         "lanes\ntake the cross-lane unit, over other dimensions additions alone; slices are cheap along the others."
     )
+
+
+def _users(choice: LayoutChoice, fastest_ps: int) -> tuple[str, ...]:
+    """Return what the users of an array take with a layout, and how much more than with the best one."""
+    if choice.users_ps is None:
+        return ()
+    return time_text(choice.users_ps), f"{choice.users_ps / fastest_ps:.2f}x"
 
 
 def _rank(choice: LayoutChoice) -> int:

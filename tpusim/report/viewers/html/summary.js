@@ -34,7 +34,7 @@ function showSummary(store) {
     accuracyCard(summary.accuracy),
     card("bound by", summary.bound_by || "nothing", `${summary.kernels.toLocaleString("en-US")} kernels`),
     card("roofline", percentText(summary.roofline_us / total), `at least ${timeText(summary.roofline_us * us)}`),
-    card("FLOP/s of bf16 peak", percentText(summary.flops_utilization), `${countText(summary.flops)}FLOP`),
+    card("MFU", percentText(summary.model_flops_utilization), hardware(summary)),
     card("HBM bandwidth", percentText(summary.hbm_utilization), `${sizeText(summary.hbm_bytes)} moved`),
     card("energy", energyText(summary.energy_j), summary.cost ? `${dollarsText(summary.cost.usd)} at ${dollarsText(summary.cost.usd_per_chip_hour)} a chip-hour` : ""),
     card("mean power", `${trimmed(summary.average_power_w)} W`, `${trimmed(summary.energy.chip_power_w)} W a chip`),
@@ -51,6 +51,11 @@ function showSummary(store) {
   bars(el("categories"), categories.map((one) => [one.category, one.time_us / total, `${one.count.toLocaleString("en-US")} times, ${timeText(one.time_us * us)}, beside the core ${timeText(one.overlapped_us * us)}`]), (place) => `var(--c${store.colours.get(categories[place].category)})`);
   showNotes(store);
   el("footer").textContent = `Simulated by ${`tpusim ${store.version}`.trim()}: times, traffic and utilisation come from a model of the chip, not from hardware.`;
+}
+
+function hardware(summary) {
+  const again = summary.flops_utilization !== summary.model_flops_utilization;
+  return `of bf16 peak, ${countText(summary.flops)}FLOP${again ? `, HFU ${percentText(summary.flops_utilization)} with what is computed again` : ""}`;
 }
 
 function showNotes(store) {

@@ -1,0 +1,78 @@
+"""The best layout of an array, by what uses it: in words, and as a program has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.commands import output_of, refusal_of
+from tests.house.source_tree import ROOT
+from tpusim.errors import ConfigError
+from tpusim.pipeline.answers.layouts import layouts, layouts_in
+from tpusim.pipeline.answers.users import USES
+from tpusim.pipeline.modules import Builder
+from tpusim.shapes.notation import parse_shape
+
+MLP = str(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz")
+
+
+def table():
+    """Return a program that takes rows of a table, and multiplies what it takes."""
+    builder = Builder("table.v5e.hlo.txt")
+    rows, places = builder.parameter(0, "f32[1024,256]"), builder.parameter(1, "s32[64,1]")
+    dimensions = {"offset_dims": (1,), "collapsed_slice_dims": (0,), "start_index_map": (0,), "index_vector_dim": 1}
+    taken = builder.gather(rows, places, slice_sizes=(1, 256), **dimensions)
+    return builder.build(builder.mul(taken, taken))
+
+
+def order_of(text):
+    """Return the order of a shape's dimensions, the fastest first."""
+    return parse_shape(text).layout.minor_to_major
+
+
+@pytest.mark.parametrize("use", ["gather:0:64", "gather:0", "slice:0:1"])
+def test_rows_that_are_taken_one_by_one_want_to_lie_together(use):
+    """A row that is in lanes is one stretch of bytes; laid down sublanes each of its elements is in another tile."""
+    first, last = layouts("f32[1024,256]", used_by=[use])
+    assert order_of(first.shape) == (1, 0)
+    assert last.users_ps > first.users_ps
+
+
+def test_users_go_before_padding():
+    """The least padded of three dimensions is not the best where single ones of another are taken."""
+    shape = "f32[100,1024,64]"
+    best = layouts(shape, used_by=["slice:1"])[0]
+    assert best.users_ps < next(one.users_ps for one in layouts(shape, used_by=["slice:1"]) if one.is_default)
+
+
+@pytest.mark.parametrize("word", USES)
+def test_every_use_runs_with_every_layout(word):
+    """On any chip, of several dimensions."""
+    found = layouts("bf16[16,24,136]", "v6e", used_by=[f"{word}:{'2,0,1' if word == 'transpose' else 1}"])
+    assert len(found) == 6
+    assert [one.users_ps for one in found] == sorted(one.users_ps for one in found)
+
+
+def test_uses_of_a_program_are_those_in_words():
+    """A gather of 64 rows takes as long either way; what is element-wise beyond it is another kernel's."""
+    found, names = layouts_in(table(), "parameter.1", "v5e")
+    assert names == ("gather.3",)
+    in_words = layouts("f32[1024,256]", used_by=["gather:0:64"])
+    assert [one.users_ps for one in found] == [one.users_ps for one in in_words]
+
+
+def test_a_compiled_program_has_users_too(capsys):
+    """Kernels that read an argument, through what has copied it to VMEM."""
+    text = output_of(capsys, "layouts", MLP, "--op", "w1.1")
+    assert "Its users are convolution_add_fusion:" in text
+
+
+@pytest.mark.parametrize("use", ["dott:0", "dot", "dot:2", "dot:x", "reduce:0,0", "gather:0:0"])
+def test_a_use_that_is_none_is_refused(use):
+    """With what is known, and what a dimension looks like."""
+    with pytest.raises(ConfigError, match="used-by: expected"):
+        layouts("f32[8,128]", used_by=[use])
+
+
+def test_an_array_that_is_none_is_refused(capsys):
+    """With the nearest name."""
+    assert "did you mean" in refusal_of(capsys, "layouts", MLP, "--op", "w1.2")

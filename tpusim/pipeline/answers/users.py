@@ -1,0 +1,218 @@
+"""What uses an array, as a program by itself: made of words such as ``dot:1``, or taken out of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import NamedTuple
+
+from tpusim.build.base import Op
+from tpusim.errors import ConfigError, did_you_mean
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import CONTROL_FLOW, COPIES, ELEMENTWISE, HAS_EFFECTS, REARRANGES, TUPLES, VIEWS, async_phase
+from tpusim.pipeline.modules import Builder
+from tpusim.pipeline.schedules import front_end_form
+from tpusim.semantics.marks import with_mark
+from tpusim.shapes.shape import ArrayShape, TupleShape
+
+_FREE, _USUAL = "auto", "default"
+
+
+class Users(NamedTuple):
+    """A module before any compiler in which an ``array``, its first argument, is used; and by what."""
+
+    module: Module
+    array: ArrayShape
+    names: tuple[str, ...]
+    results: tuple[str, ...]
+    """Of each result whether it may lie as it likes (``auto``) or as programs hand results on."""
+
+    def laid_out(self, order: Sequence[int]) -> Module:
+        """Return the module with the array in an order of its dimensions, the fastest first.
+
+        What it is used with lies as the users want it, and so do results.
+        """
+        others = [_FREE] * (len(self.module.entry.parameters) - 1)
+        arguments = ["{" + ",".join(map(str, order)) + "}", *others]
+        attributes = with_mark(self.module.attributes, "arg_layout_modes", ";".join(arguments))
+        return replace(self.module, attributes=with_mark(attributes, "out_layout_modes", ";".join(self.results)))
+
+
+class Use(NamedTuple):
+    """A use in words: dimensions of the array, and a number whose meaning is the use's."""
+
+    dimensions: tuple[int, ...]
+    amount: int
+
+
+class Array(NamedTuple):
+    """The array in a program that is being built, and what gives it further arguments by sizes and type."""
+
+    op: Op
+    shape: ArrayShape
+    argument: Callable[[Sequence[int], str], Op]
+
+
+_Rule = Callable[[Array, Use], Op]
+USES: dict[str, _Rule] = {}
+"""By its word what a use makes of an array."""
+
+
+def _use(word: str) -> Callable[[_Rule], _Rule]:
+    def enter(rule: _Rule) -> _Rule:
+        USES[word] = rule
+        return rule
+
+    return enter
+
+
+def stated_users(array: ArrayShape, uses: Sequence[str]) -> Users:
+    """Return the program of uses in words: ``NAME``, ``NAME:DIMENSIONS`` or ``NAME:DIMENSIONS:COUNT``.
+
+    ``elementwise``; ``reduce:0,1`` sums over dimensions; ``dot:1:512`` sums products with a matrix of 512 columns (of
+    as many as rows by default); ``gather:0:64`` takes 64 rows along a dimension, ``slice:0:8`` eight neighbours, at a
+    place that is known at run time; ``transpose:1,0`` writes the array anew. Raises ConfigError for anything else.
+    """
+    builder, numbers = Builder("users"), count()
+
+    def argument(sizes: Sequence[int], dtype: str) -> Op:
+        return builder.parameter(next(numbers), f"{dtype}[{','.join(map(str, sizes))}]")
+
+    given = Array(argument(array.dimensions, str(array.dtype)), array, argument)
+    made = [rule(given, use) for rule, use in (_parsed(text, array) for text in uses)]
+    results = tuple(_USUAL if text.startswith("transpose") else _FREE for text in uses)
+    return Users(builder.build(builder.tuple(made)), array, tuple(uses), results)
+
+
+def _parsed(text: str, array: ArrayShape) -> tuple[_Rule, Use]:
+    word, _, rest = text.partition(":")
+    listed, _, amount = rest.partition(":")
+    if word not in USES:
+        raise ConfigError(f"used-by: expected one of {', '.join(USES)}, found {text!r}{did_you_mean(word, USES)}")
+    numbers = [part for part in (*listed.split(","), amount) if part]
+    dimensions = tuple(int(part) for part in listed.split(",") if part.isdecimal())
+    is_plain = all(part.isdecimal() for part in numbers) and len(set(dimensions)) == len(dimensions)
+    if not is_plain or any(d >= array.rank for d in dimensions) or amount == "0":
+        raise ConfigError(f"used-by: expected dimensions of {array}, as in {word}:0, found {text!r}")
+    if not dimensions and word != "elementwise":
+        raise ConfigError(f"used-by: expected a dimension of {array}, as in {word}:0, found {text!r}")
+    return USES[word], Use(dimensions, int(amount or 0))
+
+
+@_use("elementwise")
+def _elementwise(array: Array, _use: Use) -> Op:
+    return array.op.builder.add(array.op, array.op)
+
+
+@_use("reduce")
+def _reduce(array: Array, use: Use) -> Op:
+    builder = array.op.builder
+    return builder.reduce(array.op, builder.constant(0, array.shape.dtype), _sum, use.dimensions)
+
+
+def _sum(x: Op, y: Op) -> Op:
+    return x.builder.add(x, y)
+
+
+@_use("dot")
+def _dot(array: Array, use: Use) -> Op:
+    sizes = [array.shape.dimensions[d] for d in use.dimensions]
+    other = array.argument((*sizes, use.amount or sizes[-1]), str(array.shape.dtype))
+    summed = {"lhs_contracting_dimensions": use.dimensions, "rhs_contracting_dimensions": tuple(range(len(sizes)))}
+    return array.op.builder.dot_general(array.op, other, summed)
+
+
+@_use("gather")
+def _gather(array: Array, use: Use) -> Op:
+    row, sizes = use.dimensions[0], array.shape.dimensions
+    return array.op.builder.gather(
+        array.op,
+        array.argument((use.amount or sizes[row], 1), "s32"),
+        offset_dims=tuple(range(1, len(sizes))),
+        collapsed_slice_dims=(row,),
+        slice_sizes=tuple(1 if d == row else size for d, size in enumerate(sizes)),
+        start_index_map=(row,),
+        index_vector_dim=1,
+    )
+
+
+@_use("slice")
+def _slice(array: Array, use: Use) -> Op:
+    sizes = [(use.amount or 1) if d in use.dimensions else size for d, size in enumerate(array.shape.dimensions)]
+    return array.op.builder.dynamic_slice(array.op, [array.argument((), "s32") for _ in sizes], sizes)
+
+
+@_use("transpose")
+def _transpose(array: Array, use: Use) -> Op:
+    return array.op.builder.transpose(array.op, use.dimensions)
+
+
+def users_in(module: Module, name: str) -> Users:
+    """Return what uses an array of a module, through views and copies, and before any compiler what is element-wise.
+
+    What other devices, loops and branches do with it is left out. Raises ConfigError if nothing of that name is an
+    array, or nothing is left that uses it.
+    """
+    homes = [one for one in (module.entry, *module.computations) if name in one.by_name]
+    shape = homes[0][name].shape if homes else None
+    if not isinstance(shape, ArrayShape):
+        known = [one.name for one in module.entry if isinstance(one.shape, ArrayShape)]
+        raise ConfigError(f"{module.name}: expected the name of an array, found {name!r}{did_you_mean(name, known)}")
+    used = list(_used(homes[0], name, module.is_scheduled))
+    if not used:
+        raise ConfigError(f"{module.name}: expected an array that something uses outside of loops, found {name!r}")
+    alone = front_end_form(_alone(module, homes[0], name, used))
+    names = tuple(one.name for one in used if not _hands_on(one, module.is_scheduled))
+    results = len(alone.entry.root.operands) if isinstance(alone.entry.root.shape, TupleShape) else 1
+    return Users(alone, shape, names or (used[-1].name,), (_FREE,) * results)
+
+
+def _used(computation: Computation, name: str, is_scheduled: bool) -> Iterator[Instruction]:
+    """Yield what uses a value, and what uses that where it is the value in another form."""
+    carried = {name}
+    for instruction in computation:
+        if carried.isdisjoint(instruction.operands) or instruction.opcode in _NOT_ALONE:
+            continue
+        if _hands_on(instruction, is_scheduled):
+            carried.add(instruction.name)
+        yield instruction
+
+
+_NOT_ALONE = CONTROL_FLOW | TUPLES | HAS_EFFECTS
+_SAME_VALUE = VIEWS | COPIES
+
+
+def _hands_on(instruction: Instruction, is_scheduled: bool) -> bool:
+    opcode = instruction.opcode
+    if opcode in _SAME_VALUE or async_phase(opcode):
+        return True
+    return not is_scheduled and opcode in ELEMENTWISE | REARRANGES
+
+
+def _alone(module: Module, home: Computation, name: str, used: Sequence[Instruction]) -> Module:
+    """Return a module of nothing but some instructions, of which the array is the first argument."""
+    own = {one.name for one in used}
+    needed = dict.fromkeys(operand for one in used for operand in one.operands if operand not in own)
+    constants = [home[one] for one in needed if home[one].opcode == "constant"]
+    given = [name, *(one for one in needed if one != name and home[one] not in constants)]
+    arguments = [Instruction(one, home[one].shape, "parameter", immediate=at) for at, one in enumerate(given)]
+    ends = [one for one in used if not any(one.name in other.operands for other in used)]
+    result = TupleShape(tuple(one.shape for one in ends))
+    root = Instruction("results", result, "tuple", tuple(one.name for one in ends))
+    entry = Computation("users", (*arguments, *constants, *used, root), "results")
+    inner = tuple(one for one in module.computations if one.name in _called(module, used))
+    attributes = {"is_scheduled": True} if module.is_scheduled else {}
+    return Module(module.name, (*inner, entry), "users", attributes, module.tables)
+
+
+def _called(module: Module, used: Sequence[Instruction]) -> set[str]:
+    """Return the computations that some instructions call, and those that these call."""
+    waiting = [name for one in used for name in one.called_computations]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += [inner for one in module[name] for inner in one.called_computations]
+    return found
