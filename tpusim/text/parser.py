@@ -31,7 +31,7 @@ from tpusim.text.strings import take_string
 from tpusim.text.tables import take_tables
 
 # Without comments, strings and braces inside, the line's last brace opens the computation for certain.
-_ORDINARY_SIGNATURE = re.compile(r"(\((?:[^/\n{}\"'#]++|/\*index=[0-9]++\*/)*+)\{\n")
+_ORDINARY_HEAD = re.compile(r"%?+([A-Za-z_][A-Za-z0-9_.-]*+) (\((?:[^/\n{}\"'#]++|/\*index=[0-9]++\*/)*+)\{\n")
 
 
 def parse_module(source: SourceText, *, careful: bool = False) -> Module:
@@ -45,7 +45,7 @@ def parse_module(source: SourceText, *, careful: bool = False) -> Module:
     nul = source.text.find("\0")
     if nul >= 0:
         raise ProgramError("this is not HLO text: it holds NUL bytes", source.span(nul))
-    if not source.text.strip():
+    if not source.text or source.text.isspace():
         raise ProgramError("the text is empty; expected an HLO module ('HloModule name ...')", source.span(0))
     with _collector_paused():
         return _ModuleReader(source, careful).read()
@@ -112,7 +112,7 @@ class _ModuleReader:
         if lexer.kind != "end":
             lexer.fail(f"expected the end after one instruction, found {lexer.shown()}; is 'HloModule' missing?")
         entry = scope.finish(lexer, name)
-        self._scope.computations[entry.name] = entry
+        self._scope.add(entry)
         computations = tuple(self._scope.computations.values())
         return Module("_", computations, entry.name, {"is_scheduled": True}, {}, self._source)
 
@@ -123,9 +123,16 @@ class _ModuleReader:
         if is_entry:
             lexer.advance()
         name_place = lexer.start
-        name = lexer.take_word("the name of a computation")
         scope = NestingScope(self._scope)
-        signature, signature_place = self._read_head_and_body(lexer, scope)
+        signature: str | None
+        ordinary = _ORDINARY_HEAD.match(lexer.text, name_place)
+        if ordinary and self._lines and lexer.kind in ("identifier", "name"):
+            name, signature = ordinary.groups()
+            signature_place = ordinary.start(2)
+            self._read_body(lexer, scope, self._lines, ordinary.end())
+        else:
+            name = lexer.take_word("the name of a computation")
+            signature, signature_place = self._read_head_and_body(lexer, scope)
         computation = scope.finish(lexer, name, self._take_thread(lexer))
         # Comparing texts is much cheaper than reading shapes, and nearly every signature is the one that we print.
         if signature is not None and signature != signature_text(computation) + " ":
@@ -136,17 +143,13 @@ class _ModuleReader:
             lexer.fail(f"a module has only one ENTRY, which is {self._entry_name!r}", entry_place)
         if is_entry:
             self._entry_name = name
-        self._scope.computations[name] = computation
+        self._scope.add(computation)
         return name
 
     def _read_head_and_body(self, lexer: Lexer, scope: NestingScope) -> tuple[str | None, int]:
         """Read from the signature to the closing brace; return the signature's text, if there is one, and place."""
         place, signature = lexer.start, None
         if lexer.kind == "(":
-            ordinary = _ORDINARY_SIGNATURE.match(lexer.text, place)
-            if ordinary and self._lines is not None:
-                self._read_body(lexer, scope, self._lines, ordinary.end())
-                return ordinary[1], place
             _take_signature(lexer)
             signature = ""
         if self._lines is None:
@@ -160,7 +163,11 @@ class _ModuleReader:
     def _read_body(self, lexer: Lexer, scope: NestingScope, lines: LineReader, position: int) -> None:
         """Read instructions from ``position`` on, and the closing brace."""
         while True:
-            lexer.jump(lines.read(scope, position))
+            position = lines.read(scope, position)
+            if scope.by_name and lexer.text.startswith("}", position):
+                lexer.jump(position + 1)
+                return
+            lexer.jump(position)
             if lexer.kind == "}" and scope.by_name:
                 lexer.advance()
                 return
@@ -202,8 +209,7 @@ class _ModuleReader:
 
     def _check_async_callers(self, lexer: Lexer) -> None:
         """Refuse a computation that more than one instruction starts asynchronously."""
-        # One search through the text spares a walk over all instructions.
-        if "async-start" not in self._source.text:
+        if "async-start" not in self._scope.opcodes:
             return
         seen: set[str] = set()
         for computation in self._scope.computations.values():

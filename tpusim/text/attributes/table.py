@@ -166,7 +166,8 @@ _INTEGER = _plain(Lexer.take_integer, str)
 _INTEGERS = _plain(take_integers, show_list)
 _INTEGER_LISTS = _plain(take_integer_lists, show_lists)
 _STRING = _plain(take_string, quoted)
-_COMPUTATION = Kind(lambda lexer, scope: scope.take_computation(lexer), lambda value, sigil: sigil + value)
+COMPUTATION = Kind(lambda lexer, scope: scope.take_computation(lexer), lambda value, sigil: sigil + value)
+"""The name of one computation."""
 _COMPUTATIONS = Kind(lambda lexer, scope: take_list(lexer, scope.take_computation), _show_names)
 # Instructions and modules carry these alike: words of a front end and of a backend, which XLA itself passes on unread.
 _FRONTEND = _raw(checked_text.FRONTEND_ATTRIBUTES)
@@ -193,7 +194,7 @@ _KINDS: dict[str, Kind] = {
         _INTEGERS,
     ),
     **dict.fromkeys(
-        "body calls condition false_computation scatter select to_apply true_computation".split(), _COMPUTATION
+        "body calls condition false_computation scatter select to_apply true_computation".split(), COMPUTATION
     ),
     **dict.fromkeys("branch_computations called_computations".split(), _COMPUTATIONS),
     **dict.fromkeys("async_execution_thread custom_call_target infeed_config outfeed_config".split(), _STRING),
