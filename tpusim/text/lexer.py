@@ -9,6 +9,7 @@ Source: XLA, the HLO text format.
 from __future__ import annotations
 
 import re
+from functools import reduce
 from typing import Final, NoReturn
 
 from tpusim.errors import ProgramError
@@ -43,7 +44,12 @@ _TOKENS = {
     "end": r"\Z",
 }
 _TOKEN = re.compile(SKIPPED + "(?:" + "|".join(f"(?P<{kind}>{text})" for kind, text in _TOKENS.items()) + ")")
-_UP_TO_BRACE = re.compile(r'[^"{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}]*+)*+([{}])')
+_UP_TO_BRACE = re.compile(r'(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+([{}])')
+_FLAT = r'[^"{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}]*+)*+'
+SHALLOW_JSON: Final = re.compile(
+    reduce(lambda inner, _: rf"\{{{_FLAT}(?:{inner}{_FLAT})*+\}}", range(7), rf"\{{{_FLAT}\}}")
+)
+"""The pattern of what ``take_json_object`` takes, where braces are nested no deeper than compilers nest them."""
 # Python refuses to convert thousands of digits, and takes long over hundreds; 64 bits have 20 with the sign.
 _MOST_DIGITS = 20
 # XLA sets no limit; JSON of compilers is some five deep.

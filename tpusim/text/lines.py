@@ -12,7 +12,7 @@ import sys
 from typing import Any, Final, NamedTuple
 
 from tpusim.errors import ProgramError
-from tpusim.ir.attributes import ComputationName, InstructionName
+from tpusim.ir.attributes import ComputationName, InstructionName, Raw
 from tpusim.ir.module import RESERVED_WORDS, Instruction, Literal
 from tpusim.ir.ops import WRITTEN_OUT, Operation, find_operation
 from tpusim.shapes.dtype import DTYPES
@@ -116,8 +116,10 @@ class LineReader:
         """Read ordinary lines from ``position`` on into ``scope``; return where the first that is not one begins."""
         heads, sigil = self._heads, self._module.sigil
         before, between = len(sigil), f", {sigil}"
-        references, by_name, offsets = scope.references, scope.by_name, scope.offsets
-        name_of, instruction_of = references.__getitem__, by_name.__getitem__
+        by_name, offsets = scope.by_name, scope.offsets
+        instruction_of = by_name.__getitem__
+        if scope.has_reserved_name:
+            return position
         # Nothing before the line's end changes any state, so that a line can be given up at every step. The full
         # reader will find the same fault and its place, or read what is only unusual.
         try:
@@ -134,16 +136,18 @@ class LineReader:
                     immediate = row.immediates.get(key)
                     if immediate is None:
                         immediate = row.immediates[key] = self._new_immediate(row, shape, match)
+                # The names of the instructions themselves: a name is one object however often it is used.
                 elif arguments:
                     if arguments[:before] != sigil:
                         break
                     first, comma, rest = arguments[before:].partition(between)
                     if not comma:
-                        operands = (references[first],)
+                        operands = (by_name[first].name,)
                     elif "," not in rest:
-                        operands = references[first], references[rest]
+                        operands = by_name[first].name, by_name[rest].name
                     else:
-                        operands = references[first], *map(name_of, _INDEX_COMMENT.sub("", rest).split(between))
+                        names = first, *_INDEX_COMMENT.sub("", rest).split(between)
+                        operands = tuple([by_name[operand].name for operand in names])
                 attributes, check = row.attributes.get(tail) or self._new_attributes(row, tail, match.start(5))
                 if not row.fewest <= len(operands) <= row.most:
                     break
@@ -154,8 +158,6 @@ class LineReader:
                     if scope.root_name is not None:
                         break
                     scope.root_name = name
-                # Operands take their strings from here, so that a name is one object however often it is used.
-                references[name] = name
                 by_name[name] = instruction
                 offsets.append(position + 7 if root else position + 2)
                 position = match.end()
@@ -210,9 +212,7 @@ class LineReader:
             value = known.get(text)
             if value is None:
                 # It is new, or goes on after the comma.
-                lexer = Lexer(self._module.source, place + begin)
-                value = kind.read(lexer, self._scope)
-                text = lexer.text[place + begin : lexer.previous_end]
+                text, value = self._new_value(kind, place + begin)
                 known[text] = value
             attributes[name] = value
             begin += len(text)
@@ -222,6 +222,16 @@ class LineReader:
             raise _Unusual
         found = row.attributes[tail] = attributes, find_check(row.opcode, attributes)
         return found
+
+    def _new_value(self, kind: Kind, place: int) -> tuple[str, Any]:
+        """Return the value of an attribute, and its text."""
+        source = self._module.source
+        raw = kind.raw and kind.raw.match(source.text, place)
+        if raw:
+            return raw[0], Raw(raw[0])
+        lexer = Lexer(source, place)
+        value = kind.read(lexer, self._scope)
+        return source.text[place : lexer.previous_end], value
 
     def _new_values(self, row: _Row, key: str) -> _Values:
         """Return the values of an attribute, with a comma and a blank before it, that no line of the opcode had."""

@@ -80,12 +80,12 @@ class ModuleScope:
 class ComputationScope:
     """The instructions of a computation that is being read.
 
-    ``references`` maps the names that ordinary operands may write to themselves: one object however often it is used.
+    ``has_reserved_name`` says whether one has a name, %true, that is none without the ``%``.
     """
 
     def __init__(self, module: ModuleScope) -> None:
         self.module = module
-        self.references: dict[str, str] = {}
+        self.has_reserved_name = False
         self.by_name: dict[str, Instruction] = {}
         self.offsets: list[int] = []
         self.root_name: str | None = None
@@ -148,9 +148,7 @@ class ComputationScope:
         if name in self.by_name:
             line = lexer.source.span(self.offsets[list(self.by_name).index(name)]).line
             lexer.fail(f"instruction {name!r} is already defined on line {line} [instruction_c5]", place)
-        # %true may name an instruction, but true cannot refer to it.
-        if self.module.sigil or name not in RESERVED_WORDS:
-            self.references[name] = name
+        self.has_reserved_name |= name in RESERVED_WORDS
         self.by_name[name] = instruction
         self.offsets.append(place)
         return name
@@ -164,8 +162,9 @@ class ComputationScope:
         # The table is here already; the property would build it anew.
         vars(computation)["by_name"] = self.by_name
         # A hole among the numbers aborts XLA's process; the message here says which there are.
-        if [p.immediate for p in computation.parameters] != list(range(len(computation.parameters))):
+        numbers = [i.immediate for i in instructions if i.opcode == "parameter"]
+        if sorted(numbers) != list(range(len(numbers))):
             place = next(o for o, i in zip(self.offsets, instructions, strict=True) if i.opcode == "parameter")
-            numbers = [str(i.immediate) for i in instructions if i.opcode == "parameter"]
-            lexer.fail(f"{name!r}: {broken('parameter_c1', ', '.join(numbers[:20])).message}", place)
+            shown = ", ".join(map(str, numbers[:20]))
+            lexer.fail(f"{name!r}: {broken('parameter_c1', shown).message}", place)
         return computation

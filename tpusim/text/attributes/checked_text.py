@@ -51,20 +51,10 @@ def fields(readers: Mapping[str, Production], *, all_required: bool = False) -> 
     return read
 
 
-def _printed_fields(readers: Mapping[str, Production]) -> Production:
-    """Return the same production, which passes at once over fields that stand as XLA prints them, in this order."""
+def _printed(readers: Mapping[str, Production]) -> re.Pattern[str]:
+    """Return the pattern of fields with plain values as XLA prints them, in this order; the production takes more."""
     parts = (rf"(?:{key}={_PLAIN[reader]}(?: |(?=\}})))?+" for key, reader in readers.items() if reader in _PLAIN)
-    printed = re.compile(rf"\{{{''.join(parts)}\}}")
-    token_by_token = fields(readers)
-
-    def read(lexer: Lexer) -> None:
-        match = printed.match(lexer.text, lexer.start)
-        if match is None:
-            token_by_token(lexer)
-        else:
-            lexer.jump(match.end())
-
-    return read
+    return re.compile(rf"\{{{''.join(parts)}\}}")
 
 
 def _field(readers: Mapping[str, Production]) -> Production:
@@ -284,7 +274,7 @@ def take_statistics(lexer: Lexer) -> None:
     lexer.take("}", "',' or '}'")
 
 
-METADATA: Final = _printed_fields(
+_METADATA_FIELDS: Mapping[str, Production] = (
     dict.fromkeys(("op_type", "op_name", "source_file"), take_string)
     | dict.fromkeys(
         ("source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"), take_int32
@@ -292,7 +282,10 @@ METADATA: Final = _printed_fields(
     | {"profile_type": take_integers}
     | dict.fromkeys(("deduplicated_name", "scheduling_name", "metadata_payload"), take_string)
 )
+METADATA: Final = fields(_METADATA_FIELDS)
 """``{op_type="..." op_name="..." ...}``."""
+PRINTED_METADATA: Final = _printed(_METADATA_FIELDS)
+"""The pattern of nearly all of them."""
 _METADATA_LIST = _one_or_list(METADATA)
 _TRAILING_METADATA = _if_next(",", _sequence(",", _field({"metadata": _METADATA_LIST})))
 
