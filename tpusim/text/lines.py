@@ -114,12 +114,11 @@ class LineReader:
 
     def read(self, scope: ComputationScope, position: int) -> int:  # noqa: C901 - a call a line would double its time
         """Read ordinary lines from ``position`` on into ``scope``; return where the first that is not one begins."""
+        if scope.has_reserved_name:
+            return position
         heads, sigil = self._heads, self._module.sigil
         before, between = len(sigil), f", {sigil}"
         by_name, offsets = scope.by_name, scope.offsets
-        instruction_of = by_name.__getitem__
-        if scope.has_reserved_name:
-            return position
         # Nothing before the line's end changes any state, so that a line can be given up at every step. The full
         # reader will find the same fault and its place, or read what is only unusual.
         try:
@@ -136,10 +135,10 @@ class LineReader:
                     immediate = row.immediates.get(key)
                     if immediate is None:
                         immediate = row.immediates[key] = self._new_immediate(row, shape, match)
-                # The names of the instructions themselves: a name is one object however often it is used.
                 elif arguments:
                     if arguments[:before] != sigil:
                         break
+                    # The names as the instructions have them: a name is one object however often it is used.
                     first, comma, rest = arguments[before:].partition(between)
                     if not comma:
                         operands = (by_name[first].name,)
@@ -153,7 +152,7 @@ class LineReader:
                     break
                 instruction = Instruction(name, shape, row.opcode, operands, attributes, immediate)
                 if check is not None:
-                    check(instruction, tuple(map(instruction_of, operands)), scope)
+                    check(instruction, tuple([by_name[operand] for operand in operands]), scope)
                 if root:
                     if scope.root_name is not None:
                         break

@@ -44,6 +44,7 @@ _TYPES = "|".join(name for name, dtype in DTYPES.items() if dtype.is_array_type)
 _ARRAY = rf"(?:(?:{_TYPES})\[(?:[0-9]{{1,18}}+(?:,[0-9]{{1,18}}+)*+)?+\]|token\[\])"
 _ELEMENT = rf"(?:/\*index=[0-9]++\*/)?+{_ARRAY}"
 _SHAPE = rf"(?:{_ARRAY}|{_listed(_ELEMENT)})"
+_MANY_OBJECTS = 10_000
 _ORDINARY_HEAD = re.compile(rf"%?+({_NAME}) (?:{_listed(f'{_NAME}: {_SHAPE}')} -> ({_SHAPE}) )?+\{{\n")
 
 
@@ -81,6 +82,10 @@ def _collector_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        # A large module outlives all that is young. It becomes old without the walk that would find out.
+        if gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         if was_enabled:
             gc.enable()
 

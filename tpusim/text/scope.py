@@ -80,7 +80,7 @@ class ModuleScope:
 class ComputationScope:
     """The instructions of a computation that is being read.
 
-    ``has_reserved_name`` says whether one has a name, %true, that is none without the ``%``.
+    ``has_reserved_name`` says whether one has a name, as ``%true``, that operands cannot write without the ``%``.
     """
 
     def __init__(self, module: ModuleScope) -> None:
@@ -163,7 +163,7 @@ class ComputationScope:
         vars(computation)["by_name"] = self.by_name
         # A hole among the numbers aborts XLA's process; the message here says which there are.
         numbers = [i.immediate for i in instructions if i.opcode == "parameter"]
-        if sorted(numbers) != list(range(len(numbers))):
+        if set(numbers) != set(range(len(numbers))):
             place = next(o for o, i in zip(self.offsets, instructions, strict=True) if i.opcode == "parameter")
             shown = ", ".join(map(str, numbers[:20]))
             lexer.fail(f"{name!r}: {broken('parameter_c1', shown).message}", place)
