@@ -1,4 +1,7 @@
-"""The programs in ``tests/data/hlo``: compiled and unscheduled ones, and hand-written ones for the grammar."""
+"""The programs in ``tests/data/hlo``: compiled and unscheduled ones, and hand-written ones for the grammar.
+
+``TRACES`` are larger: whole models.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from tpusim.source import SourceText
 from tpusim.text import read_source
 
 HLO = Path(__file__).parent.parent / "data" / "hlo"
+TRACES = sorted((Path(__file__).parents[2] / "traces").glob("*.hlo.txt.gz"))
 COMPILED = sorted(HLO.glob("*.hlo.txt.gz"))
 GRAMMAR = sorted((HLO / "grammar").glob("*.hlo"))
 ALL = [*COMPILED, *GRAMMAR]

@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.robust.mutations import mutated_text, tokens_of
 from tests.text.programs import ALL, name_of, source, text_of
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Module
 from tpusim.text import parse_module, print_module
 
+_BLANKS = (" ", "\n", "\n  ", "\t", "/*c*/", "/* ) */", "/*index=5*/", "//c\n", "//", "%", ", ", "\n, ")
 _CHARACTERS = "{}()[]=,:%\"'/*#<>-+ \n\tabf0129.é\x01"
 
 
@@ -78,6 +80,24 @@ def swap_words(text: str, chance: random.Random) -> str:
     return " ".join(words)
 
 
+def change_a_line(text: str, chance: random.Random) -> str:
+    """Change numbers, words and brackets of one line."""
+    lines = text.split("\n")
+    place = chance.randrange(len(lines))
+    lines[place] = mutated_text(chance, lines[place])
+    return "\n".join(lines)
+
+
+def insert_blank(text: str, chance: random.Random) -> str:
+    """Put what stands between tokens, or looks like it, somewhere into a line."""
+    lines = text.split("\n")
+    place = chance.randrange(len(lines))
+    tokens = tokens_of(lines[place])
+    tokens.insert(chance.randint(0, len(tokens)), chance.choice(_BLANKS))
+    lines[place] = "".join(tokens)
+    return "\n".join(lines)
+
+
 DAMAGES: list[Callable[[str, random.Random], str]] = [
     cut_anywhere,
     drop_some,
@@ -85,6 +105,8 @@ DAMAGES: list[Callable[[str, random.Random], str]] = [
     drop_line,
     repeat_line,
     swap_words,
+    change_a_line,
+    insert_blank,
 ]
 
 

@@ -178,3 +178,11 @@ def test_a_shape_that_follows_may_be_left_out(line: str, shape: str) -> None:
     """The rules of the operation semantics."""
     module = parse_module(source(entry("p = f32[4]{0} parameter(0)", f"ROOT r = {line}")))
     assert module.entry.root.shape == parse_shape(shape)
+
+
+def test_attributes_may_go_on_on_the_next_line() -> None:
+    """As XLA reads them, although the line before ends like an ordinary one."""
+    lines = ("%p = f32[] parameter(0)", '%n = f32[] negate(%p)\n, metadata={op_name="x"}', "%q = f32[] negate(%n)")
+    found = parse_module(source(entry(*lines))).entry
+    assert found["n"].metadata.op_name == "x"
+    assert found.root_name == "q"

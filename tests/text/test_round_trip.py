@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.text.programs import ALL, COMPILED, name_of, source
+from tests.text.programs import ALL, COMPILED, TRACES, name_of, source
 from tpusim.text import Style, parse_module, print_module, read_source
 
 programs = pytest.mark.parametrize("path", ALL, ids=name_of)
@@ -42,6 +42,16 @@ def test_reading_token_by_token_gives_the_same_module(path: Path) -> None:
     assert parse_module(program, careful=True) == parse_module(program)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TRACES, ids=name_of)
+def test_reading_token_by_token_gives_the_same_model(path: Path) -> None:
+    """Places included."""
+    program = read_source(path)
+    careful, module = parse_module(program, careful=True), parse_module(program)
+    assert careful == module
+    assert [c.offsets for c in careful.computations] == [c.offsets for c in module.computations]
+
+
 @pytest.mark.parametrize("path", COMPILED, ids=name_of)
 def test_the_short_style_reads_back_as_the_same_module(path: Path) -> None:
     """Names without ``%`` and computations without signatures say the same."""
@@ -67,3 +77,16 @@ def test_the_garbage_collector_is_as_before() -> None:
     with pytest.raises(Exception, match="HloModule"):
         parse_module(source(" "))
     assert gc.isenabled()
+
+
+def test_the_garbage_collector_does_not_walk_a_large_module() -> None:
+    """Neither while it grows nor right after it, which would take a twentieth of the time."""
+    lines = "".join(f"  %n{i + 1} = f32[] negate(%n{i})\n" for i in range(20_000))
+    program = source(f"HloModule m\n\nENTRY %e {{\n  %n0 = f32[] parameter(0)\n{lines}}}\n")
+    walks: list[str] = []
+    gc.collect()
+    gc.callbacks.append(lambda phase, info: walks.append(phase))
+    module = parse_module(program)
+    gc.callbacks.pop()
+    assert module.instruction_count == 20_001
+    assert not walks

@@ -47,12 +47,13 @@ class Literal(msgspec.Struct, frozen=True):
     elided: bool = False
 
 
-class Instruction(msgspec.Struct, frozen=True):
+class Instruction(msgspec.Struct, frozen=True, gc=False):
     """One instruction: ``name = shape opcode(operands), attributes``.
 
     ``operands`` are names in the same computation. ``immediate`` is what stands in the parentheses instead of operands:
     the number of a ``parameter``, the ``Literal`` of a ``constant``. ``attributes`` maps each attribute's name, in the
-    order of the text, to its value: see ``ir.attributes``.
+    order of the text, to its value: see ``ir.attributes``. Instructions that state the same share one dict, so nothing
+    changes it in place.
     """
 
     name: str

@@ -111,7 +111,15 @@ def _ordinary_array(reader: Reader) -> ArrayShape | None:
     match = _ORDINARY_ARRAY.match(reader.text, reader.position)
     if match is None or reader.is_in_physical_shape:
         return None
-    name, sizes, layout_text = match.groups()
+    shape = _known_array(*match.groups())
+    if shape is not None:
+        reader.position = match.end()
+    return shape
+
+
+@lru_cache(maxsize=1 << 16)
+def _known_array(name: str, sizes: str, layout_text: str | None) -> ArrayShape | None:
+    """Return the array of these parts, one object per text, or ``None`` if they are wrong together."""
     element_type = DTYPES.get(name)
     # Tokens and opaque values with sizes or a layout, which abort XLA, go on to the reader and its error.
     if element_type is None or not (element_type.bits or (sizes == "" and layout_text is None)):
@@ -123,7 +131,6 @@ def _ordinary_array(reader: Reader) -> ArrayShape | None:
         # A wrong layout goes to the reader, which finds the same fault and knows its place.
         if layout is None or len(layout.minor_to_major) != len(dimensions):
             return None
-    reader.position = match.end()
     return ArrayShape(element_type, dimensions, (), layout)
 
 

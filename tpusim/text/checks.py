@@ -6,8 +6,8 @@ asked here: XLA leaves that to its verifier, and so do we.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import OPERATIONS, TRANSFERS, async_parts, async_phase
@@ -21,11 +21,15 @@ Operands: TypeAlias = "tuple[Instruction, ...]"
 Check: TypeAlias = "Callable[[Instruction, Operands, ComputationScope], None]"
 
 
-def find_check(opcode: str) -> Check | None:
-    """Return the check of an opcode, if it has one."""
+def find_check(opcode: str, attributes: Mapping[str, Any]) -> Check | None:
+    """Return the check of an opcode, if it has one that asks something of instructions with these attributes."""
     parts = async_parts(opcode)
     # slice-start is held to what every async-start is; the slice inside is inference's to judge.
-    return _CHECKS.get(f"async-{parts[1]}" if parts else opcode)
+    check = _CHECKS.get(f"async-{parts[1]}" if parts else opcode)
+    # Parameters and broadcasts are half of a program, and few of them need a call.
+    if check is _check_parameter and "parameter_replication" not in attributes:
+        return None
+    return None if check is _check_broadcast and "dimensions" in attributes else check
 
 
 def _check_tuple(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
@@ -38,15 +42,14 @@ def _check_tuple(instruction: Instruction, operands: Operands, scope: Computatio
 def _check_parameter(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
     """Require ``parameter_replication`` to say yes or no for every leaf of the shape."""
     # XLA asks this of every instruction; only parameters carry it.
-    replication = instruction.attributes.get("parameter_replication")
-    if replication is not None:
-        count = len(leaves(instruction.shape))
-        require(len(replication) == count, "parameter_c2", len(replication), "for", count, "leaves")
+    replication = instruction.attributes["parameter_replication"]
+    count = len(leaves(instruction.shape))
+    require(len(replication) == count, "parameter_c2", len(replication), "for", count, "leaves")
 
 
 def _check_broadcast(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
-    """Require ``dimensions``, unless a scalar is broadcast."""
-    if "dimensions" not in instruction.attributes and _rank(operands[0]) != 0:
+    """Require ``dimensions``, which are not there, unless a scalar is broadcast."""
+    if _rank(operands[0]) != 0:
         raise broken("broadcast_c1", f"no 'dimensions' for {shape_text(operands[0].shape)}")
 
 

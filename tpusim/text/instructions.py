@@ -35,7 +35,7 @@ class NestingScope(ComputationScope):
         take_body(lexer, scope)
         # The name is taken after the body, so that computations inside it count first, as in XLA.
         name = self.module.fresh_name("_", self.module.computations)
-        self.module.computations[name] = scope.finish(lexer, name)
+        self.module.add(scope.finish(lexer, name))
         self.module.leave()
         return ComputationName(name)
 
@@ -77,7 +77,7 @@ def take_right_side(lexer: Lexer, scope: ComputationScope, name: str, place: int
     # A shape may be left out where operands imply it; old texts do so.
     shape = lexer.take_shape() if shape_follows(lexer) else None
     opcode_place = lexer.start
-    operation = _take_opcode(lexer)
+    operation = _take_opcode(lexer, scope)
     if shape is None and operation.name not in SHAPE_IMPLIED:
         lexer.fail(f"{operation.name!r}: {broken('shape_c1', 'none').message}", opcode_place)
     operands, immediate = _take_arguments(lexer, scope, operation, shape)
@@ -100,13 +100,14 @@ def shape_follows(lexer: Lexer) -> bool:
     return lexer.kind == "identifier" and lexer.value == "b" and lexer.peek() == "("
 
 
-def _take_opcode(lexer: Lexer) -> Operation:
+def _take_opcode(lexer: Lexer, scope: ComputationScope) -> Operation:
     """Read an opcode, the short form of an asynchronous one included."""
     place = lexer.start
     opcode = lexer.take("identifier", "a shape or an opcode")
     operation = find_operation(opcode)
     if operation is None:
         lexer.fail(f"unknown opcode {opcode!r}{did_you_mean(opcode, OPERATIONS)} [instruction_c1]", place)
+    scope.module.opcodes.add(operation.name)
     return operation
 
 
@@ -188,7 +189,7 @@ def _take_elements(lexer: Lexer, scope: ComputationScope, name: str, place: int)
 def _checked(lexer: Lexer, scope: ComputationScope, instruction: Instruction, place: int) -> Instruction:
     """Return an instruction that passes the check of its opcode, with its shape inferred if the text left it out."""
     operands = tuple(scope.by_name[name] for name in instruction.operands)
-    check = find_check(instruction.opcode)
+    check = find_check(instruction.opcode, instruction.attributes)
     try:
         if instruction.shape is UNKNOWN:
             # XLA's parser, too, asks its shape inference. What the first line says matters to none of these shapes.

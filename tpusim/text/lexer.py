@@ -9,6 +9,7 @@ Source: XLA, the HLO text format.
 from __future__ import annotations
 
 import re
+from functools import reduce
 from typing import Final, NoReturn
 
 from tpusim.errors import ProgramError
@@ -25,6 +26,8 @@ SKIPPED: Final = r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+"
 _WORD = r"[A-Za-z_][A-Za-z0-9_.-]*+"
 # The order decides: labels such as bf_io->bf begin like a word, 2x3 and 0_1 like a number.
 _TOKENS = {
+    # Half of all tokens, and none of the others begins like one of these.
+    "mark": r"[=,:*#+~\[\]{}()]",
     "name": rf"%{_WORD}|{_WORD}:",
     "attribute": rf"{_WORD}=",
     # A payload such as (0x7f) belongs to the token. The neighbour nan.1 is a name; only the bare word is a number.
@@ -37,11 +40,16 @@ _TOKENS = {
     "sizes": r"[0-9]++(?:x[0-9]++)++",
     "padding": r"-?[0-9]++_-?[0-9]++(?:_[0-9]++)?+(?:x-?[0-9]++_-?[0-9]++(?:_[0-9]++)?+)*+",
     "integer": r"-?[0-9]++",
-    "mark": r"->|<=|\.\.\.|[=,:*#+~\[\]{}()?]",
+    "other_mark": r"->|<=|\.\.\.|\?",
     "end": r"\Z",
 }
 _TOKEN = re.compile(SKIPPED + "(?:" + "|".join(f"(?P<{kind}>{text})" for kind, text in _TOKENS.items()) + ")")
 _UP_TO_BRACE = re.compile(r'(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+([{}])')
+_FLAT = r'[^"{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}]*+)*+'
+SHALLOW_JSON: Final = re.compile(
+    reduce(lambda inner, _: rf"\{{{_FLAT}(?:{inner}{_FLAT})*+\}}", range(7), rf"\{{{_FLAT}\}}")
+)
+"""The pattern of what ``take_json_object`` takes, where braces are nested no deeper than compilers nest them."""
 # Python refuses to convert thousands of digits, and takes long over hundreds; 64 bits have 20 with the sign.
 _MOST_DIGITS = 20
 # XLA sets no limit; JSON of compilers is some five deep.
@@ -174,7 +182,7 @@ class Lexer:
 
 def _classify(group: str, value: str) -> tuple[str, str]:
     """Return the kind and the value of a token from the pattern that matched and its text."""
-    if group == "mark":
+    if group in ("mark", "other_mark"):
         return value, value
     if group == "word":
         return _WORD_KINDS.get(value, "identifier"), value

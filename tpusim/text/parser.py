@@ -12,12 +12,14 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from tpusim.errors import ProgramError
-from tpusim.ir.module import Computation, Module
+from tpusim.ir.module import Module
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.infer.types import subshape
+from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import Shape, compatible, shape_text
 from tpusim.source import SourceText
 from tpusim.text.attributes.table import take_module_attributes
@@ -25,13 +27,34 @@ from tpusim.text.instructions import NestingScope, shape_follows, take_body, tak
 from tpusim.text.lexer import Lexer
 from tpusim.text.lines import LineReader
 from tpusim.text.lists import take_list
-from tpusim.text.printer import signature_text
 from tpusim.text.scope import ModuleScope
 from tpusim.text.strings import take_string
 from tpusim.text.tables import take_tables
 
-# Without comments, strings and braces inside, the line's last brace opens the computation for certain.
-_ORDINARY_SIGNATURE = re.compile(r"(\((?:[^/\n{}\"'#]++|/\*index=[0-9]++\*/)*+)\{\n")
+_NAME = "[A-Za-z_][A-Za-z0-9_.-]*+"
+
+
+def _listed(item: str) -> str:
+    """Return the pattern of ``(item, item)``."""
+    return rf"\((?:{item}(?:, (?!\))|(?=\))))*+\)"
+
+
+# Signatures have shapes without layouts; tuples in tuples are left to the lexer.
+_TYPES = "|".join(name for name, dtype in DTYPES.items() if dtype.is_array_type)
+_ARRAY = rf"(?:(?:{_TYPES})\[(?:[0-9]{{1,18}}+(?:,[0-9]{{1,18}}+)*+)?+\]|token\[\])"
+_ELEMENT = rf"(?:/\*index=[0-9]++\*/)?+{_ARRAY}"
+_SHAPE = rf"(?:{_ARRAY}|{_listed(_ELEMENT)})"
+_MANY_OBJECTS = 10_000
+_ORDINARY_HEAD = re.compile(rf"%?+({_NAME}) (?:{_listed(f'{_NAME}: {_SHAPE}')} -> ({_SHAPE}) )?+\{{\n")
+
+
+class _Head(NamedTuple):
+    """What stands before the instructions of a computation, and where their text begins."""
+
+    name: str
+    result: Shape | None
+    result_place: int
+    body: int
 
 
 def parse_module(source: SourceText, *, careful: bool = False) -> Module:
@@ -45,7 +68,7 @@ def parse_module(source: SourceText, *, careful: bool = False) -> Module:
     nul = source.text.find("\0")
     if nul >= 0:
         raise ProgramError("this is not HLO text: it holds NUL bytes", source.span(nul))
-    if not source.text.strip():
+    if not source.text or source.text.isspace():
         raise ProgramError("the text is empty; expected an HLO module ('HloModule name ...')", source.span(0))
     with _collector_paused():
         return _ModuleReader(source, careful).read()
@@ -59,6 +82,10 @@ def _collector_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        # A large module outlives all that is young. It becomes old without the walk that would find out.
+        if gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         if was_enabled:
             gc.enable()
 
@@ -112,7 +139,7 @@ class _ModuleReader:
         if lexer.kind != "end":
             lexer.fail(f"expected the end after one instruction, found {lexer.shown()}; is 'HloModule' missing?")
         entry = scope.finish(lexer, name)
-        self._scope.computations[entry.name] = entry
+        self._scope.add(entry)
         computations = tuple(self._scope.computations.values())
         return Module("_", computations, entry.name, {"is_scheduled": True}, {}, self._source)
 
@@ -123,44 +150,46 @@ class _ModuleReader:
         if is_entry:
             lexer.advance()
         name_place = lexer.start
-        name = lexer.take_word("the name of a computation")
+        head = self._take_head(lexer)
         scope = NestingScope(self._scope)
-        signature, signature_place = self._read_head_and_body(lexer, scope)
-        computation = scope.finish(lexer, name, self._take_thread(lexer))
-        # Comparing texts is much cheaper than reading shapes, and nearly every signature is the one that we print.
-        if signature is not None and signature != signature_text(computation) + " ":
-            self._check_signature(computation, signature_place)
-        if name in self._scope.computations:
-            lexer.fail(f"computation {name!r} is already defined", name_place)
+        if self._lines is None:
+            take_body(lexer, scope)
+        else:
+            self._read_body(lexer, scope, self._lines, head.body)
+        computation = scope.finish(lexer, head.name, self._take_thread(lexer))
+        # As in XLA, the shapes of the parameters need not be those of the signature.
+        if head.result is not None and not compatible(head.result, computation.root.shape):
+            shown = shape_text(computation.root.shape)
+            lexer.fail(f"the root of {head.name!r} has the shape {shown}", head.result_place)
+        if head.name in self._scope.computations:
+            lexer.fail(f"computation {head.name!r} is already defined", name_place)
         if is_entry and self._entry_name is not None:
             lexer.fail(f"a module has only one ENTRY, which is {self._entry_name!r}", entry_place)
         if is_entry:
-            self._entry_name = name
-        self._scope.computations[name] = computation
-        return name
+            self._entry_name = head.name
+        self._scope.add(computation)
+        return head.name
 
-    def _read_head_and_body(self, lexer: Lexer, scope: NestingScope) -> tuple[str | None, int]:
-        """Read from the signature to the closing brace; return the signature's text, if there is one, and place."""
-        place, signature = lexer.start, None
-        if lexer.kind == "(":
-            ordinary = _ORDINARY_SIGNATURE.match(lexer.text, place)
-            if ordinary and self._lines is not None:
-                self._read_body(lexer, scope, self._lines, ordinary.end())
-                return ordinary[1], place
-            _take_signature(lexer)
-            signature = ""
-        if self._lines is None:
-            take_body(lexer, scope)
-        elif lexer.kind != "{":
+    def _take_head(self, lexer: Lexer) -> _Head:
+        """Read ``name [signature]`` up to the brace that opens the body."""
+        ordinary = _ORDINARY_HEAD.match(lexer.text, lexer.start)
+        if ordinary and self._lines and lexer.kind in ("identifier", "name"):
+            result = None if ordinary[2] is None else parse_shape(ordinary[2])
+            return _Head(ordinary[1], result, ordinary.start(2), ordinary.end())
+        name = lexer.take_word("the name of a computation")
+        result, result_place = _take_signature(lexer) if lexer.kind == "(" else (None, lexer.start)
+        if lexer.kind != "{":
             lexer.fail(f"expected '{{' before the instructions, found {lexer.shown()}")
-        else:
-            self._read_body(lexer, scope, self._lines, lexer.end + lexer.text.startswith("\n", lexer.end))
-        return signature, place
+        return _Head(name, result, result_place, lexer.end + lexer.text.startswith("\n", lexer.end))
 
     def _read_body(self, lexer: Lexer, scope: NestingScope, lines: LineReader, position: int) -> None:
         """Read instructions from ``position`` on, and the closing brace."""
         while True:
-            lexer.jump(lines.read(scope, position))
+            position = lines.read(scope, position)
+            if scope.by_name and lexer.text.startswith("}", position):
+                lexer.jump(position + 1)
+                return
+            lexer.jump(position)
             if lexer.kind == "}" and scope.by_name:
                 lexer.advance()
                 return
@@ -178,15 +207,6 @@ class _ModuleReader:
             lexer.fail("expected execution_thread=, the only attribute of a computation", place)
         return take_string(lexer)
 
-    def _check_signature(self, computation: Computation, place: int) -> None:
-        """Read a signature that is not the one that we would print; its result must be that of the root."""
-        lexer = Lexer(self._source, place)
-        result, place = _take_signature(lexer)
-        # As in XLA, the shapes of the parameters need not be those of the signature.
-        lexer.take("{", "'{' before the instructions")
-        if not compatible(result, computation.root.shape):
-            lexer.fail(f"the root of {computation.name!r} has the shape {shape_text(computation.root.shape)}", place)
-
     def _check_aliases(self, lexer: Lexer, attributes: dict[str, Any], result: Shape, place: int) -> None:
         """Refuse ``input_output_alias`` of parts of the result that do not exist, or of one part twice."""
         seen = set()
@@ -202,8 +222,7 @@ class _ModuleReader:
 
     def _check_async_callers(self, lexer: Lexer) -> None:
         """Refuse a computation that more than one instruction starts asynchronously."""
-        # One search through the text spares a walk over all instructions.
-        if "async-start" not in self._source.text:
+        if "async-start" not in self._scope.opcodes:
             return
         seen: set[str] = set()
         for computation in self._scope.computations.values():

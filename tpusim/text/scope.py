@@ -23,16 +23,26 @@ DEEPEST = 50
 class ModuleScope:
     """The computations that have been read, by name, and what is shared by all of them.
 
-    ``sigil`` is what ordinary operands have before their names: ``%`` or nothing.
+    ``sigil`` is what ordinary operands have before their names: ``%`` or nothing. ``references`` maps names of
+    computations as attributes write them to the names themselves; ``opcodes`` are those of all instructions so far.
     """
 
     def __init__(self, source: SourceText) -> None:
         self.source = source
         self.computations: dict[str, Computation] = {}
-        self.shapes: dict[str, Shape] = {}
+        self.references: dict[str, ComputationName] = {}
+        self.opcodes: set[str] = set()
         self.sigil = "%"
         self.depth = 0
         self._counts: dict[str, int] = {}
+
+    def add(self, computation: Computation) -> None:
+        """Add a computation, to which later ones may refer."""
+        name = computation.name
+        self.computations[name] = computation
+        # %true may name a computation, but true cannot refer to it.
+        if self.sigil or name not in RESERVED_WORDS:
+            self.references[self.sigil + name] = ComputationName(name)
 
     def take_computation(self, lexer: Lexer) -> ComputationName:
         """Read the name of a computation that came before."""
@@ -70,12 +80,12 @@ class ModuleScope:
 class ComputationScope:
     """The instructions of a computation that is being read.
 
-    ``references`` maps names as operands write them, with ``%`` in most modules, to the names themselves.
+    ``has_reserved_name`` says whether one has a name, as ``%true``, that operands cannot write without the ``%``.
     """
 
     def __init__(self, module: ModuleScope) -> None:
         self.module = module
-        self.references: dict[str, str] = {}
+        self.has_reserved_name = False
         self.by_name: dict[str, Instruction] = {}
         self.offsets: list[int] = []
         self.root_name: str | None = None
@@ -133,30 +143,28 @@ class ComputationScope:
     def add(self, lexer: Lexer, instruction: Instruction, place: int) -> str:
         """Add an instruction that begins at ``place``; return its name, which must be new."""
         name = instruction.name
+        if name in DTYPES or _RESERVED_PREFIX.match(name):
+            lexer.fail("this name is reserved; XLA puts '_' behind such a name", place)
         if name in self.by_name:
             line = lexer.source.span(self.offsets[list(self.by_name).index(name)]).line
             lexer.fail(f"instruction {name!r} is already defined on line {line} [instruction_c5]", place)
-        # %true may name an instruction, but true cannot refer to it.
-        if self.module.sigil or name not in RESERVED_WORDS:
-            self.references[self.module.sigil + name] = name
+        self.has_reserved_name |= name in RESERVED_WORDS
         self.by_name[name] = instruction
         self.offsets.append(place)
         return name
 
     def finish(self, lexer: Lexer, name: str, execution_thread: str = "main") -> Computation:
         """Return the computation. Its parameters must be numbered from 0 on without a gap."""
-        reserved = DTYPES.keys() & self.by_name
-        reserved |= {name for name in self.by_name if name[0] == "_" and _RESERVED_PREFIX.match(name)}
-        if reserved:
-            first = min(list(self.by_name).index(name) for name in reserved)
-            lexer.fail("this name is reserved; XLA puts '_' behind such a name", self.offsets[first])
         instructions = tuple(self.by_name.values())
+        # No ROOT means the last instruction.
+        root_name = self.root_name if self.root_name is not None else instructions[-1].name
+        computation = Computation(name, instructions, root_name, execution_thread, tuple(self.offsets))
+        # The table is here already; the property would build it anew.
+        vars(computation)["by_name"] = self.by_name
         # A hole among the numbers aborts XLA's process; the message here says which there are.
         numbers = [i.immediate for i in instructions if i.opcode == "parameter"]
-        if len(numbers) != len(set(numbers)) or any(number not in range(len(numbers)) for number in numbers):
+        if set(numbers) != set(range(len(numbers))):
             place = next(o for o, i in zip(self.offsets, instructions, strict=True) if i.opcode == "parameter")
             shown = ", ".join(map(str, numbers[:20]))
             lexer.fail(f"{name!r}: {broken('parameter_c1', shown).message}", place)
-        # No ROOT means the last instruction.
-        root_name = self.root_name if self.root_name is not None else instructions[-1].name
-        return Computation(name, instructions, root_name, execution_thread, tuple(self.offsets))
+        return computation

@@ -6,6 +6,7 @@ functions at the top make productions of others, the tables at the end are the g
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
@@ -48,6 +49,12 @@ def fields(readers: Mapping[str, Production], *, all_required: bool = False) -> 
         return values
 
     return read
+
+
+def _printed(readers: Mapping[str, Production]) -> re.Pattern[str]:
+    """Return the pattern of fields with plain values as XLA prints them, in this order; the production takes more."""
+    parts = (rf"(?:{key}={_PLAIN[reader]}(?: |(?=\}})))?+" for key, reader in readers.items() if reader in _PLAIN)
+    return re.compile(rf"\{{{''.join(parts)}\}}")
 
 
 def _field(readers: Mapping[str, Production]) -> Production:
@@ -115,6 +122,10 @@ def take_number(lexer: Lexer) -> float:
     if abs(value) == float("inf") and not text.endswith("inf"):
         lexer.fail(f"{text[:40]} does not fit a 64-bit floating-point number", start)
     return value
+
+
+# Without escapes, and of so few digits that they fit 32 bits for certain.
+_PLAIN: Mapping[Production, str] = {take_string: r'"[^"\\\n]*+"', take_int32: "-?[0-9]{1,9}"}
 
 
 def _take_array_sharding(lexer: Lexer) -> None:
@@ -263,7 +274,7 @@ def take_statistics(lexer: Lexer) -> None:
     lexer.take("}", "',' or '}'")
 
 
-METADATA: Final = fields(
+_METADATA_FIELDS: Mapping[str, Production] = (
     dict.fromkeys(("op_type", "op_name", "source_file"), take_string)
     | dict.fromkeys(
         ("source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id"), take_int32
@@ -271,7 +282,10 @@ METADATA: Final = fields(
     | {"profile_type": take_integers}
     | dict.fromkeys(("deduplicated_name", "scheduling_name", "metadata_payload"), take_string)
 )
+METADATA: Final = fields(_METADATA_FIELDS)
 """``{op_type="..." op_name="..." ...}``."""
+PRINTED_METADATA: Final = _printed(_METADATA_FIELDS)
+"""The pattern of nearly all of them."""
 _METADATA_LIST = _one_or_list(METADATA)
 _TRAILING_METADATA = _if_next(",", _sequence(",", _field({"metadata": _METADATA_LIST})))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,6 +32,8 @@ _WINDOW_DEFAULTS: dict[str, Any] = {
 # 18 digits fit 64 bits for certain, and no array is that large; nor has one more dimensions than this.
 _MOST_DIGITS = 18
 _MOST_NUMBERS = 3000
+# A training step hands on hundreds of weights, each an element of the result and a whole parameter.
+_ORDINARY_ALIAS = re.compile(r"\{([0-9]{1,18})\}: \(([0-9]{1,18}), \{\}, (may|must)-alias\)")
 
 
 def take_window(lexer: Lexer) -> Window:
@@ -126,6 +129,10 @@ def show_operand_aliases(aliases: tuple[OperandAlias, ...]) -> str:
 
 def take_parameter_alias(lexer: Lexer) -> ParameterAlias:
     """Read one ``{0}: (1, {}, may-alias)``: part of the result, parameter, part of the parameter."""
+    ordinary = _ORDINARY_ALIAS.match(lexer.text, lexer.start)
+    if ordinary:
+        lexer.jump(ordinary.end())
+        return ParameterAlias((int(ordinary[1]),), int(ordinary[2]), (), ordinary[3] == "must")
     output_index = take_integers(lexer)
     lexer.take(":", "':'")
     parameter, parameter_index = _take_part(lexer)

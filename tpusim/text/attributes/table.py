@@ -5,6 +5,7 @@ A kind is a pair of functions. Short values become those of ``ir.attributes``; l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -16,7 +17,7 @@ from tpusim.semantics.precision import PIECES_BY_ALGORITHM
 from tpusim.shapes.shape import shape_text
 from tpusim.text.attributes import checked_text, structured
 from tpusim.text.attributes.devices import take_replica_groups
-from tpusim.text.lexer import Lexer
+from tpusim.text.lexer import SHALLOW_JSON, Lexer
 from tpusim.text.lists import (
     list_of,
     show_list,
@@ -36,10 +37,14 @@ Scope: TypeAlias = "ModuleScope | ComputationScope"
 
 
 class Kind(NamedTuple):
-    """How to read a value, and how to print one with ``%`` (or nothing) before names."""
+    """How to read a value, and how to print one with ``%`` (or nothing) before names.
+
+    What ``raw`` matches is a whole value for certain, and stays the text that it is.
+    """
 
     read: Callable[[Lexer, Scope], Any]
     show: Callable[[Any, str], str]
+    raw: re.Pattern[str] | None = None
 
 
 def take_attributes(lexer: Lexer, operation: Operation, scope: Scope) -> dict[str, Any]:
@@ -108,7 +113,7 @@ def _plain(read: Callable[[Lexer], Any], show: Callable[[Any], str]) -> Kind:
     return Kind(lambda lexer, scope: read(lexer), lambda value, sigil: show(value))
 
 
-def _raw(check: Callable[[Lexer], object]) -> Kind:
+def _raw(check: Callable[[Lexer], object], ordinary: re.Pattern[str] | None = None) -> Kind:
     """Return a kind that is checked and keeps its text, blanks and comments inside included."""
 
     def read(lexer: Lexer) -> Raw:
@@ -116,7 +121,7 @@ def _raw(check: Callable[[Lexer], object]) -> Kind:
         check(lexer)
         return Raw(lexer.text[start : lexer.previous_end])
 
-    return _plain(read, str)
+    return _plain(read, str)._replace(raw=ordinary)
 
 
 def _choice(words: str, *, any_case: bool = False) -> Kind:
@@ -166,11 +171,12 @@ _INTEGER = _plain(Lexer.take_integer, str)
 _INTEGERS = _plain(take_integers, show_list)
 _INTEGER_LISTS = _plain(take_integer_lists, show_lists)
 _STRING = _plain(take_string, quoted)
-_COMPUTATION = Kind(lambda lexer, scope: scope.take_computation(lexer), lambda value, sigil: sigil + value)
+COMPUTATION = Kind(lambda lexer, scope: scope.take_computation(lexer), lambda value, sigil: sigil + value)
+"""The name of one computation."""
 _COMPUTATIONS = Kind(lambda lexer, scope: take_list(lexer, scope.take_computation), _show_names)
 # Instructions and modules carry these alike: words of a front end and of a backend, which XLA itself passes on unread.
 _FRONTEND = _raw(checked_text.FRONTEND_ATTRIBUTES)
-_BACKEND = _raw(checked_text.BACKEND_CONFIG)
+_BACKEND = _raw(checked_text.BACKEND_CONFIG, SHALLOW_JSON)
 
 # One table for all opcodes, since in XLA a name nearly always has one type wherever it stands.
 _KINDS: dict[str, Kind] = {
@@ -193,7 +199,7 @@ _KINDS: dict[str, Kind] = {
         _INTEGERS,
     ),
     **dict.fromkeys(
-        "body calls condition false_computation scatter select to_apply true_computation".split(), _COMPUTATION
+        "body calls condition false_computation scatter select to_apply true_computation".split(), COMPUTATION
     ),
     **dict.fromkeys("branch_computations called_computations".split(), _COMPUTATIONS),
     **dict.fromkeys("async_execution_thread custom_call_target infeed_config outfeed_config".split(), _STRING),
@@ -216,7 +222,7 @@ _KINDS: dict[str, Kind] = {
     "frontend_attributes": _FRONTEND,
     "kind": _choice("kLoop kInput kOutput kCustom"),
     "literal": _raw(take_shaped_literal),
-    "metadata": _raw(checked_text.METADATA),
+    "metadata": _raw(checked_text.METADATA, checked_text.PRINTED_METADATA),
     "mode": _choice("cross_replica cross_partition cross_replica_and_partition flattened_id"),
     "operand_layout_constraints": _plain(
         list_of(Lexer.take_shape), lambda shapes: "{" + ", ".join(map(str, shapes)) + "}"
