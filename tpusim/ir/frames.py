@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cached_property
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ class SourceFrames:
         if source is None:
             return []
         # Found once: counting line breaks again for every instruction would be quadratic.
-        ends = accumulate(map(len, source.text.split("\n")), initial=0)
-        return [end + breaks for breaks, end in enumerate(ends)]
+        return [0, *[match.end() for match in re.finditer("\n", source.text)]]
 
     @cached_property
     def _files(self) -> dict[int, str]:
