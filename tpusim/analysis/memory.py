@@ -39,8 +39,8 @@ class MemoryProfile(msgspec.Struct, frozen=True):
 
     ``alive_bytes[i]`` are the bytes in use while instruction ``schedule[i]`` runs, ``held_bytes`` of them (arguments,
     outputs and constants in HBM) from the first instruction to the last. ``peak_position`` is the first position with
-    the most bytes, ``peak_bytes``. ``heap_bytes`` is the end of the highest temporary: what it is above the most
-    temporaries alive at once is fragmentation.
+    the most bytes, ``peak_bytes``, at which something runs, where there is such a one. ``heap_bytes`` is the end of the
+    highest temporary: what it is above the most temporaries alive at once is fragmentation.
     """
 
     space: MemorySpace
@@ -77,13 +77,16 @@ def memory_profile(program: Program, space: MemorySpace) -> MemoryProfile:
     counted = [b for b in buffers if space != HBM or b.kind in _IN_HEAP]
     alive = _over_positions(counted, held, len(program.schedule))
     peak = max(alive, default=held)
+    fullest = [place for place, n_bytes in enumerate(alive) if n_bytes == peak]
+    # Parameters have places in the schedule, too, and take no time.
+    running = {step.name for step in program.every_step}
     return MemoryProfile(
         space=space,
         schedule=program.schedule,
         alive_bytes=alive,
         held_bytes=held,
         heap_bytes=heap_bytes(buffers),
-        peak_position=alive.index(peak) if alive else 0,
+        peak_position=next((place for place in fullest if program.schedule[place] in running), (fullest or [0])[0]),
         peak_bytes=peak,
         buffers=buffers,
     )

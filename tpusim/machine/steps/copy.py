@@ -28,7 +28,7 @@ def _copy(core: Core, copy: Copy) -> Activity:
     latency_seconds = device.chip.host.latency_seconds if over_pcie else device.chip.dma.fixed_latency_seconds
     yield core.env.timeout(seconds_to_ps(latency_seconds))
     yield all_of(core.env, [device.memories[s].transfer(n) for s, n in cost.loads.items()])
-    device.recorder.add(copy, copy.through, start_ps, core.now_ps, **cost.details)
+    core.record(copy, start_ps, row=copy.through, **cost.details)
 
 
 def _cost(copy: Copy, device: Device) -> CopyCost:
