@@ -21,11 +21,11 @@ def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str =
 
     Where no use has one it is that of an operand, else ``otherwise``.
     """
-    found = dict(own)
+    found, of_uses = dict(own), dict[str, str]()
     for instruction in reversed(computation.instructions):
-        if not found[instruction.name]:
-            users = (found[user.name] for user, _ in computation.users.get(instruction.name, ()))
-            found[instruction.name] = next(filter(None, users), "")
+        text = found[instruction.name] = found[instruction.name] or of_uses.get(instruction.name, "")
+        # Backwards, so that the first use has the last word.
+        of_uses |= dict.fromkeys(instruction.operands if text else (), text)
     for instruction in computation:
         if not found[instruction.name]:
             sources = (found[name] for name in instruction.operands)
