@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tpusim.ir.module import Module
-    from tpusim.pipeline.result import RankedPrograms
+    from tpusim.pipeline.answers.shown import RankedPrograms
 
 _SMALLEST_SLICES = {
     "v2": "v2:2x2",

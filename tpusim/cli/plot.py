@@ -99,7 +99,7 @@ def _timeline(plot: Any, options: Namespace) -> Any:
 
 def _tiles(plot: Any, options: Namespace) -> Any:
     from tpusim.pipeline.answers.explain import explain
-    from tpusim.pipeline.result import ExplainedStep
+    from tpusim.pipeline.answers.shown import ExplainedStep
 
     found = explain(options.program, options.op, options.chip, **machine(options), tried=60)
     if isinstance(found, ExplainedStep):

@@ -269,7 +269,7 @@ def _shipped_statement(name: str, key: str) -> Fact | None:
     if raw is not None:
         return _fact(key, raw, _shipped_path(name), needs_source=True)
     base = _shipped_table(name, "").get("base")
-    return _shipped_statement(base, key) if base else None
+    return _shipped_statement(resolve_chip_name(base), key) if base else None
 
 
 @cache

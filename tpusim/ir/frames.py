@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cached_property
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,13 +30,15 @@ def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str =
 
     Where no use has one it is that of an operand, else ``otherwise``.
     """
-    found = dict(own)
+    found, of_uses = dict(own), dict[str, str]()
     for instruction in reversed(computation.instructions):
-        users = (found[user.name] for user, _ in computation.users.get(instruction.name, ()))
-        found[instruction.name] = found[instruction.name] or next(filter(None, users), "")
+        text = found[instruction.name] = found[instruction.name] or of_uses.get(instruction.name, "")
+        # Backwards, so that the first use has the last word.
+        of_uses |= dict.fromkeys(instruction.operands if text else (), text)
     for instruction in computation:
-        sources = (found[name] for name in instruction.operands)
-        found[instruction.name] = found[instruction.name] or next(filter(None, sources), otherwise)
+        if not found[instruction.name]:
+            sources = (found[name] for name in instruction.operands)
+            found[instruction.name] = next(filter(None, sources), otherwise)
     return found
 
 
@@ -48,32 +49,23 @@ class SourceFrames:
         self._module = module
         self._offsets: dict[str, dict[str, int]] = {}
         self._sources: dict[str, dict[str, str]] = {}
-        self._tables: dict[str, dict[int, dict[str, int]]] = {}
 
     def location(self, metadata: Metadata) -> str:
         """Return ``file:line`` of the framework's source, or an empty string if the metadata does not say."""
         # Either each instruction names its file, or a frame of the tables does that many instructions share.
         if metadata.source_file:
             return f"{metadata.source_file}:{metadata.source_line}"
-        frame = self._table("StackFrames").get(metadata.stack_frame_id, {})
-        # Ids begin at 1: a protocol buffer leaves out a 0, which means that there is none.
-        place = self._table("FileLocations").get(frame.get("file_location_id", 0), {})
-        file = self._files.get(place.get("file_name_id", 0), "")
-        return f"{file}:{place.get('line', 0)}" if file else ""
+        return self._frames.get(metadata.stack_frame_id, "")
 
     def source(self, computation: Computation, instruction: Instruction) -> str:
         """Return the location of an instruction; of one that a compiler has put in that of its use, or of its origin.
 
         A use that has one counts before an origin: a copy of a weight is for the product that reads it.
         """
-        return self.location(instruction.metadata) or self._inherited(computation)[instruction.name]
-
-    def _inherited(self, computation: Computation) -> dict[str, str]:
-        """Return locations by instruction, handed on from uses and then from origins."""
         if computation.name not in self._sources:
-            own = {instruction.name: self.location(instruction.metadata) for instruction in computation}
+            own = {each.name: self.location(each.metadata) for each in computation}
             self._sources[computation.name] = handed_on(computation, own)
-        return self._sources[computation.name]
+        return self._sources[computation.name][instruction.name]
 
     def line(self, computation: Computation, instruction: Instruction) -> int:
         """Return the line, from 1, on which ``instruction`` stands in the HLO text, or 0 if it came from elsewhere."""
@@ -90,17 +82,26 @@ class SourceFrames:
         if source is None:
             return []
         # Found once: counting line breaks again for every instruction would be quadratic.
-        ends = accumulate(map(len, source.text.split("\n")), initial=0)
-        return [end + breaks for breaks, end in enumerate(ends)]
+        return [0, *[match.end() for match in re.finditer("\n", source.text)]]
 
     @cached_property
     def _files(self) -> dict[int, str]:
         split = (line.split(None, 1) for line in self._module.tables.get("FileNames", ()))
         return {int(number): name.strip('"') for number, name in split}
 
+    @cached_property
+    def _frames(self) -> dict[int, str]:
+        """Locations by the id of a stack frame; those that name no file are missing."""
+        places, found = self._table("FileLocations"), {}
+        for number, frame in self._table("StackFrames").items():
+            # Ids begin at 1: a protocol buffer leaves out a 0, which means that there is none.
+            place = places.get(frame.get("file_location_id", 0), {})
+            file = self._files.get(place.get("file_name_id", 0), "")
+            if file:
+                found[number] = f"{file}:{place.get('line', 0)}"
+        return found
+
     def _table(self, title: str) -> dict[int, dict[str, int]]:
         """Return a table of records of numbers by id."""
-        if title not in self._tables:
-            split = (line.split(None, 1) for line in self._module.tables.get(title, ()))
-            self._tables[title] = {int(number): {k: int(v) for k, v in _FIELD.findall(rest)} for number, rest in split}
-        return self._tables[title]
+        split = (line.split(None, 1) for line in self._module.tables.get(title, ()))
+        return {int(number): {k: int(v) for k, v in _FIELD.findall(rest)} for number, rest in split}

@@ -1,24 +1,24 @@
-"""A run with its numbers, and one kernel explained: what the stages return, which show themselves when printed."""
+"""A run with its numbers: what the stages return, which shows itself when printed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tpusim.analysis.communication import PodUse, pod_use
 from tpusim.analysis.energy.price import Cost, run_cost
 from tpusim.analysis.energy.run import Energy, pod_joules
-from tpusim.analysis.explained.facts import StepExplanation
-from tpusim.analysis.explanation import Explanation
-from tpusim.analysis.path.critical import CriticalPath, critical_path
 from tpusim.analysis.summary import Summary, summarise
-from tpusim.analysis.tuning import Ranking
 from tpusim.analysis.utilisation import Group, group_records
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.program.module import Program
 from tpusim.timeline.records import PodRun, Timeline
 from tpusim.units import ps_to_us
+
+if TYPE_CHECKING:
+    from tpusim.analysis.path.critical import CriticalPath
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +84,9 @@ class Result:
     @cached_property
     def critical_path(self) -> CriticalPath:
         """What the end of the run waits for, through kernels, copies, collectives and devices; and what could wait."""
+        # Few runs are asked for it.
+        from tpusim.analysis.path.critical import critical_path
+
         return critical_path(self.program, self.pod)
 
     def __repr__(self) -> str:
@@ -106,40 +109,3 @@ class Result:
         """Return the run's records added up by ``op``, ``category`` or ``source``."""
         known = {"op": self.summary.ops, "category": self.summary.categories}
         return known[by] if by in known else group_records(self.timeline, by)
-
-
-class ExplainedKernel(Explanation, frozen=True, kw_only=True):
-    """An explanation that shows itself as ``tpusim explain`` prints it."""
-
-    def __str__(self) -> str:
-        """Return the report of ``tpusim explain``."""
-        from tpusim.report.terminal.notebook import printed_explanation, text_of
-
-        return text_of(printed_explanation(self))
-
-    def _repr_html_(self) -> str:
-        from tpusim.report.terminal.notebook import html_of, printed_explanation
-
-        return html_of(printed_explanation(self))
-
-
-class ExplainedStep(StepExplanation, frozen=True, kw_only=True):
-    """The same of what is no kernel."""
-
-    __str__ = ExplainedKernel.__str__
-    _repr_html_ = ExplainedKernel._repr_html_
-
-
-class RankedPrograms(Ranking, frozen=True, kw_only=True):
-    """A ranking that shows itself as a table."""
-
-    def __str__(self) -> str:
-        """Return the table."""
-        from tpusim.report.terminal.notebook import printed_ranking, text_of
-
-        return text_of(printed_ranking(self))
-
-    def _repr_html_(self) -> str:
-        from tpusim.report.terminal.notebook import html_of, printed_ranking
-
-        return html_of(printed_ranking(self))

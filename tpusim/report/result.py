@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tpusim.analysis.communication import PodUse
 from tpusim.analysis.energy.price import Cost
-from tpusim.analysis.path.critical import CriticalPath
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.program.module import Program
 from tpusim.timeline.records import PodRun
+
+if TYPE_CHECKING:
+    from tpusim.analysis.path.critical import CriticalPath
 
 
 class ResultLike(Protocol):

@@ -11,8 +11,9 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module
 from tpusim.pipeline.answers.kernel import explain_kernel
+from tpusim.pipeline.answers.shown import ExplainedKernel, ExplainedStep
 from tpusim.pipeline.answers.steps import Case, explain_step
-from tpusim.pipeline.result import ExplainedKernel, ExplainedStep, Result
+from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, Kernel

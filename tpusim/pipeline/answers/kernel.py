@@ -20,7 +20,8 @@ from tpusim.lowering.kernels.choice import tried_tiles
 from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.answers.blocks import larger_blocks
 from tpusim.pipeline.answers.body import body_of, is_skipped
-from tpusim.pipeline.result import ExplainedKernel, Result
+from tpusim.pipeline.answers.shown import ExplainedKernel
+from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import run_program
 from tpusim.program.steps import Kernel
 from tpusim.program.work import TileClass

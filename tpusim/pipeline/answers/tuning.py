@@ -10,7 +10,7 @@ from tpusim.analysis.tuning import Candidate
 from tpusim.errors import TpusimError
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
-from tpusim.pipeline.result import RankedPrograms
+from tpusim.pipeline.answers.shown import RankedPrograms
 from tpusim.pipeline.stages import simulate
 
 Candidates = Iterable[tuple[Any, Module | str | Path | Exception]]
