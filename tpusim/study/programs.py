@@ -119,10 +119,16 @@ def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern with ``*``, ``?``, ``[...]`` and variables in braces."""
+    """Return the regular expression of a pattern with ``*``, ``?``, ``[...]`` and variables in braces.
+
+    Raises ConfigError for a variable that is no name or stands twice, and for letters from a later to an earlier one.
+    """
     # What stands for any text is glob's to decide; here only the variables matter.
     parts = (_part(part) for part in re.split(r"(\{\w+\}|\*+/?|\?|\[[^]]+\])", pattern))
-    return re.compile("".join(parts))
+    try:
+        return re.compile("".join(parts))
+    except re.error as error:
+        raise ConfigError(f"study: expected a pattern of programs, found {pattern!r}: {error.msg}") from error
 
 
 def _part(part: str) -> str:
