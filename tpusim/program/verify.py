@@ -31,6 +31,8 @@ def verify_program(program: Program) -> None:
         raise ProgramError(wrong)
     if fault := DEVICES.fault(program.devices_needed):
         raise ProgramError(fault)
+    if sorted(program.device_order) != list(range(len(program.device_order))):
+        raise ProgramError(f"device_order: expected each device once, found {program.device_order}")
     for step in program.every_step:
         check = _CHECKS.get(type(step))
         if wrong := next(chain(check(step) if check else (), _misfit_numbers(step)), ""):
