@@ -11,10 +11,10 @@ def test_without_a_folder_to_write_to_a_loop_is_compiled_anew(monkeypatch):
     """Numba refuses then to keep what it compiles, and only that."""
     compile_it = numba.njit
 
-    def refuses(**settings):
-        if settings["cache"]:
+    def refuses(*functions, **settings):
+        if settings.get("cache"):
             raise RuntimeError("cannot cache function 'twice': no locator available for file")
-        return compile_it(**settings)
+        return compile_it(*functions, **settings)
 
     monkeypatch.setattr(compiled.numba, "njit", refuses)
     twice = compiled.njit(cache=True, error_model="numpy")(lambda number: 2 * number)
