@@ -77,6 +77,13 @@ def test_roofline_takes_the_highest_roof():
     assert found.bound_ps == found.roofs_ps[found.bound_by] == max(found.roofs_ps.values())
 
 
+def test_a_roof_is_of_what_was_done_when_the_program_ended():
+    """A copy that nothing waits for may outlast it: of one that ends twice as late, half."""
+    copy = record("c", 0, 20, row="dma", is_kernel=False, activity={"hbm": 100.0}, units={"hbm": 10**6})
+    found = roofline(Timeline(program="p", chip="v5e", total_ps=10 * 10**6, records=(copy,)), CHIP)
+    assert found.roofs_ps["hbm"] == pytest.approx(50 / 819e9 * 1e12, abs=2)
+
+
 def test_peak_depends_on_the_type():
     """s8 at twice bf16 on v5e; a type without a rate of its own runs as bf16."""
     assert peak_flops_per_second(CHIP, "s8") == 2 * peak_flops_per_second(CHIP, "bf16")

@@ -27,7 +27,8 @@ def record(name: str, us: int, **given: object) -> Record:
 
 def times(*records: Record, clock_hz: float = 1e9):
     """Return the categories of a run of some records."""
-    return category_times(Timeline(program="p", chip="v5e", total_ps=1, records=records), V5E, clock_hz)
+    total_ps = max(record.end_ps for record in records)
+    return category_times(Timeline(program="p", chip="v5e", total_ps=total_ps, records=records), V5E, clock_hz)
 
 
 def test_weak_rows_do_not_count():

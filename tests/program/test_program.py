@@ -11,7 +11,7 @@ from tpusim.program.module import Program, walk
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Collective, Copy, Kernel, Loop, TileLoop, Wait
 from tpusim.program.stored import load_program, save_program
 from tpusim.program.verify import verify_program
-from tpusim.program.work import Matmul, Stream, Work
+from tpusim.program.work import Matmul, Stream, TileClass, Work
 
 KERNEL = Kernel(name="k", opcode="fusion", work=Work(matmuls=(Matmul(1.0, 2.0),)), streams=(Stream("a", "hbm", 8.0),))
 PROGRAM = Program(
@@ -105,6 +105,7 @@ def test_programs_that_cannot_run_are_refused(tmp_path, text, words):
         (Kernel(name="k", opcode="f", streams=(Stream("a", "hbm", 1e300),)), r"streams\[0\].block_bytes"),
         (Kernel(name="k", opcode="f", work=Work(ops={"vector": -1.0})), r"work.ops.vector: expected a number from 0"),
         (Kernel(name="k", opcode="f", tiles=6, loops=(TileLoop("batch", 4),)), "multiply to 6 tiles"),
+        (Kernel(name="k", opcode="f", classes=(TileClass(1, runs=(1.0,)),)), "runs of all 0 parts"),
         (Copy(name="k", opcode="copy-start", n_bytes=-1.0), "n_bytes: expected a number from 0"),
         (Loop(name="k", opcode="while", trips=-1), "trips: expected a number from 0"),
         (Branch(name="k", opcode="conditional", taken=3), "one of 0 branches, found 3"),

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import refusal_of
+from tests.robust.contract import SURFACES, run_seeds
+from tests.robust.counts import COUNTED
 from tpusim.errors import ProgramError
 from tpusim.frontends.read import hlo_text
 from tpusim.limits import CHIPS, DEVICES, LAYERS, QUEUE_DEPTH, SIDE
@@ -16,6 +18,14 @@ TRACES = Path(__file__).parents[2] / "traces"
 MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
 FED = str(TRACES / "host" / "train_from_infeed.v5e.hlo.txt.gz")
 NINES = "9" * 400
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(COUNTED))
+def test_every_count_of_a_format_keeps_the_contract(name):
+    """At 0, 10^9, 2^31-1 and 2^63-1, each by itself: what a loop or memory would be taken for is bounded."""
+    inputs = tuple(COUNTED[name]())
+    assert run_seeds(SURFACES[name]._replace(inputs=inputs), range(len(inputs))).faults == []
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,55 @@ def test_a_disk_that_is_really_full_leaves_the_old_file(tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
+_READ_ONLY = """
+mount --make-rprivate / && mount --bind / / && mount -o remount,bind,ro / || exit 77
+for place in /tmp /var/tmp /dev/shm "$0"; do
+    if mountpoint -q "$place"; then mount -o remount,bind,ro "$place" || exit 77; fi
+done
+if touch "$0/probe" 2> /dev/null; then exit 77; fi
+exec "$@"
+"""
+"""Makes all file systems read-only for a command, in a name space of its own; 77 where that cannot be had."""
+
+
+_COMMANDS = "import json, sys; from tpusim.cli.main import main; print([main(one) for one in json.loads(sys.argv[1])])"
+
+
+def where_nothing_can_be_written(folder: Path, *commands: tuple[str, ...]) -> tuple[list[int], str]:
+    """Run commands where there is no home and no file can be made; return their codes and what they said is wrong."""
+    line = ["unshare", "--mount", "bash", "-c", _READ_ONLY, folder, sys.executable, "-c", _COMMANDS]
+    setting = os.environ | {"HOME": "/nowhere"}
+    try:
+        done = subprocess.run([*line, json.dumps(commands)], capture_output=True, text=True, check=False, env=setting)
+    except FileNotFoundError:
+        pytest.skip("no name spaces of mounts here")
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("this user may not mount a file system")
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+@pytest.mark.slow
+def test_what_writes_nothing_runs_where_nothing_can_be_written(tmp_path):
+    """Numba keeps what it has compiled if it can, and works without."""
+    found = where_nothing_can_be_written(tmp_path, ("run", MLP), ("exec", SMALL, "--random", "1"))
+    assert found == ([0, 0], "")
+
+
+@pytest.mark.slow
+def test_outputs_on_a_read_only_file_system_are_refused(tmp_path):
+    """By their names, and with what is the matter."""
+    options = ("--html", "--trace", "--save", "--links", "--counts", "--xprof", "--model-explorer")
+    commands = [("run", MLP, option) for option in options]
+    commands += [("exec", SMALL, "--random", "1", "--outputs"), ("lower", MLP, "-o")]
+    names = [str(tmp_path / f"out{number}.json") for number in range(len(commands))]
+    codes, said = where_nothing_can_be_written(
+        tmp_path, *((*command, name) for command, name in zip(commands, names, strict=True))
+    )
+    assert codes == [1] * len(commands)
+    refused = [line for line in said.splitlines() if "Read-only file system" in line]
+    assert [name for name in names if not any(name in line for line in refused)] == []
+
+
 def read_whole(path: Path) -> None:
     """Read a file of its form to its end; raise whatever its reader raises of half a file."""
     content = path.read_bytes()

@@ -17,7 +17,7 @@ import msgspec
 from tpusim.analysis.utilisation import group_records
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, STORE, UNITS, VMEM
-from tpusim.timeline.records import SPARSECORE, Timeline
+from tpusim.timeline.records import SPARSECORE, Record, Timeline
 from tpusim.units import PS_PER_SECOND, bytes_to_ps
 
 
@@ -44,18 +44,27 @@ def roofline(timeline: Timeline, chip: Chip) -> Roofline:
     for record in timeline.records:
         # The sparse cores have units of their own beside the core's; only its memories and links are shared with them.
         units = record.units if record.row != SPARSECORE else [key for key in record.units if UNITS[key].rate]
+        times = _times_in(timeline, record)
         for unit in units:
             # Units count their busy time at their peak rate, so that the sum is a roof already.
-            busy[unit] += record.units[unit] * record.count
+            busy[unit] += int(record.units[unit] * times)
         if record.is_kernel and MATRIX in record.units:
-            flops[record.flops_type] += int(record.product_flops * record.count)
+            flops[record.flops_type] += int(record.product_flops * times)
     # What the arrays do is padded; what they were asked to do is not. The rest of a kernel is for other units.
     rates = {name: peak_flops_per_second(chip, name) for name in flops}
     busy[MATRIX] = sum(int(count / rates[name] * PS_PER_SECOND) for name, count in flops.items())
     # Advertised bandwidth: a roof must not move with what transfers are found to reach.
-    hbm_bytes = sum(record.hbm_bytes * record.count for record in timeline.records)
+    hbm_bytes = sum(record.hbm_bytes * _times_in(timeline, record) for record in timeline.records)
     busy[HBM] = bytes_to_ps(hbm_bytes, chip.hbm.bandwidth_bytes_per_second)
     return Roofline(dict(busy))
+
+
+def _times_in(timeline: Timeline, record: Record) -> float:
+    """Return how often a record happened until the end of the program, which transfers that none waits for outlast."""
+    late_ps = record.end_ps - timeline.total_ps
+    if late_ps <= 0:
+        return record.count
+    return record.count * max(0, record.duration_ps - late_ps) / record.duration_ps if record.duration_ps else 0
 
 
 def peak_flops_per_second(chip: Chip, operand_type: str) -> float:

@@ -20,8 +20,8 @@ from tpusim.program.steps import AnyStep, Basis, Call, Kernel, Steps
 from tpusim.program.verify import number_fault
 from tpusim.program.work import Floor, Stream, Work, unit_fault
 
-# What following a body raises whose operations lack operands, results or attributes, or have too many.
-_MALFORMED = (LookupError, ValueError)
+# What following a body raises whose operations lack operands, results or attributes, or have others than they should.
+_MALFORMED = (LookupError, TypeError, ValueError)
 
 
 @rule("custom-call")

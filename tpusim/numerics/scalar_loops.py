@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tpusim.compiled import njit
 from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import MAKES_SUBNORMALS
 from tpusim.numerics.registry import array_shape, element_type

@@ -86,6 +86,8 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
             yield f"stream {stream.operand!r}: expected at least one fetch, found {stream.fetches}"
     if step.tiles < 1 or step.cores < 1:
         yield f"expected at least one tile and one core, found {step.tiles} and {step.cores}"
+    if any(len(one.runs) != len(step.parts) or len(one.moves) > len(step.streams) for one in step.classes):
+        yield f"classes: expected runs of all {len(step.parts)} parts, and moves of at most {len(step.streams)} streams"
     if step.loops and prod(loop.trips for loop in step.loops) != step.tiles:
         yield f"expected loops whose trips multiply to {step.tiles} tiles, found {[x.trips for x in step.loops]}"
     yield from filter(None, map(unit_fault, (step.work, *step.stages)))

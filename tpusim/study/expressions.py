@@ -18,6 +18,17 @@ Lookup = Callable[[str], Any]
 _LONGEST = 1000
 _PREFIXED = re.compile(r"(?<![\w.])\d[\d_.]*(?:[eE][-+]?\d+)?(?:[KMGTP]i|[kMGTP])\b")
 
+_MOST_DIGITS = 400
+
+
+def _round(value: Any, digits: int = 0) -> Any:
+    """Return a number rounded to so many digits, before the point if they are below 0."""
+    # Of more than any float has, Python would make a whole number first.
+    if abs(digits) > _MOST_DIGITS:
+        raise ValueError(f"round to at most {_MOST_DIGITS} digits")
+    return round(value, digits) if digits else round(value)
+
+
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -38,7 +49,7 @@ _COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
     ast.NotEq: operator.ne,
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{"min": min, "max": max, "abs": abs, "round": round},
+    **{"min": min, "max": max, "abs": abs, "round": _round},
     **{"ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "log2": math.log2},
 }
 

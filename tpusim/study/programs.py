@@ -121,11 +121,17 @@ def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern with ``*``, ``?``, ``[...]`` and variables in braces."""
+    """Return the regular expression of a pattern with ``*``, ``?``, ``[...]`` and variables in braces.
+
+    Raises ConfigError for a variable that is no name or stands twice, and for letters from a later to an earlier one.
+    """
     # What stands for any text is glob's to decide; here only the variables matter.
     parts = re.split(r"(\{\w+\}|\*+/?|\?|\[[^]]+\])", pattern)
     around = zip(["", *parts], parts, [*parts[1:], ""], strict=False)
-    return re.compile("".join(_part(part, before[-1:] == after[:1] == ".") for before, part, after in around))
+    try:
+        return re.compile("".join(_part(part, before[-1:] == after[:1] == ".") for before, part, after in around))
+    except re.error as error:
+        raise ConfigError(f"study: expected a pattern of programs, found {pattern!r}: {error.msg}") from error
 
 
 def _part(part: str, is_between_dots: bool) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tpusim.compiled import njit
 from tpusim.systolic import registers as at
 from tpusim.systolic.registers import (
     BLOCK,

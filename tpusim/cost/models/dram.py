@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tpusim.compiled import njit
 from tpusim.program.work import Stream
 
 _MOST_BURSTS = 1 << 15

@@ -14,8 +14,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numba import njit
 
+from tpusim.compiled import njit
 from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import FLOAT_KERNELS, Array, array_shape, compute_type, computes, element_type
 from tpusim.numerics.site import Site

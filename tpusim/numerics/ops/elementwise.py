@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from tpusim.compiled import njit
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.convert import convert_values, flat

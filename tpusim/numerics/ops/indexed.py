@@ -13,9 +13,9 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tpusim.compiled import njit
 from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import Array, compute_type, computes
 from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, lifted_list

@@ -13,9 +13,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tpusim.compiled import njit
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import Array, array_shape, compute_type, computes, element_type

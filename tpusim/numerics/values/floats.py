@@ -12,8 +12,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from tpusim.compiled import njit
 
 Array = NDArray[Any]
 

@@ -11,9 +11,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tpusim.compiled import njit
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.shapes.address import element_bits, is_separable, padded_element_count, physical_bytes, positions
 from tpusim.shapes.dtype import numpy_dtype

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tpusim.compiled import njit
 from tpusim.systolic.memory.demands import Demand
 from tpusim.systolic.memory.orders import find_line
 from tpusim.systolic.memory.pixels import Pixels, find_address

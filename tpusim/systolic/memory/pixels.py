@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tpusim.compiled import njit
 from tpusim.program.layers import Convolution
 
 Values = np.ndarray[Any, Any]

@@ -10,6 +10,7 @@ import base64
 import binascii
 import importlib
 import re
+from operator import index
 from typing import Any
 
 from tpusim.apart import read_apart
@@ -79,7 +80,7 @@ def _kernel(ir: Any, module: Any) -> KernelBody:
     if main is None:
         raise Unreadable("its body has no function")
     says = _attributes(ir, main)
-    function, grid = _function(ir, main), tuple(says.get("iteration_bounds", ()))
+    function, grid = _function(ir, main), tuple(map(index, says.get("iteration_bounds", ())))
     prefetched, scratch = int(says.get("scalar_prefetch", 0)), int(says.get("scratch_operands", 0))
     if "window_params" in says:
         windows = tuple(_window(item) for item in says["window_params"])
@@ -103,7 +104,7 @@ def _window(stated: Any) -> Window:
     fields = stated if isinstance(stated, dict) else {}
     return Window(
         transform=str(fields.get("transform_indices", "")),
-        bounds=tuple(fields.get("window_bounds", ())),
+        bounds=tuple(map(index, fields.get("window_bounds", ()))),
         kind=str(fields.get("window_kind", "")),
         pipeline_mode=str(fields.get("pipeline_mode", "")),
     )
