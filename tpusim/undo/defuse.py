@@ -90,7 +90,7 @@ def _done(graph: Graph, node: Node) -> Node:
     (start,) = node.operands
     opcode = start.opcode.removesuffix("-start")
     named = {key: value for key, value in start.attributes.items() if key not in _OF_PLACEMENT}
-    # Both stay without a user otherwise, for their effects.
+    # Neither half stays for its effect, or it would be done twice.
     graph.effects = [effect for effect in graph.effects if effect not in (start, node)]
     return graph.add(opcode, node.shape, start.operands, named)
 
