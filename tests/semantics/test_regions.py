@@ -73,7 +73,28 @@ def test_unplaced_boxes_add_up_to_no_more_than_the_array():
     """Of two parts at unknown places both are counted."""
     region = region_of([Box((Span(4, None), Span(10)), 40)] * 2, SHAPE)
     assert element_count(region, SHAPE) == 80
-    assert element_count(union(region, region, SHAPE), SHAPE) == 120
+    assert element_count(union([region, region], SHAPE), SHAPE) == 120
+
+
+@given(st.lists(boxes, min_size=2, max_size=9), st.randoms())
+def test_the_order_of_boxes_does_not_matter(found, random):
+    """What uses a value in a kernel may stand in any order."""
+    assert region_of(found, SHAPE) == region_of(random.sample(found, len(found)), SHAPE)
+
+
+def test_all_rows_in_any_order_are_the_whole():
+    """Also where those that came first lie apart."""
+    rows = [Box((Span(1, row), Span(10)), 10) for row in (0, 6, 2, 10, 4, 8, 1, 3, 5, 7, 9, 11)]
+    assert region_of(rows, SHAPE) == WHOLE
+
+
+def test_a_hundred_places_are_one_box_around_them():
+    """A pass over what a kernel needs takes no longer for them."""
+    shape = parse_shape("f32[400,8]")
+    (box,) = region_of([Box((Span(1, row), Span(8)), 8) for row in range(0, 400, 4)], shape).boxes
+    assert box == Box((Span(100, 0, 4), Span(8)), 800)
+    (box,) = region_of([Box((Span(1 + row % 3, row), Span(8)), 8) for row in range(0, 400, 4)], shape).boxes
+    assert (box.spans[0].start, box.most) == (0, 800)
 
 
 PIECES = [Box((Span(2, None), Span(1, column)), 2, pieces=column + 1) for column in range(0, 10, 2)]
@@ -95,8 +116,8 @@ def test_a_box_around_many_has_no_more_than_room():
 def test_nothing_and_whole():
     """The union with nothing changes nothing, that with all is all."""
     part = Region((Box((Span(2), Span(2)), 4),))
-    assert union(NOTHING, part, SHAPE) == part
-    assert union(part, WHOLE, SHAPE) == WHOLE
+    assert union([NOTHING, part], SHAPE) == part
+    assert union([part, WHOLE], SHAPE) == WHOLE
     assert not NOTHING
     assert region_bytes(NOTHING, SHAPE) == 0
 

@@ -300,13 +300,13 @@ def _time_differences(case: Case, other: Module) -> Iterator[str]:
 
 
 def _unplaced(step: AnyStep) -> str:
-    """Return a step by itself as text, without where its arrays lie."""
+    """Return a step by itself as text, without where its arrays lie, and where it may come from in the user's code."""
     fields: dict[str, Any] = {name: () for name in ("body", "condition", "branches") if hasattr(step, name)}
     if isinstance(step, Kernel):
         fields["streams"] = tuple(structs.replace(stream, address=None) for stream in step.streams)
     if isinstance(step, Copy):
         fields |= {"source_address": None, "target_address": None}
-    return repr(structs.replace(step, line=0, **fields))
+    return repr(structs.replace(step, line=0, source="", **fields))
 
 
 def _checked(case: Case, other: Module) -> Iterator[str]:

@@ -103,7 +103,7 @@ def _with_calls(instruction: Instruction, names: Mapping[str, str]) -> Instructi
     def other(value: Any) -> Any:
         if isinstance(value, ComputationName):
             return ComputationName(names.get(value, value))
-        return tuple(map(other, value)) if isinstance(value, tuple) and instruction.called_computations else value
+        return tuple(map(other, value)) if isinstance(value, tuple) else value
 
     return structs.replace(instruction, attributes={key: other(value) for key, value in instruction.attributes.items()})
 
@@ -247,7 +247,7 @@ def _swapped(module: Module, computation: Computation, quiet: bool) -> tuple[Com
 
 
 def _are_independent(module: Module, computation: Computation, one: Instruction, other: Instruction) -> bool:
-    """Return whether two neighbours of a schedule, of which neither takes no time, may change places."""
+    """Return whether two neighbours of a schedule may change places."""
     pair = (one, other)
     if any(i.opcode in HAS_EFFECTS | WRITTEN_OUT | (CALLS - {"fusion"}) or async_phase(i.opcode) for i in pair):
         return False

@@ -15,7 +15,6 @@ place is a box whose spans have no start.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 
 import msgspec
 
@@ -139,22 +138,25 @@ class _Backwards:
     def __init__(self, body: Body, shapes: Sequence[Shape]) -> None:
         self.body = body
         self.shapes = shapes
-        self.used: list[Parts] = [()] * len(shapes)
-        self.returned: list[Parts] = [()] * len(shapes)
+        self.used: list[list[Parts]] = [[] for _ in shapes]
+        self.returned: list[list[Parts]] = [[] for _ in shapes]
 
     def needed_for(self, results: Parts) -> list[Parts]:
         """Return what is needed of each value and operand for these regions of the results."""
-        self.returned[self.body.root] = results
+        self.returned[self.body.root].append(results)
         for at in reversed(range(len(self.body.values))):
             self.step(at)
         return [self.needed(at) for at in range(len(self.shapes))]
 
     def needed(self, at: int) -> Parts:
         """Return what is needed of the value at a position."""
-        used, returned = self.used[at], self.returned[at]
-        if not used or not returned:
-            return used or returned or _alike(self.shapes[at], NOTHING)
-        return tuple(map(union, used, returned, leaves(self.shapes[at])))
+        return self._together([*self.used[at], *self.returned[at]], at)
+
+    def _together(self, found: list[Parts], at: int) -> Parts:
+        """Return what several users need of a value: once for all of them, so that their order is of no account."""
+        if len(found) < 2:
+            return found[0] if found else _alike(self.shapes[at], NOTHING)
+        return tuple(map(union, zip(*found, strict=True), leaves(self.shapes[at])))
 
     def step(self, at: int) -> None:
         """Add what the value at a position is made of to what is needed of its operands."""
@@ -162,16 +164,16 @@ class _Backwards:
         if item.is_view or item.instruction.opcode in TUPLES:
             for table in (self.used, self.returned):
                 if table[at]:
-                    self._through(table, item, table[at])
+                    self._through(table, item, self._together(table[at], at))
             return
         behind = self._behind(item, self.needed(at))
         if self.returned[at] and _is_in_place(self.body.values, at):
             # Elements that the update does not touch stay where they are.
-            behind[0] = self._behind(item, self.used[at])[0]
+            behind[0] = self._behind(item, self._together(self.used[at], at))[0]
         for operand, parts in zip(item.operands, behind, strict=True):
             self._add(self.used, operand, parts)
 
-    def _through(self, table: list[Parts], item: Inner, parts: Parts) -> None:
+    def _through(self, table: list[list[Parts]], item: Inner, parts: Parts) -> None:
         """Hand on what is needed of a tuple, of an element of one, or of a view."""
         if item.instruction.opcode == "tuple":
             begin = 0
@@ -200,14 +202,13 @@ class _Backwards:
         # A box describes neither results that differ in shape nor operands that are tuples.
         if len(arrays) < len(shapes) or any(result.dimensions != results[0].dimensions for result in results):
             return [_alike(shape, WHOLE) for shape in shapes]
-        region = reduce(lambda first, second: union(first, second, results[0]), parts)
+        region = union(parts, results[0])
         if region.is_whole and item.instruction.opcode not in PARTIAL_READS:
             return [_ALL] * len(arrays)
         found = [boxes_behind(item.instruction, box, arrays) for box in boxes_of(region, results[0])]
         columns = zip(zip(*found, strict=True), arrays, strict=True)
         return [(region_of([box for box in column if box is not None], shape),) for column, shape in columns]
 
-    def _add(self, table: list[Parts], at: int, parts: Parts) -> None:
+    def _add(self, table: list[list[Parts]], at: int, parts: Parts) -> None:
         if any(parts):
-            before = table[at]
-            table[at] = tuple(map(union, before, parts, leaves(self.shapes[at]))) if before else parts
+            table[at].append(parts)

@@ -20,6 +20,9 @@ from tpusim.shapes.shape import ArrayShape
 _MOST_BOXES = 4
 """A region of more boxes is replaced by one box around them all."""
 
+_MOST_JOINED = 64
+"""No more boxes are looked through for such that are one together."""
+
 
 class Span(msgspec.Struct, frozen=True, gc=False):
     """``count`` indices of one dimension, ``step`` apart, from ``start`` on; a start of None is unknown."""
@@ -77,28 +80,41 @@ def boxes_of(region: Region, shape: ArrayShape) -> tuple[Box, ...]:
 
 
 def region_of(boxes: Iterable[Box], shape: ArrayShape) -> Region:
-    """Return the union of boxes of an array of this shape, in as few boxes as possible."""
+    """Return the union of boxes of an array of this shape, in as few boxes as possible, whatever their order."""
+    placed = [_placed(box, shape) for box in boxes if box.most]
+    if len(placed) > 1:
+        placed.sort(key=_order)
     kept: list[Box] = []
-    for box in boxes:
-        if not box.most:
-            continue
-        pairs = list(zip(box.spans, shape.dimensions, strict=True))
-        if any(span.start is None and span.count >= size for span, size in pairs):
-            # As many indices as the dimension has can only be all of them.
-            box = box.moved(Span(size) if span.count >= size else span for span, size in pairs)
+    for box in placed:
         _absorb(kept, box)
-    if any(box.most >= shape.element_count for box in kept):
-        return WHOLE
-    return Region(tuple(kept) if len(kept) <= _MOST_BOXES else (_hull(kept, shape),))
+        if len(kept) > _MOST_JOINED:
+            kept = placed
+            break
+    if len(kept) > _MOST_BOXES:
+        kept = [_hull(kept, shape)]
+    return WHOLE if any(box.most >= shape.element_count for box in kept) else Region(tuple(kept))
 
 
-def union(first: Region, second: Region, shape: ArrayShape) -> Region:
-    """Return what lies in either of two regions of an array of this shape."""
-    if first.is_whole or not second:
-        return first
-    if second.is_whole or not first:
-        return second
-    return region_of((*first.boxes, *second.boxes), shape)
+def _placed(box: Box, shape: ArrayShape) -> Box:
+    """Return a box in whose place as many indices as a dimension has are all of them."""
+    pairs = list(zip(box.spans, shape.dimensions, strict=True))
+    if any(span.start is None and span.count >= size for span, size in pairs):
+        return box.moved(Span(size) if span.count >= size else span for span, size in pairs)
+    return box
+
+
+def _order(box: Box) -> tuple[object, ...]:
+    """Return what boxes are sorted by: neighbours in the last dimension follow each other."""
+    spans = ((-1 if s.start is None else s.start, s.count, s.step) for s in box.spans)
+    return *spans, box.most, box.pieces
+
+
+def union(regions: Iterable[Region], shape: ArrayShape) -> Region:
+    """Return what lies in any of some regions of an array of this shape."""
+    found = [region for region in regions if region]
+    if len(found) < 2 or any(region.is_whole for region in found):
+        return next((region for region in found if region.is_whole), found[0] if found else NOTHING)
+    return region_of([box for region in found for box in region.boxes], shape)
 
 
 def region_bytes(region: Region, shape: ArrayShape) -> float:
