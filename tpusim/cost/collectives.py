@@ -48,6 +48,9 @@ class CommunicationPlan(NamedTuple):
     steps: int = 1
 
 
+KnownPlans = dict[tuple[str, Algorithm | None, tuple[int, ...]], CommunicationPlan]
+"""Plans by kind, algorithm and devices of a group."""
+
 NO_PLAN = CommunicationPlan(NO_LOAD, 0)
 """That of a device in no group."""
 
@@ -104,12 +107,18 @@ def plan_shares(pod: Pod, devices: Sequence[int], shares: Sequence[float]) -> Co
 
 
 def plan_collective(
-    step: Collective, pod: Pod, groups: Sequence[Sequence[int]], own: CollectiveAlgorithm | None = None
+    step: Collective,
+    pod: Pod,
+    groups: Sequence[tuple[int, ...]],
+    own: CollectiveAlgorithm | None = None,
+    known: KnownPlans | None = None,
 ) -> CommunicationPlan:
     """Return what some groups (or pairs) of a collective ask of the network at once; ``NO_PLAN`` without groups.
 
-    ``own`` is the chip's choice of an algorithm.
+    ``own`` is the chip's choice of an algorithm. ``known`` are plans of single groups on the same pod with the same
+    choice, to which those of these groups are added.
     """
+    known = {} if known is None else known
     if not groups:
         return NO_PLAN
     if step.kind == "collective-permute":
@@ -117,8 +126,11 @@ def plan_collective(
     elif step.shares:
         plan = _round_what_is_down(_together([plan_shares(pod, group, step.shares) for group in groups]), pod)
     else:
-        plans = [plan_group(step.kind, pod, group, step.algorithm, own) for group in groups]
-        plan = _round_what_is_down(_together(plans), pod)
+        keys = [(step.kind, step.algorithm, group) for group in groups]
+        for key in keys:
+            if key not in known:
+                known[key] = plan_group(step.kind, pod, key[-1], step.algorithm, own)
+        plan = _round_what_is_down(_together([known[key] for key in keys]), pod)
     chips = len({pod.chip_of(number) for group in groups for number in group})
     is_ici = leaves_chips(plan.load.links, pod)
     return plan._replace(carried=float(plan.load.n_bytes[is_ici].sum()) / max(1, chips))

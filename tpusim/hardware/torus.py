@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache, cached_property
 from itertools import product
 from math import prod
+from operator import sub
 
 import msgspec
 
@@ -24,12 +25,12 @@ class Torus(msgspec.Struct, frozen=True, dict=True):
     wraps: tuple[bool, ...]
     twist: int = 0
 
-    @property
+    @cached_property
     def chip_count(self) -> int:
         """Chips in the slice."""
         return prod(self.sizes)
 
-    @property
+    @cached_property
     def link_count(self) -> int:
         """Numbers of links, those that a mesh lacks at its rim included."""
         return self.chip_count * 2 * len(self.sizes)
@@ -40,9 +41,26 @@ class Torus(msgspec.Struct, frozen=True, dict=True):
         """How far apart the numbers of neighbours along each axis are."""
         return tuple(prod(self.sizes[:axis]) for axis in range(len(self.sizes)))
 
+    # A large pod asks for the same chips, links and displacements again and again: for every group of every collective.
+    @cached_property
+    def _coordinates(self) -> dict[int, tuple[int, ...]]:
+        return {}
+
+    @cached_property
+    def _ends(self) -> dict[int, int]:
+        return {}
+
+    @cached_property
+    def _ways(self) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+        return {}
+
     def coordinates(self, chip: int) -> tuple[int, ...]:
         """Return the place of a chip along each axis."""
-        return tuple(chip // stride % size for stride, size in zip(self.strides, self.sizes, strict=True))
+        found = self._coordinates.get(chip)
+        if found is None:
+            found = tuple(chip // stride % size for stride, size in zip(self.strides, self.sizes, strict=True))
+            self._coordinates[chip] = found
+        return found
 
     def number(self, coordinates: tuple[int, ...]) -> int:
         """Return the number of the chip at ``coordinates``."""
@@ -70,15 +88,20 @@ class Torus(msgspec.Struct, frozen=True, dict=True):
 
     def displacements(self, source: int, target: int) -> list[tuple[int, ...]]:
         """Return the shortest ways as steps along each axis; up comes first where both ways round are as long."""
-        plain = [end - start for end, start in zip(self.coordinates(target), self.coordinates(source), strict=True)]
+        plain = tuple(map(sub, self.coordinates(target), self.coordinates(source)))
+        if plain not in self._ways:
+            self._ways[plain] = self._shortest_ways(plain)
+        return self._ways[plain]
+
+    def _shortest_ways(self, plain: tuple[int, ...]) -> list[tuple[int, ...]]:
         if not self.twist:
             axes = zip(plain, self.sizes, self.wraps, strict=True)
             return list(product(*(_shortest(steps, size, wraps) for steps, size, wraps in axes)))
         return list(_twisted_ways(self, self._reduced(plain)))
 
-    def _reduced(self, plain: list[int]) -> tuple[int, ...]:
+    def _reduced(self, plain: tuple[int, ...]) -> tuple[int, ...]:
         """Return a displacement that leads to the same chip and lies within the sizes: as many as there are chips."""
-        way = tuple(plain)
+        way = plain
         # Short axes first: their turns move what lies along the long ones.
         for axis in sorted(range(len(way)), key=lambda axis: self.sizes[axis]):
             way = self.rounded(way, tuple(-(way[axis] // self.sizes[axis]) * (axis == a) for a in range(len(way))))
@@ -95,11 +118,14 @@ class Torus(msgspec.Struct, frozen=True, dict=True):
 
     def route(self, source: int, way: tuple[int, ...]) -> list[int]:
         """Return the links on the way from a chip, one axis after the other."""
-        links, place = [], self.coordinates(source)
+        links, chip = [], source
         for axis, steps in enumerate(way):
             for _ in range(abs(steps)):
-                links.append(self.link(self.number(place), axis, steps < 0))
-                place = self.step(place, axis, steps < 0)
+                link = self.link(chip, axis, steps < 0)
+                if link not in self._ends:
+                    self._ends[link] = self.number(self.step(self.coordinates(chip), axis, steps < 0))
+                links.append(link)
+                chip = self._ends[link]
         return links
 
     def distance(self, source: int, target: int) -> int:

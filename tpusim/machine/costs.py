@@ -20,7 +20,7 @@ from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, H
 from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
-    from tpusim.cost.collectives import CommunicationPlan
+    from tpusim.cost.collectives import CommunicationPlan, KnownPlans
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -124,6 +124,7 @@ class Costs:
         )
         self.shares = ByIdentity(self._shares)
         self.plan = ByIdentity(self._plan)
+        self._known_plans: KnownPlans = {}
         self.message = cache(self._message)
         self._places = ByIdentity(self._places_of)
 
@@ -168,7 +169,7 @@ class Costs:
         # The planner loads NumPy: only programs that communicate need it.
         from tpusim.cost.collectives import plan_collective
 
-        return plan_collective(step, self.pod, groups, algorithm_of(self.chip))
+        return plan_collective(step, self.pod, groups, algorithm_of(self.chip), self._known_plans)
 
     def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:
         """Return the plan with the most hops among those of a device's own groups, with what all of them carry."""

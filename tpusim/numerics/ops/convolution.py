@@ -21,7 +21,7 @@ from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, sums_type
+from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, product_type
 from tpusim.semantics.windows import Pairing, Phase, find_pairing, find_phases, output_size
 
 _MOST_PATCH_ELEMENTS = 1 << 22
@@ -146,7 +146,7 @@ def _in_phases(arithmetic: Arithmetic, problem: Sliding, phases: list[tuple[Phas
     if len(combinations) == 1 and tuple(phase.n_outputs for phase in combinations[0]) == problem.sizes:
         return _one_phase(arithmetic, problem, combinations[0])
     # Outputs that no phase reaches see only padding and holes.
-    whole = np.zeros(dimensions, sums_type(arithmetic, problem.lhs))
+    whole = np.zeros(dimensions, product_type(arithmetic))
     for combination in combinations:
         places = tuple(slice(p.first, p.first + p.period * p.n_outputs, p.period) for p in combination)
         whole[(slice(None),) * (lead + 1) + places] = _one_phase(arithmetic, problem, combination)

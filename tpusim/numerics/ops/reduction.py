@@ -20,8 +20,8 @@ from tpusim.ir.module import Instruction
 from tpusim.ir.ops import SELECTS
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import inside, padded
-from tpusim.numerics.registry import Array, computes, zeros
-from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type, lifted_list, select_values
+from tpusim.numerics.registry import Array, compute_type, computes, zeros
+from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, lifted_list, select_values
 from tpusim.numerics.site import Run, Settings, Site
 from tpusim.numerics.values import floats
 from tpusim.semantics.infer.types import parts

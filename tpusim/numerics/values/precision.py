@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tpusim.ir.module import Instruction
+from tpusim.numerics.ops.convert import BFLOAT16, FLOAT32, from_float32, to_float32
 from tpusim.numerics.registry import Array, array_shape
 from tpusim.numerics.site import Settings, Site
 from tpusim.semantics.precision import Passes, product_passes
@@ -26,7 +26,8 @@ Contract = Callable[["Arithmetic", Array, Array], Array]
 _EXACT_BYTE_SUMS = 256
 """So many products of two bytes add up exactly in f32: 256 * 255 * 255 < 2**24."""
 
-_F32 = np.dtype(np.float32)
+_TILE_ROWS, _TILE_COLUMNS = 1024, 512
+"""Of a product so many rows and columns are computed at a time, for which operands and sums stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def arithmetic_of(settings: Settings, passes: Passes, lhs: DType, rhs: DType, re
         if lhs.is_pred or max(lhs.bits, rhs.bits) > 8:
             return Arithmetic(result, result, result)
         # BLAS knows no integers, but f32 holds short sums of byte products without any error.
-        return Arithmetic(_F32, np.dtype(np.int64 if result.itemsize == 8 else np.int32), result, _EXACT_BYTE_SUMS)
+        return Arithmetic(FLOAT32, np.dtype(np.int64 if result.itemsize == 8 else np.int32), result, _EXACT_BYTE_SUMS)
     is_double = any(t.name in ("f64", "c128") for t in types)
     is_complex = any(t.is_complex for t in types)
     working = np.result_type(np.float64 if is_double else np.float32, np.complex64 if is_complex else np.float32)
@@ -97,8 +98,8 @@ def _complex_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Co
 
 def _real_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract) -> Array:
     """Return the sum of the passes over the bf16 parts of two real operands."""
-    lhs_parts = bf16_parts(lhs, 1 + max(i for i, _ in arithmetic.passes))
-    rhs_parts = bf16_parts(rhs, 1 + max(j for _, j in arithmetic.passes))
+    lhs_parts = _parts(lhs, 1 + max(i for i, _ in arithmetic.passes))
+    rhs_parts = _parts(rhs, 1 + max(j for _, j in arithmetic.passes))
     (i, j), *corrections = arithmetic.passes
     total = contract(arithmetic, lhs_parts[i], rhs_parts[j])
     if corrections:
@@ -109,38 +110,68 @@ def _real_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contr
     return total
 
 
+def _parts(array: Array, count: int) -> list[Array]:
+    """Return the parts of an operand; bf16 itself stays narrow until it is multiplied."""
+    return [array] if array.dtype == BFLOAT16 else bf16_parts(array, count)
+
+
 def bf16_parts(array: Array, count: int) -> list[Array]:
     """Return ``count`` f32 arrays of bf16 values, each the rounding of what those before it left of ``array``."""
-    rest = _converted(array, _F32)
+    rest = to_float32(array) if array.dtype.itemsize == 2 else _converted(array, FLOAT32)
     # A byte, or bf16 itself, has nothing to round.
-    if array.dtype.itemsize == 1 or array.dtype == ml_dtypes.bfloat16:
+    if array.dtype.itemsize == 1 or array.dtype == BFLOAT16:
         return [rest]
     parts: list[Array] = []
     while len(parts) < count:
         if parts:
             rest = np.where(np.isfinite(parts[-1]), rest - parts[-1], np.float32(0))
-        parts.append(rest.astype(ml_dtypes.bfloat16).astype(np.float32))
+        parts.append(to_float32(from_float32(rest, BFLOAT16)))
     return parts
 
 
 def _converted(array: Array, dtype: np.dtype[Any]) -> Array:
-    return np.asarray(array).astype(dtype, copy=False)
+    array = np.asarray(array)
+    if array.dtype == FLOAT32 and dtype == BFLOAT16:
+        return from_float32(array, dtype)
+    return array.astype(dtype, copy=False)
 
 
-def sums_type(arithmetic: Arithmetic, lhs: Array) -> np.dtype[Any]:
-    """Return the type in which products of ``lhs`` add up: in passes, where complex operands come in parts, its own."""
-    return lhs.dtype if arithmetic.passes else arithmetic.sums
+def product_type(arithmetic: Arithmetic) -> np.dtype[Any]:
+    """Return the type that ``matmul`` gives: that of sums, f32 in passes, or the result's where one pass is all."""
+    # Complex operands come in parts, to be added up.
+    is_all = len(arithmetic.passes) == 1 and (arithmetic.working, arithmetic.result) == (FLOAT32, BFLOAT16)
+    return arithmetic.result if is_all else _sums_type(arithmetic)
+
+
+def _sums_type(arithmetic: Arithmetic) -> np.dtype[Any]:
+    return FLOAT32 if arithmetic.passes else arithmetic.sums
 
 
 def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
     """Return ``lhs[..., m, k] @ rhs[..., k, n]``, summed block by block of ``arithmetic.depth``.
 
-    Leading dimensions broadcast. The result has the ``sums_type``.
+    Leading dimensions broadcast. Operands may be bf16. The result has the ``product_type``.
     """
+    lead, dtype = np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2]), product_type(arithmetic)
+    if prod(lead) != 1:
+        return _converted(_summed(arithmetic, _for_blas(lhs), _for_blas(rhs)), dtype)
+    height, width = lhs.shape[-2], rhs.shape[-1]
+    lhs, rhs = lhs.reshape(height, lhs.shape[-1]), rhs.reshape(rhs.shape[-2], width)
+    total = np.empty((height, width), dtype)
+    for row in range(0, height, _TILE_ROWS):
+        rows = slice(row, row + _TILE_ROWS)
+        left = _for_blas(lhs[rows])
+        for column in range(0, width, _TILE_COLUMNS):
+            columns = slice(column, column + _TILE_COLUMNS)
+            total[rows, columns] = _converted(_summed(arithmetic, left, _for_blas(rhs[:, columns])), dtype)
+    return total.reshape(lead + total.shape)
+
+
+def _summed(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
+    """Return the product of matrices that BLAS takes, all of it in one piece."""
     contracted = lhs.shape[-1]
     depth = arithmetic.depth or max(1, contracted)
-    lhs, rhs = _for_blas(lhs), _for_blas(rhs)
-    sums = sums_type(arithmetic, lhs)
+    sums = _sums_type(arithmetic)
     block = np.matmul(lhs[..., :depth], rhs[..., :depth, :])
     total = block.astype(sums, copy=False)
     # One array for all further blocks: fresh memory for each would cost more than the sums.
@@ -152,9 +183,11 @@ def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
 
 
 def _for_blas(array: Array) -> Array:
-    """Return the matrices with rows or columns in one piece, without which NumPy would not hand them to BLAS."""
+    """Return the matrices, bf16 as f32, with rows or columns in one piece: NumPy hands no others to BLAS."""
     rows, columns = array.strides[-2:]
     item, height, width = array.dtype.itemsize, *array.shape[-2:]
     in_rows = columns == item and rows >= item * width
     in_columns = rows == item and columns >= item * height
+    if array.dtype == BFLOAT16:
+        return to_float32(array) if in_rows or not in_columns else to_float32(array.swapaxes(-1, -2)).swapaxes(-1, -2)
     return array if in_rows or in_columns or prod(array.shape) == 0 else np.ascontiguousarray(array)
