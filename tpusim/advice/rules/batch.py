@@ -115,7 +115,7 @@ def _batched(step: AnyStep, trips: int, same: set[str], body: Computation, chip:
         stages=(),
         vector_loop=VectorLoop(),
         work=_product(_dimensions(body, largest), rows * trips, step, chip) * (1 / step.tiles),
-        streams=tuple(one if one in weights else _times(one, trips, chip, bytes_=trips) for one in step.streams),
+        streams=tuple(one if one in weights else _times(one, trips, chip, larger=trips) for one in step.streams),
     )
 
 
@@ -139,12 +139,12 @@ def _is_whole(body: Computation, stream: Stream) -> bool:
     return isinstance(shape, ArrayShape) and stream.total_bytes >= physical_bytes(shape)
 
 
-def _times(stream: Stream, trips: int, chip: Chip, *, fetches: int = 1, bytes_: int = 1) -> Stream:
+def _times(stream: Stream, trips: int, chip: Chip, *, fetches: int = 1, larger: int = 1) -> Stream:
     """Return a stream of what all trips move; what has no room in VMEM then lies in HBM."""
     fits = stream.total_bytes * trips <= chip.vmem.capacity_bytes - chip.vmem.kernel_bytes
     return structs.replace(
         stream,
-        block_bytes=stream.block_bytes * bytes_,
+        block_bytes=stream.block_bytes * larger,
         fetches=stream.fetches * fetches,
         space=HBM if stream.space == VMEM and not fits else stream.space,
     )
