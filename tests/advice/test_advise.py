@@ -149,7 +149,9 @@ HloModule loop, is_scheduled=true
   %zero = s32[] constant(0)
   %cut = f32[1,8,128]{2,1,0:T(8,128)} dynamic-slice(%all, %i, %zero, %zero), dynamic_slice_sizes={1,8,128}
   %own = f32[8,128]{1,0:T(8,128)} bitcast(%cut)
-  %next = s32[] add(%i, %one)
+  %next = s32[] %NEXT
+  %old = f32[1,8,128]{2,1,0:T(8,128)} dynamic-slice(%FROM, %zero, %zero, %zero), dynamic_slice_sizes={1,8,128}
+  %before = f32[8,128]{1,0:T(8,128)} bitcast(%old)
   %made = f32[8,128]{1,0:T(8,128)} multiply(%own, %READS)
   %part = f32[1,8,128]{2,1,0:T(8,128)} bitcast(%made)
   %put = f32[16,8,128]{2,1,0:T(8,128)} dynamic-update-slice(%out, %part, %i, %zero, %zero)
@@ -179,12 +181,21 @@ ENTRY %main (all: f32[16,8,128], out: f32[16,8,128], first: f32[8,128]) -> f32[1
 
 
 @pytest.mark.parametrize(
-    ("reads", "hands", "is_found"), [("own", "last", True), ("last", "last", True), ("last", "made", False)]
+    ("reads", "hands", "next_", "is_found"),
+    [
+        ("own", "last", "add(%i, %one)", True),
+        ("last", "last", "add(%i, %one)", True),
+        ("last", "made", "add(%i, %one)", False),
+        ("before", "last", "add(%i, %one)", False),
+        ("own", "last", "add(%i, %i)", False),
+    ],
 )
-def test_only_trips_that_hand_nothing_on_are_batched(tmp_path, reads, hands, is_found):
-    """They may read what all of them do, but not what the one before has made."""
+def test_only_trips_that_hand_nothing_on_are_batched(tmp_path, reads, hands, next_, is_found):
+    """They may read what all of them do, but not what others have made, collected or counted."""
+    text = LOOP.replace("%READS", f"%{reads}").replace("%HANDS", f"%{hands}").replace("%NEXT", next_)
+    text = text.replace("%FROM", "%out" if reads == "before" else "%all")
     path = tmp_path / "loop.v5e.hlo.txt"
-    path.write_text(LOOP.replace("%READS", f"%{reads}").replace("%HANDS", f"%{hands}"))
+    path.write_text(text)
     assert ("batch loops" in {finding.rule for finding in advise(path).findings}) == is_found
 
 

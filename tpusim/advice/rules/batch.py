@@ -74,21 +74,32 @@ def _element(body: Computation, value: Instruction) -> int | None:
 
 def _is_collecting(module: Module, body: Computation, same: set[int]) -> bool:
     """Return whether a trip leaves nothing to the next but a counter, and arrays in which each fills a part."""
-    if body.root.opcode != "tuple" or not same:
+    handed = list(enumerate(body.operands_of(body.root))) if body.root.opcode == "tuple" else []
+    changed = [(number, made) for number, made in handed if number not in same]
+    return bool(same) and all(_counts(body, *one, same) or _collects(module, body, *one) for one in changed)
+
+
+def _counts(body: Computation, number: int, made: Instruction, same: set[int]) -> bool:
+    """Return whether an element of the state goes up by as much in each trip."""
+    if made.opcode != "add":
         return False
-    for number, made in enumerate(body.operands_of(body.root)):
-        if number in same or (isinstance(made.shape, ArrayShape) and not made.shape.dimensions):
-            continue
-        leaf = 0
-        if made.opcode == "get-tuple-element":
-            leaf, made = int(made.attributes["index"]), body[made.operands[0]]
-        operand = in_place_operands(module, made).get(leaf)
-        if operand is None or _element(body, body[made.operands[operand]]) != number:
-            return False
-        readers = [one for one in body if any(_element(body, body[name]) == number for name in one.operands)]
-        if any(one is not made and one.opcode not in COPIES | VIEWS | {"tuple"} for one in readers):
-            return False
-    return True
+    sides = [_element(body, one) for one in body.operands_of(made)]
+    steps = [one.opcode == "constant" or side in same for one, side in zip(body.operands_of(made), sides, strict=True)]
+    return number in sides and any(steps)
+
+
+def _collects(module: Module, body: Computation, number: int, made: Instruction) -> bool:
+    """Return whether an element of the state is an array of which a trip writes a part, and reads nothing."""
+    whole, leaf = made, 0
+    if made.opcode == "get-tuple-element":
+        leaf, made = int(made.attributes["index"]), body[made.operands[0]]
+    operand = in_place_operands(module, made).get(leaf)
+    if operand is None or _element(body, body[made.operands[operand]]) != number:
+        return False
+    passes_on = COPIES | VIEWS | {"tuple"}
+    readers = [one for one in body if any(_element(body, body[name]) == number for name in one.operands)]
+    later = [user for user, _ in body.users.get(whole.name, ())]
+    return all(one is made or one.opcode in passes_on for one in readers) and all(one is body.root for one in later)
 
 
 def _unchanging(body: Computation, same: set[int]) -> set[str]:
