@@ -145,6 +145,7 @@ HloModule loop, is_scheduled=true
   %all = f32[16,8,128]{2,1,0:T(8,128)} get-tuple-element(%state), index=1
   %out = f32[16,8,128]{2,1,0:T(8,128)} get-tuple-element(%state), index=2
   %last = f32[8,128]{1,0:T(8,128)} get-tuple-element(%state), index=3
+  %kept = f32[8,128]{1,0:T(8,128)} copy(%last)
   %one = s32[] constant(1)
   %zero = s32[] constant(0)
   %cut = f32[1,8,128]{2,1,0:T(8,128)} dynamic-slice(%all, %i, %zero, %zero), dynamic_slice_sizes={1,8,128}
@@ -197,6 +198,16 @@ def test_only_trips_that_hand_nothing_on_are_batched(tmp_path, reads, hands, nex
     path = tmp_path / "loop.v5e.hlo.txt"
     path.write_text(text)
     assert ("batch loops" in {finding.rule for finding in advise(path).findings}) == is_found
+
+
+def test_trips_that_are_one_copy_their_state_once(tmp_path):
+    """Sixteen trips, eight at once: fourteen jumps are saved, and as many copies of what a trip is handed."""
+    path = tmp_path / "loop.v5e.hlo.txt"
+    text = LOOP.replace("%READS", "%kept").replace("%HANDS", "%made").replace("%FROM", "%all")
+    path.write_text(text.replace("%NEXT", "add(%i, %one)"))
+    (found,) = (finding for finding in advise(path).findings if finding.rule == "unroll")
+    (copy_ps,) = (op.time_ps / 16 for op in simulate(path).summary.ops if op.name == "kept")
+    assert found.saved_ps == pytest.approx(14 * (CHIP.fixed.loop_iteration_seconds * 1e12 + copy_ps), rel=0.01)
 
 
 DONATED = """
