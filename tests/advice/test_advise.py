@@ -145,11 +145,14 @@ HloModule loop, is_scheduled=true
   %all = f32[16,8,128]{2,1,0:T(8,128)} get-tuple-element(%state), index=1
   %out = f32[16,8,128]{2,1,0:T(8,128)} get-tuple-element(%state), index=2
   %last = f32[8,128]{1,0:T(8,128)} get-tuple-element(%state), index=3
+  %kept = f32[8,128]{1,0:T(8,128)} copy(%last)
   %one = s32[] constant(1)
   %zero = s32[] constant(0)
   %cut = f32[1,8,128]{2,1,0:T(8,128)} dynamic-slice(%all, %i, %zero, %zero), dynamic_slice_sizes={1,8,128}
   %own = f32[8,128]{1,0:T(8,128)} bitcast(%cut)
-  %next = s32[] add(%i, %one)
+  %next = s32[] %NEXT
+  %old = f32[1,8,128]{2,1,0:T(8,128)} dynamic-slice(%FROM, %zero, %zero, %zero), dynamic_slice_sizes={1,8,128}
+  %before = f32[8,128]{1,0:T(8,128)} bitcast(%old)
   %made = f32[8,128]{1,0:T(8,128)} multiply(%own, %READS)
   %part = f32[1,8,128]{2,1,0:T(8,128)} bitcast(%made)
   %put = f32[16,8,128]{2,1,0:T(8,128)} dynamic-update-slice(%out, %part, %i, %zero, %zero)
@@ -179,13 +182,32 @@ ENTRY %main (all: f32[16,8,128], out: f32[16,8,128], first: f32[8,128]) -> f32[1
 
 
 @pytest.mark.parametrize(
-    ("reads", "hands", "is_found"), [("own", "last", True), ("last", "last", True), ("last", "made", False)]
+    ("reads", "hands", "next_", "is_found"),
+    [
+        ("own", "last", "add(%i, %one)", True),
+        ("last", "last", "add(%i, %one)", True),
+        ("last", "made", "add(%i, %one)", False),
+        ("before", "last", "add(%i, %one)", False),
+        ("own", "last", "add(%i, %i)", False),
+    ],
 )
-def test_only_trips_that_hand_nothing_on_are_batched(tmp_path, reads, hands, is_found):
-    """They may read what all of them do, but not what the one before has made."""
+def test_only_trips_that_hand_nothing_on_are_batched(tmp_path, reads, hands, next_, is_found):
+    """They may read what all of them do, but not what others have made, collected or counted."""
+    text = LOOP.replace("%READS", f"%{reads}").replace("%HANDS", f"%{hands}").replace("%NEXT", next_)
+    text = text.replace("%FROM", "%out" if reads == "before" else "%all")
     path = tmp_path / "loop.v5e.hlo.txt"
-    path.write_text(LOOP.replace("%READS", f"%{reads}").replace("%HANDS", f"%{hands}"))
+    path.write_text(text)
     assert ("batch loops" in {finding.rule for finding in advise(path).findings}) == is_found
+
+
+def test_trips_that_are_one_copy_their_state_once(tmp_path):
+    """Sixteen trips, eight at once: fourteen jumps are saved, and as many copies of what a trip is handed."""
+    path = tmp_path / "loop.v5e.hlo.txt"
+    text = LOOP.replace("%READS", "%kept").replace("%HANDS", "%made").replace("%FROM", "%all")
+    path.write_text(text.replace("%NEXT", "add(%i, %one)"))
+    (found,) = (finding for finding in advise(path).findings if finding.rule == "unroll")
+    (copy_ps,) = (op.time_ps / 16 for op in simulate(path).summary.ops if op.name == "kept")
+    assert found.saved_ps == pytest.approx(14 * (CHIP.fixed.loop_iteration_seconds * 1e12 + copy_ps), rel=0.01)
 
 
 DONATED = """

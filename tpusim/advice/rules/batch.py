@@ -74,21 +74,32 @@ def _element(body: Computation, value: Instruction) -> int | None:
 
 def _is_collecting(module: Module, body: Computation, same: set[int]) -> bool:
     """Return whether a trip leaves nothing to the next but a counter, and arrays in which each fills a part."""
-    if body.root.opcode != "tuple" or not same:
+    handed = list(enumerate(body.operands_of(body.root))) if body.root.opcode == "tuple" else []
+    changed = [(number, made) for number, made in handed if number not in same]
+    return bool(same) and all(_counts(body, *one, same) or _collects(module, body, *one) for one in changed)
+
+
+def _counts(body: Computation, number: int, made: Instruction, same: set[int]) -> bool:
+    """Return whether an element of the state goes up by as much in each trip."""
+    if made.opcode != "add":
         return False
-    for number, made in enumerate(body.operands_of(body.root)):
-        if number in same or (isinstance(made.shape, ArrayShape) and not made.shape.dimensions):
-            continue
-        leaf = 0
-        if made.opcode == "get-tuple-element":
-            leaf, made = int(made.attributes["index"]), body[made.operands[0]]
-        operand = in_place_operands(module, made).get(leaf)
-        if operand is None or _element(body, body[made.operands[operand]]) != number:
-            return False
-        readers = [one for one in body if any(_element(body, body[name]) == number for name in one.operands)]
-        if any(one is not made and one.opcode not in COPIES | VIEWS | {"tuple"} for one in readers):
-            return False
-    return True
+    sides = [_element(body, one) for one in body.operands_of(made)]
+    steps = [one.opcode == "constant" or side in same for one, side in zip(body.operands_of(made), sides, strict=True)]
+    return number in sides and any(steps)
+
+
+def _collects(module: Module, body: Computation, number: int, made: Instruction) -> bool:
+    """Return whether an element of the state is an array of which a trip writes a part, and reads nothing."""
+    whole, leaf = made, 0
+    if made.opcode == "get-tuple-element":
+        leaf, made = int(made.attributes["index"]), body[made.operands[0]]
+    operand = in_place_operands(module, made).get(leaf)
+    if operand is None or _element(body, body[made.operands[operand]]) != number:
+        return False
+    passes_on = COPIES | VIEWS | {"tuple"}
+    readers = [one for one in body if any(_element(body, body[name]) == number for name in one.operands)]
+    later = [user for user, _ in body.users.get(whole.name, ())]
+    return all(one is made or one.opcode in passes_on for one in readers) and all(one is body.root for one in later)
 
 
 def _unchanging(body: Computation, same: set[int]) -> set[str]:
@@ -115,7 +126,7 @@ def _batched(step: AnyStep, trips: int, same: set[str], body: Computation, chip:
         stages=(),
         vector_loop=VectorLoop(),
         work=_product(_dimensions(body, largest), rows * trips, step, chip) * (1 / step.tiles),
-        streams=tuple(one if one in weights else _times(one, trips, chip, bytes_=trips) for one in step.streams),
+        streams=tuple(one if one in weights else _times(one, trips, chip, larger=trips) for one in step.streams),
     )
 
 
@@ -139,12 +150,12 @@ def _is_whole(body: Computation, stream: Stream) -> bool:
     return isinstance(shape, ArrayShape) and stream.total_bytes >= physical_bytes(shape)
 
 
-def _times(stream: Stream, trips: int, chip: Chip, *, fetches: int = 1, bytes_: int = 1) -> Stream:
+def _times(stream: Stream, trips: int, chip: Chip, *, fetches: int = 1, larger: int = 1) -> Stream:
     """Return a stream of what all trips move; what has no room in VMEM then lies in HBM."""
     fits = stream.total_bytes * trips <= chip.vmem.capacity_bytes - chip.vmem.kernel_bytes
     return structs.replace(
         stream,
-        block_bytes=stream.block_bytes * bytes_,
+        block_bytes=stream.block_bytes * larger,
         fetches=stream.fetches * fetches,
         space=HBM if stream.space == VMEM and not fits else stream.space,
     )

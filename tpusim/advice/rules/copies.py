@@ -18,7 +18,7 @@ _MOST_GROUPS = 4
 
 _CHANGES = {
     "dynamic-update-slice": "donate the array (donate_argnums, or carry it in the loop) and write only what changes",
-    "dynamic-slice": "put the axis that is sliced first (swapaxes where it is made), or pass its parts one by one",
+    "dynamic-slice": "make the axis that is sliced the first, and read slices where they are used (unroll the scan)",
     "transpose": "keep the array in one order of dimensions: swap the axes where it is made (einsum, swapaxes)",
     "copy": "keep the array in one order of dimensions: swap the axes where it is made",
     "concatenate": "write the parts into one array where they are made, instead of joining them",

@@ -1,1 +1,1 @@
-"""Why anything but a kernel takes as long as it does: collectives, loops, waits, copies, the host, branches, calls."""
+"""Why ops take as long as they do: collectives, loops, waits, copies, the host, calls; hand-written kernels inside."""

@@ -90,23 +90,19 @@ def merged(found: Merging, counts: Sequence[int], chip: Chip) -> Kernel | None:
     times = [_runs(found, part, counts) for part in range(len(kernel.parts))]
     parts = tuple(structs.replace(p, stages=tuple(work * size for work in p.stages)) for p in kernel.parts)
     shares = [float(each.sum()) / steps for each in times]
-    loops = zip([word for word, _ in _named(found)], grid, strict=True)
+    # Dimensions of one step have no loop, and no name.
+    words = iter(loop.over for loop in kernel.loops)
+    named = [(next(words, "") if bound > 1 else "", left) for bound, left in zip(found.grid, grid, strict=True)]
     return structs.replace(
         kernel,
         tiles=steps,
-        loops=tuple(TileLoop(word, bound) for word, bound in loops if bound > 1),
+        loops=tuple(TileLoop(word, left) for word, left in named if left > 1),
         work=sum_work(sum_work(part.stages) * share for part, share in zip(parts, shares, strict=True)),
         parts=parts,
         classes=classes_of(grid, times, moves)[0],
         streams=tuple(streams),
         scoped_vmem_bytes=round(vmem_bytes),
     )
-
-
-def _named(found: Merging) -> list[tuple[str, int]]:
-    """Return the dimensions of a grid by what the kernel's loops call them; those of one step have no loop."""
-    words = iter(loop.over for loop in found.kernel.loops)
-    return [(next(words, "") if bound > 1 else "", bound) for bound in found.grid]
 
 
 def can_merge(found: Merging, dimension: int) -> bool:

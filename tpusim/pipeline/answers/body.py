@@ -30,6 +30,15 @@ class _Place(NamedTuple):
     where: tuple[str, ...]
 
 
+class _Counts(NamedTuple):
+    """Of steps, by name: cycles that hold them up, cycles that units are busy, operations, and bytes in and out."""
+
+    held: dict[str, float]
+    busy: dict[str, float]
+    operations: dict[str, float]
+    moved: dict[str, float]
+
+
 def body_of(kernel: Kernel, grid: Grid | None, chip: Chip) -> Body:
     """Return what a kernel's steps and lines take; of a program that came lowered there is no ``grid``, and no line."""
     groups: dict[_Place, list[int]] = defaultdict(list)
@@ -97,30 +106,30 @@ def _ends(grid: Grid, classes: int) -> list[Ends]:
 def _kind(kernel: Kernel, place: _Place, own: Sequence[tuple[TileClass, Moving]], chip: Chip) -> StepKind:
     """Return some classes of steps as one: what one of them takes on the mean."""
     steps = sum(tiles.tiles for tiles, _ in own)
-    sums: tuple[dict[str, float], ...] = ({}, {}, {}, {})
+    sums = _Counts({}, {}, {}, {})
     for tiles, moving in own:
         for total, counts in zip(sums, _counts(kernel, tiles, moving, chip), strict=True):
-            add(total, counts, tiles.tiles / steps)
-    held, busy, operations, moved = map(_some, sums)
+            _add(total, counts, tiles.tiles / steps)
+    mean = _Counts(*map(_some, sums))
     return StepKind(
         name=place.name,
         where=place.where,
         steps=steps,
-        time_ps=cycles_to_ps(sum(held.values()) * steps / kernel.cores, chip.clock_hz),
-        held_cycles=held,
-        busy_cycles=busy,
-        operations=operations,
-        in_bytes=moved.get("in", 0.0),
-        out_bytes=moved.get("out", 0.0),
+        time_ps=cycles_to_ps(sum(mean.held.values()) * steps / kernel.cores, chip.clock_hz),
+        held_cycles=mean.held,
+        busy_cycles=mean.busy,
+        operations=mean.operations,
+        in_bytes=mean.moved.get("in", 0.0),
+        out_bytes=mean.moved.get("out", 0.0),
     )
 
 
-def _counts(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> tuple[dict[str, float], ...]:
-    """Return what holds up a step of a class, how long units are busy in it, with which operations, and what moves."""
+def _counts(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> _Counts:
+    """Return the counts of one step of a class."""
     cycles = class_cycles(kernel, tiles, chip)
     waited = moving.with_latency(chip.dma.fixed_latency_seconds) * chip.clock_hz
     held = held_cycles(kernel, tiles, chip)
-    add(held, {BLOCKS: max(0.0, waited - cycles), BETWEEN: between_tiles_cycles(kernel, chip)})
+    _add(held, {BLOCKS: max(0.0, waited - cycles), BETWEEN: between_tiles_cycles(kernel, chip)})
     work = sum_work(sum_work(part.stages) * runs for part, runs in zip(kernel.parts, tiles.runs, strict=True))
     busy = unit_cycles(work, chip) | {BLOCKS: moving.seconds * chip.clock_hz}
     operations = work.ops.copy()
@@ -130,15 +139,15 @@ def _counts(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> tup
             ("weights", matmul.weight_rows),
             ("results", matmul.results),
         ):
-            add(operations, {f"{MATRIX}.{name}": count * matmul.passes})
+            _add(operations, {f"{MATRIX}.{name}": count * matmul.passes})
     moved: dict[str, float] = {}
     for stream, count in zip(kernel.streams, tiles.moves, strict=False):
         if stream.space not in (VMEM, SMEM):
-            add(moved, {"out" if stream.is_output else "in": stream.block_bytes * count})
-    return held, busy, operations, moved
+            _add(moved, {"out" if stream.is_output else "in": stream.block_bytes * count})
+    return _Counts(held, busy, operations, moved)
 
 
-def add(sums: dict[str, float], counts: Mapping[str, float], times: float = 1.0) -> None:
+def _add(sums: dict[str, float], counts: Mapping[str, float], times: float = 1.0) -> None:
     """Add counts by name to sums, some times."""
     for name, count in counts.items():
         sums[name] = sums.get(name, 0.0) + count * times
@@ -158,8 +167,8 @@ def _lines(kernel: Kernel, code: Sequence[CodeLine], cycles: float, chip: Chip) 
     held: dict[str, dict[str, float]] = defaultdict(dict)
     names: dict[str, dict[str, float]] = defaultdict(dict)
     for line, own in zip(code, line_cycles(code, chip), strict=True):
-        add(held[line.source], own, runs[line.part])
-        add(names[line.source], {line.operation: sum(own.values())}, runs[line.part])
+        _add(held[line.source], own, runs[line.part])
+        _add(names[line.source], {line.operation: sum(own.values())}, runs[line.part])
     found = [
         CodeTime(
             source=source,
