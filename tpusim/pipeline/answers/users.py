@@ -151,21 +151,36 @@ def _transpose(array: Array, use: Use) -> Op:
 def users_in(module: Module, name: str) -> Users:
     """Return what uses an array of a module, through views and copies, and before any compiler what is element-wise.
 
-    What other devices, loops and branches do with it is left out. Raises ConfigError if nothing of that name is an
-    array, or nothing is left that uses it.
+    Of an array that nothing but a loop uses it is what uses it there. What other devices and branches do with it is
+    left out. Raises ConfigError if nothing of that name is an array, or nothing is left that uses it.
     """
     homes = [one for one in (module.entry, *module.computations) if name in one.by_name]
     shape = homes[0][name].shape if homes else None
     if not isinstance(shape, ArrayShape):
         known = [one.name for one in module.entry if isinstance(one.shape, ArrayShape)]
         raise ConfigError(f"{module.name}: expected the name of an array, found {name!r}{did_you_mean(name, known)}")
-    used = list(_used(homes[0], name, module.is_scheduled))
-    if not used:
-        raise ConfigError(f"{module.name}: expected an array that something uses outside of loops, found {name!r}")
-    alone = front_end_form(_alone(module, homes[0], name, used))
+    for home, called in _forms(module, homes[0], name):
+        used = list(_used(home, called, module.is_scheduled))
+        if used:
+            break
+    else:
+        raise ConfigError(f"{module.name}: expected an array that some kernel uses, found {name!r}")
+    alone = front_end_form(_alone(module, home, called, used))
     names = tuple(one.name for one in used if not _hands_on(one, module.is_scheduled))
     results = len(alone.entry.root.operands) if isinstance(alone.entry.root.shape, TupleShape) else 1
     return Users(alone, shape, names or (used[-1].name,), (_FREE,) * results)
+
+
+def _forms(module: Module, home: Computation, name: str) -> Iterator[tuple[Computation, str]]:
+    """Yield where an array is and what it is called there: itself, then in the bodies of loops that carry it."""
+    yield home, name
+    for tuple_, place in home.users.get(name, ()):
+        for loop, _ in home.users.get(tuple_.name, ()) if tuple_.opcode == "tuple" else ():
+            if loop.opcode == "while":
+                body = module[loop.attributes["body"]]
+                for part, _ in body.users.get(body.parameters[0].name, ()):
+                    if part.attributes.get("index") == place:
+                        yield from _forms(module, body, part.name)
 
 
 def _used(computation: Computation, name: str, is_scheduled: bool) -> Iterator[Instruction]:
