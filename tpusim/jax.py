@@ -65,8 +65,9 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     ``arguments`` and ``keywords`` are those of a call, as arrays or ``jax.ShapeDtypeStruct`` (of which only shape, type
     and sharding count), in any pytree. ``function`` may be jitted already, with its own options. ``topology`` is a chip
     (``v5e``) or a slice (``v5e:2x4``, ``tpu7x:2x2x1``); what has no sharding goes to its first device. For a mesh over
-    all of them take ``devices_of``: the module keeps in which order the mesh has them. What was compiled is kept for the next time, in the folder that the variable
-    ``TPUSIM_CACHE`` names; an empty name keeps nothing. Raises ConfigError if JAX or libtpu is missing or does not know
+    all of them take ``devices_of``: the module keeps in which order the mesh has them. What was compiled is kept for
+    the next time, in the folder that the variable ``TPUSIM_CACHE`` names; an empty name keeps nothing. Raises
+    ConfigError if JAX or libtpu is missing or does not know
     the slice, or if the compiler fails; what JAX says of a function that it cannot trace stays as it is.
     """
     jax = _jax()

@@ -174,13 +174,14 @@ def users_in(module: Module, name: str) -> Users:
 def _forms(module: Module, home: Computation, name: str) -> Iterator[tuple[Computation, str]]:
     """Yield where an array is and what it is called there: itself, then in the bodies of loops that carry it."""
     yield home, name
-    for tuple_, place in home.users.get(name, ()):
-        for loop, _ in home.users.get(tuple_.name, ()) if tuple_.opcode == "tuple" else ():
-            if loop.opcode == "while":
-                body = module[loop.attributes["body"]]
-                for part, _ in body.users.get(body.parameters[0].name, ()):
-                    if part.attributes.get("index") == place:
-                        yield from _forms(module, body, part.name)
+    held = [(one.name, place) for one, place in home.users.get(name, ()) if one.opcode == "tuple"]
+    users = ((user, place) for tuple_, place in held for user, _ in home.users.get(tuple_, ()))
+    for loop, place in users:
+        if loop.opcode == "while":
+            body = module[loop.attributes["body"]]
+            parts = (part for part, _ in body.users.get(body.parameters[0].name, ()))
+            for part in (part for part in parts if part.attributes.get("index") == place):
+                yield from _forms(module, body, part.name)
 
 
 def _used(computation: Computation, name: str, is_scheduled: bool) -> Iterator[Instruction]:
