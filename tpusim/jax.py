@@ -75,7 +75,7 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     alone = jax.sharding.SingleDeviceSharding(first)
     shapes = jax.tree.map(lambda leaf: _described(leaf, alone), (arguments, keywords))
     lowered, name = _lowered(function, *shapes), _name_of(function)
-    order = _mesh_order(shapes)
+    order = tuple(device.id for device in _mesh_devices(shapes))
     key = _key(lowered, order, topology)
 
     def make() -> str:
@@ -125,7 +125,11 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     shapes = _jax().tree.map(_shape_of, (arguments, keywords))
     lowered = _lowered(function, *shapes)
     name = _name_of(function)
-    text = _partitioned_text(lowered) or module_text(lowered.compiler_ir("hlo").get_hlo_module(), name)
+    # The devices of a slice that is not there would be libtpu's to compile for.
+    on_cpus = all(device.platform == "cpu" for device in _mesh_devices(shapes))
+    text = (_partitioned_text(lowered) if on_cpus else "") or module_text(
+        lowered.compiler_ir("hlo").get_hlo_module(), name
+    )
     return _module(function, chip, text)
 
 
@@ -153,13 +157,13 @@ def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     return jitted.trace(*arguments, **keywords).lower(lowering_platforms=("tpu",))
 
 
-def _mesh_order(shapes: Any) -> tuple[int, ...]:
-    """Return the ids of the devices of the arguments' mesh, in its order; nothing where they have none."""
+def _mesh_devices(shapes: Any) -> tuple[Any, ...]:
+    """Return the devices of the arguments' mesh, in its order; nothing where they have none."""
     shardings = (getattr(leaf, "sharding", None) for leaf in _jax().tree.leaves(shapes))
     meshes = (getattr(sharding, "mesh", None) for sharding in shardings)
     # Of several meshes JAX wants the same devices in the same order.
     devices = (getattr(mesh, "devices", None) for mesh in meshes)
-    return next((tuple(device.id for device in found.flat) for found in devices if found is not None), ())
+    return next((tuple(found.flat) for found in devices if found is not None), ())
 
 
 def _placed(module: Module, order: tuple[int, ...], topology: str) -> Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -85,14 +86,17 @@ def stated_users(array: ArrayShape, uses: Sequence[str]) -> Users:
     return Users(builder.build(builder.tuple(made)), array, tuple(uses), results)
 
 
+_NUMBER = re.compile(r"\d{1,9}")
+
+
 def _parsed(text: str, array: ArrayShape) -> tuple[_Rule, Use]:
     word, _, rest = text.partition(":")
     listed, _, amount = rest.partition(":")
     if word not in USES:
         raise ConfigError(f"used-by: expected one of {', '.join(USES)}, found {text!r}{did_you_mean(word, USES)}")
     numbers = [part for part in (*listed.split(","), amount) if part]
-    dimensions = tuple(int(part) for part in listed.split(",") if part.isdecimal())
-    is_plain = all(part.isdecimal() for part in numbers) and len(set(dimensions)) == len(dimensions)
+    dimensions = tuple(int(part) for part in listed.split(",") if _NUMBER.fullmatch(part))
+    is_plain = all(map(_NUMBER.fullmatch, numbers)) and len(set(dimensions)) == len(dimensions)
     if not is_plain or any(d >= array.rank for d in dimensions) or amount == "0":
         raise ConfigError(f"used-by: expected dimensions of {array}, as in {word}:0, found {text!r}")
     if not dimensions and word != "elementwise":
@@ -125,7 +129,9 @@ def _dot(array: Array, use: Use) -> Op:
 
 @_use("gather")
 def _gather(array: Array, use: Use) -> Op:
-    row, sizes = use.dimensions[0], array.shape.dimensions
+    (row, *others), sizes = use.dimensions, array.shape.dimensions
+    if others:
+        raise ConfigError(f"used-by: expected one dimension along which rows are taken, found {use.dimensions}")
     return array.op.builder.gather(
         array.op,
         array.argument((use.amount or sizes[row], 1), "s32"),
