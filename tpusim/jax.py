@@ -127,10 +127,8 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     name = _name_of(function)
     # The devices of a slice that is not there would be libtpu's to compile for.
     on_cpus = all(device.platform == "cpu" for device in _mesh_devices(shapes))
-    text = (_partitioned_text(lowered) if on_cpus else "") or module_text(
-        lowered.compiler_ir("hlo").get_hlo_module(), name
-    )
-    return _module(function, chip, text)
+    text = _partitioned_text(lowered) if on_cpus else ""
+    return _module(function, chip, text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), name))
 
 
 _PARTITIONED = "spmd-partitioning"
@@ -161,9 +159,8 @@ def _mesh_devices(shapes: Any) -> tuple[Any, ...]:
     """Return the devices of the arguments' mesh, in its order; nothing where they have none."""
     shardings = (getattr(leaf, "sharding", None) for leaf in _jax().tree.leaves(shapes))
     meshes = (getattr(sharding, "mesh", None) for sharding in shardings)
-    # Of several meshes JAX wants the same devices in the same order.
-    devices = (getattr(mesh, "devices", None) for mesh in meshes)
-    return next((tuple(found.flat) for found in devices if found is not None), ())
+    # An abstract mesh has none; of several JAX wants the same devices in the same order.
+    return next((tuple(mesh.devices.flat) for mesh in meshes if isinstance(mesh, _jax().sharding.Mesh)), ())
 
 
 def _placed(module: Module, order: tuple[int, ...], topology: str) -> Module:
