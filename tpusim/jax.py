@@ -65,8 +65,9 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     ``arguments`` and ``keywords`` are those of a call, as arrays or ``jax.ShapeDtypeStruct`` (of which only shape, type
     and sharding count), in any pytree. ``function`` may be jitted already, with its own options. ``topology`` is a chip
     (``v5e``) or a slice (``v5e:2x4``, ``tpu7x:2x2x1``); what has no sharding goes to its first device. For a mesh over
-    all of them take ``devices_of``. What was compiled is kept for the next time, in the folder that the variable
-    ``TPUSIM_CACHE`` names; an empty name keeps nothing. Raises ConfigError if JAX or libtpu is missing or does not know
+    all of them take ``devices_of``: the module keeps in which order the mesh has them. What was compiled is kept for
+    the next time, in the folder that the variable ``TPUSIM_CACHE`` names; an empty name keeps nothing. Raises
+    ConfigError if JAX or libtpu is missing or does not know
     the slice, or if the compiler fails; what JAX says of a function that it cannot trace stays as it is.
     """
     jax = _jax()
@@ -74,7 +75,7 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     alone = jax.sharding.SingleDeviceSharding(first)
     shapes = jax.tree.map(lambda leaf: _described(leaf, alone), (arguments, keywords))
     lowered, name = _lowered(function, *shapes), _name_of(function)
-    order = _mesh_order(shapes)
+    order = tuple(device.id for device in _mesh_devices(shapes))
     key = _key(lowered, order, topology)
 
     def make() -> str:
@@ -124,8 +125,10 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     shapes = _jax().tree.map(_shape_of, (arguments, keywords))
     lowered = _lowered(function, *shapes)
     name = _name_of(function)
-    text = _partitioned_text(lowered) or module_text(lowered.compiler_ir("hlo").get_hlo_module(), name)
-    return _module(function, chip, text)
+    # The devices of a slice that is not there would be libtpu's to compile for.
+    on_cpus = all(device.platform == "cpu" for device in _mesh_devices(shapes))
+    text = _partitioned_text(lowered) if on_cpus else ""
+    return _module(function, chip, text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), name))
 
 
 _PARTITIONED = "spmd-partitioning"
@@ -152,13 +155,12 @@ def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     return jitted.trace(*arguments, **keywords).lower(lowering_platforms=("tpu",))
 
 
-def _mesh_order(shapes: Any) -> tuple[int, ...]:
-    """Return the ids of the devices of the arguments' mesh, in its order; nothing where they have none."""
+def _mesh_devices(shapes: Any) -> tuple[Any, ...]:
+    """Return the devices of the arguments' mesh, in its order; nothing where they have none."""
     shardings = (getattr(leaf, "sharding", None) for leaf in _jax().tree.leaves(shapes))
     meshes = (getattr(sharding, "mesh", None) for sharding in shardings)
-    # Of several meshes JAX wants the same devices in the same order.
-    devices = (getattr(mesh, "devices", None) for mesh in meshes)
-    return next((tuple(device.id for device in found.flat) for found in devices if found is not None), ())
+    # An abstract mesh has none; of several JAX wants the same devices in the same order.
+    return next((tuple(mesh.devices.flat) for mesh in meshes if isinstance(mesh, _jax().sharding.Mesh)), ())
 
 
 def _placed(module: Module, order: tuple[int, ...], topology: str) -> Module:

@@ -10,6 +10,7 @@ from tpusim.errors import ConfigError
 from tpusim.pipeline.answers.layouts import layouts, layouts_in
 from tpusim.pipeline.answers.users import USES
 from tpusim.pipeline.modules import Builder
+from tpusim.pipeline.stages import load
 from tpusim.shapes.notation import parse_shape
 
 MLP = str(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz")
@@ -64,6 +65,16 @@ def test_a_compiled_program_has_users_too(capsys):
     """Kernels that read an argument, through what has copied it to VMEM."""
     text = output_of(capsys, "layouts", MLP, "--op", "w1.1")
     assert "Its users are convolution_add_fusion:" in text
+
+
+def test_users_are_found_in_loops():
+    """Of stacked weights that a loop goes through, which reads a slice in each trip."""
+    path = ROOT / "traces/memory/scan_layers.v5p.hlo.txt.gz"
+    entry = load(path).entry
+    stacked = max(entry.parameters, key=lambda parameter: parameter.shape.element_count)
+    found, names = layouts_in(path, stacked.name)
+    assert names
+    assert found[0].is_default
 
 
 @pytest.mark.parametrize("use", ["dott:0", "dot", "dot:2", "dot:x", "reduce:0,0", "gather:0:0"])

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tests.cli.commands import output_of
 from tests.house.source_tree import ROOT
+from tpusim import plot
 from tpusim.analysis.answers.efficiency import efficiencies
 from tpusim.analysis.answers.scaling import ScaleRow, largest_that_fit
 from tpusim.errors import ConfigError
@@ -204,3 +205,13 @@ def test_slices_stand_in_one_table(capsys, tmp_path):
     assert "v5e:2x4" in text
     assert "v5e:1x8" in text
     assert picture.stat().st_size > 10_000
+
+
+def test_slices_are_drawn_over_devices_and_sizes_over_items():
+    """One program on each slice beside what the smallest promises; several on one slice without."""
+    slices = [row(8, 10, devices=4), row(16, 10, devices=8, topology="2")]
+    sizes = [row(8, 10), row(16, 10)]
+    drawn = [plot.scaling(rows).axes[0] for rows in (slices, sizes)]
+    assert [ax.get_xlabel() for ax in drawn] == ["devices", "items a run"]
+    assert [list(ax.lines[0].get_xdata()) for ax in drawn] == [[4, 8], [8, 16]]
+    assert [len(ax.lines) for ax in drawn] == [2, 1]

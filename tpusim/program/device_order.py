@@ -16,8 +16,9 @@ def with_device_order(program: Program, devices: Sequence[int]) -> Program:
 
     In a program that says which devices its own are, device ``n`` is the one that it calls so.
     """
-    order = program.device_order
-    moved = [devices[order.index(number)] for number in range(len(order))] if order else devices
+    order, moved = program.device_order, list(devices)
+    for own, device in zip(order, devices, strict=False):
+        moved[own] = device
     found = with_steps(program, lambda steps: tuple(_moved(step, moved) for step in steps))
     return structs.replace(found, device_order=tuple(devices)) if order else found
 

@@ -27,6 +27,7 @@ CROSS_PARTITION: Final = "cross_partition"
 CROSS_REPLICA_AND_PARTITION: Final = "cross_replica_and_partition"
 FLATTENED_ID: Final = "flattened_id"
 
+_NUMBER = re.compile(r"\b\d{1,9}\b")
 _PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 _PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
@@ -58,7 +59,7 @@ def stated_order(module: Module) -> tuple[int, ...]:
     Raises ProgramError unless it names every device of the module once.
     """
     text = mark_of(module, DEVICE_ORDER)
-    order = tuple(int(number) for number in text.split(",") if number.strip().isdecimal())
+    order = tuple(map(int, _NUMBER.findall(text)))
     if text and sorted(order) != list(range(module.device_count)):
         expected = f"expected each of {module.device_count} devices once in {DEVICE_ORDER}, found {text!r}"
         raise ProgramError(expected, module.where_attribute("frontend_attributes"))

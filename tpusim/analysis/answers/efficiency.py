@@ -10,7 +10,7 @@ import msgspec
 
 from tpusim.analysis.answers.scaling import ScaleRow
 
-Scaling = Literal["strong", "weak", ""]
+ScalingKind = Literal["strong", "weak", ""]
 """The same work on more devices, as much for each as before, or neither."""
 
 _ALIKE = 0.1
@@ -26,7 +26,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     base: int
-    kind: Scaling
+    kind: ScalingKind
     efficiency: float
     lost_ps: int
     compute_ps: int

@@ -75,13 +75,16 @@ class _Modes(NamedTuple):
 
 
 _USUAL, _FREE = "default", "auto"
-_ORDER = re.compile(r"\{([\d,]*)")
+_ORDER = re.compile(r"\{((?:\d{1,3},?)*)")
 
 
 def _modes(draft: Draft) -> _Modes:
-    said = frontend_attributes(draft.attributes)
+    said, root = frontend_attributes(draft.attributes), draft.entry.root
     arguments, results = (tuple(said.get(f"{of}_layout_modes", "").split(";")) for of in ("arg", "out"))
-    return _Modes(arguments, results)
+    made = len(root.operands) if root.opcode == "tuple" else 1
+    # XLA says it of every array: where tuples come in, or go out, which is which is not known here.
+    is_flat = len(arguments) == len(draft.entry.parameters), len(results) == made
+    return _Modes(arguments if is_flat[0] else (), results if is_flat[1] else ())
 
 
 def _stated_order(mode: str, array: ArrayShape) -> Order | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -85,14 +86,17 @@ def stated_users(array: ArrayShape, uses: Sequence[str]) -> Users:
     return Users(builder.build(builder.tuple(made)), array, tuple(uses), results)
 
 
+_NUMBER = re.compile(r"\d{1,9}")
+
+
 def _parsed(text: str, array: ArrayShape) -> tuple[_Rule, Use]:
     word, _, rest = text.partition(":")
     listed, _, amount = rest.partition(":")
     if word not in USES:
         raise ConfigError(f"used-by: expected one of {', '.join(USES)}, found {text!r}{did_you_mean(word, USES)}")
     numbers = [part for part in (*listed.split(","), amount) if part]
-    dimensions = tuple(int(part) for part in listed.split(",") if part.isdecimal())
-    is_plain = all(part.isdecimal() for part in numbers) and len(set(dimensions)) == len(dimensions)
+    dimensions = tuple(int(part) for part in listed.split(",") if _NUMBER.fullmatch(part))
+    is_plain = all(map(_NUMBER.fullmatch, numbers)) and len(set(dimensions)) == len(dimensions)
     if not is_plain or any(d >= array.rank for d in dimensions) or amount == "0":
         raise ConfigError(f"used-by: expected dimensions of {array}, as in {word}:0, found {text!r}")
     if not dimensions and word != "elementwise":
@@ -125,7 +129,9 @@ def _dot(array: Array, use: Use) -> Op:
 
 @_use("gather")
 def _gather(array: Array, use: Use) -> Op:
-    row, sizes = use.dimensions[0], array.shape.dimensions
+    (row, *others), sizes = use.dimensions, array.shape.dimensions
+    if others:
+        raise ConfigError(f"used-by: expected one dimension along which rows are taken, found {use.dimensions}")
     return array.op.builder.gather(
         array.op,
         array.argument((use.amount or sizes[row], 1), "s32"),
@@ -151,21 +157,37 @@ def _transpose(array: Array, use: Use) -> Op:
 def users_in(module: Module, name: str) -> Users:
     """Return what uses an array of a module, through views and copies, and before any compiler what is element-wise.
 
-    What other devices, loops and branches do with it is left out. Raises ConfigError if nothing of that name is an
-    array, or nothing is left that uses it.
+    Of an array that nothing but a loop uses it is what uses it there. What other devices and branches do with it is
+    left out. Raises ConfigError if nothing of that name is an array, or nothing is left that uses it.
     """
     homes = [one for one in (module.entry, *module.computations) if name in one.by_name]
     shape = homes[0][name].shape if homes else None
     if not isinstance(shape, ArrayShape):
         known = [one.name for one in module.entry if isinstance(one.shape, ArrayShape)]
         raise ConfigError(f"{module.name}: expected the name of an array, found {name!r}{did_you_mean(name, known)}")
-    used = list(_used(homes[0], name, module.is_scheduled))
-    if not used:
-        raise ConfigError(f"{module.name}: expected an array that something uses outside of loops, found {name!r}")
-    alone = front_end_form(_alone(module, homes[0], name, used))
+    for home, called in _forms(module, homes[0], name):
+        used = list(_used(home, called, module.is_scheduled))
+        if used:
+            break
+    else:
+        raise ConfigError(f"{module.name}: expected an array that some kernel uses, found {name!r}")
+    alone = front_end_form(_alone(module, home, called, used))
     names = tuple(one.name for one in used if not _hands_on(one, module.is_scheduled))
     results = len(alone.entry.root.operands) if isinstance(alone.entry.root.shape, TupleShape) else 1
     return Users(alone, shape, names or (used[-1].name,), (_FREE,) * results)
+
+
+def _forms(module: Module, home: Computation, name: str) -> Iterator[tuple[Computation, str]]:
+    """Yield where an array is and what it is called there: itself, then in the bodies of loops that carry it."""
+    yield home, name
+    held = [(one.name, place) for one, place in home.users.get(name, ()) if one.opcode == "tuple"]
+    users = ((user, place) for tuple_, place in held for user, _ in home.users.get(tuple_, ()))
+    for loop, place in users:
+        if loop.opcode == "while":
+            body = module[loop.attributes["body"]]
+            parts = (part for part, _ in body.users.get(body.parameters[0].name, ()))
+            for part in (part for part in parts if part.attributes.get("index") == place):
+                yield from _forms(module, body, part.name)
 
 
 def _used(computation: Computation, name: str, is_scheduled: bool) -> Iterator[Instruction]:

@@ -12,14 +12,14 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from tpusim.analysis.answers.scaling import ScaleRow
 from tpusim.analysis.compare import pareto_front
 from tpusim.errors import ConfigError
 from tpusim.report.plots.colours import BLUE, GREY, INK, LINES, ORANGE, VERMILION
 from tpusim.report.plots.style import axes_or_new, figure_of, new_figure, place_labels, shortened, styled
-from tpusim.report.tables import size_text
+from tpusim.report.tables import count_text, size_text
 from tpusim.units import ps_to_us
 
 Records = Sequence[Mapping[str, object]]
@@ -320,16 +320,20 @@ def _tornado(ax: Axes, rows: Effects, measure: str) -> None:
 
 @styled
 def scaling(rows: Sequence[ScaleRow]) -> Figure:
-    """Draw throughput (or time, where no items are counted) and peak HBM over items (or devices); return the figure."""
+    """Draw throughput (or time, where no items are counted) and peak HBM; return the figure.
+
+    Over items or, where no slice has several programs, over devices; then with what the smallest slice promises.
+    """
     counted = any(row.items for row in rows)
+    over_devices = not counted or len({(row.chip, row.topology) for row in rows}) == len(rows)
     figure = new_figure(9.6, 3.8)
     left, right = figure.subplots(1, 2)
     lines: dict[str, list[ScaleRow]] = defaultdict(list)
     for row in rows:
-        lines[f"{row.chip} {row.topology}" if counted else row.chip].append(row)
+        lines[row.chip if over_devices else f"{row.chip} {row.topology}"].append(row)
     for (name, own), style in zip(lines.items(), cycle(LINES), strict=False):
-        _draw_family((left, right), name, sorted(own, key=lambda row: (row.items, row.devices)), style)
-    across = "items a run" if counted else "devices"
+        _draw_family((left, right), name, sorted(own, key=lambda row: (row.items, row.devices)), style, over_devices)
+    across = "devices" if over_devices else "items a run"
     left.set(xlabel=across, ylabel="items per second" if counted else "time (us)", title="Throughput (simulated)")
     right.set(xlabel=across, ylabel="share of the HBM", title="Peak memory of a device")
     right.axhline(1.0, color=GREY, linestyle="--", linewidth=0.9)
@@ -337,18 +341,27 @@ def scaling(rows: Sequence[ScaleRow]) -> Figure:
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ax.grid()
-    left.set_ylim(bottom=0)
+    if over_devices and counted and len(rows) > 1:
+        left.set_yscale("log", base=2)
+        left.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: count_text(rate)))
+    else:
+        left.set_ylim(bottom=0)
     right.set_ylim(bottom=0)
     left.legend(loc="lower right")
     return figure
 
 
-def _draw_family(axes: tuple[Axes, Axes], name: str, rows: Sequence[ScaleRow], style: tuple[str, str, str]) -> None:
+def _draw_family(
+    axes: tuple[Axes, Axes], name: str, rows: Sequence[ScaleRow], style: tuple[str, str, str], over_devices: bool
+) -> None:
     left, right = axes
     counted = any(row.items for row in rows)
     colour, marker, line = style
-    across = [row.items if counted else row.devices for row in rows]
+    across = [row.devices if over_devices else row.items for row in rows]
     rates = [row.items_per_second if counted else ps_to_us(row.total_ps) for row in rows]
+    if over_devices and counted:
+        promised = [rates[0] / across[0] * devices for devices in across]
+        left.plot(across, promised, color=GREY, linestyle=":", label=f"{name}, as the smallest slice")
     # What does not fit has no time that the chip could take.
     shown = [rate if row.fits else float("nan") for rate, row in zip(rates, rows, strict=True)]
     left.plot(across, shown, marker=marker, linestyle=line, color=colour, label=name)

@@ -15,9 +15,9 @@ from tpusim.shapes.layout_choices import LayoutChoice
 def render_layouts(choices: Sequence[LayoutChoice], console: Console, used_by: Sequence[str] = ()) -> None:
     """Print a row a layout: what its users take, what it takes itself, what of that is padding, what it is good for."""
     users = (">its users", ">of the best") if used_by else ()
-    table = plain_table(
-        "layout", *users, ">bytes", ">padding", ">of the least", "in lanes", "in sublanes", "sums without moving"
-    )
+    # What a layout is good for is a guess where nobody says what it is for.
+    good_for = () if used_by else ("sums without moving",)
+    table = plain_table("layout", *users, ">bytes", ">padding", ">of the least", "in lanes", "in sublanes", *good_for)
     least = max(1, min(choice.physical_bytes for choice in choices))
     fastest_ps = max(1, min(choice.users_ps or 0 for choice in choices))
     for choice in choices:
@@ -26,23 +26,18 @@ def render_layouts(choices: Sequence[LayoutChoice], console: Console, used_by: S
         table.add_row(
             # Text, not markup: the brackets of a shape would be taken for a style.
             Text(choice.shape + mark),
-            *(
-                (time_text(choice.users_ps), f"{choice.users_ps / fastest_ps:.2f}x")
-                if choice.users_ps is not None
-                else ()
-            ),
+            *_users(choice, fastest_ps),
             size_text(choice.physical_bytes),
             f"{choice.wasted_share:.1%}",
             f"{choice.physical_bytes / least:.2f}x",
             _dimension(choice.lanes),
             _dimension(choice.sublanes),
-            ", ".join(map(str, others)) or "none",
+            *((", ".join(map(str, others)) or "none",) if good_for else ()),
         )
     console.print(table)
     if used_by:
-        console.print(
-            f"\nIts users are {escape(', '.join(used_by))}: compiled by tpusim for each layout and run.", soft_wrap=True
-        )
+        names = escape(", ".join(used_by))
+        console.print(f"\nIts users are {names}: compiled by tpusim for each layout, and run.", soft_wrap=True)
         return
     console.print(
         "\nProducts want the dimensions that they sum over, or those of their result, in lanes and sublanes; sums over "

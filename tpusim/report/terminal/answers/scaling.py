@@ -64,8 +64,7 @@ def _print_scaled(
 
 def _print_notes(rows: Sequence[ScaleRow], console: Console) -> None:
     """Print which programs another chip was meant for, and whether runs have warnings."""
-    made_by = {row.program: provenance_text(row.provenance, row.chip) for row in rows}
-    for program, text in made_by.items():
+    for program, text in dict.fromkeys((row.program, provenance_text(row.provenance, row.chip)) for row in rows):
         if text:
             console.print(f"\n[yellow]compiled[/yellow]  {escape(program)} {escape(text)}", soft_wrap=True)
     if any(row.warnings for row in rows):

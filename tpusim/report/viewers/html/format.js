@@ -21,6 +21,12 @@ const rateText = (n, unit) => `${countText(n)}${/[A-Za-z]$/.test(countText(n)) ?
 const percentText = (share) => `${(100 * share).toFixed(1)} %`;
 const intensityText = (n) => `${trimmed(n, 4)} FLOP/B`;
 
+// The last parts of a path, which tell more than the first ones.
+function ending(path, parts) {
+  const found = path.split("/");
+  return found.length > parts ? `\u2026/${found.slice(-parts).join("/")}` : path;
+}
+
 function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

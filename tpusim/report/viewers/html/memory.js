@@ -133,7 +133,7 @@ class Memory extends Chart {
       const padded = buffers.unpadded[i] ? `${sizeText(buffers.unpadded[i])}${buffers.bytes[i] > buffers.unpadded[i] ? ` (x${trimmed(buffers.bytes[i] / buffers.unpadded[i], 3)})` : ""}` : "";
       const kind = buffers.kind[i] + (buffers.within[i] ? ` in ${buffers.within[i]}` : "");
       const cells = [buffers.name[i], sizeText(buffers.bytes[i]), padded, kind, buffers.shape[i], buffers.source[i] || buffers.op_name[i]];
-      return make("tr", {}, ...cells.map((text, place) => make("td", { text, title: text, class: place === 0 ? "name" : place < 3 ? "number" : "" })));
+      return make("tr", {}, ...cells.map((text, place) => make("td", { text: place === 5 ? ending(text, 1) : text, title: text, class: place === 0 ? "name" : place < 3 ? "number" : "" })));
     });
     if (found.length > SHOWN_BUFFERS) rows.push(make("tr", {}, make("td", { colspan: "6", text: `... and ${found.length - SHOWN_BUFFERS} smaller ones` })));
     return make("table", {}, make("thead", {}, make("tr", {}, ...head.map((text, place) => make("th", { text, scope: "col", class: place === 1 || place === 2 ? "number" : "" })))), make("tbody", {}, ...rows));

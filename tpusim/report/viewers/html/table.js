@@ -22,8 +22,8 @@ class OpTable {
       { id: "energy", title: "energy", ...figure("energy", (fj) => energyText(fj / 1e15)), hint: "of its work, and of the idle power in its time", width: 6.5 },
       { id: "compiler", title: "compiler", text: (row) => at(row, "compiler") === null ? "" : timeText(at(row, "compiler") * 1e6), key: (row) => at(row, "compiler") ?? -1, number: true, hint: "the compiler's own estimate", width: 7 },
       { id: "category", title: "category", ...words("category"), width: 8 },
-      { id: "op_name", title: "scope", ...words("op_name"), width: 9 },
-      { id: "source", title: "source", ...words("source"), width: 10.5 },
+      { id: "op_name", title: "scope", ...words("op_name"), shown: (scope) => ending(scope, 2), width: 9 },
+      { id: "source", title: "source", ...words("source"), shown: (source) => ending(source, 1), width: 10.5 },
     ];
     this.opened = new Set();
     this.sort = { column: this.columns[1], descending: true };
@@ -183,7 +183,7 @@ class OpTable {
       const cell = make("td", { class: [column.class ?? "", column.number ? "number" : ""].join(" ").trim(), title: text });
       if (column.id === "name" && this.groups) cell.append(make("span", { class: "fold", style: { marginLeft: `${(op.depth ?? 0) * 0.9}em` }, text: op.path === undefined ? "" : this.opened.has(op.path) ? "\u25be" : "\u25b8" }));
       if (column.share) cell.append(make("span", { class: "share", style: { width: `${Math.round(48 * Math.min(1, column.share(op)))}px` } }));
-      cell.append(text);
+      cell.append(column.shown ? column.shown(text) : text);
       row.append(cell);
     }
     return row;
