@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import sha256
@@ -57,6 +58,8 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
         try:
             self._rows = sqlite3.connect(folder / _FILE if folder else ":memory:", timeout=_BUSY_SECONDS)
+            # From 3.13 on Python warns of what nobody has closed.
+            weakref.finalize(self, self._rows.close)
             self._rows.execute("PRAGMA journal_mode = WAL")
             self._rows.execute("PRAGMA synchronous = NORMAL")
             with self._rows:

@@ -41,8 +41,9 @@ def take_layers(content: bytes, folder: Path) -> None:
     layers = load_layers(_written(content, folder, "case.csv"))
     array = Array(rows=8 << pick(content, 6), columns=8, dataflow=("ws", "os", "is")[pick(content, 3)])
     run_layers(layers, array)
-    # It goes through the operands, and so has them in memory.
-    if sum(layer.macs for layer in layers) < 1e5:
+    # It goes through the operands, filled up to whole folds, and so has them in memory.
+    longest = max((max(layer.m, layer.n, layer.k) for layer in layers), default=0)
+    if sum(layer.macs for layer in layers) < 1e5 and longest * array.rows < 1e6:
         run_layers(layers, array, "cycle")
 
 
