@@ -483,6 +483,16 @@ def test_all_columns_are_seen_on_a_screen_of_1400(opened):
 
 @pytest.mark.slow
 @needs_browser
+def test_cells_show_the_ends_of_paths(opened):
+    """Of a scope the operation, and what it stands in; the whole is the title of the cell."""
+    cells = "[...document.querySelectorAll('#ops-table td:nth-child(11)')].slice(0, 20)"
+    found = opened.run(f"return {cells}.map((cell) => [cell.textContent, cell.title])")
+    assert {tuple(whole.split("/")[-2:]) for _, whole in found} == {tuple(shown.split("/")[1:]) for shown, _ in found}
+    assert {shown.split("/")[0] for shown, _ in found} == {"\u2026"}
+
+
+@pytest.mark.slow
+@needs_browser
 def test_the_accuracy_says_of_how_much(looped):
     """Never a bare error."""
     cards = looped.run("return [...document.querySelectorAll('.card')].map((card) => card.textContent)")

@@ -27,7 +27,7 @@ SEMANTICS = Path(tpusim.semantics.__file__).parent
 TEXT = Path(tpusim.text.__file__).parent
 _BY_HAND = (
     "instruction_c5 schedule_c1 schedule_c2 parameter_c1 computation_c1 computation_c2 computation_c3 async_c9"
-    " channel_c1 module_c1 module_c2 shape_c4"
+    " channel_c1 module_c1 module_c2 module_c3 shape_c4"
 ).split()
 
 

@@ -68,9 +68,9 @@ The layouts that an array can have, ranked by what its users take with each, or 
 padding. Users are said in words, NAME:DIMENSIONS:COUNT, or found in a program: tpusim compiles them for each layout of
 the array, lets all else lie as it likes, and runs them.
 
-  elementwise      all of it is read         dot:1:512      products with 512 columns are summed over dimension 1
-  reduce:0,1       sums over dimensions      gather:0:64    64 rows are taken along dimension 0
-  transpose:1,0    it is written anew        slice:0:8      8 neighbours are taken at a place known at run time"""
+  elementwise      all of it is read         dot:1:512      products with a matrix of 512 columns, over dimension 1
+  reduce:0,1       sums over dimensions      gather:0:64    64 rows along dimension 0
+  transpose:1,0    it is written anew        slice:0:8      8 neighbours at a place that is known at run time"""
 
 _LAYOUTS_EXAMPLES = """\
 examples:

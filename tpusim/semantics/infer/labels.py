@@ -344,6 +344,7 @@ LABELS: Final = {
     # Module.
     "module_c1": "an entry that is no fused computation",
     "module_c2": f"from 1 to {DEVICES.most} devices",
+    "module_c3": "each device of the module once in tpusim_device_order",
     "computation_c1": "a called computation that the module has",
     # Order rules recursion out, which XLA's memory assignment could not bound.
     "computation_c2": "a called computation to stand before its caller",

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Computation, Module
 from tpusim.limits import DEVICES
+from tpusim.semantics.device_groups import stated_order
 from tpusim.semantics.infer.rules import check_form
 from tpusim.semantics.infer.site import broken
+from tpusim.semantics.marks import DEVICE_ORDER, mark_of
 from tpusim.semantics.verify.view import Call, Finding, View, at, calling_in
 
 
@@ -34,6 +36,9 @@ def _check_device_counts(module: Module) -> Iterator[Finding]:
     for name, count in counts.items():
         if not 1 <= count <= DEVICES.most // max(1, min(counts.values())):
             yield Finding(broken("module_c2", f"{name}={count}"), attribute=name)
+    stated, order = mark_of(module, DEVICE_ORDER), stated_order(module)
+    if stated and (len(order) != module.device_count or sorted(order) != list(range(len(order)))):
+        yield Finding(broken("module_c3", repr(stated)), attribute="frontend_attributes")
 
 
 def _check_computation(computation: Computation) -> Iterator[Finding]:
