@@ -17,8 +17,8 @@ from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.movement import window_at
 from tpusim.numerics.ops.reduction import UFUNCS, kernel_of
-from tpusim.numerics.registry import computes, zeros
-from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode, compute_type
+from tpusim.numerics.registry import compute_type, computes, zeros
+from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode
 from tpusim.numerics.site import Meet, Site
 from tpusim.semantics.device_groups import device_groups, device_pairs
 from tpusim.semantics.infer.types import parts

@@ -15,6 +15,7 @@ import numpy as np
 from tpusim.errors import ProgramError, SimulationError, TpusimError, UnsupportedError
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import OPERATIONS, Category, async_parts
+from tpusim.numerics.chains import Unit, compute_chain, units_of
 from tpusim.numerics.ops.dynamic import fit_together
 from tpusim.numerics.registry import RULES
 from tpusim.numerics.site import Device, Meet, Run, Settings, Site
@@ -63,21 +64,30 @@ def run_computation(
 def _compute(site: Site) -> Activity:
     """Compute the instructions of one computation; yields what their rules wish for."""
     computation, values = site.computation, dict[str, Any]()
-    for instruction, last_used in zip(computation.instructions, computation.last_uses, strict=True):
+    for unit in units_of(computation):
+        instruction = unit.members[-1]
         if instruction.opcode == "parameter":
             values[instruction.name] = site.arguments[instruction.immediate]  # type: ignore[index]
         else:
-            operands = _cut_to_size(instruction, [values[name] for name in instruction.operands])
+            operands = [values[name] for name in unit.operands]
             try:
-                value = rule_of(instruction)(site, instruction, operands)
+                value = _value(site, unit, operands)
                 done = (yield from value) if isinstance(value, GeneratorType) else value
                 values[instruction.name] = _as_declared(done, instruction.shape)
             except Exception as error:
                 raise _with_place(site, instruction, error) from error
         # Without this, all activations of a model would be held at once.
-        for name in last_used:
+        for name in unit.last_used:
             del values[name]
     return values[computation.root_name]
+
+
+def _value(site: Site, unit: Unit, operands: list[Any]) -> Any:
+    """Return what the rule of an instruction gives, or the value of a chain."""
+    instruction = unit.members[-1]
+    if len(unit.members) > 1:
+        return compute_chain(site, unit, operands)
+    return rule_of(instruction)(site, instruction, _cut_to_size(instruction, operands))
 
 
 def _with_place(site: Site, instruction: Instruction, error: Exception) -> Exception:

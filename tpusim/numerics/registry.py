@@ -8,6 +8,7 @@ devices, is a generator: it yields what ``numerics.evaluate`` knows how to answe
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from tpusim.ir.module import Instruction
 from tpusim.numerics.site import Site
-from tpusim.shapes.dtype import numpy_dtype
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 Array = NDArray[Any]
@@ -26,6 +27,9 @@ TOKEN = "token"
 
 RULES: dict[str, Rule] = {}
 """The numeric rule of every opcode that has one."""
+
+FLOAT_KERNELS: dict[str, Callable[..., Any]] = {}
+"""By opcode, the function of arrays that an element-wise operation is on real floats, f32 for narrower ones."""
 
 
 def registrar(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
@@ -63,3 +67,23 @@ def zeros(shape: Shape) -> Any:
         return tuple(zeros(element) for element in shape.elements)
     array = array_shape(shape)
     return np.zeros(array.dimensions, numpy_dtype(array.dtype)) if array.dtype.is_array_type else TOKEN
+
+
+@cache
+def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which several steps on elements of ``dtype`` are computed before one rounding.
+
+    Floats narrower than 32 bits take f32 and integers narrower than 8 bits a byte; all others are their own.
+    """
+    # Kept, as it is asked several times per instruction.
+    if dtype in _IN_BYTES:
+        return _IN_BYTES[dtype]
+    is_wide = dtype.kind in "biuc" or dtype.name in ("float32", "float64")
+    return dtype if is_wide else np.dtype(np.float32)
+
+
+_IN_BYTES = {
+    numpy_dtype(DTYPES[f"{sign}{bits}"]): np.dtype(byte)
+    for bits in (1, 2, 4)
+    for sign, byte in (("s", np.int8), ("u", np.uint8))
+}

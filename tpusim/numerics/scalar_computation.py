@@ -7,7 +7,6 @@ in one walk: it is *lifted*. The usual computations of two parameters are known 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from types import GeneratorType
 from typing import Any
 
@@ -20,7 +19,7 @@ from tpusim.ir.ops import COMBINES, REARRANGES
 from tpusim.numerics.evaluate import rule_of, run_computation
 from tpusim.numerics.registry import Rule, element_type
 from tpusim.numerics.site import Run, Site
-from tpusim.shapes.dtype import DTYPES, numpy_dtype
+from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 
 REPLACE = "replace"
@@ -28,7 +27,6 @@ REPLACE = "replace"
 
 # Truth values add like or and multiply like and, and false comes before true.
 _OF_TRUTH_VALUES = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and", "xor": "xor"}
-_SIGNS = (("s", np.int8), ("u", np.uint8))
 
 
 def binary_opcode(module: Module, name: str) -> str | None:
@@ -82,22 +80,6 @@ def lifted_part(site: Site, name: str, part: str, arrays: Sequence[Any]) -> Any:
             needed.update(instruction.operands)
     kept = tuple(instruction for instruction in whole if instruction.name in needed)
     return _walk(Site(site.module, Computation(name, kept, part), site.settings, site.device), arrays)
-
-
-@cache
-def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in which several steps on elements of ``dtype`` are computed before one rounding.
-
-    Floats narrower than 32 bits take f32 and integers narrower than 8 bits a byte; all others are their own.
-    """
-    # Kept, as it is asked several times per instruction.
-    if dtype in _IN_BYTES:
-        return _IN_BYTES[dtype]
-    is_wide = dtype.kind in "biuc" or dtype.name in ("float32", "float64")
-    return dtype if is_wide else np.dtype(np.float32)
-
-
-_IN_BYTES = {numpy_dtype(DTYPES[f"{sign}{bits}"]): np.dtype(byte) for bits in (1, 2, 4) for sign, byte in _SIGNS}
 
 
 def _walk(site: Site, arguments: Sequence[Any]) -> Any:

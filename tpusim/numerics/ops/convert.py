@@ -17,8 +17,7 @@ import numpy as np
 from numba import njit
 
 from tpusim.ir.module import Instruction
-from tpusim.numerics.registry import Array, array_shape, computes, element_type
-from tpusim.numerics.scalar_computation import compute_type
+from tpusim.numerics.registry import FLOAT_KERNELS, Array, array_shape, compute_type, computes, element_type
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import word_type
 from tpusim.shapes.dtype import DType, numpy_dtype
@@ -56,7 +55,8 @@ def from_float32(array: Array, dtype: Type, out: Array | None = None) -> Array:
         return array
     target = np.empty(array.shape, dtype) if out is None else out
     if dtype == BFLOAT16:
-        _round(flat(np.broadcast_to(array, target.shape)).view(np.uint32), target.reshape(-1).view(np.uint16))
+        whole = array if array.shape == target.shape else np.broadcast_to(array, target.shape)
+        _round(flat(whole).view(np.uint32), target.reshape(-1).view(np.uint16))
     else:
         with np.errstate(over="ignore"):
             target[...] = array.astype(dtype, copy=False)
@@ -87,6 +87,8 @@ def convert_values(array: Array, dtype: Type) -> Array:
 
 
 computes("convert")(lambda site, instruction, operands: convert_values(operands[0], element_type(instruction)))
+# Among floats only the rounding to the result's type.
+FLOAT_KERNELS["convert"] = lambda values: values
 
 
 @computes("bitcast-convert")
@@ -249,6 +251,27 @@ def _round(words: Array, halves: Array) -> None:
         else:
             # Half a unit less one, plus the last bit that stays: ties go to even, and a carry may reach the exponent.
             halves[i] = (word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+
+
+def as_rounded(array: Array, dtype: Type) -> Array:
+    """Return f32 or f64 numbers as floats of a type are read: rounded to it once, in the type that they compute in."""
+    if array.dtype != FLOAT32 or dtype != BFLOAT16:
+        return widened(convert_values(array, dtype))
+    rounded = np.empty_like(array, order="C")
+    _round_words(flat(array).view(np.uint32), rounded.reshape(-1).view(np.uint32))
+    return rounded
+
+
+@njit(cache=True)
+def _round_words(words: Array, rounded: Array) -> None:
+    """Round f32 to the nearest bf16, both as the bits of f32; as ``_round`` and ``_widen`` after it."""
+    for i in range(words.size):
+        word = words[i]
+        if (word & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
+            word |= np.uint32(0x400000)
+        else:
+            word += np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))
+        rounded[i] = word & np.uint32(0xFFFF0000)
 
 
 @njit(cache=True)

@@ -17,15 +17,14 @@ from numba import njit
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import MAKES_SUBNORMALS
 from tpusim.numerics.ops.convert import convert_values, flat
 from tpusim.numerics.ops.linear_algebra import complex_of
 from tpusim.numerics.ops.sorting import as_ordered
-from tpusim.numerics.registry import Array, array_shape, computes, element_type
-from tpusim.numerics.scalar_computation import apply_lifted, compute_type
-from tpusim.numerics.site import Settings, Site
+from tpusim.numerics.registry import FLOAT_KERNELS, Array, array_shape, compute_type, computes, element_type
+from tpusim.numerics.scalar_computation import apply_lifted
+from tpusim.numerics.site import Site
 from tpusim.numerics.values import floats, integers
-from tpusim.numerics.values.blocks import compute
+from tpusim.numerics.values.blocks import compute, flushes
 from tpusim.numerics.values.relayout import word_type
 from tpusim.shapes.dtype import DTYPES, DType, numpy_dtype
 
@@ -91,6 +90,7 @@ _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("xor", "biu", np.bitwise_xor),
 )
 _KERNELS = {(opcode, kind): kernel for opcode, kinds, kernel in _ROWS for kind in kinds}
+FLOAT_KERNELS.update({opcode: kernel for (opcode, kind), kernel in _KERNELS.items() if kind == "f"})
 
 # What looks at bits takes all integers for signed or all for unsigned ones; a product takes them for what they are.
 ON_BITS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -126,11 +126,6 @@ def elementwise(site: Site, instruction: Instruction, operands: list[Any]) -> An
 def elementwise_kernel(opcode: str, dtype: Type) -> Callable[..., Any] | None:
     """Return the function of arrays that an opcode is on elements of a type; None where it is not defined on them."""
     return _KERNELS.get((opcode, compute_type(dtype).kind))
-
-
-def flushes(opcode: str, dtype: Type, settings: Settings) -> bool:
-    """Return whether results of an opcode on elements of a type that are too small to be normal become zeros."""
-    return settings.precision == "tpu" and opcode in MAKES_SUBNORMALS and dtype.kind not in "biu"
 
 
 @computes(*ON_BITS)
@@ -220,6 +215,8 @@ def broadcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the operand repeated along the dimensions that ``dimensions`` does not name, as a view without a copy."""
     operand, wanted = operands[0], array_shape(instruction.shape).dimensions
     named = instruction.attributes.get("dimensions", ())
+    if operand.shape == wanted and named == tuple(range(len(wanted))):
+        return operand
     if list(named) != sorted(named):
         operand, named = operand.transpose(np.argsort(named)), tuple(sorted(named))
     sizes = dict(zip(named, operand.shape, strict=True))

@@ -17,8 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from tpusim.ir.module import Instruction
-from tpusim.numerics.registry import Array, computes
-from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, compute_type, lifted_list
+from tpusim.numerics.registry import Array, compute_type, computes
+from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, lifted_list
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import put_at, take_at, word_type
 from tpusim.shapes.shape import TupleShape

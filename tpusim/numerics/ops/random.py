@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.convert import convert_values
-from tpusim.numerics.registry import Array, array_shape, computes, element_type
-from tpusim.numerics.scalar_computation import compute_type
+from tpusim.numerics.registry import Array, array_shape, compute_type, computes, element_type
 from tpusim.numerics.site import Site
 from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import TupleShape

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.convert import convert_values
-from tpusim.numerics.registry import Array, array_shape, computes
-from tpusim.numerics.scalar_computation import apply_lifted, compute_type, lifted_part
+from tpusim.numerics.registry import Array, array_shape, compute_type, computes
+from tpusim.numerics.scalar_computation import apply_lifted, lifted_part
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.comparators import order_of
 from tpusim.semantics.infer.types import parts

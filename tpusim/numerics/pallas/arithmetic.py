@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from tpusim.numerics.ops.convert import as_bits_of, convert_values, stochastic_float
-from tpusim.numerics.ops.elementwise import COMPARISONS, ON_BITS, bits_of, elementwise_kernel, flushes, select_elements
+from tpusim.numerics.ops.elementwise import COMPARISONS, ON_BITS, bits_of, elementwise_kernel, select_elements
 from tpusim.numerics.pallas.table import Function, Where, dtype_of, element_of, operation, scalar, unsigned
 from tpusim.numerics.registry import Array
 from tpusim.numerics.values import integers
-from tpusim.numerics.values.blocks import compute
+from tpusim.numerics.values.blocks import compute, flushes
 from tpusim.semantics.mosaic import OPCODES, UNSIGNED
 from tpusim.shapes.dtype import numpy_dtype
 

@@ -16,8 +16,7 @@ from tpusim.numerics.ops.contraction import DotDimensions, general_dot
 from tpusim.numerics.ops.convert import convert_values, widened
 from tpusim.numerics.ops.reduction import UFUNCS, kernel_of, neutral_of, reduced
 from tpusim.numerics.pallas.table import Function, Where, dtype_of, element_of, operation, unsigned
-from tpusim.numerics.registry import Array
-from tpusim.numerics.scalar_computation import compute_type
+from tpusim.numerics.registry import Array, compute_type
 from tpusim.numerics.values.blocks import compute
 from tpusim.numerics.values.precision import arithmetic_of, in_passes
 from tpusim.semantics.precision import passes_between

@@ -8,19 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from tpusim.numerics.ops.convert import FLOAT32, Type, convert_values, from_float32, widened
-from tpusim.numerics.registry import Array
-from tpusim.numerics.scalar_computation import compute_type
+from tpusim.ir.ops import MAKES_SUBNORMALS
+from tpusim.numerics.ops.convert import FLOAT32, Type, as_rounded, convert_values, from_float32, widened
+from tpusim.numerics.registry import Array, compute_type
+from tpusim.numerics.site import Settings
 
 Index = tuple[int | slice, ...]
 
-BLOCK_ELEMENTS = 1 << 16
+BLOCK_ELEMENTS = 1 << 15
 """Elements per block: a few temporaries of this many f32 fit the second level of cache of current processors."""
+
+
+class Step(NamedTuple):
+    """One operation of several that are computed block by block.
+
+    ``operands`` are places in the row of the operands of all, followed by the results of the steps before this one.
+    """
+
+    kernel: Callable[..., Any]
+    operands: tuple[int, ...]
+    dtype: Type
+    flush: bool
+
+
+def flushes(opcode: str, dtype: Type, settings: Settings) -> bool:
+    """Return whether results of an opcode on elements of a type that are too small to be normal become zeros."""
+    return settings.precision == "tpu" and opcode in MAKES_SUBNORMALS and dtype.kind not in "biu"
 
 
 def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, *, flush: bool = False) -> Array:
@@ -31,24 +49,30 @@ def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, 
     """
     with np.errstate(all="ignore"):
         types = (dtype, *(operand.dtype for operand in operands))
+        step = Step(kernel, tuple(range(len(operands))), dtype, flush)
         if not isinstance(kernel, np.ufunc) or any(compute_type(each) != each for each in types):
-            return _in_blocks(kernel, operands, dtype, flush)
+            return in_blocks([step], operands)
         if not flush or dtype != FLOAT32:
             return np.asarray(kernel(*operands)).astype(dtype, copy=False)
         is_one_block = all(operand.size <= BLOCK_ELEMENTS for operand in operands)
-        return _flushed(kernel(*operands)) if is_one_block else _in_blocks(kernel, operands, dtype, flush)
+        return _flushed(kernel(*operands)) if is_one_block else in_blocks([step], operands)
 
 
-def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, flush: bool) -> Array:
-    dimensions = np.broadcast_shapes(*(operand.shape for operand in operands))
+@np.errstate(all="ignore")
+def in_blocks(steps: Sequence[Step], operands: Sequence[Array]) -> Array:
+    """Return what the last of some steps gives, all taken on one block of the operands after the other.
+
+    Results between them are rounded as if they had been written, but do not leave the cache.
+    """
+    dimensions, dtype = np.broadcast_shapes(*(operand.shape for operand in operands)), steps[-1].dtype
     result = np.empty(dimensions, dtype)
     shape, parts = _spread(operands, dimensions)
     rows = result.reshape(shape)
     for index in _cuts(shape):
-        block = [widened(part if part.size == 1 else part[index]) for part in parts]
-        value = kernel(*block)
-        if flush and value.dtype == FLOAT32:
-            value = _flushed(value)
+        values = [part if part.size == 1 else widened(part[index]) for part in parts]
+        for step in steps[:-1]:
+            values.append(as_rounded(_value(step, values), step.dtype))
+        value = _value(steps[-1], values)
         if value.dtype == FLOAT32 != dtype and compute_type(dtype) == FLOAT32:
             from_float32(value, dtype, rows[index])
         else:
@@ -56,17 +80,23 @@ def _in_blocks(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Typ
     return result
 
 
+def _value(step: Step, values: Sequence[Array]) -> Array:
+    """Return the value of a step, in the type in which it is computed."""
+    value: Array = step.kernel(*[values[place] for place in step.operands])
+    return _flushed(value) if step.flush and value.dtype == FLOAT32 else value
+
+
 def _spread(operands: Sequence[Array], dimensions: tuple[int, ...]) -> tuple[tuple[int, ...], list[Array]]:
     """Return the dimensions to walk and the operands broadcast to them, those of one value with sizes of 1."""
     parts = []
     for operand in operands:
-        # All elements at one address, as those of a broadcast scalar: widened once, they need no place in the cache.
-        is_uniform = all(n == 1 or not step for n, step in zip(operand.shape, operand.strides, strict=True))
-        parts.append(operand[(slice(0, 1),) * operand.ndim].reshape(1) if is_uniform and operand.size else operand)
-    is_flat = all(p.size == 1 or (p.shape == dimensions and p.flags.c_contiguous) for p in parts)
-    if is_flat:
-        return (prod(dimensions),), [part if part.size == 1 else part.reshape(-1) for part in parts]
-    return dimensions, [part if part.size == 1 else np.broadcast_to(part, dimensions) for part in parts]
+        # What is repeated is widened once, before it is: elements at one address, as those of a broadcast scalar.
+        single = tuple(slice(0, 1) if not step else slice(None) for step in operand.strides)
+        base = operand[single] if operand.size else operand
+        parts.append(widened(base) if base.size < operand.size or base.size == 1 else operand)
+    if all(part.size == 1 or (part.shape == dimensions and part.flags.c_contiguous) for part in parts):
+        return (prod(dimensions),), [part.reshape(-1) for part in parts]
+    return dimensions, [part.reshape(1) if part.size == 1 else np.broadcast_to(part, dimensions) for part in parts]
 
 
 def _cuts(shape: tuple[int, ...]) -> Iterator[Index]:
