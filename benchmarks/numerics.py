@@ -2,13 +2,17 @@
 
     python -m benchmarks.numerics [gpt2] [resnet50] [--rounds N]
 
-Rounds alternate between the two, so that a busy machine slows both; the median counts. Memory is that of a run: the
-arguments, and what the process holds at its peak beyond what it held before (Linux only). Needs ``jax``.
+Rounds alternate between the two, so that a busy machine slows both; the median counts. CPU seconds are those of all
+threads: where others use the machine they say more than the time that passed. Both may use as many threads as the
+process has cores: ``taskset -c 0 python -m benchmarks.numerics`` gives each one. The first call, in which JAX compiles
+and ours loads its kernels, is printed apart. Memory is that of a run: the arguments, and what the process holds at its
+peak beyond what it held before (Linux only). Needs ``jax``.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import statistics
 import sys
@@ -39,9 +43,10 @@ MODELS = {"gpt2": gpt2, "resnet50": resnet50}
 
 
 class Measured(NamedTuple):
-    """What a run took: seconds, and bytes at its peak beyond those held before."""
+    """What a run took: seconds, CPU seconds of all threads, and bytes at its peak beyond those held before."""
 
     seconds: float
+    cpu_seconds: float
     peak_bytes: int
 
 
@@ -66,14 +71,22 @@ def _report(name: str, rounds: int) -> None:
         "JAX": lambda: jax.block_until_ready(jitted(*arguments)),
         "tpusim": _our_run(jitted, arguments, flat),
     }
+    firsts = {who: _timed(run) for who, run in runs.items()}
     difference = _difference(*(np.asarray(run(), np.float32) for run in runs.values()))
     argument_bytes = sum(array.nbytes for array in flat)
     medians = {who: _median(measured, argument_bytes) for who, measured in _measure(runs, rounds).items()}
-    sys.stdout.write(f"{name}: median of {rounds}; greatest difference {difference:.1%} of the largest value\n")
-    for who, (seconds, peak_bytes) in medians.items():
-        sys.stdout.write(f"  {who:8} {seconds * 1e3:9.1f} ms   {peak_bytes / 1e6:9.1f} MB\n")
+    threads = len(os.sched_getaffinity(0))
+    sys.stdout.write(
+        f"{name}: median of {rounds} on {threads} cores; greatest difference {difference:.1%} of the largest value\n"
+        "                   wall          CPU       memory   first call, CPU\n"
+    )
+    for who, (seconds, cpu_seconds, peak_bytes) in medians.items():
+        sys.stdout.write(
+            f"  {who:8} {seconds * 1e3:9.1f} ms {cpu_seconds * 1e3:9.1f} ms {peak_bytes / 1e6:9.1f} MB"
+            f" {firsts[who].cpu_seconds * 1e3:9.1f} ms\n"
+        )
     ratios = [ours / theirs for ours, theirs in zip(medians["tpusim"], medians["JAX"], strict=True)]
-    sys.stdout.write(f"  ratio    {ratios[0]:9.2f}      {ratios[1]:9.2f}\n")
+    sys.stdout.write(f"  ratio    {ratios[0]:9.2f}    {ratios[1]:9.2f}    {ratios[2]:9.2f}\n")
 
 
 def _our_run(jitted: Any, arguments: Any, flat: list[Any]) -> Callable[[], Any]:
@@ -93,20 +106,26 @@ def _measure(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[
         for name, run in runs.items():
             # JAX gives memory back in threads of its own, a little after a run.
             time.sleep(_SETTLING_SECONDS)
-            _forget_peak()
-            held = _status_bytes("VmHWM")
-            start = time.perf_counter()
-            result = run()
-            seconds = time.perf_counter() - start
-            measured[name].append(Measured(seconds, _status_bytes("VmHWM") - held))
-            del result
+            measured[name].append(_timed(run))
     return measured
 
 
+def _timed(run: Callable[[], Any]) -> Measured:
+    """Run once."""
+    _forget_peak()
+    held = _status_bytes("VmHWM")
+    start, cpu_start = time.perf_counter(), time.process_time()
+    result = run()
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    peak_bytes = _status_bytes("VmHWM") - held
+    del result
+    return Measured(seconds, cpu_seconds, peak_bytes)
+
+
 def _median(measured: list[Measured], argument_bytes: int) -> Measured:
-    """Return the median time, and the median memory with the arguments."""
-    seconds = statistics.median(m.seconds for m in measured)
-    return Measured(seconds, argument_bytes + int(statistics.median(m.peak_bytes for m in measured)))
+    """Return the median times, and the median memory with the arguments."""
+    seconds, cpu_seconds, peak_bytes = (statistics.median(column) for column in zip(*measured, strict=True))
+    return Measured(seconds, cpu_seconds, argument_bytes + int(peak_bytes))
 
 
 def _difference(reference: Any, found: Any) -> float:

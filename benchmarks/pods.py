@@ -51,10 +51,14 @@ def main() -> None:
     counted = Counted()
     for what, names in ((reduce_everywhere, ("v4:16x16x16", "tpu7x:16x24x24")), (train, ("v5p:4x4x4", "v5p:16x16x16"))):
         for name in names:
-            begin, before = time.perf_counter(), counted.events
+            begin, cpu_begin, before = time.perf_counter(), time.process_time(), counted.events
             what(name)
-            seconds, events = time.perf_counter() - begin, counted.events - before
-            print(f"{what.__name__} {name}: {seconds:.2f} s, {events:,} events, {events / seconds:,.0f} per second")
+            seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
+            events = counted.events - before
+            print(
+                f"{what.__name__} {name}: {seconds:.2f} s, {cpu_seconds:.2f} s of CPU, {events:,} events,"
+                f" {events / seconds:,.0f} per second"
+            )
 
 
 if __name__ == "__main__":

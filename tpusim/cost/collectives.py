@@ -131,7 +131,7 @@ def plan_collective(
             if key not in known:
                 known[key] = plan_group(step.kind, pod, key[-1], step.algorithm, own)
         plan = _round_what_is_down(_together([known[key] for key in keys]), pod)
-    chips = len({pod.chip_of(number) for group in groups for number in group})
+    chips = len({number // pod.devices_per_chip for group in groups for number in group})
     is_ici = leaves_chips(plan.load.links, pod)
     return plan._replace(carried=float(plan.load.n_bytes[is_ici].sum()) / max(1, chips))
 

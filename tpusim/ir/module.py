@@ -161,19 +161,6 @@ class Computation:
         found = [i for i in self.instructions if i.opcode == "parameter"]
         return tuple(sorted(found, key=attrgetter("immediate")))
 
-    @cached_property
-    def last_uses(self) -> tuple[tuple[str, ...], ...]:
-        """For each instruction, the names that are not needed after it; the root is needed to the end."""
-        last: dict[str, int] = {}
-        for position, instruction in enumerate(self.instructions):
-            # With its own name, so that a value without users is dropped at once.
-            last.update(dict.fromkeys((instruction.name, *instruction.operands), position))
-        last.pop(self.root_name, None)
-        dead: list[list[str]] = [[] for _ in self.instructions]
-        for name, position in last.items():
-            dead[position].append(name)
-        return tuple(tuple(names) for names in dead)
-
     def operands_of(self, instruction: Instruction) -> tuple[Instruction, ...]:
         """Return the instructions that ``instruction`` takes its operands from."""
         return tuple(self.by_name[name] for name in instruction.operands)

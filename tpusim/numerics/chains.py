@@ -50,12 +50,14 @@ def _units(computation: Computation) -> list[Unit]:
     members: dict[str, list[Instruction]] = {}
     units = []
     for instruction in computation.instructions:
-        chain = members.setdefault(ends.get(instruction.name, instruction.name), [])
+        end = ends.get(instruction.name, instruction.name)
+        chain = members.setdefault(end, [])
         chain.append(instruction)
-        if ends.get(instruction.name, instruction.name) == instruction.name:
+        if instruction.name == end:
             inside = {member.name for member in chain}
-            names = [name for member in chain for name in member.operands if len(chain) == 1 or name not in inside]
-            units.append(Unit(tuple(chain), tuple(names if len(chain) == 1 else dict.fromkeys(names))))
+            names = tuple(name for member in chain for name in member.operands if name not in inside)
+            # The rule of a single instruction wants them all, one that comes twice too.
+            units.append(Unit(tuple(chain), names if len(chain) == 1 else tuple(dict.fromkeys(names))))
     return units
 
 
@@ -69,9 +71,10 @@ def _ends(computation: Computation) -> dict[str, str]:
         name, users = instruction.name, computation.users.get(instruction.name, [])
         found = {ends.get(user.name) for user, _ in users} if name != computation.root_name else set()
         end = found.pop() if len(found) == 1 else None
-        is_member = end is not None and sizes[end] < _MOST_MEMBERS and _sizes(computation[end]) == _sizes(instruction)
-        ends[name] = end if is_member and end is not None else name
-        sizes[ends[name]] += 1
+        if end is None or sizes[end] >= _MOST_MEMBERS or _sizes(computation[end]) != _sizes(instruction):
+            end = name
+        ends[name] = end
+        sizes[end] += 1
     return ends
 
 

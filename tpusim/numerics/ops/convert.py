@@ -55,7 +55,8 @@ def from_float32(array: Array, dtype: Type, out: Array | None = None) -> Array:
         return array
     target = np.empty(array.shape, dtype) if out is None else out
     if dtype == BFLOAT16:
-        _round(flat(np.broadcast_to(array, target.shape)).view(np.uint32), target.reshape(-1).view(np.uint16))
+        whole = array if array.shape == target.shape else np.broadcast_to(array, target.shape)
+        _round(flat(whole).view(np.uint32), target.reshape(-1).view(np.uint16))
     else:
         with np.errstate(over="ignore"):
             target[...] = array.astype(dtype, copy=False)

@@ -215,6 +215,8 @@ def broadcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the operand repeated along the dimensions that ``dimensions`` does not name, as a view without a copy."""
     operand, wanted = operands[0], array_shape(instruction.shape).dimensions
     named = instruction.attributes.get("dimensions", ())
+    if operand.shape == wanted and named == tuple(range(len(wanted))):
+        return operand
     if list(named) != sorted(named):
         operand, named = operand.transpose(np.argsort(named)), tuple(sorted(named))
     sizes = dict(zip(named, operand.shape, strict=True))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import SELECTS
+from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import inside, padded
 from tpusim.numerics.registry import Array, compute_type, computes, zeros
@@ -91,7 +92,7 @@ def reduced(ufunc: np.ufunc, array: Array, init: Array, axes: tuple[int, ...], s
     if ufunc is np.add and wide == np.float32 == init.dtype and settings.precision == "exact":
         wide = np.dtype(np.float64)
     start = init.astype(wide)[()]
-    result = _reduced_by(ufunc, array.astype(wide, copy=False), axes, start)
+    result = _reduced_by(ufunc, convert_values(array, wide), axes, start)
     return np.asarray(result).astype(init.dtype, copy=False)
 
 
@@ -142,7 +143,7 @@ def _usual_windows(ufunc: np.ufunc, array: Array, init: Array, window: Sequence[
     def combine(left: Pieces, right: Pieces) -> Pieces:
         return [np.asarray(kernel(left[0], right[0]), wide)]
 
-    pieces, neutral = [array.astype(wide, copy=False)], neutral_of(ufunc, wide)
+    pieces, neutral = [convert_values(array, wide)], neutral_of(ufunc, wide)
     # The minor dimension first keeps the elements of a window in row-major order.
     for axis in reversed(range(array.ndim)):
         # Compiled softmaxes write "the maximum of the row, everywhere" as such a window.

@@ -11,8 +11,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 
-from tpusim.compiled import njit
 from tpusim.ir.ops import MAKES_SUBNORMALS
 from tpusim.numerics.ops.convert import FLOAT32, Type, as_rounded, convert_values, from_float32, widened
 from tpusim.numerics.registry import Array, compute_type
@@ -20,7 +20,7 @@ from tpusim.numerics.site import Settings
 
 Index = tuple[int | slice, ...]
 
-BLOCK_ELEMENTS = 1 << 16
+BLOCK_ELEMENTS = 1 << 15
 """Elements per block: a few temporaries of this many f32 fit the second level of cache of current processors."""
 
 
@@ -90,14 +90,13 @@ def _spread(operands: Sequence[Array], dimensions: tuple[int, ...]) -> tuple[tup
     """Return the dimensions to walk and the operands broadcast to them, those of one value with sizes of 1."""
     parts = []
     for operand in operands:
-        # All elements at one address, as those of a broadcast scalar: widened once, they need no place in the cache.
-        is_uniform = all(n == 1 or not step for n, step in zip(operand.shape, operand.strides, strict=True))
-        is_single = is_uniform and operand.size
-        parts.append(widened(operand[(slice(0, 1),) * operand.ndim].reshape(1)) if is_single else operand)
-    is_flat = all(p.size == 1 or (p.shape == dimensions and p.flags.c_contiguous) for p in parts)
-    if is_flat:
-        return (prod(dimensions),), [part if part.size == 1 else part.reshape(-1) for part in parts]
-    return dimensions, [part if part.size == 1 else np.broadcast_to(part, dimensions) for part in parts]
+        # What is repeated is widened once, before it is: elements at one address, as those of a broadcast scalar.
+        single = tuple(slice(0, 1) if not step else slice(None) for step in operand.strides)
+        base = operand[single] if operand.size else operand
+        parts.append(widened(base) if base.size < operand.size or base.size == 1 else operand)
+    if all(part.size == 1 or (part.shape == dimensions and part.flags.c_contiguous) for part in parts):
+        return (prod(dimensions),), [part.reshape(-1) for part in parts]
+    return dimensions, [part.reshape(1) if part.size == 1 else np.broadcast_to(part, dimensions) for part in parts]
 
 
 def _cuts(shape: tuple[int, ...]) -> Iterator[Index]:

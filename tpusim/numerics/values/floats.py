@@ -9,6 +9,7 @@ Source: XLA, Operation Semantics, element-wise functions; erf on f32 after the r
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,31 +45,38 @@ def complex_power(base: Array, exponent: Array) -> Array:
 
 def maximum(left: Array, right: Array) -> Array:
     """Return the larger; NaN wins, and +0 is larger than -0."""
-    result = np.maximum(left, right)
-    # Zeros that differ in sign are equal to NumPy: their sum is -0 only if both are.
-    ties = _both_are_zero(left, right)
-    if ties.any():
-        np.add(left, right, out=result, where=ties)
-    return result
+    return _of_pairs(_larger, left, right)
 
 
 def minimum(left: Array, right: Array) -> Array:
     """Return the smaller; NaN wins, and -0 is smaller than +0."""
-    result = np.minimum(left, right)
-    ties = _both_are_zero(left, right)
-    if ties.any():
-        np.negative(-left - right, out=result, where=ties)
+    return _of_pairs(_smaller, left, right)
+
+
+def _of_pairs(kernel: Callable[[Array, Array, Array], None], left: Array, right: Array) -> Array:
+    dimensions = left.shape if left.shape == right.shape else np.broadcast_shapes(left.shape, right.shape)
+    result = np.empty(dimensions, left.dtype)
+    one, two = (np.ascontiguousarray(np.broadcast_to(side, dimensions)).reshape(-1) for side in (left, right))
+    kernel(one, two, result.reshape(-1))
     return result
 
 
-def _both_are_zero(left: Array, right: Array) -> Array:
-    """Return where both are zero, with a single look at the larger one if the other is a single number."""
-    small, large = sorted((left, right), key=np.size)
-    if not small.size:
-        return np.zeros(1, bool)
-    if small.size > 1:
-        return np.asarray((small == 0) & (large == 0))
-    return np.asarray(large == 0) if small.item() == 0 else np.zeros(1, bool)
+# To NumPy zeros that differ in sign are equal. Without jumps, so that the loops run in the vector registers.
+@njit(cache=True)
+def _larger(left: Array, right: Array, result: Array) -> None:
+    for i in range(result.size):
+        x, y = left[i], right[i]
+        larger = x if x >= y or x != x else y
+        # The sum of two zeros is -0 only if both are.
+        result[i] = x + y if x == 0 and y == 0 else larger
+
+
+@njit(cache=True)
+def _smaller(left: Array, right: Array, result: Array) -> None:
+    for i in range(result.size):
+        x, y = left[i], right[i]
+        smaller = x if x <= y or x != x else y
+        result[i] = -(-x - y) if x == 0 and y == 0 else smaller
 
 
 def clamp(low: Array, value: Array, high: Array) -> Array:
