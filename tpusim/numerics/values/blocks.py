@@ -11,8 +11,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tpusim.compiled import njit
 from tpusim.ir.ops import MAKES_SUBNORMALS
 from tpusim.numerics.ops.convert import FLOAT32, Type, as_rounded, convert_values, from_float32, widened
 from tpusim.numerics.registry import Array, compute_type
