@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tpusim.errors import ConfigError
+from tpusim.frontends.xla import jaxlib
 from tpusim.jax import compile_for, devices_of, lower_for, tune
 from tpusim.pipeline.stages import execute, simulate
 from tpusim.source import SourceText
@@ -164,6 +165,21 @@ def test_a_program_is_compiled_once(monkeypatch, tmp_path):
         texts.append(compile_for(double, shape, topology="v5e:2x2").source.text)
     assert texts[0] == texts[1]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@needs_libtpu
+def test_the_order_of_a_mesh_is_kept(tmp_path):
+    """JAX lists the chips of 4x4 host by host; tpusim numbers them by coordinates, and XLA reads what says so."""
+    devices = devices_of("v5e:4x4")
+    mesh = jax.sharding.Mesh(np.array(devices), ("x",))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    shape = jax.ShapeDtypeStruct((1024, 1024), "float32", sharding=rows)
+    compile_for(double, shape, topology="v5e:4x4").save(tmp_path / "double.v5e.hlo.txt")
+    program = simulate(tmp_path / "double.v5e.hlo.txt").program
+    assert program.device_order == tuple(x + 4 * y for x, y, _ in (device.coords for device in devices))
+    assert program.topology == "v5e:4x4"
+    text = (tmp_path / "double.v5e.hlo.txt").read_text()
+    assert 'tpusim_topology="v5e:4x4"' in jaxlib("HLO text").hlo.hlo_module_from_text(text).to_string()
 
 
 @needs_libtpu

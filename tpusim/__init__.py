@@ -36,9 +36,12 @@ CONTRIBUTING.md says which room a new line belongs to. The names below load thei
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# As typing's, which takes some milliseconds to load: an interrupt there would not be quiet yet.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from tpusim import export as export
     from tpusim import models as models
     from tpusim import plot as plot

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import stat
 import sys
 import tomllib
@@ -96,7 +95,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         return
     _require_writable(target)
     # The ending tells some writers the format.
-    beside = target.with_name(f".tpusim-{secrets.token_hex(8)}{target.suffix}")
+    beside = target.with_name(f".tpusim-{os.urandom(8).hex()}{target.suffix}")
     try:
         os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield beside

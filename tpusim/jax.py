@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tpusim.hardware.load import resolve_chip_name
 from tpusim.hardware.pod import parse_topology
 from tpusim.pipeline.answers.tuning import ranked
 from tpusim.report.terminal.progress import elapsed
+from tpusim.semantics.marks import DEVICE_ORDER, TOPOLOGY, with_mark
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -70,13 +72,15 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     alone = jax.sharding.SingleDeviceSharding(first)
     shapes = jax.tree.map(lambda leaf: _described(leaf, alone), (arguments, keywords))
     lowered, name = _lowered(function, *shapes), _name_of(function)
-    key = _key(lowered, shapes, topology)
+    order = _mesh_order(shapes)
+    key = _key(lowered, order, topology)
 
     def make() -> str:
         with elapsed(f"compiling {name} for {topology}"):
             return _compiled_text(lowered, name, topology)
 
-    return _module(function, _chip_of(topology), kept_text(key, make) if key else make())
+    module = _module(function, _chip_of(topology), kept_text(key, make) if key else make())
+    return _placed(module, order, topology)
 
 
 def tune(
@@ -123,7 +127,31 @@ def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     return jitted.trace(*arguments, **keywords).lower(lowering_platforms=("tpu",))
 
 
-def _key(lowered: Any, shapes: Any, topology: str) -> list[str]:
+def _mesh_order(shapes: Any) -> tuple[int, ...]:
+    """Return the ids of the devices of the arguments' mesh, in its order; nothing where they have none."""
+    shardings = (getattr(leaf, "sharding", None) for leaf in _jax().tree.leaves(shapes))
+    meshes = (getattr(sharding, "mesh", None) for sharding in shardings)
+    # Of several meshes JAX wants the same devices in the same order.
+    devices = (getattr(mesh, "devices", None) for mesh in meshes)
+    return next((tuple(device.id for device in found.flat) for found in devices if found is not None), ())
+
+
+def _placed(module: Module, order: tuple[int, ...], topology: str) -> Module:
+    """Return a module with the slice that it was compiled for, and which device of it each of its own is.
+
+    Ids count the devices of a slice by their coordinates, those of a chip together.
+    """
+    if not order:
+        return module
+    numbers = {id_: number for number, id_ in enumerate(sorted(device.id for device in devices_of(topology)))}
+    if len(order) != len(numbers):
+        return module
+    attributes = with_mark(module.attributes, DEVICE_ORDER, ",".join(str(numbers[id_]) for id_ in order))
+    name = topology if ":" in topology else _SMALLEST_SLICES[_chip_of(topology)]
+    return replace(module, attributes=with_mark(attributes, TOPOLOGY, name))
+
+
+def _key(lowered: Any, order: tuple[int, ...], topology: str) -> list[str]:
     """Return all that a compiled text depends on; nothing where not all is known."""
     try:
         # With the places in the source, which the compiled text has as well.
@@ -132,14 +160,11 @@ def _key(lowered: Any, shapes: Any, topology: str) -> list[str]:
     # What is no function of JAX, or a library under another name.
     except (AttributeError, PackageNotFoundError):
         return []
-    shardings = (getattr(leaf, "sharding", None) for leaf in _jax().tree.leaves(shapes))
-    meshes = (getattr(sharding, "mesh", None) for sharding in shardings)
-    # The text is the same in whichever order the devices of a mesh are, and the program is not.
-    orders = {str([device.id for device in mesh.devices.flat]) for mesh in meshes if mesh is not None}
-    if not orders and not _ALONE.search(text):
+    if not order and not _ALONE.search(text):
         return []
     flags = (os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
-    return [text, topology, *sorted(orders), *flags, *versions]
+    # The text is the same in whichever order the devices of a mesh are, and the program is not.
+    return [text, topology, *([str(list(order))] if order else []), *flags, *versions]
 
 
 def _name_of(function: Callable[..., Any]) -> str:

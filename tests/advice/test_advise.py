@@ -84,6 +84,14 @@ def test_what_is_computed_again_is_kept():
     assert found.after_ps == simulate(Program(name="p", chip="v5e", steps=(PRODUCT,))).timeline.total_ps
 
 
+def test_small_blocks_are_found_first():
+    """Of a product in blocks of 128, which wait for memory and for the arrays: with larger ones it takes a tenth."""
+    pytest.importorskip("jaxlib")
+    first = advise(ROOT / "tests/data/pallas/matmul_1024_b128.v5e.hlo.txt.gz").findings[0]
+    assert first.rule == "block sizes"
+    assert first.share == pytest.approx(0.9, abs=0.05)
+
+
 def test_a_copy_is_read_where_it_lies():
     """A kernel that copies an array which another one reads: without it that one reads the first array."""
     copy = Kernel(

@@ -26,7 +26,14 @@ def record(name: str, start_us: int, end_us: int, **fields) -> Record:
 
 RECORDS = (
     record("a", 0, 10, count=3, flops=1e6, activity={"hbm": 100.0}, units={"vector": 10**6}, source="x.py:1"),
-    record("b", 30, 35, bound_by="matrix", category="convolution fusion", units={"matrix": 10**6}, flops=2e9),
+    record(
+        *("b", 30, 35),
+        bound_by="matrix",
+        category="convolution fusion",
+        units={"matrix": 10**6},
+        flops=3e9,
+        product_flops=2e9,
+    ),
     record("c", 0, 20, row="dma", is_kernel=False, category="async copy", activity={"hbm": 50.0}, units={"hbm": 10**6}),
     record("a", 35, 36, units={"vector": 10**6}, source="x.py:1"),
 )

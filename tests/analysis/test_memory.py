@@ -96,3 +96,15 @@ def test_blocks_of_kernels_written_by_hand_count(scoped, fetches, needed):
     stream = Stream(operand="x", space="hbm", block_bytes=100, fetches=fetches)
     kernel = Kernel(name="k", opcode="fusion", streams=(stream,), scoped_vmem_bytes=scoped)
     assert memory_use(Program(name="p", chip="v5e", steps=(kernel,))).peak_vmem_bytes == needed
+
+
+def test_the_peak_is_where_something_runs():
+    """Parameters have places in the schedule as well, and nothing runs there: of equal peaks that of a step counts."""
+    program = Program(
+        name="p",
+        chip="v5e",
+        steps=(Kernel(name="i2", opcode="add"),),
+        schedule=("i0", "i1", "i2"),
+        buffers=(buffer("a", 16, 0, 2),),
+    )
+    assert memory_profile(program, "hbm").peak_instruction == "i2"

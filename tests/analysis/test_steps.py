@@ -81,5 +81,5 @@ def test_a_roofline_is_the_sum_of_each_step_s_own():
     second = 10**6
     n_bytes, flops = V5E.hbm.bandwidth_bytes_per_second / second, V5E.peak_flops_per_second / second
     moved = record("a", 10, activity={"hbm": n_bytes})
-    (found,) = times(moved, record("a", 10, flops=flops, units={"matrix": second // 2}))
+    (found,) = times(moved, record("a", 10, product_flops=flops, units={"matrix": second // 2}))
     assert found.roofline_us == pytest.approx(2.0)

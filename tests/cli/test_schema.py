@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.cli.commands import output_of, refusal_of
 from tests.house.source_tree import ROOT
+from tpusim.report.json.schemas import schemas
 
 MLP = str(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz")
 POD = str(ROOT / "traces/llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
@@ -53,6 +55,14 @@ TYPES = {
     "integer": int,
     "number": (int, float),
 }
+
+
+def keys_of(schema: Any) -> Iterator[str]:
+    """Yield the keys of all objects that a schema describes."""
+    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    yield from schema.get("properties", {}) if isinstance(schema, dict) else ()
+    for one in inner:
+        yield from keys_of(one)
 
 
 def slips(value: Any, schema: dict[str, Any], root: dict[str, Any], path: str = "$") -> list[str]:
@@ -115,7 +125,14 @@ def test_an_explanation_is_what_its_schema_says(capsys):
 def test_every_object_says_its_version(capsys, arguments):
     """Scripts can tell when a key goes; lists are of rows and have none."""
     found = json.loads(output_of(capsys, *arguments))
-    assert isinstance(found, list) or found["schema_version"] == 1
+    assert isinstance(found, list) or found["schema_version"] == 2
+
+
+def test_times_are_microseconds_everywhere():
+    """One unit, which keys say: what is counted in picoseconds inside is not written so."""
+    keys = [key for command in COMMANDS if command[0] != "lower" for key in keys_of(schemas(command[0]))]
+    assert "alone_us" in keys
+    assert [key for key in keys if key.endswith("_ps")] == []
 
 
 def test_every_command_with_json_has_a_schema(capsys):

@@ -77,24 +77,25 @@ TEXTS = {
     "exchange of 128": exchange_text(128),
 }
 CASES = [
-    Case("memory/fsdp.v5e_2x4", "v5e"),
-    Case("dlrm_b2048.v5p", "v5p"),
-    Case("sort_kv_1m.v5e", "v5e"),
-    Case("lstm_b64t128.v5e", "v5e"),
-    Case("host/parameter_offload.v5e", "v5e", "v5e:2x2"),
-    Case("memory/embed.v5p", "v5p"),
-    Case("linalg_512.v7x", "v7x"),
-    Case("measured/matmul_2048x4096_4096x1024_f16.v4", "v4"),
-    Case("measured/selu_8x40x16_f16.v4", "v4-megacore"),
-    Case("memory/fsdp.v5e_2x4", "v5e", "v5e:2x2*2"),
     Case("copy in VMEM", "v5e"),
     Case("tanh", "v5e", None, (("vpu.alu_slots", 16), ("vpu.store_slots", 16))),
-    Case("shallow product", "v5e"),
-    Case("deep product", "v5e"),
-    Case("a row from a front end", "v5e"),
     Case("exchange of 2", "v7x"),
+    Case("measured/selu_8x40x16_f16.v4", "v4-megacore"),
+    Case("measured/matmul_2048x4096_4096x1024_f16.v4", "v4"),
+    Case("sort_kv_1m.v5e", "v5e"),
+    Case("memory/embed.v5p", "v5p"),
+    Case("shallow product", "v5e"),
+    Case("a row from a front end", "v5e"),
+    Case("host/parameter_offload.v5e", "v5e", "v5e:2x2"),
+    Case("lstm_b64t128.v5e", "v5e"),
     Case("exchange of 128", "v4", "v4:4x4x8"),
+    Case("deep product", "v5e"),
+    Case("dlrm_b2048.v5p", "v5p"),
+    Case("linalg_512.v7x", "v7x"),
+    Case("memory/fsdp.v5e_2x4", "v5e"),
+    Case("memory/fsdp.v5e_2x4", "v5e", "v5e:2x2*2"),
 ]
+"""The quick ones first: most keys move one of them."""
 
 
 @cache

@@ -343,6 +343,13 @@ def test_a_reference_that_leads_nowhere_is_refused(tmp_path: Path, line: str, wo
 def test_references_in_a_circle_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of two chips says that it is as the other."""
     first, second = (Fact("clock_hz", load._SameAs(name), "Hz", "", "", "") for name in ("v5e", "v4"))
-    monkeypatch.setattr(load, "_shipped_statements", {"v4": {"clock_hz": first}, "v5e": {"clock_hz": second}}.get)
+    monkeypatch.setattr(load, "_shipped_statement", lambda name, _: {"v4": first, "v5e": second}[name])
     with pytest.raises(ConfigError, match=r"v4: clock_hz: same_as: .* found a circle: v4 > v5e > v4"):
         load._followed(first, ("v4",))
+
+
+@pytest.mark.parametrize("name", chip_names())
+def test_one_value_is_that_of_the_whole_file(name: str) -> None:
+    """Only the tables in which it stands are read: the chip's own, its base's, those of chips that they refer to."""
+    values = {fact.key: fact.value for fact in chip_facts(name)}
+    assert {key: load.shipped_value(name, key) for key in values} == values

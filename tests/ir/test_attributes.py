@@ -15,6 +15,14 @@ def test_the_largest_number_of_cycles_means_that_they_are_not_known(stated: str,
     assert window.estimated_cycles == cycles
 
 
+@pytest.mark.parametrize("bounds", ['["5","0"]', '["-1","2"]'])
+def test_blocks_of_nothing_are_no_tiling(bounds: str) -> None:
+    """They cut no array."""
+    window = BackendConfig.decode(f'{{"window_config":{{"output_window_bounds":{bounds}}}}}').window_config
+    assert window is not None
+    assert window.output_window_bounds == ()
+
+
 @pytest.mark.parametrize(
     ("config", "ones"),
     [

@@ -12,7 +12,7 @@ from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.module import Program
-from tpusim.program.steps import AnyStep, Branch, Call, Choice, Collective, Kernel, Loop, Wait
+from tpusim.program.steps import AnyStep, Branch, Call, Choice, Collective, Copy, Kernel, Loop, Wait
 from tpusim.program.work import Work
 
 CHIP = load_chip("v5e")
@@ -136,3 +136,23 @@ def test_nothing_moves_before_a_loop_that_a_second_call_has():
     found = run(calls[0], scalar("between", 1), calls[1], scalar("end", 1))
     assert sum(stretch.total_ps for stretch in found.stretches) == found.total_ps
     assert slack_us(found, "between") == 0
+
+
+def test_calls_that_share_their_steps_are_waited_for_each():
+    """One computation, started twice: 10 us behind 3 of a kernel, then 10 behind 8, and both ends are waited for."""
+    body = (scalar("w", 10),)
+    a, b = (Call(name=name, opcode="async-start", is_async=True, body=body) for name in "ab")
+    found = run(a, scalar("k", 3), done("a"), b, scalar("m", 8), done("b"), scalar("end", 1))
+    assert {op.name: op.count for op in found.ops} == {"w": 2, "end": 1}
+    assert sum(op.time_ps for op in found.ops) == found.total_ps
+    assert slack_us(found, "k") == pytest.approx(7, rel=1e-3)
+
+
+def test_a_copy_inside_of_a_call_is_waited_for_there():
+    """The call's own core waits for what it has started, and with it the program."""
+    copy = Copy(name="c", opcode="copy-start", n_bytes=8.1e6)
+    wait = Wait(name="c-done", opcode="copy-done", needs=("c",))
+    call = Call(name="a", opcode="async-start", is_async=True, body=(scalar("first", 1), copy, scalar("w", 2), wait))
+    found = run(call, scalar("k", 3), done("a"))
+    assert [op.name for op in found.ops] == ["c", "first"]
+    assert sum(op.time_ps for op in found.ops) == found.total_ps

@@ -24,6 +24,14 @@ def test_groups_pairs_and_choices_are_of_the_new_devices():
     assert send.pairs == ((2, 0),)
 
 
+def test_an_order_is_of_the_devices_that_a_program_calls_its_own():
+    """Device 0 of this one is 2 already: in the order of the numbers it is 0."""
+    gather = Collective(name="g", opcode="all-gather", kind="all-gather", groups=((2, 0), (3, 1)))
+    program = with_device_order(Program(name="p", chip="v5e", steps=(gather,), device_order=ORDER), range(4))
+    assert program.steps[0].groups == ((0, 1), (2, 3))
+    assert program.device_order == (0, 1, 2, 3)
+
+
 def test_the_same_order_changes_nothing():
     """The program is equal to itself."""
     gather = Collective(name="g", opcode="all-gather", kind="all-gather", groups=((0, 1), (2, 3)))

@@ -121,6 +121,15 @@ def test_a_step_that_cannot_run_is_refused_by_name_and_place(step, words):
         verify_program(Program(name="p", chip="v5e", steps=(step,)))
 
 
+def test_numbers_of_buffers_and_of_the_whole_are_bounded():
+    """As those of steps are: no float holds what a page would divide."""
+    buffer = Buffer(name="b", n_bytes=10**400, space="hbm", kind="temporary", first=0, last=0)
+    with pytest.raises(ProgramError, match=r"buffers\[0\].n_bytes: expected a number from 0 .* some 40. digits"):
+        verify_program(Program(name="p", chip="v5e", steps=(), buffers=(buffer,)))
+    with pytest.raises(ProgramError, match="temp_bytes: expected a number from 0"):
+        verify_program(Program(name="p", chip="v5e", steps=(), temp_bytes=-1))
+
+
 def test_two_steps_of_one_list_have_two_names():
     """A need could mean either of them; the same name in the body of another loop is no such case."""
     with pytest.raises(ProgramError, match="'k': expected a name of its own for each step"):

@@ -8,19 +8,34 @@ from msgspec import structs
 from rich.console import Console
 
 from tests.report.picture_cases import product
-from tpusim.analysis.explanation import Kind
+from tpusim.analysis.explained.body import BLOCKS, Body, StepKind
 from tpusim.report.terminal.explain import render_explanation
 
 
-def kind(tiles: int, cycles: float) -> Kind:
-    """Return tiles that only compute."""
-    return Kind(tiles=tiles, cycles=cycles, moved_bytes=0, moving_cycles=0, latency_cycles=0, is_skipped=False)
+def kind(name: str, steps: int, **held_cycles: float) -> StepKind:
+    """Return steps of 1 ps a cycle."""
+    time_ps = round(steps * sum(held_cycles.values()))
+    return StepKind(
+        name=name, where=(), steps=steps, time_ps=time_ps, held_cycles=held_cycles, busy_cycles={}, operations={},
+        in_bytes=0, out_bytes=0,
+    )  # fmt: skip
 
 
-def test_kinds_that_look_alike_are_one_row():
-    """Kinds that differ in what no column shows, the first step of a grid say, told nothing as rows of their own."""
+def page(*kinds: StepKind) -> str:
+    """Return the page of a kernel of some steps that takes 1,000 ps."""
     console = Console(file=io.StringIO(), width=120)
-    found = structs.replace(product(), kinds=(kind(2240, 1050), kind(159, 1251), kind(1, 1251)))
-    render_explanation(found, console)
-    rows = [line.split() for line in console.file.getvalue().splitlines() if line.endswith("computes")]
-    assert [row[0] for row in rows] == ["2,240", "160"]
+    body = Body(kinds=kinds, lines=(), chain=(), least_ps={"matrix": 500}, rest_ps=100, copies_itself=False)
+    render_explanation(structs.replace(product(), body=body, alone_ps=1000), console)
+    return console.file.getvalue()
+
+
+def test_what_holds_a_kernel_up_is_added_up_over_its_steps():
+    """Of 1,000 ps 40 x 15 wait for blocks, 300 compute, and 100 are at the edges."""
+    text = page(kind("steady", 40, matrix=5, **{BLOCKS: 15}), kind("skipped", 10, matrix=10))
+    assert "goes to   waiting for blocks 60%, matrix unit 30%, the launch, the first and the last blocks 10%" in text
+    assert "60% of it goes to waiting for blocks" in text
+
+
+def test_the_floor_is_the_busiest_unit():
+    """Half of the time."""
+    assert "if the matrix unit never waited: now 2.00 times that" in page(kind("steady", 40, matrix=5))

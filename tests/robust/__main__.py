@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import signal
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -28,6 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--surface", action="append", choices=sorted(SURFACES), help="only this one")
     parser.add_argument("--case", type=int, metavar="SEED", help="run one case of the surface, and write its input")
     parser.add_argument("--batch", type=int, default=400, help="cases of a surface before the next has its turn")
+    parser.add_argument("--floor", type=int, default=0, help="cases of each surface before weights count (default: 0)")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="write the inputs that broke the contract here")
     return parser
 
@@ -40,10 +43,21 @@ def main() -> int:
     names = options.surface or sorted(SURFACES)
     if options.case is not None:
         return _one_case(names[0], options.case)
-    ended, faults = _long(names, options.long, options.seed * _MARGIN, options.keep, options.batch)
-    _print_counts(ended)
-    sys.stdout.write(f"{sum(map(Counter.total, ended.values())):,} cases, {len(faults)} broke the contract\n")
+    had = {name: _Had() for name in names}
+    faults = _long(had, options)
+    _print_counts(had)
+    total = sum(one.ended.total() for one in had.values())
+    cpu_seconds = sum(one.cpu_seconds for one in had.values())
+    sys.stdout.write(f"{total:,} cases in {cpu_seconds:,.0f} s of CPU time, {len(faults)} broke the contract\n")
     return 1 if faults else 0
+
+
+@dataclass
+class _Had:
+    """What a surface has had: cases by how they ended, and what they took."""
+
+    ended: Counter[str] = field(default_factory=Counter)
+    cpu_seconds: float = 0.0
 
 
 def _one_case(name: str, seed: int) -> int:
@@ -54,26 +68,33 @@ def _one_case(name: str, seed: int) -> int:
     return 1 if report.faults else 0
 
 
-def _long(
-    names: list[str], seconds: float, first: int, keep: Path | None, batch: int
-) -> tuple[dict[str, Counter[str]], list[Fault]]:
-    """Return the cases of every surface by how they ended, and what broke the contract, told as it comes."""
-    ended = {name: Counter[str]() for name in names}
+def _long(had: dict[str, _Had], options: argparse.Namespace) -> list[Fault]:
+    """Run cases until the time is over; return what broke the contract, told as it comes."""
     faults: list[Fault] = []
-    # Seconds by surface and weight: the one that has had least of its share is next.
-    had = dict.fromkeys(names, 0.0)
-    end, shuffled = time.monotonic() + seconds, Random(first)
+    first = options.seed * _MARGIN
+    end, shuffled = time.monotonic() + options.long, Random(first)
+
+    def share(name: str) -> tuple[float, ...]:
+        """Return how much a surface has had: the least has the next turn, those below the floor before others."""
+        cases = had[name].ended.total()
+        weighted = had[name].cpu_seconds / SURFACES[name].weight
+        return (min(cases, options.floor), weighted if cases >= options.floor else 0.0, shuffled.random())
+
     while time.monotonic() < end and not _interrupted:
-        name = min(names, key=lambda one: (had[one] / SURFACES[one].weight, shuffled.random()))
-        begin = first + ended[name].total()
-        before = time.process_time(), time.monotonic()
-        report = run_seeds(SURFACES[name], range(begin, begin + batch))
-        had[name] += time.monotonic() - before[1]
-        ended[name] += report.ended
+        name = min(had, key=share)
+        begin, before = first + had[name].ended.total(), _children_seconds()
+        report = run_seeds(SURFACES[name], range(begin, begin + options.batch))
+        had[name].cpu_seconds += _children_seconds() - before
+        had[name].ended += report.ended
         for fault in report.faults:
-            _tell(fault, {_kind(other) for other in faults}, keep)
+            _tell(fault, {_kind(other) for other in faults}, options.keep)
             faults.append(fault)
-    return ended, faults
+    return faults
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _kind(fault: Fault) -> tuple[str, str]:
@@ -92,11 +113,14 @@ def _tell(fault: Fault, told: set[tuple[str, str]], keep: Path | None) -> None:
         (keep / f"{fault.surface}.{fault.seed}").write_bytes(made_input(SURFACES[fault.surface], fault.seed))
 
 
-def _print_counts(ended: dict[str, Counter[str]]) -> None:
+def _print_counts(had: dict[str, _Had]) -> None:
     kinds = ("result", "refused", "traceback", "hang", "memory", "wrong", "died")
-    sys.stdout.write(f"{'surface':14}" + "".join(f"{kind:>11}" for kind in kinds) + "\n")
-    for name, counts in sorted(ended.items()):
-        sys.stdout.write(f"{name:14}" + "".join(f"{counts[kind]:11,}" for kind in kinds) + "\n")
+    heads = (*kinds, "CPU s", "cases/s")
+    sys.stdout.write(f"{'surface':14}" + "".join(f"{head:>11}" for head in heads) + "\n")
+    for name, one in sorted(had.items()):
+        rate = one.ended.total() / max(one.cpu_seconds, 1e-9)
+        cells = (*(f"{one.ended[kind]:,}" for kind in kinds), f"{one.cpu_seconds:,.0f}", f"{rate:,.0f}")
+        sys.stdout.write(f"{name:14}" + "".join(f"{cell:>11}" for cell in cells) + "\n")
 
 
 if __name__ == "__main__":

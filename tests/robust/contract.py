@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import mmap
 import os
 import resource
 import signal
@@ -17,7 +18,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -36,6 +37,8 @@ BYTES_PER_BYTE = 40
 _ROOM = 4 << 30
 _RESET_PEAK = "5"
 _WARM = (-1, -2, -3)
+_BEGUN = "begun"
+_KINDS = (_BEGUN, "result", "refused", "traceback", "hang", "memory", "wrong")
 
 
 class Wrong(Exception):
@@ -121,36 +124,35 @@ def run_seeds(one: Surface, seeds: Iterable[int]) -> Report:
     """Return what became of the cases of some seeds; what broke a limit has broken it twice, the second time alone."""
     report, waiting, warm = Report(), list(seeds), _WARM
     while waiting:
-        last, began = None, False
-        for seed, kind, detail in _child(one, waiting, warm):
-            last, began = seed, True
-            if kind != "begun":
-                _note(report, one, seed, kind, detail)
-                waiting = waiting[waiting.index(seed) + 1 :]
-                last = None
-        if last is not None:
-            _note(report, one, last, "died", "the process ended")
-            waiting = waiting[waiting.index(last) + 1 :]
-        elif waiting and not began and not warm:
+        found = _child(one, waiting, warm)
+        if not found and not warm:
             raise RuntimeError(f"{one.name}: no case could be run")
-        elif waiting and not began:
+        if not found:
             # It died before any case: what it was warmed up with is not counted.
             warm = ()
+        for seed, (kind, detail) in zip(waiting, found, strict=False):
+            _note(report, one, seed, kind, detail)
+        waiting = waiting[len(found) :]
     return report
 
 
 def _note(report: Report, one: Surface, seed: int, kind: str, detail: str) -> None:
     """Count a case; one that seems to break a limit is run once more by itself."""
-    if kind in ("memory", "hang", "died"):
-        again = [found for found in _child(one, [seed], ()) if found[1] != "begun"]
-        kind, detail = again[0][1:] if again else ("died", "the process ended")
+    if kind in ("memory", "hang", _BEGUN):
+        again = _child(one, [seed], ())
+        kind, detail = again[0] if again and again[0][0] != _BEGUN else ("died", "the process ended")
     report.ended[kind] += 1
     if kind not in ("result", "refused"):
         report.faults.append(Fault(one.name, seed, kind, detail))
 
 
-def _child(one: Surface, seeds: list[int], warm: tuple[int, ...]) -> Iterator[tuple[int, str, str]]:
-    """Yield what a forked child says of each case: that it has begun, and how it ended."""
+def _child(one: Surface, seeds: list[int], warm: tuple[int, ...]) -> list[tuple[str, str]]:
+    """Return what became of the cases that a forked child began, in their order, and what is to say of them.
+
+    Most cases have nothing to say: a mark in memory that both share is what they cost. A child that died leaves the
+    last one as begun.
+    """
+    marks = mmap.mmap(-1, len(seeds))
     reading, writing = os.pipe()
     sys.stdout.flush()
     # JAX warns of forks, for the sake of its threads; a child does not use them.
@@ -160,18 +162,22 @@ def _child(one: Surface, seeds: list[int], warm: tuple[int, ...]) -> Iterator[tu
     if not number:
         os.close(reading)
         with contextlib.suppress(BaseException), os.fdopen(writing, "w") as out:
-            _work(one, seeds, warm, out)
+            _work(one, seeds, warm, marks, out)
         os._exit(0)
     os.close(writing)
+    details = dict[int, str]()
     with os.fdopen(reading) as lines:
         for line in lines:
             # A child that is killed may leave half a line.
             with contextlib.suppress(ValueError):
-                yield tuple(json.loads(line))
+                place, detail = json.loads(line)
+                details[place] = detail
     os.waitpid(number, 0)
+    begun = bytes(marks).rstrip(b"\0")
+    return [(_KINDS[mark - 1], details.get(place, "")) for place, mark in enumerate(begun)]
 
 
-def _work(one: Surface, seeds: list[int], warm: tuple[int, ...], out: Any) -> None:
+def _work(one: Surface, seeds: list[int], warm: tuple[int, ...], marks: mmap.mmap, out: Any) -> None:
     """Run cases in this process, which is a child."""
     gc.freeze()
     signal.signal(signal.SIGPROF, _out_of_time)
@@ -185,14 +191,23 @@ def _work(one: Surface, seeds: list[int], warm: tuple[int, ...], out: Any) -> No
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         # What is loaded and cached on first use is nobody's memory.
         for seed in warm:
-            judged(one, seed, Path(folder))
-        for seed in seeds:
-            print(json.dumps([seed, "begun", ""]), file=out, flush=True)
-            print(json.dumps([seed, *judged(one, seed, Path(folder))]), file=out, flush=True)
+            judged(one, seed, Path(folder), 0)
+        in_use = _reset_peak()
+        for place, seed in enumerate(seeds):
+            marks[place] = _KINDS.index(_BEGUN) + 1
+            kind, detail = judged(one, seed, Path(folder), in_use)
+            if detail:
+                print(json.dumps([place, detail]), file=out, flush=True)
+            marks[place] = _KINDS.index(kind) + 1
+            if _is_high(in_use):
+                in_use = _reset_peak()
 
 
-def judged(one: Surface, seed: int, folder: Path) -> tuple[str, str]:
-    """Return how a case ends, and what is to say of it, under the limits of this process."""
+def judged(one: Surface, seed: int, folder: Path, in_use: int) -> tuple[str, str]:
+    """Return how a case ends, and what is to say of it, under the limits of this process.
+
+    ``in_use`` are the bytes in memory where its peak began: asking the kernel anew takes longer than most cases.
+    """
     # A hang in compiled code is past the signal's handler: the kernel ends it.
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(used.ru_utime + used.ru_stime) + 3 * CPU_SECONDS
@@ -201,11 +216,10 @@ def judged(one: Surface, seed: int, folder: Path) -> tuple[str, str]:
     detail = ""
     try:
         content = made_input(one, seed)
-        kind, grown = _measured(one, content, folder)
-        allowed = MOST_BYTES + BYTES_PER_BYTE * len(content)
+        kind = ends_well(one.take, content, folder)
         # Modules that were loaded the first time are there the second time.
-        if grown > allowed and (again := _measured(one, content, folder)[1]) > allowed:
-            kind, detail = "memory", f"{again >> 20} MiB for {len(content)} bytes"
+        if _is_high(in_use) and (grown := _grown(one, content, folder)) > _allowed(content):
+            kind, detail = "memory", f"{grown >> 20} MiB for {len(content)} bytes"
     except Hang as error:
         kind, detail = "hang", _trace(error)
     except MemoryError as error:
@@ -219,10 +233,20 @@ def judged(one: Surface, seed: int, folder: Path) -> tuple[str, str]:
     return kind, detail
 
 
-def _measured(one: Surface, content: bytes, folder: Path) -> tuple[str, int]:
-    """Return how a case ends that keeps the contract, and the bytes that it added to this process at its peak."""
+def _is_high(in_use: int) -> bool:
+    """Return whether the peak is so high that a case may have added more than any may."""
+    return _peak() - in_use > MOST_BYTES // 2
+
+
+def _allowed(content: bytes) -> int:
+    return MOST_BYTES + BYTES_PER_BYTE * len(content)
+
+
+def _grown(one: Surface, content: bytes, folder: Path) -> int:
+    """Return the bytes that a case that keeps the contract adds to this process at its peak."""
     before = _reset_peak()
-    return ends_well(one.take, content, folder), _peak() - before
+    ends_well(one.take, content, folder)
+    return _peak() - before
 
 
 def _out_of_time(number: int, frame: object) -> None:

@@ -74,7 +74,8 @@ def change_number(random: Random, tokens: list[str]) -> None:
     """Put a number of the ends of formats, or a near one, into the place of a number."""
     if places := _places(tokens, _is_number):
         place = random.choice(places)
-        near = str(int(tokens[place].split(".")[0]) + random.choice((-1, 1, 2, 8))) if len(tokens[place]) < 19 else "1"
+        whole = tokens[place].partition(".")[0]
+        near = str(int(whole) + random.choice((-1, 1, 2, 8))) if len(whole) < 19 else "1"
         tokens[place] = random.choice((random.choice(NUMBERS), near))
 
 

@@ -96,6 +96,15 @@ def test_a_schedule_may_mix_precisions_but_a_front_end_may_not() -> None:
     assert problems(parse(text.replace("HloModule m", "HloModule m, is_scheduled=true"))) == []
 
 
+def test_a_fusion_is_of_the_type_that_is_made_in_it() -> None:
+    """Also in a schedule, where floats of several precisions may meet: nothing converts what it hands on."""
+    inner = "f {\n  q = f32[2] parameter(0)\n  ROOT n = f32[2] negate(q)\n}\n"
+    entry = "ENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] fusion(p), kind=kLoop, calls=f\n}\n"
+    text = f"HloModule m, is_scheduled=true\n\n{inner}\n{entry}"
+    assert problems(parse(text)) == []
+    assert "[shape_c2]" in _labels(parse(text.replace("ROOT r = f32", "ROOT r = bf16")))
+
+
 def _module(*computations: Computation) -> Module:
     """Return a module of computations, the last of which is the entry."""
     return Module("m", computations, computations[-1].name)

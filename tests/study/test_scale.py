@@ -9,9 +9,10 @@ from rich.console import Console
 
 from tests.cli.commands import output_of
 from tests.house.source_tree import ROOT
+from tpusim.analysis.answers.efficiency import efficiencies
 from tpusim.analysis.answers.scaling import ScaleRow, largest_that_fit
 from tpusim.errors import ConfigError
-from tpusim.ir.module import Module
+from tpusim.ir.module import Module, with_devices
 from tpusim.pipeline.modules import Builder
 from tpusim.report.terminal.answers.scaling import render_scaling
 from tpusim.study.scale import scale
@@ -106,10 +107,78 @@ def test_variables_stand_by_size(tmp_path):
 
 
 def test_a_variable_that_reaches_too_far_is_said(tmp_path):
-    """A slice in a name has an underscore, which a variable does not take: the file is there, and is named."""
-    doubled(8).save(tmp_path / "net.v5e_2x4.hlo.txt")
-    with pytest.raises(ConfigError, match=r"found none; .*net\.v5e_2x4\.hlo\.txt' does not match: a variable is"):
-        scale(str(tmp_path / "net.{chip}.hlo.txt"))
+    """An underscore ends a variable that does not stand between dots: the file is there, and is named."""
+    doubled(8).save(tmp_path / "net_large_b8.v5e.hlo.txt")
+    with pytest.raises(ConfigError, match=r"found none; .*net_large_b8\.v5e\.hlo\.txt' does not match: a variable is"):
+        scale(str(tmp_path / "net_{size}.v5e.hlo.txt"))
+
+
+def test_a_variable_between_dots_may_be_a_slice(tmp_path):
+    """The underscore of ``v5e_2x4`` is of the one word there, that before a number beside it is not."""
+    doubled(8).save(tmp_path / "net_n8.v5e_2x4.hlo.txt")
+    (row,) = scale(str(tmp_path / "net_n{n}.{slice}.hlo.txt")).rows
+    assert row.variables == {"n": 8, "slice": "v5e_2x4"}
+
+
+def summed(devices: int) -> Module:
+    """Return a program that sums four megabytes over the second half and the first half of its devices."""
+    builder = Builder(f"summed_{devices}.v5e.hlo.txt")
+    rows = builder.dot(builder.parameter(0, "f32[1024,1024]"), builder.parameter(1, "f32[1024,1024]"))
+    half = devices // 2
+    groups = (tuple(range(half)), tuple(range(half, devices)))
+    return with_devices(builder.build(builder.cross_replica_sum(rows, groups)), devices)
+
+
+def test_a_larger_slice_says_which_collective_takes_what_it_loses():
+    """On 2x4 chips either half is 2x2, on 4x8 it is 4x4: neither closes to a ring, and the sum goes along both axes."""
+    found = scale(summed, {"devices": [8, 32]}, chips=["v5e"])
+    first, second = found.rows
+    assert [(one.kind, one.group_size) for one in second.exposed] == [("all-reduce", 16)]
+    assert [(on.axis, on.chips, on.is_ring) for on in second.exposed[0].along] == [(0, 4, False), (1, 8, False)]
+    assert second.exposed[0].exposed_ps == second.exposed_ps
+    of_second = found.efficiencies[1]
+    assert of_second.kind == "weak"
+    assert of_second.efficiency == pytest.approx(first.total_ps / second.total_ps)
+    assert of_second.lost_ps == second.total_ps - first.total_ps == of_second.exposed_ps
+    assert "weak scaling" in str(found)
+    assert "all-reduce of 4.0 MiB among 16 devices along axis 0 (4 chips, a line) and axis 1" in str(found)
+
+
+def test_a_program_on_a_larger_slice_makes_more():
+    """Two copies of a program for four devices make twice its items, at the same cost of each."""
+    rows = scale(summed, {"devices": [4]}, items="devices", topologies=["v5e:2x2", "v5e:2x4"])
+    assert [row.items for row in rows.rows] == [4, 8]
+
+
+def test_efficiency_is_of_the_same_work_first():
+    """Twice the devices in 0.8 of the time are 62.5 % of the rate; all that is lost is communication."""
+    alone = row(8, 10, devices=4, total_ps=1000)
+    twice = row(8, 10, devices=8, total_ps=800, exposed_ps=300)
+    as_much_each = row(16, 10, devices=8, total_ps=1250, waiting_ps=250)
+    found = efficiencies([alone, row(16, 10, devices=4, total_ps=9000), twice, as_much_each])
+    strong, weak = found[2], found[3]
+    assert (strong.base, strong.kind, strong.efficiency) == (0, "strong", 0.625)
+    assert (strong.lost_ps, strong.exposed_ps, strong.compute_ps) == (300, 300, 0)
+    assert (weak.base, weak.kind) == (1, "strong")
+
+
+def test_efficiency_is_else_of_as_much_work_for_each():
+    """Twice the items on twice the devices in 1.25 of the time: 80 %, for what they waited."""
+    alone, twice = row(8, 10, devices=4, total_ps=1000), row(16, 10, devices=8, total_ps=1250, waiting_ps=250)
+    _, found = efficiencies([alone, twice])
+    assert (found.kind, found.efficiency, found.waiting_ps, found.compute_ps) == ("weak", 0.8, 250, 0)
+
+
+def test_one_slice_has_no_efficiency():
+    """There is nothing to compare it with; what does not fit is compared with nothing either."""
+    assert efficiencies([row(8, 10, devices=4), row(16, 10, devices=4)]) == (None, None)
+    assert efficiencies([row(8, 10, devices=4), row(8, 2000, devices=8)]) == (None, None)
+
+
+def test_a_chip_that_a_program_was_not_compiled_for_is_said(capsys):
+    """As `tpusim run` says it: the tiles are another chip's."""
+    text = output_of(capsys, "scale", str(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz"), "--chip", "v6e", "--quiet")
+    assert "compiled  jit__lambda for v5e: tiles, placement and schedule are not those that v6e would get" in text
 
 
 def test_a_parameter_without_values_is_named():

@@ -134,6 +134,40 @@ def test_what_comes_in_as_slices_of_bytes_is_the_array():
         defuse(parse_module(SourceText("m.hlo", BYTES.replace("[3072:4096]", "[2048:3072]"))))
 
 
+STARTED = """\
+HloModule m, is_scheduled=true, num_partitions=2
+
+add {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT s = f32[] add(p, q)
+}
+
+ENTRY e {
+  x = f32[8,128]{1,0:T(8,128)} parameter(0)
+  p = (f32[8,128]{1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}, u32[], u32[]) collective-permute-start(x), channel_id=1, \
+source_target_pairs={{0,1},{1,0}}
+  r = f32[8,128]{1,0:T(8,128)} all-reduce-start(x), channel_id=2, replica_groups={{0,1}}, use_global_device_ids=true, \
+to_apply=add
+  g = (f32[8,128]{1,0:T(8,128)}, f32[16,128]{1,0:T(8,128)}) all-gather-start(x), channel_id=3, replica_groups={{0,1}}, \
+dimensions={0}, use_global_device_ids=true
+  a = f32[8,128]{1,0:T(8,128)} collective-permute-done(p)
+  b = f32[8,128]{1,0:T(8,128)} all-reduce-done(r)
+  c = f32[16,128]{1,0:T(8,128)} all-gather-done(g)
+  ROOT t = (f32[8,128]{1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}, f32[16,128]{1,0:T(8,128)}) tuple(a, b, c)
+}
+"""
+
+
+def test_a_collective_that_was_started_is_made_once():
+    """Neither its start nor its end stays behind beside it, though collectives stay without a user."""
+    plain = defuse(parse_module(SourceText("m.hlo", STARTED)))
+    assert check(plain) == []
+    assert [i.opcode for i in plain.entry] == [
+        *("parameter", "collective-permute", "all-reduce", "all-gather", "tuple")
+    ]
+
+
 def test_cores_share_what_they_did():
     """On a chip of two cores a kernel of a program for such a chip is split where it was."""
     module = load(TRACES / "gpt2_fwd_b8t1024.v5p.hlo.txt.gz")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
+    blocks,
     copies,
     donation,
     dtype,

@@ -84,76 +84,76 @@ def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[i
     for number in order:
         block = blocks[number]
         parts = [(within, part, taken.times(part)) for within, part in ((0, block), *block.pieces)]
-        offsets[number] = _best_offset(sorted(_barred(parts, taken, alignment_bytes)))
+        # Between which offsets (exclusive) a part would lie over something that is there in its time. What is placed
+        # ends at a multiple: rounding up what is left of it is rounding down what goes off.
+        barred = [
+            (begin - within - part.n_bytes, end - within // alignment_bytes * alignment_bytes)
+            for within, part, times in parts
+            for begin, end in taken.during(times)
+        ]
+        offsets[number] = _best_offset(sorted(barred))
         for within, part, times in parts:
             begin = offsets[number] + within
             taken.add(times, begin, aligned(begin + part.n_bytes, alignment_bytes))
     return offsets
 
 
-_Stretch = tuple[int, int]
-"""A stretch of the schedule: level and place. Each has eight parts on the level below; on level 0 it is a position."""
-
-
 class _Times(NamedTuple):
-    """A life: the fewest stretches that it is made of, and those that some of these lie in."""
+    """A life: the fewest stretches of the schedule that it is made of, and those that its two ends are in."""
 
-    whole: list[_Stretch]
-    around: set[_Stretch]
+    whole: list[int]
+    around: set[int]
 
 
 class _Taken:
     """Which memory is taken at some time of each stretch of the schedule.
 
-    What lies side by side is one, so that little is looked at however many blocks there are.
+    Stretches are numbered as in a heap: ``n`` has the eight parts from ``8 * n`` on, down to single positions. What
+    lies side by side is one, so that little is looked at however many blocks there are.
     """
 
     def __init__(self, firsts: Iterable[int]) -> None:
         # What is alive together is so where one of them begins: no other position counts.
         self._positions = sorted(firsts)
-        self._levels = len(self._positions).bit_length() // 3 + 2
-        self._throughout: dict[_Stretch, Bounds] = defaultdict(list)
-        self._somewhen: dict[_Stretch, Bounds] = defaultdict(list)
+        # A power of eight: the number of the first position.
+        self._begin = 8 ** (len(self._positions).bit_length() // 3 + 1)
+        self._throughout: dict[int, Bounds] = defaultdict(list)
+        self._somewhen: dict[int, Bounds] = defaultdict(list)
 
     def times(self, life: Block) -> _Times:
         """Return the times at which a block is alive."""
-        whole, level = [], 0
-        begin, end = bisect_left(self._positions, life.first), bisect_right(self._positions, life.last)
+        whole: list[int] = []
+        around: set[int] = set()
+        begin = self._begin + bisect_left(self._positions, life.first)
+        end = self._begin + bisect_right(self._positions, life.last)
+        first, last = begin, end - 1
         while begin < end:
             while begin < end and begin % 8:
-                whole.append((level, begin))
+                whole.append(begin)
                 begin += 1
             while begin < end and end % 8:
                 end -= 1
-                whole.append((level, end))
-            level, begin, end = level + 1, begin >> 3, end >> 3
-        around = {(up, at >> 3 * (up - level)) for level, at in whole for up in range(level + 1, self._levels)}
+                whole.append(end)
+            begin, end = begin >> 3, end >> 3
+        while first > 1:
+            first, last = first >> 3, last >> 3
+            around |= {first, last}
         return _Times(whole, around)
 
     def add(self, times: _Times, begin: int, end: int) -> None:
         """Note that memory is taken at some times."""
+        for stretch in times.around.union(times.whole):
+            _unite(self._somewhen[stretch], begin, end)
         for stretch in times.whole:
-            _unite(self._somewhen[stretch], begin, end)
             # A position has no parts that would ask.
-            if stretch[0]:
+            if stretch < self._begin:
                 _unite(self._throughout[stretch], begin, end)
-        for stretch in times.around.difference(times.whole):
-            _unite(self._somewhen[stretch], begin, end)
 
     def during(self, times: _Times) -> Iterator[Interval]:
         """Yield what is taken at some of some times: begins and ends, which may overlap."""
         found = [self._somewhen[stretch] for stretch in times.whole if stretch in self._somewhen]
         found += [self._throughout[stretch] for stretch in times.around if stretch in self._throughout]
-        return chain.from_iterable(zip(bounds[::2], bounds[1::2], strict=True) for bounds in found)
-
-
-def _barred(parts: Iterable[tuple[int, Block, _Times]], taken: _Taken, alignment_bytes: int) -> Iterator[Interval]:
-    """Yield between which offsets (exclusive) a part would lie over something that is there in its time."""
-    for within, part, times in parts:
-        # What is placed ends at a multiple: rounding up what is left of it is rounding down what goes off.
-        before = within // alignment_bytes * alignment_bytes
-        for begin, end in taken.during(times):
-            yield begin - within - part.n_bytes, end - before
+        return chain.from_iterable([zip(bounds[::2], bounds[1::2], strict=True) for bounds in found])
 
 
 def _best_offset(barred: Iterable[Interval]) -> int:

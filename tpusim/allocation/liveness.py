@@ -8,8 +8,9 @@ those that a loop carries, are joined to one buffer.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from tpusim.allocation.forwarding import MAKE
 from tpusim.allocation.heap import aligned, alignment_bytes
@@ -36,8 +37,7 @@ Nodes = list[Node]
 TABLE_ENTRY_BYTES = 4
 
 
-@dataclass(slots=True)
-class Value:
+class Value(msgspec.Struct, eq=False):
     """One array that an instruction makes, or a tuple's table: ``last`` moves on as users are found."""
 
     instruction: Instruction
@@ -268,7 +268,7 @@ class Frame:
         known = len(self.liveness.values)
         make = MAKE.get(f"async-{short[1]}" if short else instruction.opcode)
         made = make(self, instruction) if make else None
-        if isinstance(made, Generator):
+        if made is not None and not isinstance(made, list):
             made = yield from made
         # A view is no use: only a read through it keeps the buffer alive.
         if instruction.opcode not in FORWARDS_BUFFERS:

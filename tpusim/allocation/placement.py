@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
+
+import msgspec
 
 from tpusim.allocation.heap import Block, Interval, aligned, alignment_bytes, place_in_order, place_largest_first
 from tpusim.allocation.liveness import Liveness, Value
@@ -22,8 +23,7 @@ _CALLEES = ("to_apply", "body", "condition", "branch_computations", "true_comput
 _KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
 
 
-@dataclass
-class Place:
+class Place(msgspec.Struct, eq=False):
     """A place in the making: the values that lie there, or the scratch of one kernel."""
 
     values: Sequence[Value]
@@ -34,9 +34,9 @@ class Place:
     offset_bytes: int | None = None
     within: str = ""
     # When its owner, and every temporary that reuses it, needs the memory, in order.
-    taken: list[Interval] = field(default_factory=list)
+    taken: list[Interval] = []
     # Places that lie in it before it is whole, and where.
-    pieces: list[tuple[int, Place]] = field(default_factory=list)
+    pieces: list[tuple[int, Place]] = []
     is_piece: bool = False
 
     @property
@@ -65,8 +65,8 @@ class Place:
 
 def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
     """Return the place that values share, as large as the largest of them."""
-    intervals = united((value.first, value.last) for value in values)
-    size = max(value.n_bytes for value in values)
+    intervals = united([(value.first, value.last) for value in values])
+    size = max([value.n_bytes for value in values])
     # A parameter of a called computation is its caller's value, so that one here is the program's.
     made: BufferKind = "output" if any(value.is_result for value in values) else "temporary"
     kind = kind or _KINDS.get(values[0].instruction.opcode, made)
@@ -152,20 +152,17 @@ def overlaps_any(interval: Interval, taken: Sequence[Interval]) -> bool:
     return (before >= 0 and taken[before][1] >= first) or (before + 1 < len(taken) and taken[before + 1][0] <= last)
 
 
-def fill_heaps(places: Sequence[Place]) -> int:
-    """Give every place that needs one its offset in the heap of its memory, and return the size of HBM's heap."""
-    in_heap = [place for place in places if place.needs_heap]
-    for space in sorted({place.space for place in in_heap}):
-        members = [place for place in in_heap if place.space == space]
-        blocks = [place.block for place in members]
-        place_blocks = place_in_order if space == HBM else place_largest_first
-        offsets = place_blocks(blocks, alignment_bytes(space))
-        for place, offset in zip(members, offsets, strict=True):
-            place.offset_bytes = offset
-            for within, piece in place.pieces:
-                piece.offset_bytes = offset + within
-    ends = (place.n_bytes + (place.offset_bytes or 0) for place in in_heap if place.space == HBM)
-    return aligned(max(ends, default=0), alignment_bytes(HBM))
+def fill_heap(places: Iterable[Place], space: MemorySpace) -> int:
+    """Give every place that needs one its offset in the heap of a memory, and return the size of the heap."""
+    members = [place for place in places if place.space == space and place.needs_heap]
+    place_blocks = place_in_order if space == HBM else place_largest_first
+    offsets = place_blocks([place.block for place in members], alignment_bytes(space))
+    for place, offset in zip(members, offsets, strict=True):
+        place.offset_bytes = offset
+        for within, piece in place.pieces:
+            piece.offset_bytes = offset + within
+    ends = (place.n_bytes + offset for place, offset in zip(members, offsets, strict=True))
+    return aligned(max(ends, default=0), alignment_bytes(space))
 
 
 def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:

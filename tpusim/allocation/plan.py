@@ -7,8 +7,6 @@ remains is placed in one heap per memory space.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 from msgspec.structs import replace
 
@@ -17,7 +15,7 @@ from tpusim.allocation.liveness import Liveness
 from tpusim.allocation.placement import (
     Place,
     counted_temp_bytes,
-    fill_heaps,
+    fill_heap,
     lay_side_by_side,
     module_order,
     place_of,
@@ -26,7 +24,7 @@ from tpusim.allocation.placement import (
 from tpusim.hardware.units import HBM
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Module
-from tpusim.program.buffers import Buffer
+from tpusim.program.buffers import Buffer, PlannedBuffers
 from tpusim.shapes.address import logical_bytes
 from tpusim.shapes.shape import TupleShape
 
@@ -41,7 +39,7 @@ class BufferPlan(msgspec.Struct, frozen=True):
     """
 
     schedule: tuple[str, ...]
-    buffers: tuple[Buffer, ...]
+    buffers: PlannedBuffers
     temp_bytes: int
     addresses: dict[str, tuple[int | None, ...]] = {}
 
@@ -59,18 +57,25 @@ def plan_buffers(
     places = [place for place in shared if not place.is_table]
     places += [place_of((value,), "scratch") for value in liveness.scratch]
     reuse_output_memory(places, module_order(module))
-    lay_side_by_side(places)
-    heap_bytes = fill_heaps(places)
-    buffers = [buffer for place in places for buffer in _buffers(place, frames)]
+    heap_bytes = fill_heap(places, HBM)
+    of_tables: list[Buffer] = []
     if tables:
         # At the end of the heap: their memory is never shared.
         n_bytes, last = len(tables) * alignment_bytes(HBM), len(liveness.schedule)
         made = Buffer(name=TABLES, n_bytes=n_bytes, space=HBM, kind="temporary", first=0, last=last)
-        buffers.append(replace(made, opcode="tuple", offset_bytes=heap_bytes))
+        of_tables.append(replace(made, opcode="tuple", offset_bytes=heap_bytes))
         heap_bytes += n_bytes
     temp_bytes = counted_temp_bytes(heap_bytes, [*places, *tables], liveness)
     addresses = _addresses(liveness, places, heap_bytes) if with_addresses else {}
-    return BufferPlan(tuple(liveness.schedule), tuple(buffers), temp_bytes, addresses)
+    sizes = (*(_sized(place, *life) for place in places for life in place.intervals), *of_tables)
+
+    def make() -> tuple[Buffer, ...]:
+        lay_side_by_side(places)
+        for space in {place.space for place in places} - {HBM}:
+            fill_heap(places, space)
+        return (*(_named(place, *life, frames) for place in places for life in place.intervals), *of_tables)
+
+    return BufferPlan(tuple(liveness.schedule), PlannedBuffers(sizes, make), temp_bytes, addresses)
 
 
 def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict[str, tuple[int | None, ...]]:
@@ -99,24 +104,31 @@ def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict
     return arrays
 
 
-def _buffers(place: Place, frames: SourceFrames) -> Iterator[Buffer]:
-    """Yield a buffer for every stretch of a place's life, named after the value that begins it."""
-    for first, last in place.intervals:
-        value = next((v for v in place.values if v.first >= first), place.values[0])
-        metadata = value.origin.metadata
-        is_scratch = place.kind == "scratch"
-        yield Buffer(
-            name=value.instruction.name,
-            n_bytes=place.n_bytes,
-            space=place.space,
-            kind=place.kind,
-            first=first,
-            last=last,
-            opcode=value.instruction.opcode,
-            shape="" if is_scratch else str(value.shape),
-            unpadded_bytes=0 if is_scratch else logical_bytes(value.shape),
-            op_name=metadata.op_name,
-            source=frames.location(metadata),
-            offset_bytes=place.offset_bytes,
-            within=place.within,
-        )
+def _sized(place: Place, first: int, last: int) -> Buffer:
+    """Return a stretch of a place's life as a buffer without a name."""
+    return Buffer(
+        name="",
+        n_bytes=place.n_bytes,
+        space=place.space,
+        kind=place.kind,
+        first=first,
+        last=last,
+        offset_bytes=place.offset_bytes,
+        within=place.within,
+    )
+
+
+def _named(place: Place, first: int, last: int, frames: SourceFrames) -> Buffer:
+    """Return a stretch of a place's life as a buffer named after the value that begins it."""
+    value = next((v for v in place.values if v.first >= first), place.values[0])
+    metadata = value.origin.metadata
+    is_scratch = place.kind == "scratch"
+    return replace(
+        _sized(place, first, last),
+        name=value.instruction.name,
+        opcode=value.instruction.opcode,
+        shape="" if is_scratch else str(value.shape),
+        unpadded_bytes=0 if is_scratch else logical_bytes(value.shape),
+        op_name=metadata.op_name,
+        source=frames.location(metadata),
+    )

@@ -104,9 +104,9 @@ def _device(timeline: Timeline, devices: tuple[int, ...]) -> DeviceUse:
     for record in timeline.records:
         if record.row == CORE:
             spent["waiting"] += record.late_ps * record.count
-            spent[_what(record)] += _together_ps(record)
+            spent[core_time(record)] += together_ps(record)
     beside_ps = _covered_ps(record for record in timeline.records if record.row == ICI)
-    waited_ps = sum(_together_ps(r) for r in timeline.records if r.row == CORE and r.bound_by in _COMMUNICATION_WAITS)
+    waited_ps = sum(together_ps(r) for r in timeline.records if r.row == CORE and r.bound_by in _COMMUNICATION_WAITS)
     return DeviceUse(
         devices=devices,
         total_ps=timeline.total_ps,
@@ -118,15 +118,18 @@ def _device(timeline: Timeline, devices: tuple[int, ...]) -> DeviceUse:
     )
 
 
-def _what(record: Record) -> str:
-    """Return what the core did in a record once all devices that it needs had come."""
+def core_time(record: Record) -> str:
+    """Return what the core did in a record once all devices that it needs had come.
+
+    That is ``compute``, ``exposed`` communication, or ``waiting``.
+    """
     if record.bound_by in (*_COMMUNICATION_WAITS, *_COMMUNICATION_BOUNDS):
         return "exposed"
     by_host = record.bound_by in (UNITS[HOST].bound, "infeed starved", "outfeed full")
     return "waiting" if by_host or record.bound_by.startswith(WAITING_FOR) else "compute"
 
 
-def _together_ps(record: Record) -> int:
+def together_ps(record: Record) -> int:
     """Return how long all executions of a record took once all devices that they need had come."""
     return (record.duration_ps - record.late_ps) * record.count
 
@@ -155,8 +158,8 @@ def _collectives(records: Iterable[Record]) -> tuple[CollectiveUse, ...]:
 def _collective(name: str, records: list[Record]) -> CollectiveUse:
     first, count = records[0], sum(record.count for record in records)
     time_ps = sum(record.total_ps for record in records)
-    together_ps = sum(map(_together_ps, records))
-    rate = first.payload_bytes * count / max(1, together_ps) * 1e12
+    met_ps = sum(map(together_ps, records))
+    rate = first.payload_bytes * count / max(1, met_ps) * 1e12
     return CollectiveUse(
         name=name,
         opcode=first.category or first.opcode,
@@ -164,7 +167,7 @@ def _collective(name: str, records: list[Record]) -> CollectiveUse:
         group_size=first.group_size,
         payload_bytes=first.payload_bytes,
         time_ps=time_ps,
-        waiting_ps=time_ps - together_ps,
+        waiting_ps=time_ps - met_ps,
         algorithm_bytes_per_second=rate,
         bus_bytes_per_second=rate * bus_factor(first.category or first.opcode, first.group_size),
     )

@@ -8,6 +8,8 @@ import msgspec
 
 from tpusim.analysis.bands import compiler_clock_hz
 from tpusim.analysis.estimates import GapReason, gap_reason
+from tpusim.analysis.explained.blocks import TriedBlocks
+from tpusim.analysis.explained.body import Body
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM
 from tpusim.program.compilation import TriedTiles
@@ -64,7 +66,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     how much of the arrays' multipliers has something to do while rows stream, 0 without a product.
     ``compiled`` is who compiled the program if that is worth saying. Where that was tpusim, ``apart`` are kernels that
     it reads by name, each with the rule by which it does not make that itself, ``apart_users`` those that read it so.
-    ``tried`` are the ways to cut it, the fastest first.
+    ``tried`` are the ways to cut it, the fastest first. ``body`` is what is inside of one that was written by hand,
+    where that could be read, ``blocks`` are its own and larger ones, the fastest first.
     """
 
     name: str
@@ -95,6 +98,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     apart: dict[str, str] = {}
     apart_users: dict[str, str] = {}
     tried: tuple[TriedTiles, ...] = ()
+    body: Body | None = None
+    blocks: tuple[TriedBlocks, ...] = ()
 
     @property
     def compiler_gap(self) -> GapReason:
@@ -123,13 +128,15 @@ def explanation(
     floor_ps: int = 0,
     kinds: Sequence[Kind] = (),
     provenance: Provenance | None = None,
+    body: Body | None = None,
+    blocks: tuple[TriedBlocks, ...] = (),
 ) -> Explanation:
     """Return what is known of a kernel.
 
     ``cycles`` are a tile's by unit or memory, ``stages`` those of the slowest unit of each of its stages,
     ``overhead_cycles`` those between two tiles. ``records`` are the one of
     the kernel without neighbours and those of the program's run, ``shapes`` the physical and unpadded bytes of arrays
-    by name. ``provenance`` is what made the program.
+    by name. ``provenance`` is what made the program, ``body`` the kernel from the inside, ``blocks`` are those tried.
     """
     alone, in_run = records
     passed = sum(m.streamed_rows for m in kernel.work.matmuls) * kernel.tiles * chip.mxu.rows * chip.mxu.columns
@@ -149,6 +156,8 @@ def explanation(
         # The multiply-adds that the program asked for, of those that streaming rows pass by.
         array_share=kernel.product_flops / 2 / passed if passed else 0.0,
         compiler_clock_hz=compiler_clock_hz(provenance, chip),
+        body=body,
+        blocks=blocks,
     )
 
 

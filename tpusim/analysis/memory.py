@@ -9,7 +9,7 @@ import msgspec
 
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
-from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, stretches
+from tpusim.program.buffers import Buffer, alive_bytes, heap_bytes, peak_bytes, sizes_of, stretches
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import Kernel
@@ -39,8 +39,8 @@ class MemoryProfile(msgspec.Struct, frozen=True):
 
     ``alive_bytes[i]`` are the bytes in use while instruction ``schedule[i]`` runs, ``held_bytes`` of them (arguments,
     outputs and constants in HBM) from the first instruction to the last. ``peak_position`` is the first position with
-    the most bytes, ``peak_bytes``. ``heap_bytes`` is the end of the highest temporary: what it is above the most
-    temporaries alive at once is fragmentation.
+    the most bytes, ``peak_bytes``, at which something runs, where there is such a one. ``heap_bytes`` is the end of the
+    highest temporary: what it is above the most temporaries alive at once is fragmentation.
     """
 
     space: MemorySpace
@@ -77,13 +77,16 @@ def memory_profile(program: Program, space: MemorySpace) -> MemoryProfile:
     counted = [b for b in buffers if space != HBM or b.kind in _IN_HEAP]
     alive = _over_positions(counted, held, len(program.schedule))
     peak = max(alive, default=held)
+    fullest = [place for place, n_bytes in enumerate(alive) if n_bytes == peak]
+    # Parameters have places in the schedule, too, and take no time.
+    running = {step.name for step in program.every_step}
     return MemoryProfile(
         space=space,
         schedule=program.schedule,
         alive_bytes=alive,
         held_bytes=held,
         heap_bytes=heap_bytes(buffers),
-        peak_position=alive.index(peak) if alive else 0,
+        peak_position=next((place for place in fullest if program.schedule[place] in running), (fullest or [0])[0]),
         peak_bytes=peak,
         buffers=buffers,
     )
@@ -91,7 +94,8 @@ def memory_profile(program: Program, space: MemorySpace) -> MemoryProfile:
 
 def memory_use(program: Program) -> MemoryUse:
     """Return the memory figures of a program; arguments and outputs hold their memory throughout."""
-    temporaries = [b for b in program.buffers if b.kind in _IN_HEAP and b.space == HBM]
+    buffers = sizes_of(program.buffers)
+    temporaries = [b for b in buffers if b.kind in _IN_HEAP and b.space == HBM]
     # A program written by hand may leave places out: then nothing is known of holes.
     heap = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
     blocks_bytes = 0.0
@@ -104,7 +108,7 @@ def memory_use(program: Program) -> MemoryUse:
         temp_bytes=program.temp_bytes if program.schedule else heap,
         heap_bytes=heap,
         peak_hbm_bytes=_held_bytes(program) + heap,
-        peak_vmem_bytes=peak_bytes(stretches(b for b in program.buffers if b.space == VMEM)) + int(blocks_bytes),
+        peak_vmem_bytes=peak_bytes(stretches(b for b in buffers if b.space == VMEM)) + int(blocks_bytes),
     )
 
 
@@ -133,7 +137,7 @@ def overflows(use: MemoryUse, chip: Chip) -> tuple[Overflow, ...]:
 
 def _held_bytes(program: Program) -> int:
     """Return the HBM bytes that a program holds from start to end: arguments, outputs, constants."""
-    constants = sum(b.n_bytes for b in program.buffers if b.kind == "constant" and b.space == HBM)
+    constants = sum(b.n_bytes for b in sizes_of(program.buffers) if b.kind == "constant" and b.space == HBM)
     return program.argument_bytes + program.output_bytes - program.alias_bytes + constants
 
 

@@ -48,8 +48,8 @@ def roofline(timeline: Timeline, chip: Chip) -> Roofline:
             # Units count their busy time at their peak rate, so that the sum is a roof already.
             busy[unit] += record.units[unit] * record.count
         if record.is_kernel and MATRIX in record.units:
-            flops[record.flops_type] += int(record.flops * record.count)
-    # What the arrays do is padded; what they were asked to do is not.
+            flops[record.flops_type] += int(record.product_flops * record.count)
+    # What the arrays do is padded; what they were asked to do is not. The rest of a kernel is for other units.
     rates = {name: peak_flops_per_second(chip, name) for name in flops}
     busy[MATRIX] = sum(int(count / rates[name] * PS_PER_SECOND) for name, count in flops.items())
     # Advertised bandwidth: a roof must not move with what transfers are found to reach.

@@ -121,22 +121,30 @@ def _group(name: str, records: list[Record], by: str) -> Group:
     single = by == "op"
     # The 1 lets a group that took no time name what bounds it all the same. No Counter, as in ``totals``.
     bound = dict.fromkeys((record.bound_by for record in records), 0)
+    # One loop for all sums: there are thousands of groups, most of them of one record.
+    time_ps = beside_ps = compiler_cycles = 0
+    flops = hbm_bytes = 0.0
     for record in records:
         bound[record.bound_by] += 1
-    for name_of_bound, time_ps in totals(records, lambda record: record.bounds_ps).items():
-        bound[name_of_bound] = bound.get(name_of_bound, 0) + time_ps
+        for name_of_bound, ps in record.bounds_ps.items():
+            bound[name_of_bound] = bound.get(name_of_bound, 0) + ps * record.count
+        time_ps += record.total_ps if record.row == CORE else 0
+        beside_ps += record.total_ps if record.row != CORE else 0
+        flops += record.flops * record.count
+        hbm_bytes += record.hbm_bytes * record.count
+        compiler_cycles += record.compiler_cycles * record.count
     return Group(
         name=name,
         opcode=first.opcode if single else "",
         category=first.category if by != "source" else "",
         count=executions(records),
-        time_ps=sum(record.total_ps for record in records if record.row == CORE),
-        beside_ps=sum(record.total_ps for record in records if record.row != CORE),
-        bound_by=max(bound, key=lambda name: bound[name]),
-        flops=sum(record.flops * record.count for record in records),
-        hbm_bytes=sum(record.hbm_bytes * record.count for record in records),
+        time_ps=time_ps,
+        beside_ps=beside_ps,
+        bound_by=max(bound, key=bound.__getitem__),
+        flops=flops,
+        hbm_bytes=hbm_bytes,
         activity=activity_of(records),
-        compiler_cycles=sum(record.compiler_cycles * record.count for record in records),
+        compiler_cycles=compiler_cycles,
         line=first.line if single else 0,
         op_name=first.op_name if single else "",
         source=first.source if by != "category" else "",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -30,9 +29,6 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 # EX_SOFTWARE of sysexits.h.
 EXIT_FAULT = 70
-
-# Some 100 MB of what could be garbage, at most, before anything looks for it.
-_COLLECTED_OBJECTS = 1_000_000
 
 COMMANDS = (
     run,
@@ -73,17 +69,6 @@ examples:
   tpusim run step.hlo.txt --chip v5e -o hbm.bandwidth_bytes_per_second=1.2e12 --json
   tpusim layout "bf16[10,300]{1,0:T(8,128)(2,1)}" --at 3,129
   tpusim chips v5e"""
-
-
-def run_alone() -> int:
-    """Run the command line as all that this process does, and return its exit code."""
-    # What a command makes lives as long as it does, and has hardly any cycles: to look for them again and again, and
-    # once more when Python ends, would take a sixth of the time of a large program.
-    gc.set_threshold(_COLLECTED_OBJECTS)
-    try:
-        return main()
-    finally:
-        gc.freeze()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

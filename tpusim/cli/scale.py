@@ -9,13 +9,15 @@ from tpusim.cli.output import answer
 
 _SCALE = """\
 A family of programs in one table: time, throughput, MFU, memory that is left, energy and price of each, on every chip
-and slice that is named, and the largest that fits. A part of a pattern in braces is a variable: its values become
-columns, and --items says which of them, or which product, a run makes."""
+and slice that is named, and the largest that fits. Over slices of several sizes also the parallel efficiency, and which
+collective takes what is lost. A part of a pattern in braces is a variable: its values become columns, and --items says
+which of them, or which product, a run makes."""
 
 _EXAMPLES = """\
 examples:
   tpusim scale 'mlp_b{batch}.v5e.hlo.txt.gz'
   tpusim scale 'gpt2_b{batch}t{seq}.v5p.hlo.txt.gz' --items 'batch*seq' -o scale.png
+  tpusim scale 'mlp_{n}.{slice}.hlo.txt' --items n
   tpusim scale llama8b_decode_tp.v5e_2x4.hlo.txt.gz --topology v5e:2x4,v5e:4x4"""
 
 

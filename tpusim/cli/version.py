@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,9 @@ class ShowVersion(argparse.Action):
 def _of_checkout() -> str:
     """Return the commit of the folder that the package lies in, with a mark if files have changed since."""
     root = Path(__file__).parents[2]
+    # What only this option needs loads with it.
+    import subprocess
+
     # In an installed package this is the folder of all packages, which may lie in somebody else's checkout.
     if not (root / ".git").exists():
         return ""
@@ -38,6 +39,8 @@ def _of_checkout() -> str:
 
 def _of_installation() -> str:
     """Return the commit that pip installed, if it was told one (PEP 610)."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         known = json.loads(distribution("tpusim").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):

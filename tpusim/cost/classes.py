@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from tpusim.cost.dma import link_of, memory_rates, stream_loads
 from tpusim.cost.models.arrays import array_of
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import MATRIX, UNITS, chip_value
+from tpusim.hardware.units import MATRIX, SCALAR, UNITS, chip_value
+from tpusim.program.grid import CodeLine
 from tpusim.program.steps import Kernel
-from tpusim.program.work import TileClass, TilePart, Work
+from tpusim.program.work import TileClass, TilePart, Work, sum_work
 
 
 def unit_cycles(work: Work, chip: Chip) -> dict[str, float]:
@@ -44,6 +46,41 @@ def part_cycles(part: TilePart, chip: Chip) -> float:
     """
     chain = part.depth_cycles + part.products * chip.mxu.result_latency_cycles
     return chain + sum(max(unit_cycles(work, chip).values()) for work in part.stages)
+
+
+CHAIN: Final = "chain"
+"""What holds a core up while no unit does: operations that wait for each other."""
+
+
+def held_cycles(kernel: Kernel, tiles: TileClass, chip: Chip) -> dict[str, float]:
+    """Return what the cycles of a class are: of each stage its busiest unit's, chains, and looking at blocks."""
+    held: dict[str, float] = defaultdict(float)
+    for part, runs in zip(kernel.parts, tiles.runs, strict=True):
+        held[CHAIN] += runs * (part.depth_cycles + part.products * chip.mxu.result_latency_cycles)
+        for work in part.stages:
+            unit, cycles = busiest(work, chip)
+            held[unit] += runs * cycles
+    held[SCALAR] += class_cycles(kernel, tiles, chip) - sum(held.values())
+    return dict(held)
+
+
+def line_cycles(code: Sequence[CodeLine], chip: Chip) -> list[dict[str, float]]:
+    """Return the same of lines of code, each for one run of its part: their sums are the part's."""
+    works: dict[tuple[int, int], list[Work]] = defaultdict(list)
+    for line in code:
+        works[line.part, line.stage].append(line.work)
+    units = {at: busiest(sum_work(own), chip)[0] for at, own in works.items()}
+    found = []
+    for line in code:
+        unit = units[line.part, line.stage]
+        chain = line.chain_cycles + line.products * chip.mxu.result_latency_cycles
+        found.append({unit: unit_cycles(line.work, chip)[unit], CHAIN: chain})
+    return found
+
+
+def busiest(work: Work, chip: Chip) -> tuple[str, float]:
+    """Return the unit that some work keeps busy longest, and its cycles."""
+    return max(unit_cycles(work, chip).items(), key=lambda item: item[1])
 
 
 class Moving(NamedTuple):

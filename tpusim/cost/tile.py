@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tpusim.cost.classes import class_cycles, unit_cycles
+from tpusim.cost.classes import busiest, class_cycles, unit_cycles
 from tpusim.cost.dma import Traffic, link_of, memory_rates, rows_opened, traffic_of
 from tpusim.cost.models.buffers import buffers_of
 from tpusim.hardware.chip import Chip
@@ -55,7 +55,7 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     if kernel.scalar:
         return _scalar_time(kernel, chip)
     cycles = unit_cycles(kernel.work, chip)
-    longest = stage_cycles(kernel, chip) if kernel.stages else [_longest(cycles)]
+    longest = stage_cycles(kernel, chip) if kernel.stages else [max(cycles.items(), key=lambda item: item[1])]
     slowest = max(longest, key=lambda stage: stage[1])[0]
     tile_cycles = max(sum(stage for _, stage in longest), registers_cycles(kernel, chip))
     # Nothing of the last turn is overlapped; behind a product it is what its results take to come out.
@@ -111,12 +111,7 @@ def floor_ps(kernel: Kernel, chip: Chip) -> int:
 def stage_cycles(kernel: Kernel, chip: Chip) -> list[tuple[str, float]]:
     """Return the unit that takes longest in each stage of a tile, and its cycles."""
     # One instruction word feeds all units at once (VLIW): in a stage they overlap, and the busiest decides.
-    stages = (unit_cycles(work, chip) for work in kernel.stages or (kernel.work,))
-    return [_longest(cycles) for cycles in stages]
-
-
-def _longest(cycles: dict[str, float]) -> tuple[str, float]:
-    return max(cycles.items(), key=lambda item: item[1])
+    return [busiest(work, chip) for work in kernel.stages or (kernel.work,)]
 
 
 def registers_cycles(kernel: Kernel, chip: Chip) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.files import read_toml
+from tpusim.files import read_text, read_toml
 from tpusim.hardware.chip import Chip, Setting, VectorOps
 from tpusim.hardware.fields import (
     CONFIDENCE,
@@ -41,6 +41,8 @@ _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 _CHIP_FILES = "v[0-9]*.toml"
 # What an override may give without quotes: words, the name of a class, names of links.
 _WORDS = re.compile(r"[A-Za-z][\w .:-]*|\d+:[+>-]\d+(,\d+:[+>-]\d+)*")
+# Of a table: in the files that tpusim ships no other line begins with a bracket.
+_HEADER = re.compile(r"^\[([\w.]+)\]$", re.MULTILINE)
 _QUANTITY_KEYS = ("value", "confidence", "source", "note")
 _REFERENCE_KEYS = ("same_as", "note")
 _OWES_NOTE = ("estimated", "fitted")
@@ -246,7 +248,45 @@ def _shipped_facts(name: str) -> Mapping[str, Fact]:
 @cache
 def _shipped_statements(name: str) -> Mapping[str, Fact]:
     """Return the quantities of a shipped chip, references to other chips as such."""
-    return _file_statements(_config_folder() / f"{name}.toml", ())
+    return _file_statements(_shipped_path(name), ())
+
+
+def _shipped_path(name: str) -> Path:
+    return _config_folder() / f"{name}.toml"
+
+
+def shipped_value(name: str, key: str) -> Any:
+    """Return one value of a shipped chip that states it, or its base or the chip that it refers to does."""
+    fact = _shipped_statement(name, key)
+    assert fact is not None, f"{name}: nothing states {key}"
+    return _followed(fact, (name,)).value
+
+
+def _shipped_statement(name: str, key: str) -> Fact | None:
+    """Return one quantity of a shipped chip, None if neither its file nor that of its base states it."""
+    table, _, last = key.rpartition(".")
+    raw = _shipped_table(name, table).get(last)
+    if raw is not None:
+        return _fact(key, raw, _shipped_path(name), needs_source=True)
+    base = _shipped_table(name, "").get("base")
+    return _shipped_statement(base, key) if base else None
+
+
+@cache
+def _shipped_table(name: str, table: str) -> dict[str, Any]:
+    """Return what stands under one header of a shipped chip's file, and nothing of what stands under others.
+
+    Every chip refers to nearly all others for a few quantities: to read these files whole takes as long as to simulate
+    a program.
+    """
+    return tomllib.loads(_shipped_texts(name).get(table, ""))
+
+
+@cache
+def _shipped_texts(name: str) -> dict[str, str]:
+    """Return the text below each header of a shipped chip's file; that before the first has none."""
+    first, *rest = _HEADER.split(read_text(_shipped_path(name), "cannot read this chip file"))
+    return {"": first, **dict(zip(rest[::2], rest[1::2], strict=True))}
 
 
 def _followed(fact: Fact, chips: tuple[str, ...]) -> Fact:
@@ -257,10 +297,10 @@ def _followed(fact: Fact, chips: tuple[str, ...]) -> Fact:
     where = f"{chips[0]}: {fact.key}: same_as"
     if other in chips:
         raise ConfigError(f"{where}: expected a chip that states it, found a circle: {' > '.join((*chips, other))}")
-    statements = _shipped_statements(other)
-    if fact.key not in statements:
+    stated = _shipped_statement(other, fact.key)
+    if stated is None:
         raise ConfigError(f"{where}: expected a chip that states it, found {other}, which does not")
-    found = _followed(statements[fact.key], (*chips, other))
+    found = _followed(stated, (*chips, other))
     note = f"That of {other} ({found.confidence}). {fact.note}".strip()
     return msgspec.structs.replace(found, confidence="estimated", note=note)
 

@@ -181,7 +181,9 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
         # Those of the sparse cores' tiles count elements, and are about no register.
         is_sparse = self.fields.get("compute_type") == "COMPUTE_TYPE_TILE"
         bounds = {key: () if is_sparse else _integers(config.get(key)) for key in _BOUNDS}
-        cycles = _integer(config.get("estimated_cycles")) or 0
+        # Blocks of nothing cut nothing.
+        bounds |= {key: () for key in _WINDOW_BOUNDS if min(bounds[key], default=1) < 1}
+        cycles = max(0, _integer(config.get("estimated_cycles")) or 0)
         return WindowConfig(estimated_cycles=0 if cycles == _NOT_KNOWN else cycles, **bounds)
 
     @property
@@ -260,7 +262,8 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
 
 # What libtpu 0.0.52 writes for TPU7x; added up it would be thousands of years.
 _NOT_KNOWN = 2**63 - 1
-_BOUNDS = ("kernel_window_bounds", "output_window_bounds", "input_window_bounds", "iteration_bounds")
+_WINDOW_BOUNDS = ("kernel_window_bounds", "output_window_bounds", "input_window_bounds")
+_BOUNDS = (*_WINDOW_BOUNDS, "iteration_bounds")
 
 
 # No more digits than 64 bits have: Python refuses to convert thousands of them.

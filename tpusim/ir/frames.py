@@ -9,10 +9,27 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tpusim.ir.attributes import Metadata
     from tpusim.ir.module import Computation, Instruction, Module
 
 _FIELD = re.compile(r"(\w+)=(\d+)")
+
+
+def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str = "") -> dict[str, str]:
+    """Return what is known of each instruction of a computation, empty texts replaced by those of their uses.
+
+    Where no use has one it is that of an operand, else ``otherwise``.
+    """
+    found = dict(own)
+    for instruction in reversed(computation.instructions):
+        users = (found[user.name] for user, _ in computation.users.get(instruction.name, ()))
+        found[instruction.name] = found[instruction.name] or next(filter(None, users), "")
+    for instruction in computation:
+        sources = (found[name] for name in instruction.operands)
+        found[instruction.name] = found[instruction.name] or next(filter(None, sources), otherwise)
+    return found
 
 
 class SourceFrames:
@@ -21,6 +38,7 @@ class SourceFrames:
     def __init__(self, module: Module) -> None:
         self._module = module
         self._offsets: dict[str, dict[str, int]] = {}
+        self._sources: dict[str, dict[str, str]] = {}
         self._tables: dict[str, dict[int, dict[str, int]]] = {}
 
     def location(self, metadata: Metadata) -> str:
@@ -34,14 +52,27 @@ class SourceFrames:
         file = self._files.get(place.get("file_name_id", 0), "")
         return f"{file}:{place.get('line', 0)}" if file else ""
 
+    def source(self, computation: Computation, instruction: Instruction) -> str:
+        """Return the location of an instruction; of one that a compiler has put in that of its use, or of its origin.
+
+        A use that has one counts before an origin: a copy of a weight is for the product that reads it.
+        """
+        return self.location(instruction.metadata) or self._inherited(computation)[instruction.name]
+
+    def _inherited(self, computation: Computation) -> dict[str, str]:
+        """Return locations by instruction, handed on from uses and then from origins."""
+        if computation.name not in self._sources:
+            own = {instruction.name: self.location(instruction.metadata) for instruction in computation}
+            self._sources[computation.name] = handed_on(computation, own)
+        return self._sources[computation.name]
+
     def line(self, computation: Computation, instruction: Instruction) -> int:
         """Return the line, from 1, on which ``instruction`` stands in the HLO text, or 0 if it came from elsewhere."""
         if not computation.offsets:
             return 0
         # One table per computation, since only there names are unique.
         if computation.name not in self._offsets:
-            names = [i.name for i in computation.instructions]
-            self._offsets[computation.name] = dict(zip(names, computation.offsets, strict=True))
+            self._offsets[computation.name] = dict(zip(computation.by_name, computation.offsets, strict=True))
         return bisect_right(self._line_starts, self._offsets[computation.name][instruction.name])
 
     @cached_property

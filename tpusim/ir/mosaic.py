@@ -38,7 +38,8 @@ class Operation(msgspec.Struct, frozen=True):
     """One operation; ``operands`` and ``results`` are numbers of values, ``regions`` have one block each.
 
     Attributes are plain: numbers, texts, and tuples of them; ``None`` for constants that are not all one value but too
-    large to keep. What has no plain form stays as MLIR writes it (``#tpu.contract_precision<fp32>``).
+    large to keep. What has no plain form stays as MLIR writes it (``#tpu.contract_precision<fp32>``). ``source`` is
+    the ``file:line`` of the user's code that it was made from, empty where the body does not say.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Operation(msgspec.Struct, frozen=True):
     results: tuple[int, ...] = ()
     attributes: dict[str, Any] = {}
     regions: tuple[Block, ...] = ()
+    source: str = ""
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -422,6 +422,9 @@ PASSES_ON: Final = _of(Category.HOST) | _named(
 )
 """Opcodes that hand on what they were given: type, layout and memory space are those of it (XLA, ShapeVerifier)."""
 
+CONVERTS_NOTHING: Final = PASSES_ON | _named("fusion")
+"""Opcodes whose result is of the type of what they hand on, also where floats of several precisions may meet."""
+
 MIXES_FLOATS: Final = (
     PASSES_ON
     | _of(Category.RANDOM)

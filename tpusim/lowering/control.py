@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import msgspec
@@ -46,7 +45,7 @@ def _steps_of(scope: Scope, instruction: Instruction) -> Nested:
     """Return the steps of one instruction, by the rule of its opcode or of the long form that it is short for."""
     short = async_parts(instruction.opcode)
     found = RULES[f"async-{short[1]}" if short else instruction.opcode](scope, instruction)
-    return (yield from found) if isinstance(found, Generator) else found
+    return found if isinstance(found, tuple) else (yield from found)
 
 
 class _Shared:

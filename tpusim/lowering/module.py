@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import TYPE_CHECKING, cast
+
+from msgspec import structs
 
 from tpusim.allocation.liveness import TABLE_ENTRY_BYTES, table_size
 from tpusim.allocation.plan import plan_buffers
@@ -19,12 +22,18 @@ from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import kernel as kernels
 from tpusim.lowering.kernels.likeness import Likeness
 from tpusim.lowering.scope import RULES, Notes, Scope
+from tpusim.program.device_order import with_device_order
 from tpusim.program.module import Program
 from tpusim.semantics.contexts import EntryContext
+from tpusim.semantics.device_groups import stated_order
+from tpusim.semantics.marks import TOPOLOGY, mark_of
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.semantics.verify.module import Verified
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import Shape, TupleShape, leaves, node_number, nodes
+
+if TYPE_CHECKING:
+    from tpusim.program.buffers import Buffer
 
 # One rather than a guess: the report then shows a single trip, which readers can multiply.
 DEFAULT_TRIPS = 1
@@ -57,11 +66,12 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
     steps = lower_computation(scope)
     places = needs_places(chip)
     plan = plan_buffers(module, chip.tuple_table_granule_bytes, frames, with_addresses=places)
-    return Program(
+    program = Program(
         name=module.name,
         chip=chip.name,
         steps=with_addresses(steps, plan.addresses) if places else steps,
-        buffers=plan.buffers,
+        # As a tuple to whoever reads them.
+        buffers=cast("tuple[Buffer, ...]", plan.buffers),
         schedule=plan.schedule,
         temp_bytes=plan.temp_bytes,
         # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.
@@ -74,6 +84,9 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         # Without its folder, so that a program is the same wherever it was read.
         file=PurePath(module.source.name).name if module.source else "",
     )
+    order = stated_order(module)
+    placed = with_device_order(program, order) if order else program
+    return structs.replace(placed, topology=mark_of(module, TOPOLOGY), device_order=order)
 
 
 def device_bytes(shape: Shape) -> int:

@@ -92,7 +92,7 @@ class Scope:
             "opcode": instruction.opcode,
             "category": category,
             "op_name": metadata.op_name,
-            "source": self.frames.location(metadata),
+            "source": self.frames.source(self.computation, instruction),
             "line": self.frames.line(self.computation, instruction),
         }
 

@@ -12,7 +12,7 @@ from tpusim.errors import SimulationError
 from tpusim.machine.device import Device
 from tpusim.machine.rendezvous import split_late
 from tpusim.program.steps import AnyStep, Branch, Call, Collective, Loop, Wait
-from tpusim.timeline.records import WAITING_FOR
+from tpusim.timeline.records import WAITING_FOR, Record
 from tpusim.units import seconds_to_ps
 
 Activity = Generator[simpy.Event, Any, None]
@@ -50,12 +50,16 @@ _LAUNCH = Call(name="launch", opcode="", category="launch")
 
 
 class Core:
-    """A processor that issues steps in order. ``row`` is its row on the time line."""
+    """A processor that issues steps in order: those of the program, or of an asynchronous ``call``.
 
-    def __init__(self, device: Device, row: str) -> None:
+    ``row`` is its row on the time line.
+    """
+
+    def __init__(self, device: Device, row: str, call: str = "") -> None:
         self.device = device
         self.env = device.env
         self.row = row
+        self.call = call
         self.current: AnyStep | None = None
         self.ended_ps = 0
         self._visits: Counter[object] = Counter()
@@ -114,9 +118,12 @@ class Core:
         values = self.device.cohort.devices.chosen_values(step, self.device.number)
         return values[(self.visit(id(step)) - 1) % len(values)] if values else usual
 
-    def record(self, step: AnyStep, start_ps: int, **details: Any) -> None:
-        """Record that ``step`` held this core from ``start_ps`` until now."""
-        self.device.recorder.add(step, self.row, start_ps, self.now_ps, **details)
+    def record(
+        self, step: AnyStep, start_ps: int, *, row: str = "", end_ps: int | None = None, **details: Any
+    ) -> Record:
+        """Record that ``step`` held this core, or another ``row``, from ``start_ps`` until now or until ``end_ps``."""
+        until_ps = self.now_ps if end_ps is None else end_ps
+        return self.device.recorder.add(step, row or self.row, start_ps, until_ps, call=self.call, **details)
 
     def start(self, step: AnyStep, activity: Generator[simpy.Event, Any, Any], what: str) -> None:
         """Start something beside the core under the name of its step; ``what`` is how a wait for it is called."""
@@ -149,7 +156,7 @@ class Core:
         """Record a wait, and for each member of the cohort how much of it was waiting for other devices."""
         recorder, number, length_ps = self.device.recorder, self.device.number, self.now_ps - start_ps
         shown = split_late(reason, length_ps, late_ps[number])
-        record = recorder.add(step, self.row, start_ps, self.now_ps, is_wait=not isinstance(step, Wait), **shown)
+        record = self.record(step, start_ps, is_wait=not isinstance(step, Wait), **shown)
         for other in self.device.cohort.members[1:]:
             if late_ps[other] != late_ps[number]:
                 recorder.vary(other, record, split_late(reason, length_ps, late_ps[other]))

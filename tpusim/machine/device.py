@@ -82,6 +82,13 @@ class Visit(NamedTuple):
     carried: Mapping[int, float]
 
 
+class CopyCost(NamedTuple):
+    """The bytes of a copy by memory, as the memory feels them, and the details of its record."""
+
+    loads: dict[str, float]
+    details: dict[str, Any]
+
+
 class Device:
     """A simulated device, which stands for all members of its cohort."""
 
@@ -101,6 +108,7 @@ class Device:
         self.memories = {space: SharedMemory(self.env, rate) for space, rate in rates.items()}
         self.in_flight = 0
         self.visits: dict[int, Visit] = {}
+        self.copies: dict[tuple[object, ...], CopyCost] = {}
         self.host = HostQueues(self.env, self.number, seconds_to_ps(chip.host.latency_seconds))
         if cohort.program.uses_host or options.infeed is not None or options.outfeed is not None:
             self.memories |= {link: world.host_link(cohort, link) for link in HOST_LINKS}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
+
+from msgspec import structs
 
 from tpusim.cost.models.fabrics import build_pod
 from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.pod import Pod, Topology, default_sizes
+from tpusim.hardware.pod import Pod, Topology, default_sizes, parse_topology
 from tpusim.program.feed import Feed
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, Branch, Collective, Loop
@@ -108,11 +111,25 @@ def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -
     if count < needed:
         raise ConfigError(f"topology: groups and pairs of the program name {needed} devices, this slice has {count}")
     if topology is None:
+        topology = stated_slice(programs[0], chip) if len(programs) == 1 else None
+    if topology is None:
         # The usual shape of so many chips, of as few slices as they fit on.
         chips = -(-needed // chip.devices_per_chip)
         slices = -(-chips // chip.pod.chips)
         topology = Topology(default_sizes(-(-chips // slices), chip), slices=slices)
-    return build_pod(topology, chip, along_ring=len(programs) == 1 and _has_one_axis(programs[0], count))
+    is_told = any(program.device_order for program in programs)
+    along_ring = not is_told and len(programs) == 1 and _has_one_axis(programs[0], count)
+    return build_pod(topology, chip, along_ring=along_ring)
+
+
+def stated_slice(program: Program, chip: Chip) -> Topology | None:
+    """Return the slice that a program was compiled for, if it says so and there is one of so many devices of a chip."""
+    if not program.topology:
+        return None
+    stated = structs.replace(parse_topology(program.topology), chip="")
+    stated = stated if chip.pod.twists else structs.replace(stated, twist="")
+    fits = len(stated.sizes) <= max(1, chip.ici.dimensions) and prod(stated.sizes) <= chip.pod.chips
+    return stated if fits and stated.chip_count * chip.devices_per_chip == program.devices_needed else None
 
 
 def devices_needed(programs: Sequence[Program]) -> int:

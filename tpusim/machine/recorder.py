@@ -84,7 +84,8 @@ class Recorder:
         found: dict[tuple[object, ...], Record] = {}
         for record in self.records[mark:]:
             # What is no time of a record follows from its step.
-            key = record.step, record.name, record.row, record.is_wait, record.duration_ps, *record.parts.items()
+            own = record.step, record.name, record.row, record.call, record.is_wait
+            key = *own, record.duration_ps, *record.parts.items()
             if key in found:
                 found[key].count += record.count
             else:

@@ -90,7 +90,7 @@ def simulate_pod(
         device_count=len(assigned),
         timelines=run.timelines(),
         links=run.world.links(),
-        device_order=pod.device_order,
+        device_order="mesh" if any(program.device_order for program in programs) else pod.device_order,
         warnings=warnings,
     )
 

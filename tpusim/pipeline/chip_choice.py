@@ -16,6 +16,8 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology
 from tpusim.ir.module import Module
+from tpusim.machine.placement import stated_slice
+from tpusim.program.device_order import with_device_order
 from tpusim.program.module import Program
 from tpusim.program.provenance import MEGACORE, Provenance
 from tpusim.semantics.provenance import read_provenance
@@ -113,6 +115,22 @@ def check_topology(topology: Topology | None, programs: Sequence[Program], chip:
     if len(programs) == 1 and devices % needed:
         wanted = "expected as many, or a multiple"
         raise ConfigError(f"topology: {of_whom} for {needed} devices, this slice has {devices}: {wanted}")
+
+
+def on_slice(program: Program, chip: Chip, topology: Topology | None) -> Program:
+    """Return a program for a run on a slice: the order of its devices is known of the one it was compiled for."""
+    if not program.device_order or (topology is None and not program.topology):
+        return program
+    stated = stated_slice(program, chip)
+    if stated is not None and (topology is None or _full(topology, chip) == _full(stated, chip)):
+        return program
+    listed = with_device_order(program, range(len(program.device_order)))
+    return msgspec.structs.replace(listed, device_order=())
+
+
+def _full(topology: Topology, chip: Chip) -> tuple[int, ...]:
+    """Return slices, and chips along every axis that a chip has links along."""
+    return topology.slices, *topology.sizes, *(1,) * (chip.ici.dimensions - len(topology.sizes))
 
 
 def named_chip(file_name: str) -> str:

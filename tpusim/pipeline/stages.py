@@ -28,7 +28,7 @@ from tpusim.ir.ops import OPERATIONS
 from tpusim.limits import COMPUTED_DEVICES
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.capacity import check_capacity
-from tpusim.pipeline.chip_choice import check_compiler, check_topology, choose_chip, for_chip, provenance_of
+from tpusim.pipeline.chip_choice import check_compiler, check_topology, choose_chip, for_chip, on_slice, provenance_of
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.reuse import Reusing, no_reuse
 from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
@@ -351,7 +351,7 @@ def _lowered(
         machine = choose_chip(loaded, loaded.provenance, chip=chip, topology=slice_, overrides=overrides)
         check_models(machine)
         check_lowered(loaded, schedule)
-        lowered = for_chip(loaded, machine)
+        lowered = on_slice(for_chip(loaded, machine), machine, slice_)
         verify_blocks(lowered, machine.vmem.capacity_bytes)
         return Prepared(lowered, machine, slice_, None, used)
     if isinstance(chip, Chip):
@@ -364,7 +364,7 @@ def _lowered(
     rest = used, slice_, default_trip_count
     scheduled = reuse("schedule", loaded, rest, machine, lambda chip: _scheduled(loaded, made_by, chip, *rest))
     lowered = reuse("lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, default_trip_count))
-    return Prepared(lowered, machine, slice_, scheduled[0], used)
+    return Prepared(on_slice(lowered, machine, slice_), machine, slice_, scheduled[0], used)
 
 
 def _scheduled(

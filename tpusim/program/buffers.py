@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal, overload
 
 import msgspec
 
@@ -48,6 +49,54 @@ class Buffer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, kw_only=
     def padding_bytes(self) -> int:
         """Bytes that hold no element."""
         return self.n_bytes - self.unpadded_bytes if self.unpadded_bytes else 0
+
+
+class PlannedBuffers(Sequence[Buffer]):
+    """The buffers of a program, made when one of them is looked at; else they are as a tuple of them.
+
+    A run asks for their ``sizes`` alone, which have neither names nor what else is only shown, and places in HBM only.
+    """
+
+    def __init__(self, sizes: tuple[Buffer, ...], make: Callable[[], tuple[Buffer, ...]]) -> None:
+        self.sizes = sizes
+        self._make = make
+
+    @cached_property
+    def made(self) -> tuple[Buffer, ...]:
+        """The buffers themselves."""
+        return self._make()
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return iter(self.made)
+
+    @overload
+    def __getitem__(self, place: int) -> Buffer: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Buffer, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Buffer | tuple[Buffer, ...]:
+        return self.made[place]
+
+    def __eq__(self, other: object) -> bool:
+        return self.made == (other.made if isinstance(other, PlannedBuffers) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.made)
+
+    def __repr__(self) -> str:
+        return repr(self.made)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (self.made,)
+
+
+def sizes_of(buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+    """Return buffers of which only sizes, lives and places in HBM are asked for, which takes less time."""
+    return buffers.sizes if isinstance(buffers, PlannedBuffers) else buffers
 
 
 Stretch = tuple[int, int, int]

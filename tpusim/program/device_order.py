@@ -12,8 +12,14 @@ from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, L
 
 
 def with_device_order(program: Program, devices: Sequence[int]) -> Program:
-    """Return a program in which ``devices[n]`` does what device ``n`` did; ``devices`` names each of them once."""
-    return with_steps(program, lambda steps: tuple(_moved(step, devices) for step in steps))
+    """Return a program in which ``devices[n]`` does what device ``n`` did; ``devices`` names each of them once.
+
+    In a program that says which devices its own are, device ``n`` is the one that it calls so.
+    """
+    order = program.device_order
+    moved = [devices[order.index(number)] for number in range(len(order))] if order else devices
+    found = with_steps(program, lambda steps: tuple(_moved(step, moved) for step in steps))
+    return structs.replace(found, device_order=tuple(devices)) if order else found
 
 
 def _moved(step: AnyStep, devices: Sequence[int]) -> AnyStep:

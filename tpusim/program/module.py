@@ -32,7 +32,9 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
     ``argument_bytes`` and ``output_bytes`` are physical: tiles padded, a tuple result's table of addresses included.
     ``alias_bytes`` are those of outputs that are written over arguments. ``schedule`` names the instruction at each
-    position that buffers count in: what a loop, call or conditional runs stands before it.
+    position that buffers count in: what a loop, call or conditional runs stands before it. ``topology`` is the slice
+    that it was compiled for, and ``device_order`` says which device of it each of the program is, where that is known:
+    the numbers in its steps are those of the slice.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     warnings: tuple[str, ...] = ()
     file: str = ""
     provenance: Provenance | None = None
+    topology: str = ""
+    device_order: tuple[int, ...] = ()
     format: str = FORMAT
 
     @cached_property

@@ -34,8 +34,8 @@ def encode_program(program: Program) -> str:
             f"{program.name}: expected at most {_MOST_STEPS:,} steps in a file, those of each call, found {count:,}"
         )
     try:
-        # Defaults are left out, but for the version: readers of the file must see it.
-        data = {"format": program.format, **msgspec.to_builtins(program)}
+        # Defaults are left out, but for the version: readers of the file must see it. Buffers may be planned ones.
+        data = {"format": program.format, **msgspec.to_builtins(program, enc_hook=tuple)}
     except RecursionError as error:
         raise UnsupportedError(f"{program.name}: its steps nest deeper than a file of them can be written") from error
     return msgspec.json.format(msgspec.json.encode(data), indent=1).decode() + "\n"

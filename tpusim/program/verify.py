@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
-from tpusim.limits import DEVICES
+from tpusim.limits import DEVICES, shown
 from tpusim.program.feed import Feed
 from tpusim.program.module import FORMAT, Program, inner_lists
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Collective, Kernel, Loop, Step
@@ -29,8 +29,12 @@ def verify_program(program: Program) -> None:
     if program.format != FORMAT:
         raise ProgramError(f"expected the format {FORMAT!r}, found {program.format!r}")
     _verify_names(program)
+    if wrong := next(_misfit_numbers(program), ""):
+        raise ProgramError(wrong)
     if fault := DEVICES.fault(program.devices_needed):
         raise ProgramError(fault)
+    if sorted(program.device_order) != list(range(len(program.device_order))):
+        raise ProgramError(f"device_order: expected each device once, found {program.device_order}")
     for step in program.every_step:
         check = _CHECKS.get(type(step))
         if wrong := next(chain(check(step) if check else (), _misfit_numbers(step)), ""):
@@ -99,15 +103,15 @@ _CHECKS: dict[type, Callable[[Any], Iterator[str]]] = {
 
 
 def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
-    """Yield what is wrong with the numbers of a step: none may be negative or beyond all bounds."""
+    """Yield what is wrong with the numbers of a program or a step: none may be negative or beyond all bounds."""
     for name in value.__struct_fields__:
         found, where = getattr(value, name), f"{place}{name}"
         if isinstance(found, (int, float)) and not 0 <= found <= _MOST:
-            yield f"{where}: {_NUMBER}, found {found}"
+            yield f"{where}: {_NUMBER}, found {shown(found)}"
         elif isinstance(found, msgspec.Struct):
             yield from _misfit_numbers(found, f"{where}.")
         elif isinstance(found, dict):
-            misfits = (f"{where}.{key}: {_NUMBER}, found {n}" for key, n in found.items() if not 0 <= n <= _MOST)
+            misfits = (f"{where}.{key}: {_NUMBER}, found {shown(n)}" for key, n in found.items() if not 0 <= n <= _MOST)
             yield from misfits
         elif isinstance(found, tuple):
             for number, item in enumerate(found):

@@ -12,10 +12,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import OPERATIONS
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import Site, require
+from tpusim.semantics.marks import DEVICE_ORDER, mark_of
 
 Groups = tuple[tuple[int, ...], ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -48,6 +50,19 @@ def stated_groups(attributes: Mapping[str, Any]) -> Groups:
     """Return the groups as the text has them; none means one group of all ids."""
     groups = attributes.get("replica_groups")
     return () if groups is None else groups.groups
+
+
+def stated_order(module: Module) -> tuple[int, ...]:
+    """Return which device of the slice each device of a module is, where the module says so.
+
+    Raises ProgramError unless it names every device of the module once.
+    """
+    text = mark_of(module, DEVICE_ORDER)
+    order = tuple(int(number) for number in text.split(",") if number.strip().isdecimal())
+    if text and sorted(order) != list(range(module.device_count)):
+        expected = f"expected each of {module.device_count} devices once in {DEVICE_ORDER}, found {text!r}"
+        raise ProgramError(expected, module.where_attribute("frontend_attributes"))
+    return order
 
 
 def id_count(mode: str, replicas: int, partitions: int) -> int:

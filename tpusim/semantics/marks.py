@@ -1,4 +1,4 @@
-"""What tpusim's own compiler notes in a text: that it made it, and for which chip; of a kernel, what it does not make.
+"""What tpusim notes in a text: who compiled it for which chip and devices; of a kernel, what it does not make.
 
 The notes are ``frontend_attributes`` of the module or the instruction, so that they stay in what is written to a file.
 """
@@ -17,6 +17,12 @@ COMPILED_FOR = "tpusim_compiled_for"
 RETILED_FOR = "tpusim_retiled_for"
 """The chip that tpusim chose the tiles of another compiler's kernels anew for."""
 
+
+TOPOLOGY = "tpusim_topology"
+"""The slice that a module was compiled for, as in ``v5e:2x4``, where whoever compiled it has told."""
+
+DEVICE_ORDER = "tpusim_device_order"
+"""By number of a device in the module, which device of that slice it is, as its chips are numbered by coordinates."""
 
 APART = "tpusim_apart"
 """Of a kernel: the neighbours whose results it reads and does not make itself, each with the rule."""

@@ -11,7 +11,7 @@ from functools import cache
 
 import msgspec
 
-from tpusim.hardware.load import chip_names, load_chip, read_config
+from tpusim.hardware.load import chip_names, read_config, shipped_value
 from tpusim.ir.attributes import BackendConfig
 from tpusim.ir.module import Module
 from tpusim.program.provenance import BOOSTED, MEGACORE, Compiler, Provenance
@@ -65,7 +65,7 @@ def _by_signs(module: Module, stated: str, version: str) -> Provenance:
     scoped_bytes = max((BackendConfig.decode(config).scoped_vmem_end_bytes for config in configs), default=0)
     names = [name for name in chip_names() if not name.endswith(BOOSTED)]
     possible = [name for name in names if all(name in sign.chips for sign in shown)]
-    possible = [name for name in possible if scoped_bytes <= load_chip(name).vmem.capacity_bytes]
+    possible = [name for name in possible if scoped_bytes <= shipped_value(name, "vmem.capacity_bytes")]
     # A name says v4 of both ways to program it; and what allows one chip only has named it.
     named = [name for name in (stated, f"{stated}{MEGACORE}") if name in possible]
     chip = (named or possible)[0] if named or len(possible) == 1 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,8 +77,7 @@ def _setting(name: str, value: Any) -> Setting:
 def _range_axis(name: str, written: Mapping[str, Any]) -> Axis:
     (form, bounds) = next(iter(written.items()))
     numbers = [parse_value(bound) for bound in bounds] if isinstance(bounds, list | tuple) else []
-    real = all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers)
-    if len(written) != 1 or len(numbers) not in (2, 3) or not real:
+    if len(written) != 1 or len(numbers) not in (2, 3) or not all(map(_is_real, numbers)):
         raise ConfigError(f"axis {name}: expected {{{form} = [low, high, n]}}, found {dict(written)!r}")
     low, high, *count = numbers
     if form == "log" and not (low > 0 and high > 0):
@@ -90,7 +90,15 @@ def _range_axis(name: str, written: Mapping[str, Any]) -> Axis:
         stated = shown(n) if isinstance(n, int) else repr(n)
         raise ConfigError(f"axis {name}: expected a number of points, at least 1, found {stated}")
     values = [found.at(i / max(1, n - 1)) for i in range(n)]
+    if not all(map(math.isfinite, values)):
+        raise ConfigError(f"axis {name}: expected values that a float holds from {low} to {high}, found {max(values)}")
     return Axis(name, tuple({name: value} for value in dict.fromkeys(whole_where_due(name, v) for v in values)), found)
+
+
+def _is_real(value: Any) -> bool:
+    """Return whether a value is a number that a float can hold."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
 
 
 def whole_where_due(key: str, value: float) -> float:

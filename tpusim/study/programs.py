@@ -56,8 +56,9 @@ def find_programs(
     """Return the programs of a study, in order, each file once; of a mapping under the names in it.
 
     A part of a pattern in braces (``bert_b{batch}.v6e.hlo.txt.gz``) stands for any text without dot, underscore and
-    slash, and is a variable of the program. A function is called with each combination of the ``values`` of axes that
-    it has parameters for. Patterns start from ``folder``. Raises ConfigError where nothing is found.
+    slash, and is a variable of the program; one between two dots may have underscores (``bert.{slice}.hlo.txt``). A
+    function is called with each combination of the ``values`` of axes that it has parameters for. Patterns start from
+    ``folder``. Raises ConfigError where nothing is found.
     """
     named = sources.items() if isinstance(sources, Mapping) else [("", source) for source in sources]
     found: list[ProgramText] = []
@@ -104,7 +105,8 @@ def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
         paths = [whole] if Path(whole).is_file() else sorted(glob.glob(_GROUP.sub("*", whole), recursive=True))
     matches = [(path, found) for path in paths if (found := expected.fullmatch(path))]
     if not matches:
-        near = f"; {paths[0]!r} does not match: a variable is text without '.', '_' and '/'" if paths else ""
+        rule = "a variable is text without '.', '/' and, unless it stands between dots, '_'"
+        near = f"; {paths[0]!r} does not match: {rule}" if paths else ""
         where = "" if Path(pattern).expanduser().is_absolute() else f" in {folder.resolve()}"
         raise ConfigError(f"study: expected programs by the pattern {pattern!r}, found none{where}{near}")
     return [
@@ -121,11 +123,13 @@ def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
 def _expression(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a pattern with ``*``, ``?``, ``[...]`` and variables in braces."""
     # What stands for any text is glob's to decide; here only the variables matter.
-    parts = (_part(part) for part in re.split(r"(\{\w+\}|\*+/?|\?|\[[^]]+\])", pattern))
-    return re.compile("".join(parts))
+    parts = re.split(r"(\{\w+\}|\*+/?|\?|\[[^]]+\])", pattern)
+    around = zip(["", *parts], parts, [*parts[1:], ""], strict=False)
+    return re.compile("".join(_part(part, before[-1:] == after[:1] == ".") for before, part, after in around))
 
 
-def _part(part: str) -> str:
+def _part(part: str, is_between_dots: bool) -> str:
+    """Return the expression of a part of a pattern; what stands between dots is one word, as in ``.v5e_2x4.``."""
     if variable := _GROUP.fullmatch(part):
-        return rf"(?P<{variable[1]}>[^/._]+)"
+        return rf"(?P<{variable[1]}>[^/.{'' if is_between_dots else '_'}]+)"
     return {"*": ".*", "?": "."}.get(part[:1], part if part[:1] == "[" else re.escape(part))

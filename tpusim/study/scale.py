@@ -9,8 +9,11 @@ from typing import Any
 
 import msgspec
 
+from tpusim.analysis.answers.efficiency import Efficiency, efficiencies
 from tpusim.analysis.answers.scaling import Largest, Refused, ScaleRow, largest_that_fit, scale_row
 from tpusim.errors import ConfigError, did_you_mean
+from tpusim.hardware.pod import parse_topology
+from tpusim.pipeline.answers.exposed import exposed_communication
 from tpusim.pipeline.stages import read_program, simulate
 from tpusim.study.programs import ProgramText, Source, find_programs
 
@@ -23,6 +26,11 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: tuple[ScaleRow, ...]
     refused: tuple[Refused, ...] = ()
+
+    @property
+    def efficiencies(self) -> tuple[Efficiency | None, ...]:
+        """How each row scales from the smallest slice of its chip; None where there is nothing to compare it with."""
+        return efficiencies(self.rows)
 
     @property
     def largest(self) -> tuple[Largest, ...]:
@@ -92,15 +100,21 @@ def _made(sources: Any, values: Mapping[str, Sequence[Any]]) -> tuple[list[Progr
 
 def _row(program: ProgramText, chip: str, topology: str, items: str, schedule: str, price: float | None) -> ScaleRow:
     loaded = read_program(program.path, program.content)
-    result = simulate(loaded, chip or None, topology=topology or None, schedule=schedule, allow_overflow=True)
+    slice_ = parse_topology(topology) if topology else None
+    result = simulate(loaded, chip or None, topology=slice_, schedule=schedule, allow_overflow=True)
+    last = result.timeline.device
+    # A program spreads over a larger slice by copies of itself, each of which makes as many items.
+    copies = result.pod.device_count / result.program.devices_needed
     return scale_row(
         result.summary,
         topology or "x".join(map(str, result.pod.sizes)),
         result.pod.device_count,
         variables=dict(program.variables),
-        items=_items(program, items),
+        items=_items(program, items) * copies,
         joules=result.all_devices_j,
         cost=result.cost(price),
+        use=next(use for use in result.communication.devices if last in use.devices),
+        exposed=exposed_communication(result, slice_),
     )
 
 

@@ -33,12 +33,13 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     loop that repeat exactly are simulated once and counted. ``bound_by`` names what most of the step's time went to,
     ``parts`` a kernel's time by that, or that of communication to which others came late; ``units`` how long each
     functional unit and memory was kept busy, and ``activity`` what it did: multiply-accumulates by type, operations,
-    bytes (``cost.tile`` says of what). ``step`` is the number of the step in its program, outer before inner and
-    branches not taken included, -1 where it is not known; what the record says of it itself can be read without the
-    program. Of a collective ``payload_bytes`` is the larger side of one device and
-    ``group_size`` the devices of its group; of a send ``peer`` is the device that it goes to. A record that ``is_wait``
-    is what a step lost before it could begin; the step itself is another one. The machine raises ``count`` of a record
-    when it finds that a loop repeats; after the run records do not change.
+    bytes (``cost.tile`` says of what). ``product_flops`` are those of the ``flops`` that are for the matrix unit.
+    ``step`` is the number of the step in its program, outer before inner and branches not taken included, -1 where it
+    is not known; what the record says of it itself can be read without the program. Of a collective
+    ``payload_bytes`` is the larger side of one device and ``group_size`` the devices of its group; of a send ``peer``
+    is the device that it goes to. A record that ``is_wait`` is what a step lost before it could begin; the step itself
+    is another one. ``call`` is the asynchronous call whose step it is, empty for those of the program itself. The
+    machine raises ``count`` of a record when it finds that a loop repeats; after the run records do not change.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     bound_by: str = ""
     is_kernel: bool = False
     flops: float = 0.0
+    product_flops: float = 0.0
     flops_type: str = "bf16"
     units: dict[str, int] = {}
     activity: dict[str, float] = {}
@@ -61,6 +63,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     group_size: int = 0
     peer: int = -1
     is_wait: bool = False
+    call: str = ""
     line: int = 0
     op_name: str = ""
     source: str = ""
@@ -156,7 +159,8 @@ class PodRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a pod: chips along each axis of a slice, the devices that were run, and the links that carried anything.
 
     One time line stands for all ``device_count`` devices if they all do the same; ``warnings`` say where it stands for
-    some that do not. In ``device_order`` devices are numbered on the chips: as ``listed``, or along a ``ring``.
+    some that do not. In ``device_order`` devices are numbered on the chips: as ``listed``, along a ``ring``, or as the
+    program says of its ``mesh``.
     """
 
     sizes: tuple[int, ...]

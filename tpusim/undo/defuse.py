@@ -90,8 +90,8 @@ def _done(graph: Graph, node: Node) -> Node:
     (start,) = node.operands
     opcode = start.opcode.removesuffix("-start")
     named = {key: value for key, value in start.attributes.items() if key not in _OF_PLACEMENT}
-    # The start goes, and with it what it did for its effect.
-    graph.effects.remove(start)
+    # Neither half stays for its effect, or it would be done twice.
+    graph.effects = [effect for effect in graph.effects if effect not in (start, node)]
     return graph.add(opcode, node.shape, start.operands, named)
 
 

@@ -355,8 +355,8 @@ def test_what_is_fused_into_a_kernel_comes_in_and_is_computed_with_its_blocks():
 @pytest.mark.parametrize(
     ("name", "op", "reason"),
     [
-        ("matmul_1024_b128.v5e", "matmul.1", "waits for blocks, 7"),
-        ("flash_2048_b512.v5e", "flash_attention.1", "computes, with the vector ALU"),
+        ("matmul_1024_b128.v5e", "matmul.1", "waiting for blocks, 7"),
+        ("flash_2048_b512.v5e", "flash_attention.1", "goes to matrix unit"),
         ("twice.v6e", "twice.1", "what the kernel copies itself"),
     ],
 )

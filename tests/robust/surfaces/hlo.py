@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from tests.robust.contract import Wrong, check_text, pick, surface
-from tests.robust.mutations import OF_TOKENS, encoded, mutated_bytes, mutated_text, mutated_tree
+from tests.robust.mutations import encoded, mutated_bytes, mutated_text, mutated_tree
 from tests.robust.programs import mutated_hlo, scheduled, texts_of, unscheduled
 from tpusim.errors import ProgramError, TpusimError
 from tpusim.frontends.xla import jaxlib
@@ -208,7 +208,7 @@ def _lowered() -> tuple[dict[str, object], ...]:
 def _lowered_text(random: Random) -> bytes:
     tree = random.choice(_lowered())
     if random.random() < 0.2:
-        return encoded(mutated_text(random, json.dumps(tree), OF_TOKENS))
+        return encoded(mutated_text(random, json.dumps(tree, indent=1)))
     return encoded(json.dumps(mutated_tree(random, tree)))
 
 

@@ -8,11 +8,35 @@ from typing import Any
 
 import msgspec
 
+from tpusim.analysis.communication import DeviceUse
 from tpusim.analysis.energy.price import Cost
 from tpusim.analysis.summary import Summary
+from tpusim.program.provenance import Provenance
 from tpusim.units import PS_PER_SECOND
 
 _MILLION = 10**6
+
+
+class Along(msgspec.Struct, frozen=True, kw_only=True):
+    """An axis of a slice that a collective goes along: how many chips stand on it, and whether it closes to a ring."""
+
+    axis: int
+    chips: int
+    is_ring: bool
+
+
+class Exposed(msgspec.Struct, frozen=True, kw_only=True):
+    """A collective in which the core did nothing else for ``exposed_ps`` of the run, in all its executions.
+
+    ``payload_bytes`` are those of one execution. A transfer between single devices has no group and no axes.
+    """
+
+    name: str
+    kind: str
+    group_size: int
+    along: tuple[Along, ...]
+    payload_bytes: float
+    exposed_ps: int
 
 
 class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +45,10 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     ``items`` are what a run of all devices makes or reads (examples, tokens), 0 where nobody says. ``mfu`` is the rate
     of the program's operations over the bf16 peak, recomputed ones included. What does not fit (``fits``) has its
     figures all the same: they are those of a chip with more memory. Joules and dollars are those of all devices.
-    ``bound_by`` is what most of the time went to, ``bound_share`` of 1: why a larger slice gains no more.
+    ``bound_by`` is what most of the time went to, ``bound_share`` of 1: why a larger slice gains no more. ``flops`` are
+    those of all devices. Of the time of the device that ended last ``exposed_ps`` are communication beside which its
+    core did nothing, in the collectives ``exposed``, and ``waiting_ps`` waits for hosts, copies and late devices.
+    ``provenance`` says for which chip the program was compiled, which need not be the one that it ran on.
     """
 
     program: str
@@ -40,6 +67,16 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     joules: float
     usd: float | None
     warnings: int
+    flops: float = 0.0
+    exposed_ps: int = 0
+    waiting_ps: int = 0
+    exposed: tuple[Exposed, ...] = ()
+    provenance: Provenance | None = None
+
+    @property
+    def compute_ps(self) -> int:
+        """What is left of the time: the core's own work."""
+        return self.total_ps - self.exposed_ps - self.waiting_ps
 
     @property
     def items_per_second(self) -> float:
@@ -87,8 +124,10 @@ def scale_row(
     items: float,
     joules: float,
     cost: Cost | None,
+    use: DeviceUse,
+    exposed: tuple[Exposed, ...],
 ) -> ScaleRow:
-    """Return the row of a run."""
+    """Return the row of a run, of which ``use`` is what the device that ended last did."""
     bound_ps = summary.utilisation.bound_ps
     return ScaleRow(
         program=summary.program,
@@ -107,6 +146,11 @@ def scale_row(
         joules=joules,
         usd=cost.usd if cost else None,
         warnings=len(summary.warnings),
+        flops=summary.utilisation.flops * devices,
+        exposed_ps=use.exposed_ps,
+        waiting_ps=use.waiting_ps,
+        exposed=exposed,
+        provenance=summary.provenance,
     )
 
 

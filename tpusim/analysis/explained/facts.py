@@ -8,6 +8,11 @@ import msgspec
 class Facts(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """Base of what is said of one kind of op."""
 
+    @property
+    def kind(self) -> str:
+        """The word for it."""
+        return str(self.__struct_config__.tag)
+
 
 class PlainFacts(Facts, frozen=True, tag="scalar", kw_only=True):
     """An instruction of the scalar core, or the launch of a program: there is nothing inside."""
@@ -16,8 +21,8 @@ class PlainFacts(Facts, frozen=True, tag="scalar", kw_only=True):
 class DeviceOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Another order of the devices of a mesh: ``devices`` are those that take the places 0, 1, 2, ... of it.
 
-    They are ``range(n)`` in the shape ``reshaped`` with its axes ``transposed``; ``op_ps`` is then the collective by
-    itself, ``run_ps`` the whole run.
+    They are ``range(n)`` in the shape ``reshaped`` with its axes ``transposed``, or along a ring of neighbours where
+    that has no axes; ``op_ps`` is then the collective by itself, ``run_ps`` the whole run.
     """
 
     reshaped: tuple[int, ...]
@@ -34,6 +39,7 @@ class CollectiveFacts(Facts, frozen=True, tag="collective", kw_only=True):
     all groups with nothing beside it, ``unshared_ps`` that of one group, of which ``latency_ps`` are ``hops`` and
     ``steps``. On the busiest link ``sharers`` groups meet. ``reached`` is the payload over the time of the run,
     ``reachable`` that over the time of one group in the best order of devices known; ``orders`` are better ones.
+    ``mesh`` is the order that the program was compiled for, where it says so; by these numbers go all others here.
     """
 
     payload_bytes: float
@@ -53,6 +59,7 @@ class CollectiveFacts(Facts, frozen=True, tag="collective", kw_only=True):
     reached_bytes_per_second: float
     reachable_bytes_per_second: float
     orders: tuple[DeviceOrder, ...]
+    mesh: tuple[int, ...] = ()
 
 
 class InnerOp(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,6 +69,7 @@ class Hidden(msgspec.Struct, frozen=True, kw_only=True):
     """How long something beside the core, ``name``, ran behind an op of the core, in all executions."""
 
     name: str
+    source: str
     behind: str
     time_ps: int
 
@@ -121,7 +122,7 @@ def critical_path(program: Program, run: PodRun) -> CriticalPath:
 
 def _stretches(graph: Graph, lane: int) -> tuple[Stretch, ...]:
     """Return the path that ends with the last record of a lane's core, the first stretch first."""
-    core = graph.lanes[lane].core
+    core = graph.lanes[lane].core.places
     event: int | None = graph.ends[lane][core[-1]] if core else None
     found = []
     while event is not None:
@@ -179,7 +180,7 @@ def hidden_behind(records: tuple[Record, ...]) -> tuple[Hidden, ...]:
     core = sorted(
         (r for r in records if r.row == CORE and not r.bound_by.startswith(WAITING_FOR)), key=lambda r: r.start_ps
     )
-    found: dict[tuple[str, str], int] = defaultdict(int)
+    found: dict[tuple[str, str, str], int] = defaultdict(int)
     first = 0
     for beside in sorted((r for r in records if r.row != CORE), key=lambda r: r.start_ps):
         while first < len(core) and core[first].end_ps <= beside.start_ps:
@@ -189,6 +190,10 @@ def hidden_behind(records: tuple[Record, ...]) -> tuple[Hidden, ...]:
                 break
             shared_ps = min(record.end_ps, beside.end_ps) - max(record.start_ps, beside.start_ps)
             # What of a loop was played stands for its trips: of neither more often than of the other.
-            found[beside.name, record.name] += max(0, shared_ps) * min(record.count, beside.count)
-    pairs = [Hidden(name=name, behind=behind, time_ps=time_ps) for (name, behind), time_ps in found.items() if time_ps]
+            found[beside.name, beside.source, record.name] += max(0, shared_ps) * min(record.count, beside.count)
+    pairs = (
+        Hidden(name=name, source=source, behind=behind, time_ps=time_ps)
+        for (name, source, behind), time_ps in found.items()
+        if time_ps
+    )
     return tuple(sorted(pairs, key=lambda pair: -pair.time_ps))

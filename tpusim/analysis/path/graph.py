@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tpusim.program.module import Program, every_step
-from tpusim.program.steps import AnyStep, Call, ChannelTransfer, Wait
-from tpusim.timeline.records import CORE, PodRun, Record, Timeline
+from tpusim.program.module import Program
+from tpusim.program.steps import AnyStep, ChannelTransfer, Wait
+from tpusim.timeline.records import CORE, SPARSECORE, PodRun, Record, Timeline
 
 
 class Edge(NamedTuple):
@@ -25,16 +25,27 @@ class Edge(NamedTuple):
     lag_ps: int
 
 
+class Issued(NamedTuple):
+    """The records of steps that follow each other: their places in their order, and when they ended."""
+
+    places: list[int]
+    ends_ps: list[int]
+
+
+_NOTHING = Issued([], [])
+
+
 class Lane(NamedTuple):
-    """One of the time lines of a run that differ: its records, the devices that it is of, and the core's in order.
+    """One of the time lines of a run that differ: its records, the devices that it is of, what the core issued, and
+    what each asynchronous call did.
 
     ``steps`` are those that its records number; none of a program beside the first.
     """
 
     records: tuple[Record, ...]
     devices: tuple[int, ...]
-    core: tuple[int, ...]
-    core_ends_ps: tuple[int, ...]
+    core: Issued
+    calls: dict[str, Issued]
     jumps_ps: frozenset[int]
     steps: tuple[AnyStep, ...]
 
@@ -47,14 +58,22 @@ class Lane(NamedTuple):
         return record.is_wait or isinstance(self.step_of(record), Wait)
 
     def issuer(self, record: Record) -> int | None:
-        """Return the core's record after which something was issued beside it, None at the start of the run."""
-        place = bisect_right(self.core_ends_ps, record.start_ps) - 1
-        while place >= 0:
-            before = self.records[self.core[place]]
+        """Return the record after which something was issued beside the core, None at the start of the run.
+
+        It is one of the same call, if that was under way, else the core's.
+        """
+        own = self._before(self.calls.get(record.call, _NOTHING), record)
+        if own is not None and self.records[own].end_ps == record.start_ps:
+            return own
+        return self._before(self.core, record)
+
+    def _before(self, issued: Issued, record: Record) -> int | None:
+        """Return the last of some records that had ended when another one began."""
+        for number in reversed(range(bisect_right(issued.ends_ps, record.start_ps))):
+            before = self.records[issued.places[number]]
             # A wait that took no time may stand later in the program and end at the same moment.
             if not before.start_ps == before.end_ps == record.start_ps or before.step < record.step:
-                return self.core[place]
-            place -= 1
+                return issued.places[number]
         return None
 
 
@@ -75,14 +94,13 @@ class Graph:
         self._fixed: set[int] = set()
         self._shared: dict[tuple[object, ...], int] = {}
         self._lane_of = {device: number for number, lane in enumerate(self.lanes) for device in lane.devices}
-        self._owners = _call_owners(program)
         self.ends = [
             [self._event(record.end_ps, (number, place)) for place, record in enumerate(lane.records)]
             for number, lane in enumerate(self.lanes)
         ]
         self._beside = [self._started(number, lane) for number, lane in enumerate(self.lanes)]
         for number, lane in enumerate(self.lanes):
-            for place, before in _followed(lane, self._owners):
+            for place, before in _followed(lane):
                 self._add(number, place, before)
 
     def _event(self, time_ps: int, record: tuple[int, int] | None) -> int:
@@ -97,7 +115,8 @@ class Graph:
         found: dict[str, list[int]] = defaultdict(list)
         for place, record in enumerate(lane.records):
             if record.row != CORE:
-                found[self._owners.get(record.step, record.name)].append(self.ends[number][place])
+                # What a call starts beside itself is waited for in the call, by its own name.
+                found[record.call if record.row == SPARSECORE else record.name].append(self.ends[number][place])
         return found
 
     def _add(self, number: int, place: int, before: int | None) -> None:
@@ -175,22 +194,15 @@ class Graph:
         return max(edges, key=lambda edge: (self.times_ps[edge.event] + edge.lag_ps, -edge.event)).event
 
 
-def _followed(lane: Lane, owners: dict[int, str]) -> Iterator[tuple[int, int | None]]:
+def _followed(lane: Lane) -> Iterator[tuple[int, int | None]]:
     """Yield the place of each record of a lane with that of the one that it follows, None at the start of the run."""
     before: int | None = None
-    for place in lane.core:
+    for place in lane.core.places:
         yield place, before
         before = place
-    last: dict[str, int] = {}
     for place, record in enumerate(lane.records):
-        if record.row == CORE:
-            continue
-        owner = owners.get(record.step, "")
-        own = last.get(owner)
-        follows = own is not None and lane.records[own].end_ps == record.start_ps
-        yield place, own if follows else lane.issuer(record)
-        if owner:
-            last[owner] = place
+        if record.row != CORE:
+            yield place, lane.issuer(record)
 
 
 def _lanes(program: Program, run: PodRun) -> list[Lane]:
@@ -203,22 +215,21 @@ def _lanes(program: Program, run: PodRun) -> list[Lane]:
 
 def _lane(program: Program, timelines: Sequence[Timeline]) -> Lane:
     records = timelines[0].records
-    core = sorted((n for n, r in enumerate(records) if r.row == CORE), key=lambda n: (records[n].end_ps, n))
+    issued: dict[str, list[int]] = defaultdict(list)
+    for place, record in enumerate(records):
+        if record.row in (CORE, SPARSECORE):
+            issued[record.call].append(place)
+    found = {call: _in_order(records, places) for call, places in issued.items()}
     return Lane(
         records=records,
         devices=tuple(timeline.device for timeline in timelines),
-        core=tuple(core),
-        core_ends_ps=tuple(records[place].end_ps for place in core),
+        core=found.pop("", _NOTHING),
+        calls=found,
         jumps_ps=frozenset(repeat.start_ps for repeat in timelines[0].repeats),
         steps=program.every_step if timelines[0].program == program.name else (),
     )
 
 
-def _call_owners(program: Program) -> dict[int, str]:
-    """Return the asynchronous call that each step inside one belongs to, by the step's number."""
-    return {
-        program.step_numbers[id(inner)]: step.name
-        for step in program.every_step
-        if isinstance(step, Call) and step.is_async
-        for inner in every_step(step.body)
-    }
+def _in_order(records: Sequence[Record], places: list[int]) -> Issued:
+    places.sort(key=lambda place: (records[place].end_ps, place))
+    return Issued(places, [records[place].end_ps for place in places])

@@ -78,7 +78,8 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     plan, window = plan_of(scope, instruction), instruction.backend_config.window_config
     body, products = plan.body, plan.products
     nest = (_stated_nest(plan) or _own_nest(plan, extra)) if products else None
-    product_flops = sum(product.flops for _, product in products)
+    # A number with a point also where there is none: what is written is what is read.
+    product_flops = sum((product.flops for _, product in products), start=0.0)
     made = structs.replace(
         tiled(plan, nest, extra),
         **scope.label(instruction, category),

@@ -18,6 +18,7 @@ class Likeness:
         self._module = module
         self._numbers: dict[str, int] = {}
         self._contents: dict[Hashable, int] = {}
+        self._texts: dict[int, str] = {}
         self._kernels: dict[Hashable, tuple[Instruction, Kernel]] = {}
 
     def key(self, computation: Computation, fusion: Instruction) -> Hashable:
@@ -54,12 +55,19 @@ class Likeness:
         """Return the attributes of an instruction, computations by what is in them."""
         found: list[Hashable] = []
         for name, value in instruction.attributes.items():
+            if name == "metadata":
+                continue
             if isinstance(value, ComputationName):
                 found.append((name, self._number(value)))
-            elif name != "metadata":
-                # Values of attributes print in full.
-                found.append((name, value if isinstance(value, (str, int)) else repr(value)))
+            else:
+                found.append((name, value if isinstance(value, (str, int)) else self._text(value)))
         return found
+
+    def _text(self, value: object) -> str:
+        """Return the value of an attribute as text, in full; the parser keeps one object for equal ones."""
+        if id(value) not in self._texts:
+            self._texts[id(value)] = repr(value)
+        return self._texts[id(value)]
 
 
 def _places(names: tuple[str, ...]) -> tuple[int, ...]:

@@ -22,12 +22,11 @@ def changes(transform: Function | None, grid: Sequence[int], contents: Mapping[i
     """
     found = np.zeros(prod(grid), np.bool_)
     found[:1] = True
-    if transform is None:
+    indices = block_indices(transform, grid, contents)
+    if not indices:
         return found
-    steps = [Scalar(np.asarray(index)) for index in np.ogrid[tuple(slice(size) for size in grid)]]
-    indices = [index.numbers for index in results_of(transform, steps, contents)]
     # Dimensions inside of all that the block depends on go by while it stays.
-    inner = min((_same_dimensions(index, len(grid)) for index in indices), default=len(grid))
+    inner = min(_same_dimensions(index, len(grid)) for index in indices)
     outer = tuple(grid[: len(grid) - inner])
     changed = np.zeros(prod(outer), np.bool_)
     changed[:1] = True
@@ -36,6 +35,16 @@ def changes(transform: Function | None, grid: Sequence[int], contents: Mapping[i
         changed[1:] |= spread[1:] != spread[:-1]
     found.reshape(prod(outer), -1)[:, 0] = changed
     return found
+
+
+def block_indices(
+    transform: Function | None, grid: Sequence[int], contents: Mapping[int, Any]
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return which block each step has, axis by axis, as numbers that broadcast against a grid; none of one block."""
+    if transform is None:
+        return ()
+    steps = [Scalar(np.asarray(index)) for index in np.ogrid[tuple(slice(size) for size in grid)]]
+    return tuple(index.numbers for index in results_of(transform, steps, contents))
 
 
 def _same_dimensions(index: np.ndarray[Any, Any], rank: int) -> int:

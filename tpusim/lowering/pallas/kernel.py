@@ -15,20 +15,21 @@ import numpy as np
 from msgspec import structs
 
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import MemorySpace
+from tpusim.hardware.units import VMEM, MemorySpace
 from tpusim.ir.module import Instruction, Literal
-from tpusim.ir.mosaic import DYNAMIC, KernelBody, Unreadable
+from tpusim.ir.mosaic import DYNAMIC, KernelBody, Operation, Type, Unreadable
 from tpusim.ir.ops import COPIES, SAME_ELEMENTS
 from tpusim.lowering.kernels.tiles import blocks, run_bytes, run_pitch_bytes
 from tpusim.lowering.kernels.vector import estimated_type
-from tpusim.lowering.pallas.blocks import Flags, changes
+from tpusim.lowering.pallas.blocks import Flags, block_indices, changes
 from tpusim.lowering.pallas.classes import classes_of
+from tpusim.lowering.pallas.merged import Merging, cut_of
 from tpusim.lowering.pallas.operands import Fed, part_of, streams_of
 from tpusim.lowering.pallas.sends import with_sends
 from tpusim.lowering.pallas.walk import Assumptions, Times, Transfer, Walk
-from tpusim.lowering.pallas.work import Costed, costed
+from tpusim.lowering.pallas.work import Costed, code_lines, costed
 from tpusim.lowering.scope import Scope
-from tpusim.program.grid import Grid
+from tpusim.program.grid import CodeLine, Grid
 from tpusim.program.steps import AnyStep, Kernel, TileLoop
 from tpusim.program.work import Stream, TilePart, sum_work
 from tpusim.semantics.memory_spaces import space_of
@@ -87,22 +88,23 @@ def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> 
     kept = _kept(call, walk, moved, scope.chip)
     copied = _copied(call, walk.transfers)
     steps = prod(call.grid)
-    for name in dict.fromkeys(name for item, _ in kept for name in item.unknown):
+    for name in dict.fromkeys(name for item in kept for name in item.cost.unknown):
         scope.notes.warn(f"{instruction.name}: {name} has no cost of its own: one operation per register")
-    shares = [float(np.broadcast_to(times, call.grid).sum()) / steps for _, times in kept]
-    flops = sum(item.flops * share for (item, _), share in zip(kept, shares, strict=True)) * steps
+    shares = [float(np.broadcast_to(item.times, call.grid).sum()) / steps for item in kept]
+    flops = sum(item.cost.flops * share for item, share in zip(kept, shares, strict=True)) * steps
+    parts = tuple(item.cost.part for item in kept)
     made = sum(array.made_by.flops for array in call.arrays if array.made_by)
     return Kernel(
         **scope.label(instruction, "custom fusion" if instruction.opcode == "fusion" else "custom-call"),
         tiles=steps,
         loops=tuple(TileLoop(word, size) for word, size in zip(body.semantics, call.grid, strict=False) if size > 1),
-        work=sum_work(sum_work(item.part.stages) * share for (item, _), share in zip(kept, shares, strict=True)),
-        parts=tuple(item.part for item, _ in kept),
-        classes=classes_of(call.grid, [times for _, times in kept], moved.moves)[0],
+        work=sum_work(sum_work(part.stages) * share for part, share in zip(parts, shares, strict=True)),
+        parts=parts,
+        classes=classes_of(call.grid, [item.times for item in kept], moved.moves)[0],
         streams=(*moved.streams, *copied),
         flops=flops + made,
         product_flops=flops,
-        flops_type=_type(scope, instruction, [item.part for item, _ in kept]),
+        flops_type=_type(scope, instruction, parts),
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         cores=_cores(scope, call),
         family="hand-written",
@@ -110,11 +112,20 @@ def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> 
     )
 
 
-def _kept(call: _Call, walk: Walk, moved: _Moved, chip: Chip) -> list[tuple[Costed, Times]]:
-    """Return the code that takes time, and how often it runs in each step."""
-    found = [(costed(part.operations, call.body.main.types, chip), part.times) for part in walk.parts]
+class _Kept(NamedTuple):
+    """Code that takes time, and how often it runs in each step; what a fused operand is made with has no operations."""
+
+    cost: Costed
+    times: Times
+    operations: Sequence[Operation] = ()
+
+
+def _kept(call: _Call, walk: Walk, moved: _Moved, chip: Chip) -> list[_Kept]:
+    """Return the code of a kernel, that of fused operands first."""
+    types = call.body.main.types
+    found = (_Kept(costed(part.operations, types, chip), part.times, part.operations) for part in walk.parts)
     # What only reads indices is the scalar core's, beside the vectors.
-    return [(item, times) for item, times in (*moved.parts, *found) if item.part.stages]
+    return [item for item in (*moved.parts, *found) if item.cost.part.stages]
 
 
 def grid_steps(scope: Scope, instruction: Instruction, body: KernelBody, operands: Sequence[Fed]) -> Grid:
@@ -123,9 +134,60 @@ def grid_steps(scope: Scope, instruction: Instruction, body: KernelBody, operand
     call = _call(scope, instruction, body, operands, warnings)
     walk = Walk(body, call.grid, call.contents, Assumptions(scope.default_trips, warnings)).run()
     moved = _moved(call, scope.chip)
-    times = [times for _, times in _kept(call, walk, moved, scope.chip)]
-    _, order = classes_of(call.grid, times, moved.moves)
-    return Grid(call.grid, body.semantics, order, tuple(moved.blocks))
+    kept = _kept(call, walk, moved, scope.chip)
+    _, order = classes_of(call.grid, [item.times for item in kept], moved.moves)
+    code = [line for n, item in enumerate(kept) for line in _code(n, item, body.main.types, scope.chip)]
+    return Grid(call.grid, body.semantics, order, tuple(moved.blocks), tuple(code))
+
+
+def merging(scope: Scope, instruction: Instruction, body: KernelBody, operands: Sequence[Fed]) -> Merging | None:
+    """Return how steps of the kernel of a Pallas call can be merged; None where it moves more than its blocks.
+
+    Arguments and errors are those of its steps.
+    """
+    call = _call(scope, instruction, body, operands, {})
+    walk = Walk(body, call.grid, call.contents, Assumptions(scope.default_trips, {})).run()
+    kernel = _kernel(scope, instruction, call, walk)
+    if walk.transfers or any(array.made_by for array in call.arrays) or not kernel.classes:
+        return None
+    kept = _kept(call, walk, _moved(call, scope.chip), scope.chip)
+    shown = [at for at, window in enumerate(body.windows) if window.bounds]
+    cuts = []
+    for at in shown:
+        transform, array = body.functions.get(body.windows[at].transform), call.arrays[at]
+        indices = block_indices(transform, call.grid, call.contents)
+        cuts.append(cut_of(call.grid, body.windows[at].bounds, indices, is_output=array.is_output))
+    arguments = [walk.references(item.operations) for item in kept]
+
+    def stream_of(number: int, bounds: tuple[int, ...], fetches: int) -> Stream:
+        array = call.arrays[shown[number]]
+        return _stream(array, _block(array.shape, bounds), fetches, scope.chip)
+
+    first_scratch = len(body.main.block.arguments) - body.scratch
+    scratch = [body.main.argument_type(first_scratch + at) for at in range(body.scratch)]
+    return Merging(
+        kernel=kernel,
+        grid=call.grid,
+        cuts=tuple(cuts),
+        times=tuple(item.times for item in kept),
+        touched=tuple(frozenset(n for n, at in enumerate(shown) if body.first_window + at in own) for own in arguments),
+        scratch_bytes=sum(_bytes(kind) for kind in scratch if kind.space == VMEM),
+        value_bytes=max((_bytes(kind) for kind in body.main.types if kind.kind == "vector"), default=0.0),
+        stream_of=stream_of,
+    )
+
+
+def _bytes(kind: Type) -> float:
+    return prod(kind.dimensions) * kind.element_bits / 8
+
+
+def _code(number: int, item: _Kept, types: Sequence[Type], chip: Chip) -> list[CodeLine]:
+    """Return the lines of a part; what makes an operand's blocks was written elsewhere."""
+    if item.operations:
+        return code_lines(number, item.operations, types, chip)
+    part = item.cost.part
+    lines = [CodeLine(number, stage, "", "fused operand", work) for stage, work in enumerate(part.stages)]
+    return [structs.replace(lines[0], chain_cycles=part.depth_cycles, products=part.products), *lines[1:]]
 
 
 def _type(scope: Scope, instruction: Instruction, parts: Sequence[TilePart]) -> str:
@@ -194,7 +256,7 @@ class _Moved(NamedTuple):
     streams: list[Stream]
     moves: list[Flags]
     blocks: list[tuple[int, ...]]
-    parts: list[tuple[Costed, Times]]
+    parts: list[_Kept]
 
 
 def _moved(call: _Call, chip: Chip) -> _Moved:
@@ -211,7 +273,7 @@ def _moved(call: _Call, chip: Chip) -> _Moved:
         if array.made_by:
             share = physical_bytes(block) / physical_bytes(array.shape)
             streams = streams_of(array.made_by, share, int(changed.sum()))
-            found.parts.append((Costed(part_of(array.made_by, share)), changed.reshape(call.grid).astype(float)))
+            found.parts.append(_Kept(Costed(part_of(array.made_by, share)), changed.reshape(call.grid).astype(float)))
         beside = changed.copy() if array.is_output else np.roll(changed, -1)
         beside[0 if array.is_output else -1] = False
         found.streams.extend(streams)

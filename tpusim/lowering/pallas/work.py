@@ -8,7 +8,7 @@ spread, a counter along one dimension) one is computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil, log2, prod
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from tpusim.hardware.units import LOAD, STORE, VECTOR, WORD_BITS
 from tpusim.ir.mosaic import Operation, Type
 from tpusim.lowering.kernels.stages import stage_numbers
 from tpusim.lowering.scope import entering
+from tpusim.program.grid import CodeLine
 from tpusim.program.work import TilePart, Work, scaled, sum_work
 from tpusim.semantics.mosaic import OPCODES
 from tpusim.semantics.precision import passes_of
@@ -93,44 +94,85 @@ _rule = entering(_RULES)
 def costed(operations: Sequence[Operation], types: Sequence[Type], chip: Chip) -> Costed:
     """Return the work of operations that run one after another, by what has to wait for what."""
     site, works = Site(types, chip), list[Work]()
+    longest = _gone_through(site, operations, works)
+    depth = longest.cycles - longest.products * chip.mxu.result_latency_cycles
+    found: dict[int, list[Work]] = {}
+    for work, stage in zip(works, _stages(operations, works), strict=True):
+        found.setdefault(stage, []).append(work)
+    summed = (sum_work(found[stage]) for stage in sorted(found))
+    stages = tuple(work for work in summed if work != Work())
+    return Costed(TilePart(stages, depth, longest.products), site.flops, tuple(site.unknown))
+
+
+def code_lines(part: int, operations: Sequence[Operation], types: Sequence[Type], chip: Chip) -> list[CodeLine]:
+    """Return the same line by line of the source: the stages of a part, and the chain, are the sums of its lines'."""
+    works: list[Work] = []
+    longest = _gone_through(Site(types, chip), operations, works)
+    chain = {link.at: link for link in longest.links()}
+    found: dict[tuple[int, str, str], list[int]] = {}
+    for at, (operation, stage) in enumerate(zip(operations, _stages(operations, works), strict=True)):
+        if works[at] != Work() or at in chain:
+            found.setdefault((stage, operation.source, operation.name.partition(".")[2]), []).append(at)
+    return [
+        CodeLine(
+            part,
+            *label,
+            sum_work(works[at] for at in places),
+            sum(chain[at].own_cycles for at in places if at in chain),
+            sum(chain[at].own_products for at in places if at in chain),
+        )
+        for label, places in found.items()
+    ]
+
+
+def _gone_through(site: Site, operations: Sequence[Operation], works: list[Work]) -> _Chain:
+    """Append the work of each of some operations; return the longest chain of them."""
     chains: dict[int, _Chain] = {}
-    for operation in operations:
+    for at, operation in enumerate(operations):
         works.append(_work(site, operation))
         before = max((chains[n] for n in operation.operands if n in chains), default=_NO_CHAIN)
-        chain = before.then(works[-1], _latency(works[-1], site, operation), chip)
+        latency = _latency(works[-1], site, operation)
+        chain = before.then(at, latency, len(works[-1].matmuls), site.chip)
         chains.update(dict.fromkeys(operation.results or (-1 - len(chains),), chain))
-    longest = max(chains.values(), default=_NO_CHAIN)
-    depth = longest.cycles - longest.products * chip.mxu.result_latency_cycles
-    return Costed(TilePart(_by_stage(operations, works), depth, longest.products), site.flops, tuple(site.unknown))
+    return max(chains.values(), default=_NO_CHAIN)
 
 
-def _by_stage(operations: Sequence[Operation], works: Sequence[Work]) -> tuple[Work, ...]:
-    """Return the work of operations by what all of must be there before the next is begun."""
+def _stages(operations: Sequence[Operation], works: Sequence[Work]) -> list[int]:
+    """Return the stage of each operation: what all of one makes must be there before the next is begun."""
     made_at = {number: at for at, operation in enumerate(operations) for number in operation.results}
     made_of = [[made_at.get(number, -1) for number in operation.operands] for operation in operations]
     products = {at for at, work in enumerate(works) if work.matmuls}
     reductions = [at for at, operation in enumerate(operations) if operation.name in _REDUCTIONS]
-    stages = stage_numbers(made_of, products, reductions)
-    found: dict[int, list[Work]] = {}
-    for work, stage in zip(works, stages, strict=True):
-        found.setdefault(stage, []).append(work)
-    summed = (sum_work(found[stage]) for stage in sorted(found))
-    return tuple(work for work in summed if work != Work())
+    return stage_numbers(made_of, products, reductions)
 
 
 _REDUCTIONS = ("vector.multi_reduction", "tpu.all_reduce", "tpu.reduce_index", "vector.reduction")
 
 
 class _Chain(NamedTuple):
-    """Operations that wait for each other: their cycles, and the products among them."""
+    """Operations that wait for each other: their cycles, and the products among them.
+
+    The last of them stands at position ``at``, has ``own_cycles`` beside ``own_products``, and is ``behind`` the rest.
+    """
 
     cycles: float
     products: int
+    at: int = -1
+    own_cycles: float = 0.0
+    own_products: int = 0
+    behind: _Chain | None = None
 
-    def then(self, work: Work, cycles: float, chip: Chip) -> _Chain:
+    def then(self, at: int, cycles: float, products: int, chip: Chip) -> _Chain:
         """Return the chain with one more operation at its end."""
-        products = len(work.matmuls)
-        return _Chain(self.cycles + cycles + products * chip.mxu.result_latency_cycles, self.products + products)
+        longer = self.cycles + cycles + products * chip.mxu.result_latency_cycles
+        return _Chain(longer, self.products + products, at, cycles, products, self)
+
+    def links(self) -> Iterator[_Chain]:
+        """Return the chain up to each of its operations, the longest first."""
+        link: _Chain | None = self
+        while link is not None and link.at >= 0:
+            yield link
+            link = link.behind
 
 
 _NO_CHAIN = _Chain(0.0, 0)

@@ -96,4 +96,4 @@ def _receive(
 def _record(core: Core, step: ChannelTransfer, start_ps: int, done: dict[str, float], **details: Any) -> None:
     """Record that a message was under way from ``start_ps`` until now, and what was ``done`` for it here."""
     units = core.device.busy_ps(done)
-    core.device.recorder.add(step, ICI, start_ps, core.now_ps, units=units, activity=done, **details)
+    core.record(step, start_ps, row=ICI, units=units, activity=done, **details)

@@ -51,11 +51,11 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Even
     completions: dict[int, Completion] = ended.value or {}
     found = {n: one._replace(end_ps=max(one.end_ps, here_ps) + staged_ps) for n, one in completions.items()}
     own = found[device.number]
-    record = device.recorder.add(
+    record = core.record(
         step,
-        row,
         start_ps,
-        own.end_ps,
+        row=row,
+        end_ps=own.end_ps,
         **_figures(core, step, plan, own, start_ps),
         flops=step.flops,
         payload_bytes=step.n_bytes,

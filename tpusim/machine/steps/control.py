@@ -104,7 +104,7 @@ def run_call(core: Core, call: Call) -> Holding | None:
     """Run a called computation here, or beside the core on the sparse cores."""
     if call.is_async:
         # At the costs of this core: how long a sparse core takes for a kernel is published nowhere.
-        core.start(call, Core(core.device, SPARSECORE).run(call.body), "a call")
+        core.start(call, Core(core.device, SPARSECORE, call.name).run(call.body), "a call")
         return None
     return _visit(core, call.body)
 

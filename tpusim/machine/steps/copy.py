@@ -6,7 +6,7 @@ from tpusim.cost.dma import copy_activity, copy_loads
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, HOST, UNITS, VMEM
 from tpusim.machine.core import Activity, Core, at_once, runs
-from tpusim.machine.device import HOST_LINKS
+from tpusim.machine.device import HOST_LINKS, CopyCost, Device
 from tpusim.machine.fluid import all_of
 from tpusim.program.steps import Copy
 from tpusim.units import seconds_to_ps
@@ -23,16 +23,25 @@ def start_copy(core: Core, copy: Copy) -> None:
 
 def _copy(core: Core, copy: Copy) -> Activity:
     """Move a copy's bytes through every memory that it touches."""
-    start_ps, device = core.now_ps, core.device
-    loads = _loads(copy, device.chip)
+    start_ps, device, cost = core.now_ps, core.device, _cost(copy, core.device)
     over_pcie = HOST in (copy.source_space, copy.target_space)
     latency_seconds = device.chip.host.latency_seconds if over_pcie else device.chip.dma.fixed_latency_seconds
     yield core.env.timeout(seconds_to_ps(latency_seconds))
-    yield all_of(core.env, [device.memories[s].transfer(n) for s, n in loads.items()])
-    done = copy_activity(copy, device.chip)
-    busy = device.busy_ps(done)
-    bound_by = UNITS[max(busy, key=lambda unit: busy[unit]) if busy else VMEM].bound
-    device.recorder.add(copy, copy.through, start_ps, core.now_ps, activity=done, units=busy, bound_by=bound_by)
+    yield all_of(core.env, [device.memories[s].transfer(n) for s, n in cost.loads.items()])
+    core.record(copy, start_ps, row=copy.through, **cost.details)
+
+
+def _cost(copy: Copy, device: Device) -> CopyCost:
+    """Return what a copy takes, which those share that move as many bytes between the same places."""
+    ends = copy.source_space, copy.target_space, copy.source_address, copy.target_address
+    key = copy.n_bytes, copy.chunk_bytes, *ends
+    if key not in device.copies:
+        done = copy_activity(copy, device.chip)
+        busy = device.busy_ps(done)
+        bound_by = UNITS[max(busy, key=lambda unit: busy[unit]) if busy else VMEM].bound
+        details = {"activity": done, "units": busy, "bound_by": bound_by}
+        device.copies[key] = CopyCost(_loads(copy, device.chip), details)
+    return device.copies[key]
 
 
 def _loads(copy: Copy, chip: Chip) -> dict[str, float]:

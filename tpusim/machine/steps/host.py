@@ -56,4 +56,4 @@ def _transfer(core: Core, step: HostTransfer, row: str) -> Activity:
     units = device.busy_ps(done)
     if not step.is_async:
         units[link] = units.get(link, 0) + latency_ps
-    device.recorder.add(step, row, start_ps, core.now_ps, bound_by=UNITS[HOST].bound, units=units, activity=done)
+    core.record(step, start_ps, row=row, bound_by=UNITS[HOST].bound, units=units, activity=done)

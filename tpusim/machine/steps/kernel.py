@@ -38,6 +38,7 @@ def run_kernel(core: Core, kernel: Kernel) -> Activity:
         start_ps,
         is_kernel=not kernel.scalar,
         flops=kernel.flops,
+        product_flops=kernel.product_flops,
         flops_type=kernel.flops_type,
         compiler_cycles=kernel.compiler_cycles,
         **details,

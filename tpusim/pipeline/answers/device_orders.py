@@ -10,11 +10,15 @@ from msgspec import structs
 
 from tpusim.analysis.explained.facts import DeviceOrder
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.pod import Topology
+from tpusim.hardware.pod import RING_CHIPS, Topology
+from tpusim.machine.placement import pod_of
 from tpusim.pipeline.stages import run_program
 from tpusim.program.device_order import with_device_order
 from tpusim.program.module import Program
 from tpusim.program.steps import Collective, Loop, Wait
+
+_Order = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""A shape, the order of its axes, and the devices in that order; without a shape devices along a ring."""
 
 _MOST_AXES = 3
 _RUN = 3
@@ -52,28 +56,40 @@ def better_orders(
 def orders_by_time(program: Program, chip: Chip, topology: Topology | None, *steps: Collective) -> list[DeviceOrder]:
     """Return the orders of devices in which some collectives by themselves are faster, the fastest first.
 
-    Orders are tried that come from transposing the devices' numbers, in all shapes of up to three axes. What the whole
-    run takes is left open.
+    Orders are tried that come from transposing the devices' numbers, in all shapes of up to three axes, and along a
+    ring of neighbours. What the whole run takes is left open.
     """
     alone = by_itself(program, *steps)
     least_ps = own_ps(alone, chip, topology)
     found = []
-    for shape, axes, devices in _orders(program.devices_needed):
+    own = program.device_order or tuple(range(program.devices_needed))
+    for shape, axes, devices in (*_orders(own), *_along_ring(program, chip, topology)):
         op_ps = own_ps(with_device_order(alone, devices), chip, topology)
         if op_ps < least_ps:
             found.append(DeviceOrder(reshaped=shape, transposed=axes, devices=devices, op_ps=op_ps, run_ps=0))
     return sorted(found, key=lambda order: order.op_ps)
 
 
-def _orders(count: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """Yield shapes of so many devices with an order of their axes, and the devices in that order, each order once."""
-    seen = {tuple(range(count))}
-    for shape in sorted(_shapes(count, _MOST_AXES), key=len):
+def _orders(own: tuple[int, ...]) -> Iterator[_Order]:
+    """Yield shapes of devices with an order of their axes, and the devices in that order, each once but for the own."""
+    seen = {own}
+    for shape in sorted(_shapes(len(own), _MOST_AXES), key=len):
         for axes in permutations(range(len(shape))):
-            devices = tuple(int(n) for n in np.arange(count).reshape(shape).transpose(axes).ravel())
+            devices = tuple(int(n) for n in np.arange(len(own)).reshape(shape).transpose(axes).ravel())
             if devices not in seen:
                 seen.add(devices)
                 yield shape, axes, devices
+
+
+def _along_ring(program: Program, chip: Chip, topology: Topology | None) -> Iterator[_Order]:
+    """Yield the order along a ring of neighbours, where JAX makes it: of the chips of a small slice.
+
+    A program that does not say how its devices are ordered is taken to have it where it can.
+    """
+    pod = pod_of([program], chip, topology)
+    chips = tuple(range(pod.torus.chip_count))
+    if len(chips) == len(program.device_order) <= RING_CHIPS and pod.torus.ring(chips) != program.device_order:
+        yield (), (), pod.torus.ring(chips)
 
 
 def _shapes(count: int, most_axes: int) -> Iterator[tuple[int, ...]]:

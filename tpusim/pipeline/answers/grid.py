@@ -15,7 +15,7 @@ from tpusim.hardware.pod import Topology
 from tpusim.ir.module import Module
 from tpusim.lowering.grids import grid_of
 from tpusim.lowering.module import DEFAULT_TRIPS
-from tpusim.pipeline.answers.kernel import is_skipped
+from tpusim.pipeline.answers.body import is_skipped
 from tpusim.pipeline.stages import prepare
 from tpusim.program.grid import Grid
 from tpusim.program.module import Program

@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import structs
 
+from tpusim.analysis.explained.blocks import TriedBlocks
+from tpusim.analysis.explained.body import Body
 from tpusim.analysis.explanation import Kind, explanation
 from tpusim.cost.classes import Moving, class_cycles, class_moving
 from tpusim.cost.tile import between_tiles_cycles, floor_ps, stage_cycles, tile_costs
@@ -13,7 +15,11 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
 from tpusim.hardware.units import SMEM, VMEM
 from tpusim.ir.module import Computation, Module
+from tpusim.lowering.grids import grid_of
 from tpusim.lowering.kernels.choice import tried_tiles
+from tpusim.lowering.module import DEFAULT_TRIPS
+from tpusim.pipeline.answers.blocks import larger_blocks
+from tpusim.pipeline.answers.body import body_of, is_skipped
 from tpusim.pipeline.result import ExplainedKernel, Result
 from tpusim.pipeline.stages import run_program
 from tpusim.program.steps import Kernel
@@ -46,10 +52,29 @@ def explain_kernel(result: Result, topology: Topology | None, kernel: Kernel, tr
             for tiles, moving in zip(kernel.classes, class_moving(kernel, chip), strict=True)
         ],
         provenance=lowered.provenance,
+        body=_body(kernel, module, chip),
+        blocks=_blocks(kernel, module, chip),
     )
     known = _choices(module, chip, op, 0 if kernel.basis else tried)
     known["compiled"] = provenance_text(lowered.provenance, chip.name)
     return ExplainedKernel(**structs.asdict(found) | known)
+
+
+def _body(kernel: Kernel, module: Module | None, chip: Chip) -> Body | None:
+    """Return a kernel that was written by hand from the inside, None of one whose body is not there."""
+    if not kernel.classes:
+        return None
+    home = None if module is None else _computation(module, kernel.name)
+    grid = grid_of(module, chip, home.name, kernel.name, DEFAULT_TRIPS) if module and home else None
+    return body_of(kernel, grid, chip)
+
+
+def _blocks(kernel: Kernel, module: Module | None, chip: Chip) -> tuple[TriedBlocks, ...]:
+    """Return what a hand-written kernel takes with other blocks."""
+    if module is None or kernel.basis != "body":
+        return ()
+    found = larger_blocks(module, chip, _computation(module, kernel.name).name, kernel.name)
+    return tuple(each.tried for each in found)
 
 
 def _computation(module: Module, op: str) -> Computation:
@@ -94,9 +119,3 @@ def _kind(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> Kind:
         latency_cycles=(waited - moving.seconds) * chip.clock_hz,
         is_skipped=is_skipped(kernel, tiles),
     )
-
-
-def is_skipped(kernel: Kernel, tiles: TileClass) -> bool:
-    """Return whether tiles of a class do nothing of what others do: they have no product where others have one."""
-    multiplies = any(count and part.products for part, count in zip(kernel.parts, tiles.runs, strict=True))
-    return not any(tiles.runs) or (bool(kernel.product_flops) and not multiplies)

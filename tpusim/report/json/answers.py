@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
-
+from tpusim.analysis.answers.efficiency import Efficiency, efficiencies
 from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.analysis.answers.scaling import Largest, ScaleRow
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.path.critical import CriticalPath, Hidden, OnPath, Slack, Stretch
-from tpusim.report.json.page import SCHEMA_VERSION, Microseconds, document, fill, page, rows
+from tpusim.report.json.page import Microseconds, document, fill, page, rows
 from tpusim.shapes.layout_choices import LayoutChoice
-from tpusim.units import ps_to_us
 
-
-class ExplanationPage(Explanation, frozen=True, kw_only=True):
-    """What ``tpusim explain`` prints of a kernel; times in picoseconds, those of the kernel in microseconds as well."""
-
-    alone_us: float
-    in_run_us: float
-    simulated: Literal[True] = True
-    schema_version: int = SCHEMA_VERSION
-
-
+ExplanationPage = document("Explanation", Explanation)
 StepPage = document("StepExplanation", StepExplanation)
 LongestPage = document("Longest", Explanation, "", ops=rows(str), kernels=rows(ExplanationPage), others=rows(StepPage))
 AdvicePage = document(
@@ -44,7 +33,15 @@ _Row = page(
     usd_per_million=float | None,
     joules_per_item=float | None,
 )
-ScalingPage = document("Scaling", ScaleRow, "", rows=rows(_Row), largest=rows(page("Largest", Largest)))
+_Efficiency = page("Efficiency", Efficiency)
+ScalingPage = document(
+    "Scaling",
+    ScaleRow,
+    "",
+    rows=rows(_Row),
+    efficiencies=rows(_Efficiency | None),
+    largest=rows(page("Largest", Largest)),
+)
 LayoutsPage = document(
     "Layouts", LayoutChoice, "", layouts=rows(page("LayoutChoice", LayoutChoice, None, wasted_share=float))
 )
@@ -67,7 +64,7 @@ def advice_page(found: Findings) -> Any:
 
 def scaling_page(found: Sequence[ScaleRow], largest: Sequence[Largest]) -> Any:
     """Return a family of programs side by side."""
-    return fill(ScalingPage, rows=tuple(found), largest=tuple(largest))
+    return fill(ScalingPage, rows=tuple(found), efficiencies=efficiencies(found), largest=tuple(largest))
 
 
 def layouts_page(found: Sequence[LayoutChoice]) -> Any:
@@ -77,10 +74,7 @@ def layouts_page(found: Sequence[LayoutChoice]) -> Any:
 
 def explained_page(found: Explanation | StepExplanation) -> Any:
     """Return why an op takes what it takes."""
-    if isinstance(found, StepExplanation):
-        return fill(StepPage, found)
-    times = {"alone_us": ps_to_us(found.alone_ps), "in_run_us": ps_to_us(found.in_run_ps)}
-    return msgspec.convert(msgspec.structs.asdict(found) | times, ExplanationPage)
+    return fill(StepPage if isinstance(found, StepExplanation) else ExplanationPage, found)
 
 
 def longest_page(found: Sequence[Explanation | StepExplanation]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -14,10 +13,10 @@ from tpusim.analysis.tuning import Ranking
 from tpusim.hardware.units import UNITS, VMEM
 from tpusim.report.json.run import compiler_us
 from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.report.terminal.answers.body import advice, block_table, floor_text, held_text, render_body
 from tpusim.units import ps_to_us
 
 _SHOWN_OPERANDS = 8
-_SHOWN_KINDS = 8
 _FULL = 0.95
 _GAPS = {
     "streams twice": "the compiler charges streams through HBM about double; timed kernels of v6e took what we say",
@@ -37,13 +36,16 @@ def render_explanation(found: Explanation, console: Console) -> None:
     for label, text in _facts(found):
         console.print(f"  {label:<9} {escape(text)}")
     console.print()
-    console.print(_cycle_table(found))
-    console.print()
-    if len(found.kinds) > 1:
-        console.print(_kind_table(found))
+    if found.body:
+        render_body(found, found.body, console)
+    else:
+        console.print(_cycle_table(found))
         console.print()
     console.print(_operand_table(found))
     console.print()
+    if len(found.blocks) > 1:
+        console.print(block_table(found))
+        console.print()
     if found.tried:
         console.print(_tried_table(found))
         console.print()
@@ -62,7 +64,10 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
     yield "time", f"{time_text(found.alone_ps)} by itself{in_run}{compiler}"
     if found.compiler_gap and us:
         yield "estimate", f"{us / ps_to_us(found.alone_ps):.2g} times ours: {_GAPS[found.compiler_gap]}"
-    yield "goes to", ", ".join(f"{name} {ps / total:.0%}" for name, ps in parts if ps / total >= 0.01) or "nothing"
+    bounds = ", ".join(f"{name} {ps / total:.0%}" for name, ps in parts if ps / total >= 0.01) or "nothing"
+    yield "goes to", held_text(found, found.body) if found.body else bounds
+    if found.body:
+        yield "floor", floor_text(found, found.body)
     loops = " > ".join(f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in found.loops)
     cores = f" on {found.cores} cores" if found.cores > 1 else ""
     if found.basis:
@@ -102,21 +107,6 @@ def _cycle_table(found: Explanation) -> Table:
     return table
 
 
-def _kind_table(found: Explanation) -> Table:
-    """Return the table of tiles that are not alike: what each computes, and what moves beside it."""
-    table = plain_table(">tiles", ">computes", ">moves", ">in", "does")
-    # Kinds may differ in less than a row shows, such as where a block comes from: two rows alike would tell nothing.
-    tiles: Counter[tuple[str, ...]] = Counter()
-    for kind in found.kinds:
-        slower = "waits for blocks" if kind.waited_cycles > kind.cycles else "computes"
-        what = "skipped" if kind.is_skipped else slower
-        times = (f"{kind.cycles:,.0f} cycles", size_text(kind.moved_bytes), f"{kind.waited_cycles:,.0f} cycles")
-        tiles[*times, what] += kind.tiles
-    for cells, count in list(tiles.items())[:_SHOWN_KINDS]:
-        table.add_row(f"{count:,}", *cells)
-    return table
-
-
 def _operand_table(found: Explanation) -> Table:
     table = plain_table("moves", "memory", ">block", ">times", ">total", ">runs of", ">padding")
     for operand in found.operands[:_SHOWN_OPERANDS]:
@@ -146,10 +136,10 @@ def _tried_table(found: Explanation) -> Table:
 
 def _advice(found: Explanation) -> Iterator[str]:
     """Yield what holds the kernel back, and what would have to change for the next bound."""
-    if not found.ranked:
+    if found.body:
+        yield from advice(found, found.body)
         return
-    if found.kinds:
-        yield from _advice_by_hand(found)
+    if not found.ranked:
         return
     (first, most), *rest = found.ranked
     fixed = found.parts_ps.get("latency", 0) / max(1, found.alone_ps)
@@ -163,25 +153,6 @@ def _advice(found: Explanation) -> Iterator[str]:
         yield "with nothing else behind it."
     if 0 < found.array_share < _FULL:
         yield f"Padding and shapes leave {1 - found.array_share:.0%} of the arrays idle while rows stream."
-
-
-def _advice_by_hand(found: Explanation) -> Iterator[str]:
-    """Yield what the steps of a hand-written kernel take their time for, and how to find better blocks."""
-    waiting = [kind for kind in found.kinds if kind.waited_cycles > kind.cycles]
-    waits = sum(kind.tiles * kind.waited_cycles for kind in waiting)
-    computes = sum(kind.tiles * kind.cycles for kind in found.kinds if kind.waited_cycles <= kind.cycles)
-    (unit, busy), *_ = found.ranked
-    share = busy * found.tiles / max(1.0, waits + computes)
-    if share > 1:
-        yield f"Most of it waits for what the kernel copies itself: {UNITS[unit].less or 'less work'} would help."
-    elif waits > computes:
-        latency = sum(kind.tiles * kind.latency_cycles for kind in waiting) / waits
-        yield f"Most of it waits for blocks, {latency:.0%} of that until memory answers: larger blocks wait less often,"
-        yield "and blocks that stay for more steps (another order of the grid, one operand whole) move fewer bytes."
-    else:
-        yield f"Most of it computes, with the {_name(unit)} busy for {share:.0%} of that. Larger blocks give units more"
-        yield f"to do at the same time; for the {_name(unit)} {UNITS[unit].less or 'less work'} would help."
-    yield "Blocks stay as they were compiled: tpusim.jax.tune compiles a function with others, and ranks them by time."
 
 
 def render_ranking(ranking: Ranking, console: Console) -> None:

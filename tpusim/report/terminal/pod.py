@@ -11,7 +11,11 @@ from tpusim.report.tables import plain_table
 from tpusim.units import ps_to_us
 
 _SHOWN = 8
-_ORDERS = {"ring": "numbered along a ring of neighbours", "listed": "numbered in listed order"}
+_ORDERS = {
+    "ring": "numbered along a ring of neighbours",
+    "listed": "numbered in listed order",
+    "mesh": "numbered by coordinates, placed as the program's mesh has them",
+}
 
 
 def render_pod(use: PodUse, console: Console) -> None:

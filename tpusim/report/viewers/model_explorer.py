@@ -15,6 +15,7 @@ from typing import Any
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ConfigError
 from tpusim.files import write_whole
+from tpusim.ir.frames import handed_on
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.program.module import children
@@ -95,14 +96,7 @@ def _nodes(module: Module, computation: Computation, groups: Mapping[str, Group]
 
 def _scopes(computation: Computation, otherwise: str) -> dict[str, str]:
     """Return the scope of every instruction: what a compiler has put in stands where it is used, or comes from."""
-    found = {i.name: _scope(i.metadata.op_name) for i in computation}
-    for instruction in reversed(computation.instructions):
-        users = (found[user.name] for user, _ in computation.users.get(instruction.name, ()))
-        found[instruction.name] = found[instruction.name] or next(filter(None, users), "")
-    for instruction in computation:
-        sources = (found[name] for name in instruction.operands)
-        found[instruction.name] = found[instruction.name] or next(filter(None, sources), otherwise)
-    return found
+    return handed_on(computation, {i.name: _scope(i.metadata.op_name) for i in computation}, otherwise)
 
 
 def _scope(op_name: str) -> str:

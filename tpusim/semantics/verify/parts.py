@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from tpusim.ir.attributes import ComputationLayout, OperandAlias, ParameterAlias
 from tpusim.ir.module import Module
 from tpusim.ir.ops import CALLS, HAS_EFFECTS, OPERATIONS, async_parts, collective_kind
-from tpusim.limits import DEVICES
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.infer.types import is_array, parts, plain, subshape
@@ -20,15 +19,6 @@ from tpusim.shapes.shape import BufferShape, Shape, TupleShape, compatible
 _SAME_THREAD = CALLS - {"async-start"} - {"call"}
 _HEADER = {"alias": "input_output_alias", "donor": "buffer_donor", "layout": "entry_computation_layout"}
 _ALL_REDUCES = frozenset(name for name in OPERATIONS if collective_kind(name) == "all-reduce")
-
-
-@checks
-def _check_device_counts(view: View) -> Iterator[Finding]:
-    module = view.module
-    counts = {"replica_count": module.replica_count, "num_partitions": module.partition_count}
-    for name, count in counts.items():
-        if not 1 <= count <= DEVICES.most // max(1, min(counts.values())):
-            yield Finding(broken("module_c2", f"{name}={count}"), attribute=name)
 
 
 @checks

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from tpusim.errors import ProgramError
-from tpusim.ir.ops import APPLIES_TO_ELEMENTS, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON, find_operation
+from tpusim.ir.ops import APPLIES_TO_ELEMENTS, CONVERTS_NOTHING, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON, find_operation
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.semantics.infer.types import alike, is_unbounded, plain
@@ -68,7 +68,8 @@ def _check_instruction(view: View, call: Call, operands: Sequence[Shape]) -> Ite
 def _check_stated(view: View, call: Call, inferred: Shape) -> Iterator[Finding]:
     stated, passes_on = call.instruction.shape, call.instruction.opcode in PASSES_ON
     # Where floats of several precisions may meet, what only hands a value on still converts nothing.
-    if not (alike if view.mixed_precision and not passes_on else compatible)(stated, inferred):
+    mixes = view.mixed_precision and call.instruction.opcode not in CONVERTS_NOTHING
+    if not (alike if mixes else compatible)(stated, inferred):
         yield at(call, "shape_c2", f"{plain(stated)} for {plain(inferred)}")
     elif view.module.is_scheduled:
         # A copy that runs beside goes to another memory; what is updated inside a fusion lies in none.

@@ -1,4 +1,4 @@
-"""Whether a module holds together: names, operands, calls, parameters and order. Nothing else is checked before."""
+"""Whether a module holds together: names, operands, calls, order, devices. Nothing else is checked before."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Computation, Module
+from tpusim.limits import DEVICES
 from tpusim.semantics.infer.rules import check_form
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.verify.view import Call, Finding, View, at, calling_in
@@ -18,12 +19,21 @@ def check_structure(view: View) -> Iterator[Finding]:
     forms: set[tuple[object, ...]] = set()
     if module.entry_name not in module.by_name:
         yield Finding(broken("computation_c1", f"the entry {module.entry_name!r}"))
+    yield from _check_device_counts(module)
     for computation in module.computations:
         yield from _check_computation(computation)
         yield from _check_forms(computation, forms)
         yield from _check_calls(module, computation, defined)
         # After its calls, so that a computation that calls itself is found out.
         defined.add(computation.name)
+
+
+def _check_device_counts(module: Module) -> Iterator[Finding]:
+    """Check how many devices there are before anything asks what each of them does."""
+    counts = {"replica_count": module.replica_count, "num_partitions": module.partition_count}
+    for name, count in counts.items():
+        if not 1 <= count <= DEVICES.most // max(1, min(counts.values())):
+            yield Finding(broken("module_c2", f"{name}={count}"), attribute=name)
 
 
 def _check_computation(computation: Computation) -> Iterator[Finding]:

@@ -21,6 +21,8 @@ from tpusim.limits import bounded
 _DIALECT = "stable_mosaic."
 # How MLIR writes a byte that is no ASCII.
 _ESCAPED = re.compile(rb"\\([0-9A-F]{2})")
+# A place within names and calls, the innermost first: ``"get"("f"("kernels.py":12:4 to :28))``.
+_PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
 _MOST_ELEMENTS = 1 << 16
 """Elements up to which a constant that is not all one value is kept."""
 
@@ -151,12 +153,14 @@ def _block(region: Any, values: _Values) -> Block:
 def _operation(operation: Any, values: _Values) -> Operation:
     operands = values.use(operation.operands)
     regions = tuple(_block(region, values) for region in operation.regions if len(list(region.blocks)))
+    place = _PLACE.search(str(operation.location))
     return Operation(
         name=operation.name.removeprefix(_DIALECT),
         operands=operands,
         results=values.define(operation.results),
         attributes=_attributes(values.ir, operation),
         regions=regions,
+        source=f"{place[1]}:{place[2]}" if place else "",
     )
 
 

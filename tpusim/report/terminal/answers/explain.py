@@ -103,6 +103,8 @@ def _collective_lines(facts: CollectiveFacts, found: StepExplanation) -> Iterato
     yield "alone", alone
     rates = facts.reached_bytes_per_second, facts.reachable_bytes_per_second
     yield "bandwidth", f"{rates[0] / 1e9:,.1f} GB/s of its {size_text(facts.payload_bytes)}; {_reach(rates)}"
+    if facts.mesh:
+        yield "mesh", f"its devices in order: {', '.join(map(str, facts.mesh))}"
     if not facts.orders:
         yield "order", "no other order of the mesh's devices that was tried is faster"
 
@@ -128,9 +130,14 @@ def _collective_tables(facts: CollectiveFacts, found: StepExplanation) -> Iterat
 
 
 def order_text(order: DeviceOrder) -> str:
-    """Return an order of devices as a program of JAX has it."""
+    """Return an order of devices as a program of JAX has it, which need not list them by their numbers."""
     shape, axes = (", ".join(map(str, numbers)) for numbers in (order.reshaped, order.transposed))
-    return f"np.array(jax.devices()).reshape({shape}).transpose({axes}).ravel()"
+    listed = "sorted(jax.devices(), key=lambda d: d.id)"
+    if order.devices == tuple(range(len(order.devices))):
+        return f"np.array({listed})"
+    if not order.reshaped:
+        return f"np.array({listed})[{list(order.devices)}]"
+    return f"np.array({listed}).reshape({shape}).transpose({axes}).ravel()"
 
 
 @_lines.register

@@ -67,9 +67,9 @@ def _slack_table(found: CriticalPath) -> Table:
 
 
 def _hidden_table(found: CriticalPath) -> Table:
-    table = plain_table("runs behind the core", ">for", "behind")
+    table = plain_table("runs behind the core", ">for", "behind", "source")
     for pair in found.hidden[:_SHOWN]:
-        table.add_row(escape(pair.name), time_text(pair.time_ps), escape(pair.behind))
+        table.add_row(escape(pair.name), time_text(pair.time_ps), escape(pair.behind), escape(pair.source))
     rest = found.hidden[_SHOWN:]
     if rest:
         table.add_row(f"... and {len(rest)} more", time_text(sum(pair.time_ps for pair in rest)))

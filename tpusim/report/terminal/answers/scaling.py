@@ -1,14 +1,19 @@
-"""A family of programs on a terminal: a row a program, and the largest that fits."""
+"""A family of programs on a terminal: a row a program, the largest that fits, and how well larger slices are used."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 
-from tpusim.analysis.answers.scaling import Largest, Refused, ScaleRow
+from tpusim.analysis.answers.efficiency import Efficiency, efficiencies
+from tpusim.analysis.answers.scaling import Exposed, Largest, Refused, ScaleRow
+from tpusim.report.provenance import provenance_text
 from tpusim.report.tables import count_text, dollars_text, energy_text, plain_table, size_text, time_text
+
+_NOTABLE = 0.02
+"""Rates nearer to each other than this share are called equal."""
 
 
 def render_scaling(
@@ -19,22 +24,50 @@ def render_scaling(
     counted = any(row.items for row in rows)
     throughput = (">items/s",) if counted else ()
     costs = (">J/item", ">$/million") if counted else (">energy", ">cost")
+    scaled = efficiencies(rows)
+    scaling = (">exposed", ">efficiency") if any(scaled) else ()
     own = tuple(f">{name}" for name in variables)
-    head = ("program", "chip", "slice", ">devices", *own, ">time", "bound by", *throughput)
+    head = ("program", "chip", "slice", ">devices", *own, ">time", "bound by", *scaling, *throughput)
     table = plain_table(*head, ">MFU", ">peak HBM", ">left", *costs)
-    for row in rows:
+    for row, found in zip(rows, scaled, strict=True):
         told = (str(row.variables.get(name, "")) for name in variables)
         made = (count_text(row.items_per_second).strip(),) if counted else ()
         left = size_text(row.headroom_bytes) if row.fits else "does not fit"
         time = time_text(row.total_ps) if row.fits else f"({time_text(row.total_ps)})"
-        cells = (row.chip, row.topology, f"{row.devices:,}", *told, time, _bound(row), *made, f"{row.mfu:.1%}")
+        share = f"{row.exposed_ps / max(1, row.total_ps):.0%}"
+        shares = (share, f"{found.efficiency:.0%}" if found else "") if scaling else ()
+        cells = (row.chip, row.topology, f"{row.devices:,}", *told, time, _bound(row), *shares, *made, f"{row.mfu:.1%}")
         table.add_row(escape(row.program), *cells, size_text(row.peak_hbm_bytes), left, *_costs(row, counted))
     console.print(table)
+    _print_scaled(rows, scaled, counted, console)
     for one in largest:
         console.print(f"\nlargest on {one.chip} {one.topology}: {_largest(one)}")
     for none in refused:
         sizes = ", ".join(f"{name}={value}" for name, value in none.variables.items())
         console.print(f"\nno program of {escape(sizes)}: {escape(none.reason)}")
+    _print_notes(rows, console)
+
+
+def _print_scaled(
+    rows: Sequence[ScaleRow], scaled: Sequence[Efficiency | None], counted: bool, console: Console
+) -> None:
+    """Print how well larger slices are used."""
+    if any(scaled):
+        counted_as = "items" if counted else "operations"
+        text = f"the rate of a device, in {counted_as}, over that on the smallest slice; exposed: communication alone"
+        console.print(f"\nefficiency: {text}")
+    for row, found in zip(rows, scaled, strict=True):
+        if found is not None and row is not rows[found.base]:
+            lines = "\n".join(_scaling(row, rows[found.base], found))
+            console.print(f"\n{escape(lines)}", soft_wrap=True)
+
+
+def _print_notes(rows: Sequence[ScaleRow], console: Console) -> None:
+    """Print which programs another chip was meant for, and whether runs have warnings."""
+    made_by = {row.program: provenance_text(row.provenance, row.chip) for row in rows}
+    for program, text in made_by.items():
+        if text:
+            console.print(f"\n[yellow]compiled[/yellow]  {escape(program)} {escape(text)}", soft_wrap=True)
     if any(row.warnings for row in rows):
         console.print("\nsome of these runs have warnings: `tpusim run` prints them")
 
@@ -42,6 +75,32 @@ def render_scaling(
 def _bound(row: ScaleRow) -> str:
     """Return what most of the time went to, with its share."""
     return f"{escape(row.bound_by)} {row.bound_share:.0%}" if row.bound_by else ""
+
+
+def _scaling(row: ScaleRow, base: ScaleRow, found: Efficiency) -> Iterator[str]:
+    """Yield how a device of a larger slice does beside one of the smallest, and what takes the difference."""
+    kind = f"{found.kind} scaling" if found.kind else "other work than there"
+    yield f"{row.devices:,} devices ({row.topology}): {found.efficiency:.0%} of the rate on {base.topology} ({kind})"
+    if abs(found.efficiency - 1) < _NOTABLE:
+        return
+    parts = {"exposed communication": found.exposed_ps, "computing": found.compute_ps, "waiting": found.waiting_ps}
+    shown = ", ".join(f"{_more(ps)} {part}" for part, ps in parts.items() if abs(ps) > _NOTABLE * abs(found.lost_ps))
+    yield f"  {_more(found.lost_ps)} than at that rate: {shown}"
+    if row.exposed:
+        longest = row.exposed[0]
+        there = next((one for one in base.exposed if one.kind == longest.kind), None)
+        beside = f"; on {base.topology} {_exposed(there)}" if there else ""
+        yield f"  exposed longest is {longest.name}, {longest.kind} of {_exposed(longest)}{beside}"
+
+
+def _more(ps: int) -> str:
+    return f"{time_text(abs(ps))} {'more' if ps > 0 else 'less'}"
+
+
+def _exposed(one: Exposed) -> str:
+    along = (f"axis {on.axis} ({on.chips} chips, {'a ring' if on.is_ring else 'a line'})" for on in one.along)
+    group = f" among {one.group_size:,} devices along {' and '.join(along) or 'no axis'}" if one.group_size else ""
+    return f"{size_text(one.payload_bytes)}{group}, {time_text(one.exposed_ps)}"
 
 
 def _costs(row: ScaleRow, counted: bool) -> tuple[str, str]:
