@@ -23,17 +23,18 @@ SKIPPED: Final = r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+"
 """Pattern of what stands between tokens: white space and comments."""
 
 # A minus sign belongs to names, so ``a-b`` is one word and ``f32[]->`` is not.
-_WORD = r"[A-Za-z_][A-Za-z0-9_.-]*+"
+WORD: Final = "[A-Za-z_][A-Za-z0-9_.-]*+"
+"""Pattern of a name without ``%``."""
 # The order decides: labels such as bf_io->bf begin like a word, 2x3 and 0_1 like a number.
 _TOKENS = {
     # Half of all tokens, and none of the others begins like one of these.
     "mark": r"[=,:*#+~\[\]{}()]",
-    "name": rf"%{_WORD}|{_WORD}:",
-    "attribute": rf"{_WORD}=",
+    "name": rf"%{WORD}|{WORD}:",
+    "attribute": rf"{WORD}=",
     # A payload such as (0x7f) belongs to the token. The neighbour nan.1 is a name; only the bare word is a number.
     "nan": r"nan(?![A-Za-z0-9_.-])(?:\(0x[0-9a-fA-F]++\))?+",
     "labels": r"[0-9bf?]{2,}+_[0-9io?]{2,}+->[0-9bf?]{2,}+",
-    "word": _WORD,
+    "word": WORD,
     "string": r'"(?:[^"\\]++|\\.)*+"|' + r"'(?:[^'\\]++|\\.)*+'",
     "float": r"-?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[eE][+-]?[0-9]++|-?(?:[0-9]++\.[0-9]*+)"
     r"|-nan(?:\(0x[0-9a-fA-F]++\))?+|-inf",

@@ -20,11 +20,10 @@ from tpusim.shapes.notation import parse_shape_prefix
 from tpusim.shapes.shape import Shape
 from tpusim.text.attributes.table import COMPUTATION, Kind, attribute_kind
 from tpusim.text.checks import Check, find_check
-from tpusim.text.lexer import Lexer
+from tpusim.text.lexer import WORD, Lexer
 from tpusim.text.literals import take_literal
 from tpusim.text.scope import ComputationScope, ModuleScope
 
-_NAME = "[A-Za-z_][A-Za-z0-9_.-]*+"
 _FIRST_NAME = re.compile(r"\n  (?:ROOT )?(%?)[A-Za-z_]")
 # XLA writes it into long lists of operands, and nothing else there has a slash.
 _INDEX_COMMENT = re.compile(r"/\*index=\d+\*/")
@@ -34,12 +33,12 @@ _PARAMETER_NUMBER = re.compile(r"[0-9]{1,9}")
 def _line(sigil: str, refused: frozenset[str]) -> re.Pattern[str]:
     """Return the pattern of an ordinary line with ``sigil`` before names; it is empty where no such line begins.
 
-    It takes apart more than is right: what stands in its groups is looked up, and read by the ordinary readers first.
+    It lets more pass than is right: its groups are looked up, and what is not known goes to the ordinary readers.
     """
-    begin = rf"  (?:ROOT )?+{sigil}" if sigil else rf"  (?:ROOT )?+{_NAME} = "
+    begin = rf"  (?:ROOT )?+{sigil}" if sigil else rf"  (?:ROOT )?+{WORD} = "
     return re.compile(
         # Most names have more to them than a word, which is found sooner than that they are none of the words refused.
-        rf"  (ROOT )?+{sigil}(?!(?=[A-Za-z0-9_]++ )(?:{'|'.join(sorted(refused))}) |__)({_NAME}) = "
+        rf"  (ROOT )?+{sigil}(?!(?=[A-Za-z0-9_]++ )(?:{'|'.join(sorted(refused))}) |__)({WORD}) = "
         # A shape has no blank inside, or is a tuple: it ends at the first ')' before a blank.
         r"((?:[a-z][^ ]*+|\((?:[^)]++|\)(?! ))*+\)) [^(]++)\(([^)]*+)\)(.*)\n"
         # More attributes may stand on the next line, but not where an instruction begins or all end.

@@ -1,7 +1,8 @@
 """HLO text to ``ir.Module``.
 
-The first line, the tables and the frames of computations are read token by token; the instructions inside by ``lines``
-where they are ordinary, by ``instructions`` where they are not. Both ways give the same module.
+The first line and the tables are read token by token. Computations are read by patterns where they stand as XLA prints
+them, their instructions by ``lines``; token by token, the instructions by ``instructions``, where not. Both ways give
+the same module.
 
 Source: XLA, the HLO text format.
 """
@@ -24,14 +25,15 @@ from tpusim.shapes.shape import Shape, compatible, shape_text
 from tpusim.source import SourceText
 from tpusim.text.attributes.table import take_module_attributes
 from tpusim.text.instructions import NestingScope, shape_follows, take_body, take_instruction, take_right_side
-from tpusim.text.lexer import Lexer
+from tpusim.text.lexer import WORD, Lexer
 from tpusim.text.lines import LineReader
 from tpusim.text.lists import take_list
 from tpusim.text.scope import ModuleScope
 from tpusim.text.strings import take_string
 from tpusim.text.tables import take_tables
 
-_NAME = "[A-Za-z_][A-Za-z0-9_.-]*+"
+# Fewer than these are not worth a word with the garbage collector.
+_MANY_OBJECTS = 10_000
 
 
 def _listed(item: str) -> str:
@@ -44,8 +46,7 @@ _TYPES = "|".join(name for name, dtype in DTYPES.items() if dtype.is_array_type)
 _ARRAY = rf"(?:(?:{_TYPES})\[(?:[0-9]{{1,18}}+(?:,[0-9]{{1,18}}+)*+)?+\]|token\[\])"
 _ELEMENT = rf"(?:/\*index=[0-9]++\*/)?+{_ARRAY}"
 _SHAPE = rf"(?:{_ARRAY}|{_listed(_ELEMENT)})"
-_MANY_OBJECTS = 10_000
-_ORDINARY_HEAD = re.compile(rf"%?+({_NAME}) (?:{_listed(f'{_NAME}: {_SHAPE}')} -> ({_SHAPE}) )?+\{{\n")
+_ORDINARY_HEAD = re.compile(rf"%?+({WORD}) (?:{_listed(f'{WORD}: {_SHAPE}')} -> ({_SHAPE}) )?+\{{\n")
 
 
 class _Head(NamedTuple):

@@ -1,6 +1,7 @@
 """Attributes of instructions and modules: which kind of value each has, and how a kind is read and printed.
 
-A kind is a pair of functions. Short values become those of ``ir.attributes``; long ones are checked and stay ``Raw``.
+A kind is a pair of functions, and a pattern where that spares most of the reading. Short values become those of
+``ir.attributes``; long ones are checked and stay ``Raw``.
 """
 
 from __future__ import annotations
