@@ -379,7 +379,11 @@ def _scheduled(
         return run_program(program, chip, topology).total_ps if fits else inf
 
     # Steps, buffers and addresses are found by the names of their instructions.
-    return with_schedule(with_own_names(module), made_by, chip, schedule, price)
+    named = with_own_names(module)
+    if named is not module:
+        # What is wrong is said with the names of the text.
+        verify_module(module)
+    return with_schedule(named, made_by, chip, schedule, price)
 
 
 def _lower(module: Module, made_by: Provenance, chip: Chip, trips: int) -> Program:
