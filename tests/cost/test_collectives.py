@@ -35,6 +35,13 @@ def test_groups_at_once_carry_the_bytes_of_all():
     assert plan.carried == pytest.approx(n_bytes / 4)
 
 
+def test_a_message_keeps_the_links_of_the_chips_on_its_way_busy():
+    """Three hops are the doing of two chips, and the work of links of four: none is busy for longer than it takes."""
+    pairs = ((0, 3),)
+    plan = plan_collective(collective("collective-permute", 1.0, pairs=pairs), pod_of("v5e:1x8"), pairs)
+    assert (plan.carried, plan.passing) == (3 / 2, 3 / 4)
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "steps"),
     [

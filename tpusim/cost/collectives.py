@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, detour, extra_link, joined, leaves_chips, slice_way
+from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, chips_left, detour, extra_link, joined, slice_way
 from tpusim.cost.models.algorithms import Ring
 from tpusim.cost.models.protocols import CollectiveAlgorithm
 from tpusim.hardware.pod import Pod
@@ -36,8 +36,9 @@ class CommunicationPlan(NamedTuple):
     """What a collective asks of the network, per byte of its larger side.
 
     ``load`` holds the bytes on each link, ``hops`` and ``far_hops`` the links and the crossings between slices that
-    follow each other, ``relayed`` what one device passes on after it has received it, ``carried`` what the links of
-    one chip carry, ``steps`` the messages that wait for each other: those of a ring, one that goes far is one.
+    follow each other, ``relayed`` what one device passes on after it has received it, ``carried`` what the links carry
+    for one chip of the groups, and ``passing`` what those of one chip carry, chips on the way among them; ``steps`` are
+    the messages that wait for each other: those of a ring, one that goes far is one.
     """
 
     load: Load
@@ -45,6 +46,7 @@ class CommunicationPlan(NamedTuple):
     far_hops: int = 0
     relayed: float = 0.0
     carried: float = 0.0
+    passing: float = 0.0
     steps: int = 1
 
 
@@ -131,9 +133,11 @@ def plan_collective(
             if key not in known:
                 known[key] = plan_group(step.kind, pod, key[-1], step.algorithm, own)
         plan = _round_what_is_down(_together([known[key] for key in keys]), pod)
-    chips = len({number // pod.devices_per_chip for group in groups for number in group})
-    is_ici = leaves_chips(plan.load.links, pod)
-    return plan._replace(carried=float(plan.load.n_bytes[is_ici].sum()) / max(1, chips))
+    members = {pod.chip_of(number) for group in groups for number in group}
+    senders = chips_left(plan.load.links, pod)
+    n_bytes = float(plan.load.n_bytes[senders >= 0].sum())
+    on_the_way = members.union(senders[senders >= 0].tolist())
+    return plan._replace(carried=n_bytes / max(1, len(members)), passing=n_bytes / max(1, len(on_the_way)))
 
 
 def _together(plans: Sequence[CommunicationPlan]) -> CommunicationPlan:

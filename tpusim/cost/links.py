@@ -80,14 +80,16 @@ def extra_link(pod: Pod, chip: int, which: int) -> int:
     return pod.slices * pod.link_count + chip * _EXTRA + which
 
 
-def leaves_chips(links: np.ndarray, pod: Pod) -> np.ndarray:
-    """Return which links are of a slice and leave a chip: not those of switches, nor the ways beside."""
-    is_inside: np.ndarray = links < pod.slices * pod.link_count
+def chips_left(links: np.ndarray, pod: Pod) -> np.ndarray:
+    """Return the number of the chip that each link of a slice leaves; -1 for those of switches and the ways beside."""
+    in_slice, link = np.divmod(links, pod.link_count)
+    chips = pod.torus.chip_count
     if pod.graph is None:
-        return is_inside
-    sources = np.array([source for source, _ in pod.graph.links], np.int64)
-    from_chip: np.ndarray = is_inside & (sources[links % pod.link_count] < pod.graph.chips)
-    return from_chip
+        nodes = link // (2 * len(pod.torus.sizes))
+    else:
+        chips, nodes = pod.graph.chips, np.array([source for source, _ in pod.graph.links], np.int64)[link]
+    is_chips: np.ndarray = (in_slice < pod.slices) & (nodes < chips)
+    return np.where(is_chips, in_slice * chips + nodes, -1)
 
 
 def link_name(pod: Pod, number: int) -> tuple[int, str]:

@@ -178,7 +178,8 @@ class Costs:
             return self._plan_groups(step, ())
         # A device of a permute may send and receive, in two pairs.
         longest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
-        return longest._replace(carried=sum(plan.carried for plan in plans))
+        carried, passing = (sum(column) for column in zip(*((p.carried, p.passing) for p in plans), strict=True))
+        return longest._replace(carried=carried, passing=passing)
 
     def _message(self, source: int, target: int) -> CommunicationPlan:
         from tpusim.cost.collectives import plan_pairs

@@ -94,7 +94,8 @@ def _figures(
     # Hops of collectives that run beside each other overlap; only those that the core waits for add up.
     waited_ps = 0 if step.is_async else latency_ps
     duration_ps, late_ps = completion.end_ps - start_ps, completion.late_ps(start_ps)
-    units = core.device.busy_ps(done)
+    # Bytes on the links of chips between the members are the members' doing, but keep the links of others busy.
+    units = core.device.busy_ps(done | {ICI: plan.passing * step.n_bytes})
     if not len(plan.load.links):
         # No other device is in the group: what is left is the way through HBM, if it has one.
         bound_by = UNITS[HBM].bound if step.hbm_bytes else "latency"

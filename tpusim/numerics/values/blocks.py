@@ -20,7 +20,7 @@ from tpusim.numerics.site import Settings
 
 Index = tuple[int | slice, ...]
 
-BLOCK_ELEMENTS = 1 << 15
+BLOCK_ELEMENTS = 1 << 16
 """Elements per block: a few temporaries of this many f32 fit the second level of cache of current processors."""
 
 
