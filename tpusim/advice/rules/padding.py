@@ -71,7 +71,7 @@ def padding(case: Case) -> Iterator[Trial]:
 def _change(size: _Size) -> str:
     below = size.size // size.tile * size.tile
     if below:
-        return f"make them a multiple of {size.tile}: {below} costs what {size.size} should, and {size.stored} no more"
+        return f"make them a multiple of {size.tile}: {below} costs what {size.size} should"
     return f"put a larger dimension in their place (transpose), or join them with the next one: {size.tile} fit"
 
 

@@ -200,7 +200,12 @@ def _cure(one: Awaited, waited_ps: int) -> str:
     more = f"{time_text(waited_ps)} more of the core's work between them would hide the rest"
     if one.ready_ps is None:
         return more
-    since = f"after {one.ready_after}" if one.ready_after else "from the start of the program"
     if one.ready_ps == 0:
-        return f"{more}; it cannot begin earlier: what it takes is made right before, by {one.ready_after}"
+        made = (
+            f"what it takes is made right before, by {one.ready_after}"
+            if one.ready_after
+            else "the program begins there"
+        )
+        return f"{more}; it cannot begin earlier: {made}"
+    since = f"after {one.ready_after}" if one.ready_after else "from the start of the program"
     return f"{more}; what it takes is there {since}, so that it could begin {time_text(one.ready_ps)} earlier"
