@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -100,7 +100,7 @@ def _table(table: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
 def _programs(sources: Any, axes: Sequence[Axis], folder: Path) -> list[ProgramText]:
     """Return the programs of which the axes want some variant, where they name variants."""
     one = isinstance(sources, str | Path | Module) or callable(sources)
-    if not one and not isinstance(sources, Sequence | Mapping):
+    if not one and not isinstance(sources, Iterable):
         raise ConfigError(f"programs: expected patterns of file names, found {sources!r}")
     listed: Sequence[Source] | Mapping[str, Source] = [sources] if one else sources
     values = {axis.name: [setting.get(axis.name) for setting in axis.settings] for axis in axes}

@@ -201,11 +201,7 @@ def _cure(one: Awaited, waited_ps: int) -> str:
     if one.ready_ps is None:
         return more
     if one.ready_ps == 0:
-        made = (
-            f"what it takes is made right before, by {one.ready_after}"
-            if one.ready_after
-            else "the program begins there"
-        )
+        made = f"what it takes is made right before, by {one.ready_after}" if one.ready_after else "nothing runs before"
         return f"{more}; it cannot begin earlier: {made}"
     since = f"after {one.ready_after}" if one.ready_after else "from the start of the program"
     return f"{more}; what it takes is there {since}, so that it could begin {time_text(one.ready_ps)} earlier"
