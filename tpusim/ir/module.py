@@ -22,7 +22,7 @@ from tpusim.ir.attributes import BackendConfig, ComputationName, InstructionName
 from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tpusim.shapes.shape import Shape
     from tpusim.source import SourceText, Span
@@ -244,6 +244,17 @@ class Module:
     def instruction_count(self) -> int:
         """Instructions in all computations."""
         return sum(len(computation.instructions) for computation in self.computations)
+
+    def called_from(self, instructions: Iterable[Instruction]) -> set[str]:
+        """Return the names of the computations that some instructions call, and of those that these call."""
+        found: set[str] = set()
+        waiting = [name for instruction in instructions for name in instruction.called_computations]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += [inner for one in self[name] for inner in one.called_computations]
+        return found
 
     def where(self, computation: Computation, instruction: Instruction) -> Span | None:
         """Return the place of an instruction in the source text, if the module was read from one."""

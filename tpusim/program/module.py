@@ -61,6 +61,11 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         return tuple(every_step(self.steps))
 
     @cached_property
+    def every_list(self) -> tuple[tuple[AnyStep, ...], ...]:
+        """The lists of steps: the program's own, and those that steps hold, once for each step that holds them."""
+        return self.steps, *(listed for step in self.every_step for listed in inner_lists(step))
+
+    @cached_property
     def step_numbers(self) -> dict[int, int]:
         """The place of each step in ``every_step``, by its identity."""
         return {id(step): number for number, step in enumerate(self.every_step)}

@@ -13,7 +13,7 @@ import msgspec
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.limits import COUNT, DEVICES, shown
 from tpusim.program.feed import Feed
-from tpusim.program.module import FORMAT, Program, inner_lists
+from tpusim.program.module import FORMAT, Program
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Collective, Kernel, Loop, Step
 from tpusim.program.work import unit_fault
 from tpusim.shapes.dtype import DTYPES
@@ -47,7 +47,7 @@ def number_fault(steps: Sequence[Step]) -> str:
 def _verify_names(program: Program) -> None:
     """Refuse two steps of one list by the same name, and a need of what no step of the program is called."""
     known = {step.name for step in program.every_step}
-    for listed in (program.steps, *(listed for step in program.every_step for listed in inner_lists(step))):
+    for listed in program.every_list:
         twice = next((name for name, count in Counter(step.name for step in listed).items() if count > 1), None)
         if twice is not None:
             raise ProgramError(f"{twice!r}: expected a name of its own for each step, found two by this one")

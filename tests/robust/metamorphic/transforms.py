@@ -205,15 +205,7 @@ def with_swaps(module: Module, *, quiet: bool = True) -> tuple[Module, int]:
 
 def _called_under_way(module: Module) -> set[str]:
     """Return the computations that are called, or may be, while something runs beside the core."""
-    found: set[str] = set()
-    callers = (i for one in module.computations for i, busy in _with_busy(one) if busy)
-    waiting = [name for i in callers for name in i.called_computations]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += [inner for i in module[name] for inner in i.called_computations]
-    return found
+    return module.called_from(i for one in module.computations for i, busy in _with_busy(one) if busy)
 
 
 def _with_busy(computation: Computation) -> Iterator[tuple[Instruction, bool]]:

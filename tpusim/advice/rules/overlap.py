@@ -10,7 +10,6 @@ from msgspec import structs
 from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
 from tpusim.ir.module import Computation
 from tpusim.program.edit import with_steps
-from tpusim.program.module import inner_lists
 from tpusim.program.steps import AnyStep, Collective, Steps, Wait
 
 
@@ -28,7 +27,7 @@ def hide_collectives(case: Case) -> Iterator[Trial]:
     """Propose to run collectives beside the core: from where their operand is there to where their result is read."""
     moves: dict[int, list[_Move]] = {}
     ahead, within = list[_Move](), list[_Move]()
-    for listed in (case.program.steps, *(one for step in case.program.every_step for one in inner_lists(step))):
+    for listed in case.program.every_list:
         for place, step in enumerate(listed):
             if isinstance(step, Collective) and not step.is_async and case.share(step) >= LEAST_SHARE:
                 move = _move(case, listed, place, step, is_inner=listed is not case.program.steps)

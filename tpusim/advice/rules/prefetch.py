@@ -12,7 +12,6 @@ from msgspec import structs
 from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
 from tpusim.hardware.units import HBM, VMEM
 from tpusim.program.edit import with_steps
-from tpusim.program.module import inner_lists
 from tpusim.program.steps import AnyStep, Copy, Kernel, Steps
 from tpusim.program.work import Stream
 
@@ -29,8 +28,7 @@ class _Ahead(NamedTuple):
 def prefetch(case: Case) -> Iterator[Trial]:
     """Propose to make room for what would come in a kernel ahead, but does not fit beside what lies in VMEM."""
     room = case.chip.vmem.capacity_bytes - case.result.summary.memory.peak_vmem_bytes
-    lists = (case.program.steps, *(one for step in case.program.every_step for one in inner_lists(step)))
-    found = [ahead for steps in lists for ahead in _ahead(steps) if ahead.stream.total_bytes > room]
+    found = [ahead for steps in case.program.every_list for ahead in _ahead(steps) if ahead.stream.total_bytes > room]
     found = [one for one in found if one.stream.total_bytes <= case.chip.vmem.capacity_bytes]
     if case.share(*(ahead.kernel for ahead in found)) < LEAST_SHARE:
         return

@@ -10,7 +10,6 @@ from msgspec import structs
 from tpusim.advice.trials import SHOWN, Case, Trial, advises
 from tpusim.hardware.units import VMEM
 from tpusim.program.edit import with_steps
-from tpusim.program.module import inner_lists
 from tpusim.program.steps import Kernel, Steps
 from tpusim.program.work import Stream, sum_work
 
@@ -21,8 +20,7 @@ _MOSTLY = 0.5
 def small_kernels(case: Case) -> Iterator[Trial]:
     """Propose to make one kernel of each run of kernels that are mostly latency, with what passes between them kept."""
     small = _small(case)
-    lists = (case.program.steps, *(one for step in case.program.every_step for one in inner_lists(step)))
-    runs = [run for steps in lists for run in _runs(steps, small)]
+    runs = [run for steps in case.program.every_list for run in _runs(steps, small)]
     if not runs:
         return
     merged = {id(run[0]): _merged(case, run) for run in runs}

@@ -223,18 +223,7 @@ def _alone(module: Module, home: Computation, name: str, used: Sequence[Instruct
     result = TupleShape(tuple(one.shape for one in ends))
     root = Instruction("results", result, "tuple", tuple(one.name for one in ends))
     entry = Computation("users", (*arguments, *constants, *used, root), "results")
-    inner = tuple(one for one in module.computations if one.name in _called(module, used))
+    called = module.called_from(used)
+    inner = tuple(one for one in module.computations if one.name in called)
     attributes = {"is_scheduled": True} if module.is_scheduled else {}
     return Module(module.name, (*inner, entry), "users", attributes, module.tables)
-
-
-def _called(module: Module, used: Sequence[Instruction]) -> set[str]:
-    """Return the computations that some instructions call, and those that these call."""
-    waiting = [name for one in used for name in one.called_computations]
-    found: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += [inner for one in module[name] for inner in one.called_computations]
-    return found
