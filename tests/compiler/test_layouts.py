@@ -16,6 +16,7 @@ from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import load
 from tpusim.shapes.address import positions, split
 from tpusim.shapes.dtype import dtype
+from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import ArrayShape, leaves
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -236,3 +237,9 @@ def test_arguments_and_results_lie_as_the_user_says(argument, result, copies):
     orders = [i.shape.layout.minor_to_major for i in (module.entry.parameters[0], module.entry.root)]
     stated = [(0, 1) if "{0,1" in mode else (1, 0) for mode in (argument, result)]
     assert orders == ([(0, 1)] * 2 if "auto" in (argument, result) else stated)
+
+
+def test_an_array_without_elements_has_them_in_any_order():
+    """Its sizes have no common factors: what is behind a zero would be left over."""
+    empty = parse_shape("bf16[7,0,3]{2,1,0:T(8,128)(2,1)}")
+    assert carried_order(empty, (7, 0)) == (1, 0)

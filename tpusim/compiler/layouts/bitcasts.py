@@ -51,6 +51,9 @@ def carried_order(array: ArrayShape, sizes: Sequence[int]) -> Order | None:
     Tiles left aside: dimensions that are joined must lie one round the other.
     """
     assert array.layout is not None
+    if 0 in array.dimensions:
+        # No element lies anywhere: any order has them all.
+        return tuple(reversed(range(len(sizes))))
     big = [d for d in reversed(array.layout.minor_to_major) if array.dimensions[d] != 1]
     place = {d: at for at, d in enumerate(big)}
     groups = []
