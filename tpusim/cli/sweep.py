@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import CHIP, OVERFLOW, PLUGIN, WARM, command, json_option, number, option
-from tpusim.cli.output import console, write_json
+from tpusim.cli.output import answer, console, write_json
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ examples:
 )
 def sweep(options: Namespace) -> None:
     """Run a study."""
+    from tpusim.report.json.sweep import sweep_page
     from tpusim.report.terminal.compare import render_search, render_sweep
     from tpusim.report.terminal.progress import CountLine
     from tpusim.study.table import write_csv, write_parquet
@@ -66,18 +67,16 @@ def sweep(options: Namespace) -> None:
         line.close()
     if options.csv:
         write_csv(rows, options.csv)
-    # As `tpusim plot` looks for them.
-    if options.optimise:
-        render_search(rows, console())
-        return
-    if folder := _folder(options):
-        write_csv(rows, folder / "results.csv")
-        write_csv(study.effect_table(), folder / "effects.csv")
     if options.parquet:
         write_parquet(rows, options.parquet)
+    if options.optimise:
+        answer(options, sweep_page, render_search, rows)
+        return
+    if folder := _folder(options):
+        # As `tpusim plot` looks for them.
+        write_csv(rows, folder / "results.csv")
+        write_csv(study.effect_table(), folder / "effects.csv")
     if options.json:
-        from tpusim.report.json.sweep import sweep_page
-
         write_json(sweep_page(rows, study.unmoved()))
         return
     render_sweep(rows, study.spec.keys, study.unmoved(), console())
