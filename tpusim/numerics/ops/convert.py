@@ -241,7 +241,7 @@ def _widen(halves: Array, words: Array) -> None:
 
 
 @njit(cache=True)
-def _rounded(word: int) -> int:
+def _rounded(word: np.uint32) -> np.uint32:
     """Return the bits of an f32 with those of the nearest bf16 in their upper half: to even, NaN stays NaN."""
     if (word & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
         # The quiet bit: a NaN whose payload lies in the lower half would be cut down to an infinity.
