@@ -80,7 +80,8 @@ def test_a_search_prints_json(capsys):
     pytest.importorskip("optuna")
     axes = ("-o", "mxu.count=1,2", "--optimise", "time_us,area_mm2", "--trials", "2")
     rows = json.loads(output_of(capsys, "sweep", LSTM, *axes, *HERE, "--json"))["rows"]
-    assert len(rows) == 2 and all(row["time_us"] > 0 and row["front"] in (True, False) for row in rows)
+    assert len(rows) == 2
+    assert all(row["time_us"] > 0 and row["front"] in (True, False) for row in rows)
 
 
 @pytest.mark.parametrize(

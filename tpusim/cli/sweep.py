@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import CHIP, OVERFLOW, PLUGIN, WARM, command, json_option, number, option
+from tpusim.cli.options import CHIPS, OVERFLOW, PLUGIN, WARM, command, json_option, number, option
 from tpusim.cli.output import answer, console, write_json
 from tpusim.errors import ConfigError
 
@@ -32,7 +32,7 @@ examples:
     "run programs on many machines: a table of times",
     option("programs", metavar="PROGRAM", nargs="+", help="files or patterns; or one study (*.toml)"),
     option("-o", "--override", metavar="K=V,V", action="append", default=[], help="an axis: a key and its values"),
-    CHIP,
+    CHIPS,
     option("--topology", metavar="T,T", help="slices that programs run on"),
     option("--schedule", metavar="S,S", help="given, retiled, compiled"),
     PLUGIN,
@@ -45,7 +45,7 @@ examples:
     option("--executor", metavar="E", default="", help="dask:ADDRESS, dask:local or ray:ADDRESS"),
     option("--optimise", metavar="F,F", help="search for the best machines by these columns (extra study)"),
     option("--trials", metavar="N", type=number, default=100, help="machines that a search tries (default: 100)"),
-    option("--seed", metavar="N", type=number, default=0, help="of a search"),
+    option("--seed", metavar="N", type=number, default=0, help="of a search (default: 0)"),
     option("--no-reuse", action="store_true", help="work every point out by itself"),
     json_option(),
     option("--quiet", action="store_true", help="no progress line"),
