@@ -65,8 +65,7 @@ def number(text: str) -> int:
     """Return a whole number from 0; argparse reports anything else."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a whole number from 0, found {text!r}")
-    # A number that Python refuses to read is wrong usage as well.
-    found = int(text)
+    found = COUNT.number(text)
     if fault := COUNT.fault(found):
         raise argparse.ArgumentTypeError(fault)
     return found
