@@ -19,6 +19,7 @@ from tpusim.report.plots.fold import Fold, fold_of
 from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled, time_unit
 from tpusim.report.tables import time_text
 from tpusim.timeline.records import CORE, SPARSECORE, Record, Repeat, Timeline
+from tpusim.units import PS_PER_US
 
 _BESIDE = {"dma": "copies", ICI: "collectives", SPARSECORE: "sparse cores"}
 _WIDTH = 7.4
@@ -108,8 +109,8 @@ def _window(run: Timeline, window_us: tuple[float, float] | None) -> tuple[int, 
     """Return the drawn part in picoseconds; a run that takes no time still has a width."""
     if window_us is None:
         return 0, max(1, run.total_ps)
-    first_ps = max(0, round(window_us[0] * 1e6))
-    return first_ps, max(first_ps + 1, min(run.total_ps, round(window_us[1] * 1e6)))
+    first_ps = max(0, round(window_us[0] * PS_PER_US))
+    return first_ps, max(first_ps + 1, min(run.total_ps, round(window_us[1] * PS_PER_US)))
 
 
 def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -> None:
