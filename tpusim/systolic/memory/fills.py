@@ -13,7 +13,7 @@ import numpy as np
 from tpusim.compiled import njit
 from tpusim.systolic.memory.demands import Demand
 from tpusim.systolic.memory.orders import find_line
-from tpusim.systolic.memory.pixels import Pixels, Requests, asking_lines, find_requested
+from tpusim.systolic.memory.pixels import Pixels, Requests, asking_lines, find_address, find_requested
 from tpusim.systolic.memory.windows import SETS
 
 Values = np.ndarray[Any, Any]
@@ -61,7 +61,7 @@ def _fill_from_matrix(blocks: Values, names: Values, requests: Requests, words: 
         end = known[name] if filled[name] == times + 1 else rows * columns
         while first + words - inside <= end:
             first += words - inside
-            line = asking_lines(requests, blocks[fold])[0] + find_line(first - 1, requests.skewed, rows, columns)
+            line = asking_lines(requests, rows, columns)[0] + find_line(first - 1, requests.skewed, rows, columns)
             full[times] = fold * requests.fold_lines + line
             times, inside, end = times + 1, 0, rows * columns
         inside += end - first
@@ -75,10 +75,12 @@ def _fill_from_image(pixels: Pixels, blocks: Values, requests: Requests, words: 
     times, inside = 0, 0
     seen = np.zeros(pixels.words, np.int64)
     for fold in range(len(blocks)):
-        first, end, requests_of_line = asking_lines(requests, blocks[fold])
+        row, rows, column, columns = blocks[fold]
+        first, end, requests_of_line = asking_lines(requests, rows, columns)
         for line in range(first, end):
             for request in range(requests_of_line):
-                address = find_requested(pixels, requests, blocks[fold], line, request)
+                down, along = find_requested(requests, rows, columns, line, request)
+                address = find_address(pixels, row + down, column + along) if down >= 0 else -1
                 if address < 0 or seen[address] == times + 1:
                     continue
                 seen[address] = times + 1

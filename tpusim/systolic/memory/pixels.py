@@ -92,9 +92,8 @@ def find_address(pixels: Pixels, row: int, column: int) -> int:
 
 
 @njit(cache=True)
-def asking_lines(requests: Requests, block: Values) -> tuple[int, int, int]:
+def asking_lines(requests: Requests, rows: int, columns: int) -> tuple[int, int, int]:
     """Return the first line in which a fold may ask for something, the one after the last, and requests per line."""
-    rows, columns = block[1], block[3]
     slots = columns if requests.group == 1 else requests.width
     if requests.skewed:
         return requests.before, requests.before + rows + slots - 1, slots * requests.group
@@ -102,15 +101,12 @@ def asking_lines(requests: Requests, block: Values) -> tuple[int, int, int]:
 
 
 @njit(cache=True)
-def find_requested(pixels: Pixels, requests: Requests, block: Values, line: int, request: int) -> int:
-    """Return where lies what a fold asks for with one request of a line, or -1 if that is nothing."""
-    row, rows, column, columns = block
+def find_requested(requests: Requests, rows: int, columns: int, line: int, request: int) -> tuple[int, int]:
+    """Return which row and column of a fold one request of a line asks for, or a row of -1 if there is none."""
     slot = along = request
     if requests.group > 1:
         slot = request // requests.group
         # Half as many slots as a group has columns ask for the same ones.
         along = slot // (requests.group // 2) * requests.group + request % requests.group
     down = line - requests.before - slot if requests.skewed else requests.before - line
-    if not 0 <= down < rows or along >= columns:
-        return -1
-    return find_address(pixels, row + down, column + along)
+    return (down if down < rows and along < columns else -1), along

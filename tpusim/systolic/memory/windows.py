@@ -23,11 +23,10 @@ SETS = 100
 
 
 class _Fetches(NamedTuple):
-    """How memory fetches an operand: rows and columns of the whole, columns of a fold, words of a set."""
+    """How memory fetches an operand: rows and columns of the whole, words of a set."""
 
     steps: int
     columns: int
-    width: int
     set_words: int
 
 
@@ -57,8 +56,8 @@ def count_moves(demand: Demand, sram_words: int, lines: int, fold_lines: int) ->
     held = -(-active // set_words)
     if demand.words // set_words < held:
         return moves
-    requests, fetches = demand.requests(fold_lines), _Fetches(*demand.shape, demand.width, set_words)
-    places = None if demand.is_matrix else _find_places(demand.pixels(), demand.skewed, fetches)
+    requests, fetches = demand.requests(fold_lines), _Fetches(*demand.shape, set_words)
+    places = None if demand.is_matrix else _find_places(demand.pixels(), requests, fetches)
     total = (places.words if places else demand.words) // set_words + 1
     if total > held:
         window = _Window(held, min(-(-(sram_words - active) // set_words), total - held), total)
@@ -75,14 +74,14 @@ def _move_over_matrix(blocks: Values, requests: Requests, fetches: _Fetches, win
     start = 0
     for fold in range(len(blocks)):
         row, rows, column, columns = blocks[fold]
-        above = column // fetches.width
-        first_line, end, _ = asking_lines(requests, blocks[fold])
+        above = column // requests.width
+        first_line, end, _ = asking_lines(requests, rows, columns)
         for line in range(end - first_line):
             if requests.skewed:
-                first = find_first(above, line, fetches.steps, fetches.width, fetches.columns)
+                first = find_first(above, line, fetches.steps, requests.width, fetches.columns)
                 words = min(line, columns - 1) - max(0, line - rows + 1) + 1
             else:
-                first = above * fetches.steps * fetches.width + (row + rows - 1 - line) * columns
+                first = above * fetches.steps * requests.width + (row + rows - 1 - line) * columns
                 words = columns
             for one in range(first // fetches.set_words, (first + words - 1) // fetches.set_words + 1):
                 while (one - start) % window.total >= window.sets:
@@ -91,9 +90,9 @@ def _move_over_matrix(blocks: Values, requests: Requests, fetches: _Fetches, win
 
 
 @njit(cache=True)
-def _find_places(pixels: Pixels, skewed: bool, fetches: _Fetches) -> _Places:
+def _find_places(pixels: Pixels, requests: Requests, fetches: _Fetches) -> _Places:
     """Return the sets in which the pixels of an image lie, in the order in which memory fetches it."""
-    steps, columns, width = fetches.steps, fetches.columns, fetches.width
+    steps, columns, width = fetches.steps, fetches.columns, requests.width
     folds = (columns + width - 1) // width
     # Twice the same walk: count, then note down.
     first = np.zeros(pixels.words + 1, np.int64)
@@ -106,14 +105,14 @@ def _find_places(pixels: Pixels, skewed: bool, fetches: _Fetches) -> _Places:
         first[address + 1] += first[address]
     sets, noted, words = np.zeros(first[-1], np.int32), np.zeros(len(first), np.int64), 0
     # By diagonals of all folds below each other; or row by row, which is as many diagonals of one element each.
-    reach = width if skewed else 1
+    reach = width if requests.skewed else 1
     line_sets = np.zeros(folds * steps + reach, np.int32)
     for line in range(folds * steps + reach - 1):
         line_sets[line] = words // fetches.set_words
         for offset in range(min(line, folds * steps - 1), max(-1, line - reach), -1):
             fold, row = divmod(offset, steps)
-            for along in range(1 if skewed else width):
-                column = fold * width + (line - offset if skewed else along)
+            for along in range(1 if requests.skewed else width):
+                column = fold * width + (line - offset if requests.skewed else along)
                 inside = column < min(columns, (fold + 1) * width)
                 address = find_address(pixels, row, column) if inside else -1
                 if address >= 0:
@@ -137,16 +136,17 @@ def _move_over_image(
     """Count in ``moves`` how often the window moves on, pixel by pixel where it does not hold all of a line."""
     start = 0
     for fold in range(len(blocks)):
-        row, _, column, _ = blocks[fold]
-        above = column // fetches.width * fetches.steps
-        first, end, requests_of_line = asking_lines(requests, blocks[fold])
+        row, rows, column, columns = blocks[fold]
+        above = column // requests.width * fetches.steps
+        first, end, requests_of_line = asking_lines(requests, rows, columns)
         for line in range(first, end):
             fetched = above + (line - first if requests.skewed else row + requests.before - line)
             # What several slots share is not asked for as it is fetched.
             if requests.group == 1 and _holds(window, start, places.line_sets[fetched], places.line_sets[fetched + 1]):
                 continue
             for request in range(requests_of_line):
-                address = find_requested(pixels, requests, blocks[fold], line, request)
+                down, along = find_requested(requests, rows, columns, line, request)
+                address = find_address(pixels, row + down, column + along) if down >= 0 else -1
                 while address >= 0 and not _is_held(places, address, start, window):
                     start = (start + window.step) % window.total
                     moves[fold * requests.fold_lines + line] += 1
