@@ -53,8 +53,6 @@ _NO_TPU_HERE = {
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
-
-
 # One device: there is no order of several.
 _ALONE = re.compile(r"mhlo\.num_partitions = 1 : i32, mhlo\.num_replicas = 1 : i32")
 
@@ -66,9 +64,10 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     and sharding count), in any pytree. ``function`` may be jitted already, with its own options. ``topology`` is a chip
     (``v5e``) or a slice (``v5e:2x4``, ``tpu7x:2x2x1``); what has no sharding goes to its first device. For a mesh over
     all of them take ``devices_of``: the module keeps in which order the mesh has them. What was compiled is kept for
-    the next time, in the folder that the variable ``TPUSIM_CACHE`` names; an empty name keeps nothing. Raises
-    ConfigError if JAX or libtpu is missing or does not know
-    the slice, or if the compiler fails; what JAX says of a function that it cannot trace stays as it is.
+    the next time, in the folder that the variable ``TPUSIM_CACHE`` names; an empty name keeps nothing.
+
+    Raises ConfigError if JAX or libtpu is missing or does not know the slice, or if the compiler fails; what JAX says
+    of a function that it cannot trace stays as it is.
     """
     jax = _jax()
     first = devices_of(topology)[0]

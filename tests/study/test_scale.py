@@ -103,7 +103,7 @@ def test_variables_stand_by_size(tmp_path):
     """16 is more than 4, though the word comes first."""
     for layers in (4, 16):
         doubled(layers).save(tmp_path / f"net_l{layers}.v5e.hlo.txt")
-    found = scale(str(tmp_path / "net_l{layers}.v5e.hlo.txt")).rows
+    found = scale(tmp_path / "net_l{layers}.v5e.hlo.txt").rows
     assert [row.variables["layers"] for row in found] == [4, 16]
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import MACHINE, OVERFLOW, RUN, TRIPS, WARM, command, json_option, machine, option
+from tpusim.cli.options import MACHINE, OVERFLOW, PROGRAM, RUN, TRIPS, WARM, command, json_option, machine, option
 from tpusim.cli.output import answer, console, write_json
 
 _PATH = """\
 What the end of a run waits for, back to its start, through kernels, copies, collectives and other devices; how much
 later each op may start without moving the end (one execution of it, all else lasting as long as it did); and what ran
 behind what."""
-
 
 _EXPLAIN = """\
 Why an op takes as long as it does, whatever it is: a kernel (its tiles, units, memories, padding), a collective (its
@@ -23,7 +22,7 @@ Without --op: the three ops to which the end of the run owes most."""
 @command(
     "explain",
     "say why an op takes as long as it does",
-    option("program", metavar="PROGRAM", help="HLO text, or a lowered program"),
+    PROGRAM,
     option(
         "--op", metavar="NAME", help="an instruction, as `tpusim run` names it (default: the three that matter most)"
     ),
@@ -90,7 +89,7 @@ program's steps or in its module, and run: a saving is the difference of two sim
 @command(
     "advise",
     "what would make a program faster, each change tried by simulation",
-    option("program", metavar="PROGRAM", help="HLO text, or a lowered program"),
+    PROGRAM,
     *MACHINE,
     json_option(),
     option("--quiet", action="store_true", help="no progress line"),

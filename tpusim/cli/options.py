@@ -29,10 +29,11 @@ class Command:
 
     def add_to(self, commands: Any, *, with_options: bool = True) -> None:
         """Add the command to argparse's subparsers; without its options only its name and its help are known."""
+        description = self.description or f"{self.help[0].upper()}{self.help[1:]}."
         # Only texts of several lines are laid out already; argparse wraps the others.
-        raw = "\n" in f"{self.description}{self.epilog}"
+        raw = "\n" in f"{description}{self.epilog}"
         form = argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter
-        texts = {"help": self.help, "description": self.description, "epilog": self.epilog}
+        texts = {"help": self.help, "description": description, "epilog": self.epilog}
         parser = commands.add_parser(self.name, formatter_class=form, **texts)
         for add in self.options if with_options else ():
             add(parser)
@@ -64,8 +65,7 @@ def number(text: str) -> int:
     """Return a whole number from 0; argparse reports anything else."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a whole number from 0, found {text!r}")
-    # A number that Python refuses to read is wrong usage as well.
-    found = int(text)
+    found = COUNT.number(text)
     if fault := COUNT.fault(found):
         raise argparse.ArgumentTypeError(fault)
     return found
@@ -96,10 +96,12 @@ def json_option(help_text: str = "print one JSON object instead of tables") -> O
 
 
 PROGRAM = option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto, or a lowered program (*.json)")
+HLO = option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto")
 CHIP = option("--chip", metavar="C", help="a chip's name or TOML file (default: from PROGRAM's name or .json)")
+CHIPS = option("--chip", metavar="C,C", help="chips' names or TOML files (default: from PROGRAM's name or .json)")
 TOPOLOGY = option("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
-TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="for loops that do not tell")
+TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="of loops that tell none (default: 1)")
 # Written out, so that --help need not load the rooms; a test holds them against those of pipeline/schedules.py.
 SCHEDULES = ("given", "retiled", "compiled")
 SCHEDULE = option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import CHIP, SCHEDULE, command, json_option, option, positive
+from tpusim.cli.options import CHIPS, SCHEDULE, command, json_option, option, positive
 from tpusim.cli.output import answer, console, write_json
 
 _SCALE = """\
@@ -26,7 +26,7 @@ examples:
     "a family of programs over batch sizes, chips and slices, and the largest that fits",
     option("programs", metavar="PROGRAM", nargs="+", help="files, or patterns with variables in braces"),
     option("--items", metavar="NAME*NAME", default="", help="what a run makes, by variables (default: batch)"),
-    CHIP,
+    CHIPS,
     option("--topology", metavar="T,T", help="slices to run on"),
     SCHEDULE,
     option("--price", metavar="USD", type=positive, help="of an hour of a chip (default: as listed, where it is)"),
@@ -64,7 +64,7 @@ def scale(options: Namespace) -> None:
 
 
 _LAYOUTS = """\
-The layouts that an array can have, ranked by what its users take with each, or where nobody says how it is used by
+The layouts that an array can have, ranked by what its users take with each or, where nobody says how it is used, by
 padding. Users are said in words, NAME:DIMENSIONS:COUNT, or found in a program: tpusim compiles them for each layout of
 the array, lets all else lie as it likes, and runs them.
 

@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Computation, Instruction, Module
 
 _FIELD = re.compile(r"(\w+)=(\d+)")
-
-
-_AGAIN = ("rematted_computation", "checkpoint/remat")
-_AGAIN_NAME = ".remat"
+_REMAT_SCOPES = ("rematted_computation", "checkpoint/remat")
+_REMAT_NAME = ".remat"
 
 
 def is_recomputed(name: str, op_name: str) -> bool:
     """Return whether an instruction computes again what was not kept, as JAX and XLA name it."""
-    return _AGAIN_NAME in name or any(sign in op_name for sign in _AGAIN)
+    return _REMAT_NAME in name or any(scope in op_name for scope in _REMAT_SCOPES)
 
 
 def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str = "") -> dict[str, str]:

@@ -11,6 +11,7 @@ import simpy
 from tpusim.errors import SimulationError
 from tpusim.machine.device import Device
 from tpusim.machine.rendezvous import split_late
+from tpusim.nesting import on_one_stack
 from tpusim.program.steps import AnyStep, Branch, Call, Collective, Loop, Wait
 from tpusim.timeline.records import WAITING_FOR, Record
 from tpusim.units import seconds_to_ps
@@ -78,19 +79,7 @@ class Core:
 
     def run(self, steps: tuple[AnyStep, ...]) -> Activity:
         """Issue ``steps`` in order, and the steps that they hold: however deep, an event resumes what waits for it."""
-        under_way, value = [self._issue(steps)], None
-        while under_way:
-            try:
-                wanted = under_way[-1].send(value)
-            except StopIteration:
-                under_way.pop()
-                value = None
-                continue
-            if isinstance(wanted, tuple):
-                under_way.append(self._issue(wanted))
-                value = None
-            else:
-                value = yield wanted
+        return on_one_stack(lambda wish: self._issue(wish) if isinstance(wish, tuple) else None, self._issue(steps))
 
     def _issue(self, steps: tuple[AnyStep, ...]) -> Holding:
         """Issue steps in order; asynchronous ones are started, and waited for by the steps that need them."""

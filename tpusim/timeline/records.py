@@ -127,6 +127,16 @@ class Repeat(msgspec.Struct, frozen=True, gc=False):
     end_ps: int
     trips: int
 
+    @property
+    def trip_ps(self) -> int:
+        """Length of one trip."""
+        return (self.end_ps - self.start_ps) // self.trips
+
+    @property
+    def trip_start_ps(self) -> int:
+        """Where the trip before begins, which the others equal."""
+        return self.start_ps - self.trip_ps
+
 
 class Timeline(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything that a run recorded of one device, in order of the records' ends on the simulated clock."""
