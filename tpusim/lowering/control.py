@@ -65,16 +65,19 @@ class _Shared:
 
     def enter(self, context: Context, steps: Steps) -> Steps:
         """Keep the steps of a computation, and return them."""
-        if any(map(self._varies, steps)):
+        if any([self._varies(step) for step in steps if isinstance(step, _HOLDERS)]):
             self._varying.add(id(steps))
         else:
             self._found.setdefault(_known(context), []).append((context, steps))
         return steps
 
-    def _varies(self, step: AnyStep) -> bool:
-        choices = step.choices if isinstance(step, Loop | Branch) else ()
+    def _varies(self, step: Loop | Branch | Call) -> bool:
+        choices = () if isinstance(step, Call) else step.choices
         inner = inner_lists(step)
         return any(len(choice.values) > 1 for choice in choices) or any(id(steps) in self._varying for steps in inner)
+
+
+_HOLDERS = (Loop, Branch, Call)
 
 
 def _known(context: Context) -> tuple[str, frozenset[Any]]:

@@ -5,41 +5,29 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from msgspec import structs
-
 from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.program.steps import Kernel
 
 
 class Likeness:
-    """Numbers the contents of a module's computations: those of one number differ in names and metadata alone."""
+    """Numbers the contents of a module's computations: those of one number differ in names and metadata alone.
+
+    ``kernels`` are those that have been made, each under the key of its fusion and with that.
+    """
 
     def __init__(self, module: Module) -> None:
+        self.kernels: dict[Hashable, tuple[Instruction, Kernel]] = {}
         self._module = module
         self._numbers: dict[str, int] = {}
         self._contents: dict[Hashable, int] = {}
         self._said: dict[int, int] = {}
         self._texts: dict[int, str] = {}
-        self._kernels: dict[Hashable, tuple[Instruction, Kernel]] = {}
 
     def key(self, computation: Computation, fusion: Instruction) -> Hashable:
         """Return what two fusions have in common if they are alike: all but their names and metadata."""
         operands = [computation[name].shape for name in fusion.operands]
         return fusion.shape, _places(fusion.operands), *operands, self._stated(fusion.attributes)
-
-    def find(self, key: Hashable, fusion: Instruction) -> Kernel | None:
-        """Return the kernel of a fusion that is alike, with this one's names in its streams and the other's labels."""
-        if key not in self._kernels:
-            return None
-        other, kernel = self._kernels[key]
-        names = dict(zip((other.name, *other.operands), (fusion.name, *fusion.operands), strict=True))
-        streams = tuple([structs.replace(each, operand=names[each.operand]) for each in kernel.streams])
-        return structs.replace(kernel, streams=streams)
-
-    def enter(self, key: Hashable, fusion: Instruction, kernel: Kernel) -> None:
-        """Keep the kernel of a fusion for those that are alike."""
-        self._kernels[key] = fusion, kernel
 
     def _number(self, name: str) -> int:
         """Return the number of what a computation has in it."""
