@@ -34,7 +34,8 @@ def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str =
     for instruction in reversed(computation.instructions):
         text = found[instruction.name] = found[instruction.name] or of_uses.get(instruction.name, "")
         # Backwards, so that the first use has the last word.
-        of_uses |= dict.fromkeys(instruction.operands if text else (), text)
+        for name in instruction.operands if text else ():
+            of_uses[name] = text
     for instruction in computation:
         if not found[instruction.name]:
             sources = (found[name] for name in instruction.operands)
