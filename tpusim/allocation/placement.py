@@ -66,7 +66,7 @@ def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
     """Return the place that values share, as large as the largest of them."""
     first = values[0]
     # A parameter of a called computation is its caller's value, so that one here is the program's.
-    made: BufferKind = "output" if any([value.is_result for value in values]) else "temporary"
+    made: BufferKind = "output" if True in [value.is_result for value in values] else "temporary"
     kind = kind or _KINDS.get(first.instruction.opcode, made)
     # Most places have one value.
     intervals = ((first.first, first.last),) if len(values) == 1 else united([(v.first, v.last) for v in values])

@@ -80,7 +80,7 @@ def _places(liveness: Liveness) -> tuple[list[Place], list[Place]]:
     places: list[Place] = []
     tables: list[Place] = []
     for values in liveness.buffers():
-        if any([value.n_bytes for value in values]):
+        if sum([value.n_bytes for value in values]):
             place = place_of(values)
             if not place.is_table:
                 places.append(place)

@@ -65,7 +65,7 @@ class _Shared:
 
     def enter(self, context: Context, steps: Steps) -> Steps:
         """Keep the steps of a computation, and return them."""
-        if any([self._varies(step) for step in steps if isinstance(step, _HOLDERS)]):
+        if any(self._varies(step) for step in steps if isinstance(step, _HOLDERS)):
             self._varying.add(id(steps))
         else:
             self._found.setdefault(_known(context), []).append((context, steps))

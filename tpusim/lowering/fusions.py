@@ -74,8 +74,7 @@ def _computes_array(item: Inner) -> bool:
 
 def _fusion_category(scope: Scope, instruction: Instruction) -> str:
     # The names that the XLA profiler shows, so that its tables can be laid beside ours.
-    opcodes = {item.instruction.opcode for item in scope.body_of(instruction).values}
-    if opcodes & PRODUCTS:
+    if scope.body_of(instruction).opcodes & PRODUCTS:
         return "convolution fusion"
     kind = instruction.attributes.get("kind", "kLoop")
     return {"kLoop": "loop fusion", "kInput": "input fusion", "kOutput": "output fusion"}.get(kind, "custom fusion")

@@ -39,9 +39,7 @@ class Recorder:
         self._changes: dict[int, dict[int, dict[str, Any]]] = {}
         self._shared: dict[bytes, tuple[Record, ...]] = {}
 
-    def add(
-        self, step: AnyStep, row: str, start_ps: int, end_ps: int, call: str, details: Mapping[str, Any]
-    ) -> Record:
+    def add(self, step: AnyStep, row: str, start_ps: int, end_ps: int, call: str, details: Mapping[str, Any]) -> Record:
         """Record that ``step`` kept ``row`` from ``start_ps`` to ``end_ps``; ``details`` are fields of ``Record``."""
         record = Record(
             name=step.name,

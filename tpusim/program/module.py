@@ -112,8 +112,8 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         copies, kernels = self._by_kind.get(Copy, ()), self._by_kind.get(Kernel, ())
         return (
             HostTransfer in self._by_kind
-            or any([HOST in (copy.source_space, copy.target_space) for copy in copies])
-            or any([stream.space == HOST for kernel in kernels for stream in kernel.streams])
+            or any(HOST in (copy.source_space, copy.target_space) for copy in copies)
+            or any(stream.space == HOST for kernel in kernels for stream in kernel.streams)
         )
 
     @cached_property

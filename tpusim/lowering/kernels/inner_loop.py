@@ -10,29 +10,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import LOAD, STORE, VECTOR
-from tpusim.lowering.kernels.vector import is_waiting, registers_of
-from tpusim.program.work import VectorLoop, Work
+from tpusim.hardware.units import LOAD, STORE
+from tpusim.lowering.kernels.values import ValueCost
+from tpusim.lowering.kernels.vector import registers_of
+from tpusim.program.work import VectorLoop
 from tpusim.semantics.demand.inlining import Body, sources_of
 
 
-def inner_loop(body: Body, works: Mapping[int, Work], shares: Sequence[float], chip: Chip) -> VectorLoop:
-    """Return the loop of a whole kernel; ``works`` are its values' work by position, ``shares`` how much is needed."""
+def inner_loop(body: Body, costs: Mapping[int, ValueCost], shares: Sequence[float], chip: Chip) -> VectorLoop:
+    """Return the loop of a whole kernel; ``costs`` are its values' by position, ``shares`` how much is needed."""
     sources, sizes = sources_of(body), _sizes(body, chip)
     loaded, stored = chip.vector_ops.latency[LOAD], chip.vector_ops.latency[STORE]
     ready: dict[int, float] = {}
     last_use: dict[int, float] = {}
-    for at, work in works.items():
+    for at, cost in costs.items():
         item = body.values[at]
         made_of = [sources[operand] for operand in item.operands]
         # What comes from VMEM is loaded where it is used.
         begin = max([ready.get(source, loaded) for source in made_of], default=0.0)
         widest = max([1.0, sizes[at], *[sizes[operand] for operand in item.operands]])
-        ready[at] = begin + _chain_cycles(item.instruction.opcode, work, chip) / widest
+        ready[at] = begin + cost.chain_cycles / widest
         for source in made_of:
             if begin > last_use.get(source, 0.0):
                 last_use[source] = begin
-    counts = {at: sizes[at] * shares[at] for at in works}
+    counts = {at: sizes[at] * shares[at] for at in costs}
     turns = max(counts.values(), default=0.0)
     if not turns:
         return VectorLoop()
@@ -45,12 +46,3 @@ def _sizes(body: Body, chip: Chip) -> list[float]:
     """Return the registers of each value of a kernel, and at negative positions of its operands."""
     made = [*[item.instruction for item in body.values], *reversed(body.operands)]
     return registers_of([instruction.shape for instruction in made], chip)
-
-
-def _chain_cycles(opcode: str, work: Work, chip: Chip) -> float:
-    """Return how long a value takes if all operations of its expansion wait for each other."""
-    latency = chip.vector_ops.latency
-    if is_waiting(opcode):
-        # Its slots are mostly empty ones, and what they wait for is in it: of all of them one is a cycle.
-        latency = latency | {VECTOR: 1 / chip.vpu.alu_slots}
-    return sum([ops * latency.get(unit, 1.0) for unit, ops in work.ops.items()])

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.program.steps import Kernel
 
+if TYPE_CHECKING:
+    from tpusim.lowering.kernels.values import ValueCost
+
 
 class Likeness:
     """Numbers the contents of a module's computations: those of one number differ in names and metadata alone.
 
-    ``kernels`` are those that have been made, each under the key of its fusion and with that.
+    ``kernels`` are those that have been made, each under the key of its fusion and with that; ``values`` what values
+    inside them take, under what they have in common.
     """
 
     def __init__(self, module: Module) -> None:
         self.kernels: dict[Hashable, tuple[Instruction, Kernel]] = {}
+        self.values: dict[Hashable, ValueCost] = {}
         self._module = module
         self._numbers: dict[str, int] = {}
         self._contents: dict[Hashable, int] = {}
@@ -28,6 +33,12 @@ class Likeness:
         """Return what two fusions have in common if they are alike: all but their names and metadata."""
         operands = [computation[name].shape for name in fusion.operands]
         return fusion.shape, _places(fusion.operands), *operands, self._stated(fusion.attributes)
+
+    def of_value(self, computation: Computation, instruction: Instruction) -> Hashable:
+        """Return what two instructions have in common that compute alike: all but their names and metadata."""
+        said, by_name = instruction.attributes, computation.by_name
+        number = self._said.get(id(said)) or self._stated(said)
+        return instruction.opcode, instruction.shape, number, *[by_name[name].shape for name in instruction.operands]
 
     def _number(self, name: str) -> int:
         """Return the number of what a computation has in it."""
