@@ -426,6 +426,7 @@ def _plain_nest(body: Body, tiles: int, window: WindowConfig | None) -> Nest:
 
 
 def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nest) -> Iterator[Stream]:
+    moves = {side: nest.fetches(side) for side in {OUT, *sides.values()}}
     for access in touched:
         side = OUT if access.is_output else sides.get(access.name, OUT)
         cut = nest.bounds.get(side, ())
@@ -435,7 +436,7 @@ def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nes
         # Only an array of as many dimensions is cut as the bounds say; rows of a gather are runs of their own.
         run = run_bytes(access.shape, cut, chip.vpu.register_shape) if len(cut) == access.shape.rank else 0
         chunk = min(filter(None, (run, access.chunk_bytes)), default=0)
-        block, fetches = access.n_bytes * overlap * nest.block_share[side], nest.fetches(side)
+        block, fetches = access.n_bytes * overlap * nest.block_share[side], moves[side]
         stride = _stride_bytes(access, cut, chunk, chip) if chunk and needs_places(chip) else 0
         yield Stream(access.name, access.space, block, fetches, access.is_output, chunk, stride)
 
