@@ -47,10 +47,9 @@ class Likeness:
             place = {each.name: at for at, each in enumerate(computation.instructions)}
             content: list[Hashable] = [place[computation.root_name]]
             for each in computation.instructions:
-                operands = tuple([place[operand] for operand in each.operands])
                 # Instructions that state the same share one dict, so that what it says is gone through once.
                 said = known.get(id(each.attributes)) or self._stated(each.attributes)
-                content += each.opcode, each.shape, operands, each.immediate, said
+                content += each.opcode, each.shape, each.immediate, said, *[place[name] for name in each.operands]
             self._numbers[name] = self._numbered(content)
         return self._numbers[name]
 
