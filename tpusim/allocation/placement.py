@@ -65,12 +65,13 @@ class Place(msgspec.Struct, eq=False):
 def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
     """Return the place that values share, as large as the largest of them."""
     first = values[0]
-    # A parameter of a called computation is its caller's value, so that one here is the program's.
-    made: BufferKind = "output" if True in [value.is_result for value in values] else "temporary"
-    kind = kind or _KINDS.get(first.instruction.opcode, made)
+    is_result, size, intervals = first.is_result, first.n_bytes, ((first.first, first.last),)
     # Most places have one value.
-    intervals = ((first.first, first.last),) if len(values) == 1 else united([(v.first, v.last) for v in values])
-    size = max([value.n_bytes for value in values])
+    if len(values) > 1:
+        is_result, size = any(value.is_result for value in values), max(value.n_bytes for value in values)
+        intervals = united([(value.first, value.last) for value in values])
+    # A parameter of a called computation is its caller's value, so that one here is the program's.
+    kind = kind or _KINDS.get(first.instruction.opcode, "output" if is_result else "temporary")
     return Place(values, kind, size, first.space, intervals)
 
 
