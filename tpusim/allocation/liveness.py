@@ -300,7 +300,8 @@ class Frame:
             for name in instruction.operands:
                 liveness.keep(self.values[name], liveness.now)
         self.values[instruction.name] = self.made(instruction) if made is None else made
-        if "metadata" not in attributes and (instruction.opcode in COPIES or async_parts(instruction.opcode)):
+        is_copy = instruction.opcode in COPIES or async_parts(instruction.opcode)
+        if is_copy and "metadata" not in attributes and before < len(liveness.values):
             self._name_origin(instruction, before)
         scoped = instruction.backend_config.scoped_vmem_bytes if "backend_config" in attributes else 0
         if scoped:

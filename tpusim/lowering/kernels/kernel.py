@@ -226,8 +226,7 @@ def _other_costs(plan: Plan, nest: Nest | None) -> dict[int, ValueCost]:
         # What is made for an operand of the product stays as long as its tile does, and is then made anew.
         times = plan.shares[at] * uses.get(plan.sides.get(at, ""), 1.0)
         # Of most values all is needed once.
-        opcode = plan.body.values[at].instruction.opcode
-        found[at] = cost if times == 1 else cost.times(times, opcode, plan.scope.chip)
+        found[at] = cost if times == 1 else cost.times(times, plan.body.values[at].instruction.opcode, plan.scope.chip)
     return found
 
 

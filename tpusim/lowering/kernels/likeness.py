@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from tpusim.ir.attributes import ComputationName
@@ -44,12 +45,12 @@ class Likeness:
         """Return the number of what a computation has in it."""
         if name not in self._numbers:
             computation, known = self._module[name], self._said
-            place = {each.name: at for at, each in enumerate(computation.instructions)}
-            content: list[Hashable] = [place[computation.root_name]]
+            place = dict(zip(computation.by_name, count())).__getitem__
+            content: list[Hashable] = [place(computation.root_name)]
             for each in computation.instructions:
                 # Instructions that state the same share one dict, so that what it says is gone through once.
                 said = known.get(id(each.attributes)) or self._stated(each.attributes)
-                content += each.opcode, each.shape, each.immediate, said, *[place[name] for name in each.operands]
+                content += each.opcode, each.shape, each.immediate, said, *map(place, each.operands)
             self._numbers[name] = self._numbered(content)
         return self._numbers[name]
 
