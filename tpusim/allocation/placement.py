@@ -64,12 +64,15 @@ class Place(msgspec.Struct, eq=False):
 
 def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
     """Return the place that values share, as large as the largest of them."""
-    intervals = united([(value.first, value.last) for value in values])
-    size = max([value.n_bytes for value in values])
+    first = values[0]
+    is_result, size, intervals = first.is_result, first.n_bytes, ((first.first, first.last),)
+    # Most places have one value.
+    if len(values) > 1:
+        is_result, size = any(value.is_result for value in values), max(value.n_bytes for value in values)
+        intervals = united([(value.first, value.last) for value in values])
     # A parameter of a called computation is its caller's value, so that one here is the program's.
-    made: BufferKind = "output" if any(value.is_result for value in values) else "temporary"
-    kind = kind or _KINDS.get(values[0].instruction.opcode, made)
-    return Place(values, kind, size, values[0].space, intervals)
+    kind = kind or _KINDS.get(first.instruction.opcode, "output" if is_result else "temporary")
+    return Place(values, kind, size, first.space, intervals)
 
 
 def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -132,7 +135,8 @@ def reuse_output_memory(places: Sequence[Place], order: Mapping[int, int]) -> No
 
 def _is_reusable(place: Place) -> bool:
     """Return whether a place is the program's to write: an output's, or an argument's that an output overwrites."""
-    return any(value.is_result and value.instruction.opcode not in _KINDS for value in place.values)
+    # Temporaries, which most are, are no results.
+    return place.kind != "temporary" and any(v.is_result and v.instruction.opcode not in _KINDS for v in place.values)
 
 
 def _home(place: Place, reusable: Sequence[Place]) -> Place | None:
@@ -210,13 +214,10 @@ def _computations(module: Module) -> Iterator[Computation]:
 
 
 def _called(computation: Computation) -> Iterator[str]:
-    return (name for instruction in computation.instructions for name in _callees(instruction))
-
-
-def _callees(instruction: Instruction) -> Iterator[str]:
-    for attribute in _CALLEES if instruction.opcode in CONTROL_FLOW else ():
-        named = instruction.attributes.get(attribute, ())
-        yield from (named,) if isinstance(named, str) else named
+    for instruction in computation.instructions if computation.opcodes & CONTROL_FLOW else ():
+        for attribute in _CALLEES if instruction.opcode in CONTROL_FLOW else ():
+            named = instruction.attributes.get(attribute, ())
+            yield from (named,) if isinstance(named, str) else named
 
 
 def post_order(computation: Computation) -> Iterator[Instruction]:
@@ -226,12 +227,11 @@ def post_order(computation: Computation) -> Iterator[Instruction]:
         waiting = [end] if end.name not in computation.used else []
         while waiting:
             instruction = waiting[-1]
-            fresh = [name for name in instruction.operands if name not in seen]
-            if fresh and instruction.name not in seen:
+            if instruction.name in seen:
+                waiting.pop()
+            elif fresh := [name for name in instruction.operands if name not in seen]:
                 # The first operand is to be walked first, so it goes on top.
-                waiting += [computation[name] for name in reversed(fresh)]
-                continue
-            waiting.pop()
-            if instruction.name not in seen:
+                waiting += [computation.by_name[name] for name in reversed(fresh)]
+            else:
                 seen.add(instruction.name)
-                yield instruction
+                yield waiting.pop()

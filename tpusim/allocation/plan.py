@@ -52,10 +52,7 @@ def plan_buffers(
     ``granule_bytes`` is what tables of tuples are rounded up to; ``frames`` say where in the source they come from.
     """
     liveness = Liveness(module, granule_bytes)
-    shared = [place_of(values) for values in liveness.buffers() if any(value.n_bytes for value in values)]
-    tables = [place for place in shared if place.is_table and place.kind == "temporary"]
-    places = [place for place in shared if not place.is_table]
-    places += [place_of((value,), "scratch") for value in liveness.scratch]
+    places, tables = _places(liveness)
     reuse_output_memory(places, module_order(module))
     heap_bytes = fill_heap(places, HBM)
     of_tables: list[Buffer] = []
@@ -76,6 +73,21 @@ def plan_buffers(
         return (*(_named(place, *life, frames) for place in places for life in place.intervals), *of_tables)
 
     return BufferPlan(tuple(liveness.schedule), PlannedBuffers(sizes, make), temp_bytes, addresses)
+
+
+def _places(liveness: Liveness) -> tuple[list[Place], list[Place]]:
+    """Return the places of all that needs memory, and apart from them those of the tuples' tables between."""
+    places: list[Place] = []
+    tables: list[Place] = []
+    for values in liveness.buffers():
+        if sum([value.n_bytes for value in values]):
+            place = place_of(values)
+            if not place.is_table:
+                places.append(place)
+            elif place.kind == "temporary":
+                tables.append(place)
+    places += [place_of((value,), "scratch") for value in liveness.scratch]
+    return places, tables
 
 
 def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict[str, tuple[int | None, ...]]:
