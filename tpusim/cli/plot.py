@@ -131,7 +131,7 @@ def _systolic(plot: Any, options: Namespace) -> Any:
 
 
 def _layers(plot: Any, options: Namespace) -> Any:
-    from tpusim.pipeline.stages import run_layers
+    from tpusim.pipeline.layers import run_layers
 
     title = f"{Path(options.layers).name} on {options.rows} x {options.cols}, {options.dataflow} (simulated)"
     return plot.layers(run_layers(options.layers, _array(options)), title=title)

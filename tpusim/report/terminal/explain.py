@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
+from tpusim.analysis.bands import compiler_us
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.tuning import Ranking
 from tpusim.hardware.units import UNITS, VMEM
-from tpusim.report.json.run import compiler_us
-from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, size_text, time_text
 from tpusim.report.terminal.answers.body import advice, block_table, floor_text, held_text, render_body, unit_name
 from tpusim.units import ps_to_us
 
@@ -25,7 +21,7 @@ _GAPS = {
 }
 
 
-def render_explanation(found: Explanation, console: Console) -> None:
+def render_explanation(found: Explanation, console: Printer) -> None:
     """Print an explanation."""
     where = f", {found.source}" if found.source else ""
     line = f", line {found.line}" if found.line else ""
@@ -155,7 +151,7 @@ def _advice(found: Explanation) -> Iterator[str]:
         yield f"Padding and shapes leave {1 - found.array_share:.0%} of the arrays idle while rows stream."
 
 
-def render_ranking(ranking: Ranking, console: Console) -> None:
+def render_ranking(ranking: Ranking, console: Printer) -> None:
     """Print programs that do the same, the fastest first, and what is wrong with those that have no time."""
     table = plain_table("", ">time", ">of peak", ">HBM", "bound by")
     for each in ranking.candidates:

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.markup import escape
-
 from tpusim.analysis.memory import MemoryProfile, MemoryReport, SpaceUse
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.program.buffers import Buffer
 from tpusim.report.out_of_memory import oom_text
 from tpusim.report.provenance import provenance_text
-from tpusim.report.tables import plain_table, size_text
+from tpusim.report.tables import Printer, escape, plain_table, size_text
 
 _SHOWN = 20
 _SHOWN_PADDED = 10
@@ -23,7 +20,7 @@ _OP_WIDTH = 24
 _CUT = ("op", "shape")
 
 
-def render_memory(report: MemoryReport, console: Console) -> None:
+def render_memory(report: MemoryReport, console: Printer) -> None:
     """Print what is needed, the buffers at the peak of each memory, padding, and the compiler's message if any."""
     use = report.use
     console.print(f"[bold]{escape(report.program)}[/bold] on {escape(report.chip)} (simulated)")
@@ -60,7 +57,7 @@ def _space_line(space: SpaceUse) -> str:
     return f"{label} {size_text(space.needed_bytes)} of {size_text(space.capacity_bytes)}, {room}{holes}"
 
 
-def _print_peak(profile: MemoryProfile, console: Console) -> None:
+def _print_peak(profile: MemoryProfile, console: Printer) -> None:
     alive = profile.alive_at(profile.peak_position)
     where = f" while {escape(profile.peak_instruction)} runs" if profile.peak_instruction else ""
     console.print(f"{UNITS[profile.space].label} at its peak{where}, {size_text(profile.peak_bytes)}")
@@ -90,7 +87,7 @@ def _op_text(buffer: Buffer) -> str:
     return name if len(name) <= _OP_WIDTH else f"…{name[1 - _OP_WIDTH :]}"
 
 
-def _print_padding(padded: Sequence[Buffer], console: Console) -> None:
+def _print_padding(padded: Sequence[Buffer], console: Printer) -> None:
     if not padded:
         console.print("No buffer is padded.")
         return

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import singledispatch
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from tpusim.analysis.explained.facts import (
     Awaited,
     CollectiveFacts,
@@ -21,7 +17,7 @@ from tpusim.analysis.explained.facts import (
 )
 from tpusim.analysis.explanation import Explanation
 from tpusim.hardware.units import UNITS
-from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, size_text, time_text
 from tpusim.report.terminal.explain import render_explanation
 
 _SHOWN_MEMBERS = 8
@@ -32,7 +28,7 @@ _NOTABLE = 1.05
 Line = tuple[str, str]
 
 
-def render_explained(found: Explanation | StepExplanation, console: Console) -> None:
+def render_explained(found: Explanation | StepExplanation, console: Printer) -> None:
     """Print why an op takes as long as it does."""
     if isinstance(found, Explanation):
         render_explanation(found, console)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
-from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.report.tables import Printer, escape, plain_table, size_text, time_text
 from tpusim.shapes.layout_choices import LayoutChoice
 
 
-def render_layouts(choices: Sequence[LayoutChoice], console: Console, used_by: Sequence[str] = ()) -> None:
+def render_layouts(choices: Sequence[LayoutChoice], console: Printer, used_by: Sequence[str] = ()) -> None:
     """Print a row a layout: what its users take, what it takes itself, what of that is padding, what it is good for."""
     users = (">its users", ">of the best") if used_by else ()
     # What a layout is good for is a guess where nobody says what it is for.

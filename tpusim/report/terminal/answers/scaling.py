@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.markup import escape
-
 from tpusim.analysis.answers.efficiency import Efficiency, efficiencies
 from tpusim.analysis.answers.scaling import Exposed, Largest, Refused, ScaleRow
 from tpusim.report.provenance import provenance_text
-from tpusim.report.tables import count_text, dollars_text, energy_text, plain_table, size_text, time_text
+from tpusim.report.tables import (
+    Printer,
+    count_text,
+    dollars_text,
+    energy_text,
+    escape,
+    plain_table,
+    size_text,
+    time_text,
+)
 
 _NOTABLE = 0.02
 """Rates nearer to each other than this share are called equal."""
 
 
 def render_scaling(
-    rows: Sequence[ScaleRow], largest: Sequence[Largest], console: Console, refused: Sequence[Refused] = ()
+    rows: Sequence[ScaleRow], largest: Sequence[Largest], console: Printer, refused: Sequence[Refused] = ()
 ) -> None:
     """Print a row for each program, chip and slice, and what is the most that fits."""
     variables = list(dict.fromkeys(name for row in rows for name in row.variables))
@@ -49,7 +55,7 @@ def render_scaling(
 
 
 def _print_scaled(
-    rows: Sequence[ScaleRow], scaled: Sequence[Efficiency | None], counted: bool, console: Console
+    rows: Sequence[ScaleRow], scaled: Sequence[Efficiency | None], counted: bool, console: Printer
 ) -> None:
     """Print how well larger slices are used."""
     if any(scaled):
@@ -62,7 +68,7 @@ def _print_scaled(
             console.print(f"\n{escape(lines)}", soft_wrap=True)
 
 
-def _print_notes(rows: Sequence[ScaleRow], console: Console) -> None:
+def _print_notes(rows: Sequence[ScaleRow], console: Printer) -> None:
     """Print which programs another chip was meant for, and whether runs have warnings."""
     for program, text in dict.fromkeys((row.program, provenance_text(row.provenance, row.chip)) for row in rows):
         if text:
