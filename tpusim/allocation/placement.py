@@ -51,6 +51,15 @@ class Place(msgspec.Struct, eq=False):
         return Block(self.n_bytes, self.intervals[0][0], self.intervals[-1][1], pieces)
 
     @property
+    def lives(self) -> tuple[Interval, ...]:
+        """When it holds something: what is no temporary is there from its first value to its last."""
+        return (
+            self.intervals
+            if self.kind in ("temporary", "scratch")
+            else ((self.intervals[0][0], self.intervals[-1][1]),)
+        )
+
+    @property
     def is_table(self) -> bool:
         """Whether it holds a tuple's table of addresses."""
         return isinstance(self.values[0].shape, TupleShape) and self.kind != "scratch"

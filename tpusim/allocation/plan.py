@@ -78,13 +78,13 @@ def plan_buffers(
         heap_bytes += table_bytes
     temp_bytes = counted_temp_bytes(heap_bytes, [*places, *tables], liveness)
     addresses = _addresses(liveness, places, heap_bytes) if with_addresses else {}
-    sizes = (*(_sized(place, *life) for place in places for life in place.intervals), *of_tables)
+    sizes = (*(_sized(place, *life) for place in places for life in place.lives), *of_tables)
 
     def make() -> tuple[Buffer, ...]:
         lay_side_by_side(places)
         for space in {place.space for place in places} - {HBM}:
             fill_heap(places, space)
-        return (*(_named(place, *life, frames) for place in places for life in place.intervals), *of_tables)
+        return (*(_named(place, *life, frames) for place in places for life in place.lives), *of_tables)
 
     return BufferPlan(tuple(liveness.schedule), PlannedBuffers(sizes, make), temp_bytes, addresses)
 

@@ -18,6 +18,7 @@ from tpusim.report.json.run import compiler_us
 from tpusim.report.provenance import provenance_text
 from tpusim.report.result import ResultLike
 from tpusim.report.tables import count_text, dollars_text, energy_text, plain_table, size_text, time_text, us_text
+from tpusim.report.terminal.memory import use_text
 from tpusim.report.terminal.pod import render_pod
 from tpusim.units import PS_PER_SECOND
 
@@ -146,10 +147,7 @@ def _category_table(summary: Summary) -> Table:
 
 def _print_memory(summary: Summary, console: Console) -> None:
     use = summary.memory
-    console.print(
-        f"memory    arguments {size_text(use.argument_bytes)}, outputs {size_text(use.output_bytes)}, "
-        f"temporaries {size_text(use.temp_bytes)}"
-    )
+    console.print(f"memory    {use_text(use)}")
     console.print(
         f"          peak HBM {size_text(use.peak_hbm_bytes)} of {size_text(summary.hbm_capacity_bytes)}, "
         f"peak VMEM {size_text(use.peak_vmem_bytes)} of {size_text(summary.vmem_capacity_bytes)}"
