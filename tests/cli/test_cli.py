@@ -21,7 +21,15 @@ POD = str(TRACES / "llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
 
 KEYS = {"program", "chip", "time_us", "ops", "memory", "unsupported", "warnings"}
 OP_KEYS = {"name", "opcode", "category", "count", "time_us", "bound_by", "flops", "hbm_bytes"}
-MEMORY_KEYS = {"argument_bytes", "output_bytes", "temp_bytes", "heap_bytes", "peak_hbm_bytes", "peak_vmem_bytes"}
+MEMORY_KEYS = {
+    "argument_bytes",
+    "output_bytes",
+    "alias_bytes",
+    "temp_bytes",
+    "heap_bytes",
+    "peak_hbm_bytes",
+    "peak_vmem_bytes",
+}
 
 
 def test_run_prints_a_report(capsys):

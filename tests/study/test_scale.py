@@ -45,6 +45,13 @@ def row(items: float, peak_bytes: int, **given: object) -> ScaleRow:
     return ScaleRow(items=items, peak_hbm_bytes=peak_bytes, **(facts | given))  # type: ignore[arg-type]
 
 
+def shown(rows: list[ScaleRow]) -> str:
+    """Return the report on some rows, in one line."""
+    console = Console(file=io.StringIO(), width=400)
+    render_scaling(rows, largest_that_fit(rows), console)
+    return " ".join(console.file.getvalue().split())
+
+
 def test_a_function_is_called_with_each_size():
     """Throughput is the size over the time, and rises with it while the launch weighs."""
     rows = scale(doubled, {"batch": [64, 4096]}, chips=["v5e"]).rows
@@ -71,7 +78,27 @@ def test_sizes_without_a_program_are_said():
 def test_the_largest_that_fits_is_on_a_line():
     """400 bytes and 100 an item: 4 of those that were run, and 6."""
     (found,) = largest_that_fit([row(items, 400 + 100 * items) for items in (2, 4, 8)])
-    assert (found.items, found.estimate) == (4, 6)
+    assert (found.items, found.estimate, found.line) == (4, 6, (4, 8))
+
+
+def test_what_fits_is_between_what_does_and_what_does_not():
+    """300 bytes an item from 3 to 4, where 1,000 are passed: what larger runs need says nothing of it."""
+    rows = [row(2, 500), row(3, 800), row(4, 1100), row(8, 1200), row(9, 1300)]
+    (found,) = largest_that_fit(rows)
+    assert (found.items, found.line) == (3, (3, 4))
+    assert found.estimate == pytest.approx(3 + 200 / 300)
+    assert "if HBM grows evenly between 3 and 4" in shown(rows)
+
+
+@pytest.mark.parametrize(
+    ("needs", "estimate", "line"), [((100, 200, 400), 20, (4, 8)), ((1100, 1200, 1400), 0, (2, 4))]
+)
+def test_beyond_what_was_run_the_line_goes_on_as_a_guess(needs, estimate, line):
+    """50 bytes an item: from the two largest where all fits, from the two smallest where nothing does."""
+    rows = [row(items, peak) for items, peak in zip((2, 4, 8), needs, strict=True)]
+    (found,) = largest_that_fit(rows)
+    assert (found.estimate, found.line) == (estimate, line)
+    assert "a guess, as compilers choose anew" in shown(rows)
 
 
 def test_programs_with_as_many_items_are_one_point_of_the_line():

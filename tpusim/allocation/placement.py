@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
 
-from tpusim.allocation.heap import Block, Interval, aligned, alignment_bytes, place_in_order, place_largest_first
+from tpusim.allocation.heap import Block, Interval, aligned, alignment_bytes, place_largest_first, place_to_fit
 from tpusim.allocation.liveness import Liveness, Value
 from tpusim.hardware.units import HBM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
@@ -49,6 +49,15 @@ class Place(msgspec.Struct, eq=False):
         # A place is kept between its values, so that the next finds it where the one before left it.
         pieces = tuple((offset, piece.block) for offset, piece in self.pieces)
         return Block(self.n_bytes, self.intervals[0][0], self.intervals[-1][1], pieces)
+
+    @property
+    def lives(self) -> tuple[Interval, ...]:
+        """When it holds something: what is no temporary is there from its first value to its last."""
+        return (
+            self.intervals
+            if self.kind in ("temporary", "scratch")
+            else ((self.intervals[0][0], self.intervals[-1][1]),)
+        )
 
     @property
     def is_table(self) -> bool:
@@ -156,17 +165,20 @@ def overlaps_any(interval: Interval, taken: Sequence[Interval]) -> bool:
     return (before >= 0 and taken[before][1] >= first) or (before + 1 < len(taken) and taken[before + 1][0] <= last)
 
 
-def fill_heap(places: Iterable[Place], space: MemorySpace) -> int:
-    """Give every place that needs one its offset in the heap of a memory, and return the size of the heap."""
+def fill_heap(places: Iterable[Place], space: MemorySpace, room_bytes: Callable[[], int] | None = None) -> int:
+    """Give every place that needs one its offset in the heap of a memory, and return the size of the heap.
+
+    A memory is planned as a whole, with the largest places first, unless the heap only has to fit where there is room.
+    """
     members = [place for place in places if place.space == space and place.needs_heap]
-    place_blocks = place_in_order if space == HBM else place_largest_first
-    offsets = place_blocks([place.block for place in members], alignment_bytes(space))
+    blocks, unit = [place.block for place in members], alignment_bytes(space)
+    offsets = place_to_fit(blocks, unit, room_bytes) if room_bytes else place_largest_first(blocks, unit)
     for place, offset in zip(members, offsets, strict=True):
         place.offset_bytes = offset
         for within, piece in place.pieces:
             piece.offset_bytes = offset + within
     ends = (place.n_bytes + offset for place, offset in zip(members, offsets, strict=True))
-    return aligned(max(ends, default=0), alignment_bytes(space))
+    return aligned(max(ends, default=0), unit)
 
 
 def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:

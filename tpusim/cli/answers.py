@@ -27,6 +27,7 @@ Without --op: the three ops to which the end of the run owes most."""
         "--op", metavar="NAME", help="an instruction, as `tpusim run` names it (default: the three that matter most)"
     ),
     *MACHINE,
+    OVERFLOW,
     json_option("print one JSON object instead of text"),
     description=_EXPLAIN,
 )
@@ -36,11 +37,12 @@ def explain(options: Namespace) -> None:
     from tpusim.report.json.answers import explained_page, longest_page
     from tpusim.report.terminal.answers.explain import render_explained
 
+    rest = {**machine(options), "allow_overflow": options.allow_overflow}
     if options.op:
-        found = explain(options.program, options.op, options.chip, **machine(options))
+        found = explain(options.program, options.op, options.chip, **rest)
         answer(options, explained_page, render_explained, found)
         return
-    longest = explain_longest(options.program, options.chip, **machine(options))
+    longest = explain_longest(options.program, options.chip, **rest)
     if options.json:
         write_json(longest_page(longest))
         return
@@ -91,6 +93,7 @@ program's steps or in its module, and run: a saving is the difference of two sim
     "what would make a program faster, each change tried by simulation",
     PROGRAM,
     *MACHINE,
+    OVERFLOW,
     json_option(),
     option("--quiet", action="store_true", help="no progress line"),
     description=_ADVISE,
@@ -107,7 +110,13 @@ def advise(options: Namespace) -> None:
     names = list(RULES)
     progress = None if options.quiet else lambda name: line(names.index(name) + 1, len(names))
     try:
-        found = advise(options.program, options.chip, **machine(options), progress=progress)
+        found = advise(
+            options.program,
+            options.chip,
+            **machine(options),
+            allow_overflow=options.allow_overflow,
+            progress=progress,
+        )
     finally:
         line.close()
     answer(options, advice_page, render_advice, found)

@@ -101,7 +101,8 @@ def _tiles(plot: Any, options: Namespace) -> Any:
     from tpusim.pipeline.answers.explain import explain
     from tpusim.pipeline.answers.shown import ExplainedStep
 
-    found = explain(options.program, options.op, options.chip, **machine(options), tried=60)
+    rest = {**machine(options), "allow_overflow": options.allow_overflow}
+    found = explain(options.program, options.op, options.chip, **rest, tried=60)
     if isinstance(found, ExplainedStep):
         raise ConfigError(f"expected the name of a kernel, found {options.op!r}, which is {found.what}")
     return plot.tiles(found)
@@ -191,6 +192,7 @@ _KINDS = (
         _tiles,
         *PLACED,
         _OVERRIDE,
+        OVERFLOW,
         _OP,
     ),
     _kind(

@@ -107,12 +107,17 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Largest(msgspec.Struct, frozen=True, kw_only=True):
-    """The most items that fit on a chip or slice: of those that were run, and as memory grows on a line with them."""
+    """The most items that fit on a chip or slice: of those that were run, and on a line through two of these.
+
+    ``line`` has the items of the two: the last for which there is HBM and the first for which there is not, or the two
+    at that end of the runs where all are alike. ``estimate`` is None where more items need no more HBM.
+    """
 
     chip: str
     topology: str
     items: float
     estimate: float | None
+    line: tuple[float, float]
 
 
 def scale_row(
@@ -164,11 +169,16 @@ def largest_that_fit(rows: Sequence[ScaleRow]) -> tuple[Largest, ...]:
 
 
 def _largest(chip: str, topology: str, rows: Sequence[ScaleRow]) -> Largest:
-    fitting = [row.items for row in rows if row.fits]
     # Of several programs with as many items the one that needs most.
-    by_items = {row.items: row for row in sorted(rows, key=lambda row: (row.items, row.peak_hbm_bytes))}
-    first, last = list(by_items.values())[-2:]
-    # Arguments that do not grow, and the rest, which does: a line through the two largest runs.
+    by_items = list({row.items: row for row in sorted(rows, key=lambda row: (row.items, row.peak_hbm_bytes))}.values())
+    enough = max((number for number, row in enumerate(by_items) if row.headroom_bytes >= 0), default=0)
+    first, last = by_items[min(enough, len(by_items) - 2) :][:2]
+    # Arguments that do not grow, and the rest, which does.
     slope = (last.peak_hbm_bytes - first.peak_hbm_bytes) / (last.items - first.items)
-    estimate = last.items + (last.hbm_capacity_bytes - last.peak_hbm_bytes) / slope if slope > 0 else None
-    return Largest(chip=chip, topology=topology, items=max(fitting, default=0.0), estimate=estimate)
+    return Largest(
+        chip=chip,
+        topology=topology,
+        items=max((row.items for row in rows if row.fits), default=0.0),
+        estimate=last.items + last.headroom_bytes / slope if slope > 0 else None,
+        line=(first.items, last.items),
+    )

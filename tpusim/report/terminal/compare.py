@@ -56,7 +56,7 @@ def _totals(comparison: Comparison) -> Table:
         ("FLOP", count_text, before.flops, after.flops),
         ("HBM traffic", size_text, before.hbm_bytes, after.hbm_bytes),
         ("energy", energy_text, before.energy_j, after.energy_j),
-        ("temporaries", size_text, before.memory.temp_bytes, after.memory.temp_bytes),
+        ("temporaries", size_text, before.memory.heap_bytes, after.memory.heap_bytes),
         ("peak HBM", size_text, before.memory.peak_hbm_bytes, after.memory.peak_hbm_bytes),
         ("peak VMEM", size_text, before.memory.peak_vmem_bytes, after.memory.peak_vmem_bytes),
     )

@@ -24,6 +24,7 @@ from tpusim.report.tables import (
     time_text,
     us_text,
 )
+from tpusim.report.terminal.memory import use_text
 from tpusim.report.terminal.pod import render_pod
 from tpusim.units import PS_PER_SECOND
 
@@ -152,10 +153,7 @@ def _category_table(summary: Summary) -> Table:
 
 def _print_memory(summary: Summary, console: Printer) -> None:
     use = summary.memory
-    console.print(
-        f"memory    arguments {size_text(use.argument_bytes)}, outputs {size_text(use.output_bytes)}, "
-        f"temporaries {size_text(use.temp_bytes)}"
-    )
+    console.print(f"memory    {use_text(use)}")
     console.print(
         f"          peak HBM {size_text(use.peak_hbm_bytes)} of {size_text(summary.hbm_capacity_bytes)}, "
         f"peak VMEM {size_text(use.peak_vmem_bytes)} of {size_text(summary.vmem_capacity_bytes)}"

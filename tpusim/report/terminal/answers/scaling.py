@@ -115,8 +115,13 @@ def _costs(row: ScaleRow, counted: bool) -> tuple[str, str]:
 
 
 def _largest(one: Largest) -> str:
-    """Return the most items that fit, of those that were run and of those that were not."""
+    """Return the most items that fit: of those that were run, and of those that were not, with how that is known."""
     ran = f"{one.items:,.0f} items of those that were run" if one.items else "none of those that were run fits"
     if one.estimate is None:
         return ran
-    return f"{ran}; about {max(0.0, one.estimate):,.0f} would, as memory grows from run to run"
+    first, last = one.line
+    found, between = f"{ran}; about {max(0.0, one.estimate):,.0f} would", f"between {first:,.0f} and {last:,.0f}"
+    if first <= one.estimate <= last:
+        return f"{found}, if HBM grows evenly {between}"
+    times = f"{max(0.0, one.estimate) / last:.1f} times {last:,.0f}"
+    return f"{found} ({times}), if HBM grows on as {between}: a guess, as compilers choose anew at every size"
