@@ -48,8 +48,8 @@ class OpActivity(msgspec.Struct, frozen=True, kw_only=True):
 class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
     """How busy units and memories were over the whole run, as shares of its time between 0 and 1, and what they did.
 
-    ``model_flops`` are those of the ``flops`` that compute nothing again: kernels whose result JAX or XLA has named so
-    are left out.
+    ``flops`` are all that is done, ``model_flops`` those that compute nothing again and that were asked for: kernels
+    whose result JAX or XLA has named so are left out, and what a hand-written kernel does beyond what it states.
     """
 
     total_ps: int
@@ -103,7 +103,7 @@ def utilisation(timeline: Timeline) -> Utilisation:
         busy={unit: unit_ps / total_ps for unit, unit_ps in sorted(busy_ps(records).items())},
         bound_ps=dict(Counter(bound).most_common()),
         bound_by=max(bound, key=lambda name: bound[name], default=""),
-        flops=sum(r.flops * r.count for r in records),
+        flops=sum(max(r.flops, r.product_flops) * r.count for r in records),
         model_flops=sum(r.flops * r.count for r in records if not (r.flops and is_recomputed(r.name, r.op_name))),
         hbm_bytes=sum(r.hbm_bytes * r.count for r in records),
         activity=activity_of(records),

@@ -23,6 +23,11 @@ def is_recomputed(name: str, op_name: str) -> bool:
     return _REMAT_NAME in name or any(scope in op_name for scope in _REMAT_SCOPES)
 
 
+def is_differentiated(op_name: str) -> bool:
+    """Return whether an instruction is of a backward pass, as JAX names it."""
+    return "transpose(" in op_name
+
+
 def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str = "") -> dict[str, str]:
     """Return what is known of each instruction of a computation, empty texts replaced by those of their uses.
 

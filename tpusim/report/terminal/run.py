@@ -88,9 +88,9 @@ def _print_head(summary: Summary, console: Printer) -> None:
 
 
 def _hfu_text(summary: Summary) -> str:
-    """Return the utilisation of the hardware, where some of what it computes is computed again."""
+    """Return the utilisation of the hardware, where it does more than it is asked for."""
     is_alike = summary.flops_utilisation == summary.model_flops_utilisation
-    return "" if is_alike else f", HFU {summary.flops_utilisation:.1%} with what is computed again"
+    return "" if is_alike else f", HFU {summary.flops_utilisation:.1%} with what is computed again or not asked for"
 
 
 def _compiler_text(summary: Summary) -> str:

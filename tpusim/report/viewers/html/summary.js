@@ -54,7 +54,7 @@ function showSummary(store) {
 
 function hardware(summary) {
   const again = summary.flops_utilization !== summary.model_flops_utilization;
-  return `of bf16 peak, ${countText(summary.flops)}FLOP${again ? `, HFU ${percentText(summary.flops_utilization)} with what is computed again` : ""}`;
+  return `of bf16 peak, ${countText(summary.flops)}FLOP${again ? `, HFU ${percentText(summary.flops_utilization)} with what is computed again or not asked for` : ""}`;
 }
 
 function showNotes(store) {
