@@ -45,8 +45,28 @@ def command(name: str, help_text: str, *options: Option, **texts: str) -> Callab
 
 
 def option(*flags: str, **settings: Any) -> Option:
-    """Return an option, or an argument without a flag, as ``add_argument`` of argparse takes it."""
+    """Return an option, or an argument without a flag, as ``add_argument`` of argparse takes it.
+
+    One that has a single value is refused the second time.
+    """
+    if flags[0].startswith("-") and "action" not in settings:
+        settings["action"] = _Once
     return lambda parser: parser.add_argument(*flags, **settings)
+
+
+class _Once(argparse.Action):
+    """Keeps a value; argparse by itself would keep the last of several, and say nothing."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        before = getattr(namespace, self.dest, self.default)
+        if before != self.default:
+            raise argparse.ArgumentError(self, f"expected once, found it twice, with {before!r} and {values!r}")
+        setattr(namespace, self.dest, values)
+
+
+def listed(flag: str, help_text: str, metavar: str) -> Option:
+    """Return an option whose values are listed with commas, or each with the flag."""
+    return option(flag, metavar=metavar, type=lambda text: text.split(","), action="extend", default=[], help=help_text)
 
 
 def group(title: str, description: str, options: Iterable[Option]) -> Option:
@@ -98,6 +118,8 @@ def json_option(help_text: str = "print one JSON object instead of tables") -> O
 PROGRAM = option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto, or a lowered program (*.json)")
 CHIP = option("--chip", metavar="C", help="a chip's name or TOML file (default: from PROGRAM's name or .json)")
 TOPOLOGY = option("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
+CHIPS = listed("--chip", "chips to run on (default: from PROGRAM's name or .json)", "C,C")
+TOPOLOGIES = listed("--topology", "slices to run on, as in v5e:2x4", "T,T")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
 TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="for loops that do not tell")
 # Written out, so that --help need not load the rooms; a test holds them against those of pipeline/schedules.py.
