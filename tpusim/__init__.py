@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from tpusim.pipeline.answers.grid import kernel_grid as kernel_grid
     from tpusim.pipeline.answers.tuning import rank as rank
     from tpusim.pipeline.compile import compile as compile
+    from tpusim.pipeline.device_order import with_device_order as with_device_order
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result
@@ -130,6 +131,7 @@ _NAMES = {
     "tpusim.pipeline.compile": ("compile",),
     "tpusim.pipeline.answers.explain": ("explain",),
     "tpusim.pipeline.answers.grid": ("kernel_grid",),
+    "tpusim.pipeline.device_order": ("with_device_order",),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
     "tpusim.pipeline.answers.tuning": ("rank",),

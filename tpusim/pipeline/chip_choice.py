@@ -127,8 +127,8 @@ def _such_as(devices: int, chip: Chip) -> str:
 
 
 def on_slice(program: Program, chip: Chip, topology: Topology | None) -> Program:
-    """Return a program for a run on a slice: the order of its devices is known of the one it was compiled for."""
-    if not program.device_order or (topology is None and not program.topology):
+    """Return a program for a run on a slice: the order of its devices is known of the one it names, or of any."""
+    if not program.device_order or not program.topology:
         return program
     stated = stated_slice(program, chip)
     if stated is not None and (topology is None or _full(topology, chip) == _full(stated, chip)):
