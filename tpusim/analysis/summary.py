@@ -16,8 +16,8 @@ from tpusim.hardware.load import is_as_shipped
 from tpusim.hardware.units import HBM, VMEM
 from tpusim.program.module import Estimate, Program
 from tpusim.program.provenance import Provenance
-from tpusim.units import ps_to_us
 from tpusim.timeline.records import Timeline
+from tpusim.units import ps_to_us
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
