@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from tpusim.pipeline.answers.grid import kernel_grid as kernel_grid
     from tpusim.pipeline.answers.tuning import rank as rank
     from tpusim.pipeline.compile import compile as compile
+    from tpusim.pipeline.device_order import with_device_order as with_device_order
     from tpusim.pipeline.layers import run_layers as run_layers
     from tpusim.pipeline.layers import run_layers_with_memory as run_layers_with_memory
     from tpusim.pipeline.modules import Builder as Builder
@@ -130,6 +131,7 @@ _NAMES = {
     "tpusim.pipeline.compile": ("compile",),
     "tpusim.pipeline.answers.explain": ("explain",),
     "tpusim.pipeline.answers.grid": ("kernel_grid",),
+    "tpusim.pipeline.device_order": ("with_device_order",),
     "tpusim.pipeline.layers": ("run_layers", "run_layers_with_memory"),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),

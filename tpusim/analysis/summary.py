@@ -17,7 +17,7 @@ from tpusim.hardware.units import HBM, VMEM
 from tpusim.program.module import Estimate, Program
 from tpusim.program.provenance import Provenance
 from tpusim.timeline.records import Timeline
-from tpusim.units import PS_PER_SECOND
+from tpusim.units import PS_PER_SECOND, ps_to_us
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +64,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     device_program: str = ""
     devices_run: int = 1
     schedule: str = "given"
+
+    @property
+    def time_us(self) -> float:
+        """The time in microseconds, as JSON has it."""
+        return ps_to_us(self.total_ps)
 
 
 def summarise(

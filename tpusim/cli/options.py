@@ -46,8 +46,28 @@ def command(name: str, help_text: str, *options: Option, **texts: str) -> Callab
 
 
 def option(*flags: str, **settings: Any) -> Option:
-    """Return an option, or an argument without a flag, as ``add_argument`` of argparse takes it."""
+    """Return an option, or an argument without a flag, as ``add_argument`` of argparse takes it.
+
+    One that has a single value is refused the second time.
+    """
+    if flags[0].startswith("-") and "action" not in settings:
+        settings["action"] = _Once
     return lambda parser: parser.add_argument(*flags, **settings)
+
+
+class _Once(argparse.Action):
+    """Keeps a value; argparse by itself would keep the last of several, and say nothing."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        before = getattr(namespace, self.dest, self.default)
+        if before != self.default:
+            raise argparse.ArgumentError(self, f"expected once, found it twice, with {before!r} and {values!r}")
+        setattr(namespace, self.dest, values)
+
+
+def listed(flag: str, help_text: str, metavar: str) -> Option:
+    """Return an option whose values are listed with commas, or each with the flag."""
+    return option(flag, metavar=metavar, type=lambda text: text.split(","), action="extend", default=[], help=help_text)
 
 
 def group(title: str, description: str, options: Iterable[Option]) -> Option:
@@ -100,6 +120,8 @@ HLO = option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto
 CHIP = option("--chip", metavar="C", help="a chip's name or TOML file (default: from PROGRAM's name or .json)")
 CHIPS = option("--chip", metavar="C,C", help="chips' names or TOML files (default: from PROGRAM's name or .json)")
 TOPOLOGY = option("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
+CHIPS = listed("--chip", "chips to run on (default: from PROGRAM's name or .json)", "C,C")
+TOPOLOGIES = listed("--topology", "slices to run on, as in v5e:2x4", "T,T")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
 TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="of loops that tell none (default: 1)")
 # Written out, so that --help need not load the rooms; a test holds them against those of pipeline/schedules.py.
@@ -115,8 +137,13 @@ PLUGIN = option(
 )
 LOWERING = (CHIP, TOPOLOGY, TRIPS, SCHEDULE, PLUGIN)
 PLACED = (PROGRAM, CHIP, TOPOLOGY, SCHEDULE, PLUGIN)
-MACHINE = (CHIP, TOPOLOGY, OVERRIDE, SCHEDULE, PLUGIN)
-RUN = (*PLACED, OVERRIDE)
+DEVICES = option(
+    "--device-order",
+    metavar="N,N",
+    help="which devices of the slice the mesh has, as in 0,2,1,3 or reshape(2, 2).transpose(1, 0) (`tpusim explain`)",
+)
+MACHINE = (CHIP, TOPOLOGY, DEVICES, OVERRIDE, SCHEDULE, PLUGIN)
+RUN = (*PLACED, DEVICES, OVERRIDE)
 OVERFLOW = option(
     "--allow-overflow", action="store_true", help="run what does not fit HBM or VMEM, as if the chip had more"
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import CHIPS, SCHEDULE, command, json_option, option, positive
+from tpusim.cli.options import CHIPS, SCHEDULE, TOPOLOGIES, command, json_option, option, positive
 from tpusim.cli.output import answer, console, write_json
 
 _SCALE = """\
@@ -27,7 +27,7 @@ examples:
     option("programs", metavar="PROGRAM", nargs="+", help="files, or patterns with variables in braces"),
     option("--items", metavar="NAME*NAME", default="", help="what a run makes, by variables (default: batch)"),
     CHIPS,
-    option("--topology", metavar="T,T", help="slices to run on"),
+    TOPOLOGIES,
     SCHEDULE,
     option("--price", metavar="USD", type=positive, help="of an hour of a chip (default: as listed, where it is)"),
     option("-o", "--output", metavar="FILE", help="draw it as well (.png, .svg, .pdf)"),
@@ -48,8 +48,8 @@ def scale(options: Namespace) -> None:
         found = scale(
             options.programs,
             items=options.items,
-            chips=options.chip.split(",") if options.chip else (),
-            topologies=options.topology.split(",") if options.topology else (),
+            chips=options.chip,
+            topologies=options.topology,
             schedule=options.schedule,
             price=options.price,
             progress=None if options.quiet else line,

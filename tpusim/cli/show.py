@@ -36,10 +36,12 @@ def check(options: Namespace) -> None:
 @command("fmt", "print a program as canonical HLO text", HLO)
 def fmt(options: Namespace) -> None:
     """Print canonical HLO text."""
+    from tpusim.ir.module import Module
     from tpusim.pipeline.stages import load
     from tpusim.text.printer import print_module
 
-    sys.stdout.write(print_module(load(options.program)))
+    program = options.program
+    sys.stdout.write(print_module(program if isinstance(program, Module) else load(program)))
 
 
 @command(

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import CHIPS, OVERFLOW, PLUGIN, WARM, command, json_option, number, option
+from tpusim.cli.options import CHIPS, OVERFLOW, PLUGIN, TOPOLOGIES, WARM, command, json_option, listed, number, option
 from tpusim.cli.output import answer, console, write_json
 from tpusim.errors import ConfigError
 
@@ -33,8 +33,8 @@ examples:
     option("programs", metavar="PROGRAM", nargs="+", help="files or patterns; or one study (*.toml)"),
     option("-o", "--override", metavar="K=V,V", action="append", default=[], help="an axis: a key and its values"),
     CHIPS,
-    option("--topology", metavar="T,T", help="slices that programs run on"),
-    option("--schedule", metavar="S,S", help="given, retiled, compiled"),
+    TOPOLOGIES,
+    listed("--schedule", "given, retiled, compiled", "S,S"),
     PLUGIN,
     OVERFLOW,
     WARM,
@@ -111,7 +111,7 @@ def _study(options: Namespace, progress: Any) -> Study:
     axes = dict(table.get("axes", {})) | dict(_axis(text) for text in options.override)
     for name in ("chip", "topology", "schedule"):
         if getattr(options, name):
-            axes[name] = getattr(options, name).split(",")
+            axes[name] = getattr(options, name)
     flags = {"warm": options.warm, "allow_overflow": options.allow_overflow}
     return Study(
         table | {"axes": axes} | {key: True for key, given in flags.items() if given},

@@ -10,6 +10,7 @@ import msgspec
 
 from tpusim.analysis.communication import DeviceUse
 from tpusim.analysis.energy.price import Cost
+from tpusim.analysis.explained.facts import DeviceOrder
 from tpusim.analysis.summary import Summary
 from tpusim.program.provenance import Provenance
 from tpusim.units import PS_PER_SECOND
@@ -48,7 +49,9 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     ``bound_by`` is what most of the time went to, ``bound_share`` of 1: why a larger slice gains no more. ``flops`` are
     those of all devices. Of the time of the device that ended last ``exposed_ps`` are communication beside which its
     core did nothing, in the collectives ``exposed``, and ``waiting_ps`` waits for hosts, copies and late devices.
-    ``provenance`` says for which chip the program was compiled, which need not be the one that it ran on.
+    ``provenance`` says for which chip the program was compiled, which need not be the one that it ran on. On a slice of
+    more devices than it is for, ``copies`` of it run side by side, which exchange nothing. ``order`` is one of its
+    mesh's devices in which it is faster, where some were tried.
     """
 
     program: str
@@ -72,6 +75,8 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     waiting_ps: int = 0
     exposed: tuple[Exposed, ...] = ()
     provenance: Provenance | None = None
+    copies: int = 1
+    order: DeviceOrder | None = None
 
     @property
     def compute_ps(self) -> int:
@@ -131,6 +136,7 @@ def scale_row(
     cost: Cost | None,
     use: DeviceUse,
     exposed: tuple[Exposed, ...],
+    copies: int = 1,
 ) -> ScaleRow:
     """Return the row of a run, of which ``use`` is what the device that ended last did."""
     bound_ps = summary.utilisation.bound_ps
@@ -156,6 +162,7 @@ def scale_row(
         waiting_ps=use.waiting_ps,
         exposed=exposed,
         provenance=summary.provenance,
+        copies=copies,
     )
 
 

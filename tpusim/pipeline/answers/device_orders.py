@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import permutations
 
 import numpy as np
@@ -12,6 +12,7 @@ from tpusim.analysis.explained.facts import DeviceOrder
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import RING_CHIPS, Topology
 from tpusim.machine.placement import pod_of
+from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import run_program
 from tpusim.program.device_order import with_device_order
 from tpusim.program.module import Program
@@ -51,6 +52,17 @@ def better_orders(
     runs = [run_program(with_device_order(program, order.devices), chip, topology).total_ps for order in best]
     tried = [structs.replace(order, run_ps=ps) for order, ps in zip(best, runs, strict=True)]
     return tuple(sorted(tried, key=lambda order: order.run_ps))
+
+
+def best_order(result: Result, topology: Topology | None, names: Collection[str]) -> DeviceOrder | None:
+    """Return the order of devices in which the collectives of these names are fastest, if the run is faster as well."""
+    program, chip = result.program, result.chip
+    steps = [step for step in program.collectives if step.name in names]
+    for order in orders_by_time(program, chip, topology, *steps)[:1] if steps else ():
+        run_ps = run_program(with_device_order(program, order.devices), chip, topology).total_ps
+        if run_ps < result.timeline.total_ps:
+            return structs.replace(order, run_ps=run_ps)
+    return None
 
 
 def orders_by_time(program: Program, chip: Chip, topology: Topology | None, *steps: Collective) -> list[DeviceOrder]:

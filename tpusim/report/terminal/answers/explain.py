@@ -101,7 +101,9 @@ def _collective_lines(facts: CollectiveFacts, found: StepExplanation) -> Iterato
     yield "bandwidth", f"{rates[0] / 1e9:,.1f} GB/s of its {size_text(facts.payload_bytes)}; {_reach(rates)}"
     if facts.mesh:
         yield "mesh", f"its devices in order: {', '.join(map(str, facts.mesh))}"
-    if not facts.orders:
+    if facts.orders:
+        yield "order", "others are faster, see below: `tpusim run --device-order` takes one as it is printed"
+    else:
         yield "order", "no other order of the mesh's devices that was tried is faster"
 
 

@@ -19,7 +19,7 @@ def render_layouts(choices: Sequence[LayoutChoice], console: Printer, used_by: S
     least = max(1, min(choice.physical_bytes for choice in choices))
     fastest_ps = max(1, min(choice.users_ps or 0 for choice in choices))
     for choice in choices:
-        mark = "  (arguments and results)" if choice.is_default else ""
+        mark = "  (here)" * choice.is_present + "  (default)" * choice.is_default
         others = [d for d in range(_rank(choice)) if d not in (choice.lanes, choice.sublanes)]
         table.add_row(
             # Text, not markup: the brackets of a shape would be taken for a style.
@@ -33,6 +33,8 @@ def render_layouts(choices: Sequence[LayoutChoice], console: Printer, used_by: S
             *((", ".join(map(str, others)) or "none",) if good_for else ()),
         )
     console.print(table)
+    here = "here: as it lies now; " if any(choice.is_present for choice in choices) else ""
+    console.print(f"\n{here}default: as arguments and results lie of which a program does not say how")
     if used_by:
         names = escape(", ".join(used_by))
         console.print(f"\nIts users are {names}: compiled by tpusim for each layout, and run.", soft_wrap=True)

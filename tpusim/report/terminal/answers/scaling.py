@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tpusim.analysis.answers.efficiency import Efficiency, efficiencies
 from tpusim.analysis.answers.scaling import Exposed, Largest, Refused, ScaleRow
+from tpusim.analysis.explained.facts import DeviceOrder
 from tpusim.report.provenance import provenance_text
 from tpusim.report.tables import (
     Printer,
@@ -17,9 +18,12 @@ from tpusim.report.tables import (
     size_text,
     time_text,
 )
+from tpusim.report.terminal.answers.explain import order_text
 
 _NOTABLE = 0.02
 """Rates nearer to each other than this share are called equal."""
+
+_SHOWN = 6
 
 
 def render_scaling(
@@ -66,10 +70,19 @@ def _print_scaled(
         if found is not None and row is not rows[found.base]:
             lines = "\n".join(_scaling(row, rows[found.base], found))
             console.print(f"\n{escape(lines)}", soft_wrap=True)
+    for row in rows:
+        if row.order is not None:
+            lines = "\n".join(_base_order(row, row.order))
+            console.print(f"\n{escape(lines)}", soft_wrap=True)
 
 
 def _print_notes(rows: Sequence[ScaleRow], console: Printer) -> None:
-    """Print which programs another chip was meant for, and whether runs have warnings."""
+    """Print which programs another chip or slice was meant for, and whether runs have warnings."""
+    for row in rows:
+        if row.copies > 1:
+            what = f"{row.copies} copies of {escape(row.program)} side by side, which exchange nothing"
+            other = "compile it for this slice to see how it scales"
+            console.print(f"\n{row.devices:,} devices ({row.topology}) run {what}: {other}", soft_wrap=True)
     for program, text in dict.fromkeys((row.program, provenance_text(row.provenance, row.chip)) for row in rows):
         if text:
             console.print(f"\n[yellow]compiled[/yellow]  {escape(program)} {escape(text)}", soft_wrap=True)
@@ -91,11 +104,21 @@ def _scaling(row: ScaleRow, base: ScaleRow, found: Efficiency) -> Iterator[str]:
     parts = {"exposed communication": found.exposed_ps, "computing": found.compute_ps, "waiting": found.waiting_ps}
     shown = ", ".join(f"{_more(ps)} {part}" for part, ps in parts.items() if abs(ps) > _NOTABLE * abs(found.lost_ps))
     yield f"  {_more(found.lost_ps)} than at that rate: {shown}"
-    if row.exposed:
-        longest = row.exposed[0]
-        there = next((one for one in base.exposed if one.kind == longest.kind), None)
-        beside = f"; on {base.topology} {_exposed(there)}" if there else ""
-        yield f"  exposed longest is {longest.name}, {longest.kind} of {_exposed(longest)}{beside}"
+    grown = [one for one in found.grown if abs(one.more_ps) > _NOTABLE * abs(found.lost_ps)]
+    for one in grown[:_SHOWN]:
+        beside = f"; on {base.topology} {_exposed(one.there)}" if one.there else f"; on {base.topology} there is none"
+        yield f"    {_more(one.more_ps)} in {one.here.name}, {one.here.kind} of {_exposed(one.here)}{beside}"
+    if len(grown) > _SHOWN:
+        rest_ps = sum(one.more_ps for one in grown[_SHOWN:])
+        yield f"    ... and {len(grown) - _SHOWN} more, {_more(rest_ps)} together (--json has them all)"
+
+
+def _base_order(row: ScaleRow, order: DeviceOrder) -> Iterator[str]:
+    """Yield that the run that others are compared with could be faster."""
+    saved = 1 - order.run_ps / max(1, row.total_ps)
+    yield f"{row.topology} itself, to which rates are compared, could take {saved:.0%} less time: its devices lie badly"
+    yield f"  {time_text(order.run_ps)} instead of {time_text(row.total_ps)} with the mesh over {order_text(order)}"
+    yield "  (larger slices may have such orders as well: `tpusim advise` tries them)"
 
 
 def _more(ps: int) -> str:
