@@ -28,6 +28,7 @@ from tpusim.shapes.shape import ArrayShape, TupleShape
 COMBINED_BYTES = 120 * 2**20
 """What all-reduces that are one have together at most: of 160 with 1 MiB each the first 120, of 15 MiB each 8."""
 
+
 def combine(draft: Draft, target: Target) -> None:
     """Take sums over devices out of loops that need no new ones, and make those together that can be."""
     for graph in draft.running():
