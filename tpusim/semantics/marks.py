@@ -26,6 +26,9 @@ TOPOLOGY = "tpusim_topology"
 DEVICE_ORDER = "tpusim_device_order"
 """By number of a device in the module, which device of that slice it is, as its chips are numbered by coordinates."""
 
+BY_SLICE = "BySlice"
+"""The emitter of a collective whose algorithm is chosen where it runs: what is compiled is for a chip, not a slice."""
+
 APART = "tpusim_apart"
 """Of a kernel: the neighbours whose results it reads and does not make itself, each with the rule."""
 
