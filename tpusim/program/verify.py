@@ -154,8 +154,8 @@ def verify_products(program: Program, macs: int) -> None:
         # Rows of a tile are shares, which round.
         if done < step.product_flops * (1 - 1e-6):
             raise ProgramError(
-                f"{program.name}: {step.name!r}: expected streamed_rows for at least {step.product_flops:.4g} FLOP, found "
-                f"{done:.4g} on arrays of {macs} multipliers: lower the program for this chip"
+                f"{program.name}: {step.name!r}: expected streamed_rows for {step.product_flops:.4g} FLOP, found "
+                f"those of {done:.4g} on arrays of {macs} multipliers: lower the program for this chip"
             )
 
 
