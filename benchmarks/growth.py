@@ -120,16 +120,32 @@ def permutes(devices: int) -> str:
 
 def channels(devices: int) -> str:
     """Return a message from one partition to the other, in each of half as many replicas."""
-    pair = 'channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}'
+    return _module(
+        ["k = token[] after-all()", *_MESSAGE, f"ROOT r = {_ARRAY} get-tuple-element(vd), index=0"],
+        header=f", num_partitions=2, replica_count={devices // 2}",
+    )
+
+
+_PAIR = 'channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}'
+_MESSAGE = (
+    f"v = ({_ARRAY}, u32[]{{:S(2)}}, token[]) recv(k), {_PAIR}",
+    f"s = ({_ARRAY}, u32[]{{:S(2)}}, token[]) send(p, k), {_PAIR}",
+    "sd = token[] send-done(s), channel_id=1",
+    f"vd = ({_ARRAY}, token[]) recv-done(v), channel_id=1",
+)
+
+
+def fed(devices: int) -> str:
+    """Return the same messages, with what the host has for each device before and a sum of all devices after."""
     body = [
         "k = token[] after-all()",
-        f"v = ({_ARRAY}, u32[]{{:S(2)}}, token[]) recv(k), {pair}",
-        f"s = ({_ARRAY}, u32[]{{:S(2)}}, token[]) send(p, k), {pair}",
-        "sd = token[] send-done(s), channel_id=1",
-        f"vd = ({_ARRAY}, token[]) recv-done(v), channel_id=1",
-        f"ROOT r = {_ARRAY} get-tuple-element(vd), index=0",
+        f"i = ({_ARRAY}, token[]) infeed(k)",
+        *_MESSAGE,
+        f"g = {_ARRAY} get-tuple-element(vd), index=0",
+        f"ROOT r = {_ARRAY} all-reduce(g), channel_id=2, replica_groups=[1,{devices}]<=[{devices}], "
+        "use_global_device_ids=true, to_apply=sum",
     ]
-    return _module(body, header=f", num_partitions=2, replica_count={devices // 2}")
+    return _module(body, _SUM, header=f", num_partitions=2, replica_count={devices // 2}")
 
 
 def reduces(devices: int) -> str:
@@ -158,6 +174,7 @@ PROGRAMS = {
     "tuples": Kind(tuples, (25, 50, 100)),
     "permutes": Kind(permutes, (512, 2_048, 8_192), "v5p"),
     "channels": Kind(channels, (512, 2_048, 8_192), "v5p"),
+    "fed": Kind(fed, (512, 2_048, 8_192), "v5p"),
     "reduces": Kind(reduces, (256, 1_024, 8_192), "v5p"),
 }
 

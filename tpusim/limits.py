@@ -58,6 +58,9 @@ DEVICES: Final = Limit("a number of devices", 2**18)
 """Of a program, a slice or a run: several times the largest machine, since something is kept for each."""
 
 COMPUTED_DEVICES: Final = Limit("a number of devices whose values are computed", 2**10)
+DEVICES_APART: Final = Limit("a number of devices that are run one by one", 2**15)
+"""Each is a run of its own on the one clock; no slice of a known chip has as many."""
+
 CHIPS: Final = Limit("a number of chips", 2**18)
 QUEUE_DEPTH: Final = Limit("a number of feeds that may wait", 2**16)
 LAYERS: Final = Limit("a number of layers", 2**16)

@@ -116,6 +116,14 @@ def test_blocks_larger_than_vmem_are_refused(capsys, tmp_path):
             assert "blocks that fit into 134217728 bytes of VMEM" in refusal_of(capsys, "run", str(path))
 
 
+def test_products_of_larger_arrays_are_refused(capsys, tmp_path):
+    """What was cut up for arrays of 128 by 128 would take as long on a quarter of them: less than the roofline."""
+    path = str(tmp_path / "lowered.json")
+    output_of(capsys, "lower", MLP, "-o", path)
+    output_of(capsys, "run", path, "-o", "mxu.rows=256")
+    assert "lower the program for this chip" in refusal_of(capsys, "run", path, "-o", "mxu.rows=64")
+
+
 def test_validate_memory_says_median_and_worst(capsys):
     """A line per program, and both errors below it."""
     text = output_of(capsys, "validate", "--memory", str(TRACES / "sort_kv_1m.v5e.hlo.txt.gz"))

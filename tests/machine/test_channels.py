@@ -117,6 +117,16 @@ def test_a_pipeline_of_programs_waits_for_its_first_stage():
     assert ends[1] > 2 * ends[0]
 
 
+def test_the_send_that_waited_longest_has_the_first_receive():
+    """Two programs send on one channel, the second one later; the third receives twice, later still."""
+    early = stage(transfer("s", True, 1), Wait(name="sd", opcode="send-done", needs=("s",)))
+    late = stage(Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6})), *early.steps)
+    waiting = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e7}))
+    ends = [transfer("r", False, 1), Wait(name="rd", opcode="recv-done", needs=("r",))]
+    run = simulate_pod([late, early, stage(waiting, *ends, waiting, *ends)], CHIP)
+    assert run.timelines[1].total_ps < run.timelines[2].total_ps / 2 < run.timelines[0].total_ps
+
+
 def test_one_more_collective_than_the_others_is_a_deadlock():
     """The one that comes again is told that its partner has ended."""
     reduce = collective("all-reduce", 1e6, ((0, 1),), channel_id=1)

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+import tpusim
+from benchmarks.growth import PROGRAMS
 from tests.cli.commands import refusal_of
 from tests.robust.contract import SURFACES, run_seeds
 from tests.robust.counts import COUNTED
-from tpusim.errors import ProgramError
+from tests.semantics.hlo import parse
+from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.frontends.read import hlo_text
-from tpusim.limits import CHIPS, DEVICES, LAYERS, QUEUE_DEPTH, SIDE
+from tpusim.limits import CHIPS, DEVICES, DEVICES_APART, LAYERS, QUEUE_DEPTH, SIDE
 
 TRACES = Path(__file__).parents[2] / "traces"
 MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
@@ -84,6 +87,13 @@ def test_a_lowered_program_for_too_many_devices_is_refused(capsys, tmp_path):
     assert f"expected a number of devices, at most {DEVICES.most}, found 1000000000" in refusal_of(
         capsys, "run", str(path)
     )
+
+
+def test_devices_that_are_run_one_by_one_end_at_their_limit():
+    """Messages go to single others, so that no device stands for all."""
+    module = parse(PROGRAMS["channels"].text(2 * DEVICES_APART.most))
+    with pytest.raises(UnsupportedError, match=r"run one by one, at most 32768, found 65536"):
+        tpusim.simulate(module, "v5p")
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 100_000, ".".join("a" * 50_000) + " = 1", "a = " + "{a=" * 5_000])

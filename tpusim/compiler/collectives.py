@@ -114,7 +114,7 @@ def start_early(draft: Draft, target: Target) -> None:
     """Split every permute into its start and its end."""
     for graph in draft.running():
         order = graph.order()
-        starts = {node: _split(graph, node) for node in order if "source_target_pairs" in node.attributes}
+        starts = {node: _split(graph, node) for node in order if node.opcode == "collective-permute"}
         if starts:
             graph.sequence = _with_starts(order, starts)
 

@@ -127,6 +127,10 @@ class Costs:
         self._known_plans: KnownPlans = {}
         self.message = cache(self._message)
         self._places = ByIdentity(self._places_of)
+        # Asked by every device of a group, of which there may be as many as devices.
+        self._sizes: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
+            lambda step, devices: [len(set(group)) for group in self.groups(step, devices)]
+        )
 
     def rates_of(self, number: int) -> tuple[tuple[str, float], ...]:
         """Return what of a device's rates is other than its fellows'."""
@@ -155,10 +159,8 @@ class Costs:
         for number in members:
             for place in self.places(step, devices, number):
                 own.setdefault(place, []).append(number)
-        groups = self.groups(step, devices)
-        return tuple(
-            GroupShare(place, groups[place], tuple(own[place]), len(set(groups[place]))) for place in sorted(own)
-        )
+        groups, sizes = self.groups(step, devices), self._sizes(step, devices)
+        return tuple(GroupShare(place, groups[place], tuple(own[place]), sizes[place]) for place in sorted(own))
 
     def _plan(self, step: Collective, devices: DeviceSet, *places: int) -> CommunicationPlan:
         """Return the plan of some of a collective's groups at once, of all of them if none is named."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from simpy import Environment, Event
 
@@ -185,7 +185,9 @@ class Collectives:
 def _check_alike(found: _Rendezvous, arrival: _Arrival, share: GroupShare) -> None:
     """Raise SimulationError if a device comes to another collective than the first that came to a rendezvous."""
     met = [(one.step, own.group) for one, own in ((found.arrivals[0], found.share), (arrival, share))]
-    if len({(step.kind, group, step.n_bytes) for step, group in met}) > 1:
+    # Compared, not hashed: groups of all devices are mostly one object.
+    first, second = ((step.kind, step.n_bytes, group) for step, group in met)
+    if first != second:
         what = [
             f"device {one.cohort.number} at {one.cohort.place_of(step)} of {step.n_bytes:,.0f} bytes in group "
             f"{{{','.join(map(str, group))}}}"
@@ -198,13 +200,45 @@ def _check_alike(found: _Rendezvous, arrival: _Arrival, share: GroupShare) -> No
 
 
 class Slot:
-    """Where a receive waits for its bytes, the ``number``-th of a run; ``taken_ps`` is when a send had found it."""
+    """Where a receive waits for its bytes; ``taken_ps`` is when a send had found it."""
 
-    def __init__(self, receiver: int, env: Environment, number: int) -> None:
+    def __init__(self, receiver: int, env: Environment) -> None:
         self.receiver = receiver
-        self.number = number
         self.taken_ps = 0
         self.filled = env.event()
+
+
+T = TypeVar("T")
+
+Key = tuple[int, int | None]
+"""A channel and a receiver on it, None for any."""
+
+
+class _Queues(Generic[T]):
+    """What waits for its turn in several queues at once, and leaves all of them with its turn in one."""
+
+    def __init__(self) -> None:
+        self._queues: defaultdict[Key, deque[int]] = defaultdict(deque)
+        self._waiting: dict[int, T] = {}
+        self._count = 0
+
+    def add(self, one: T, keys: Iterable[Key]) -> None:
+        """Let something wait in some queues."""
+        self._count += 1
+        self._waiting[self._count] = one
+        for key in keys:
+            self._queues[key].append(self._count)
+
+    def take(self, keys: Iterable[Key]) -> T | None:
+        """Take what has waited longest in one of some queues; None if nothing waits there."""
+        first = min((number for key in keys if (number := self._first(key))), default=0)
+        return self._waiting.pop(first, None)
+
+    def _first(self, key: Key) -> int:
+        queue = self._queues.get(key, ())
+        while queue and queue[0] not in self._waiting:
+            queue.popleft()
+        return queue[0] if queue else 0
 
 
 class Channels:
@@ -216,20 +250,19 @@ class Channels:
 
     def __init__(self, env: Environment, cohorts: Sequence[Cohort]) -> None:
         self._env = env
-        # By channel and receiver, each in the order in which they were laid out.
-        self._slots: defaultdict[tuple[int, int], deque[Slot]] = defaultdict(deque)
-        self._laid_out = 0
+        self._slots = _Queues[Slot]()
+        self._sends = _Queues[Event]()
         # By step, which a program keeps: its pairs by the device at this end. Each device asks.
         self._pairs: dict[int, dict[int, list[int]]] = {}
-        self._opened: dict[int, Event] = {}
-        self._ends: dict[tuple[int, bool], list[int]] = {}
+        ends: dict[tuple[int, bool], list[int]] = {}
         for cohort in cohorts:
             for end in {(step.channel_id, step.is_send) for step in cohort.program.channel_ends}:
-                self._ends.setdefault(end, []).append(cohort.number)
+                ends.setdefault(end, []).append(cohort.number)
+        self._ends = {end: tuple(numbers) for end, numbers in ends.items()}
 
     def other_ends(self, step: ChannelTransfer) -> tuple[int, ...]:
         """Return the devices whose program has the other end of a transfer's channel."""
-        return tuple(self._ends.get((step.channel_id, not step.is_send), ()))
+        return self._ends.get((step.channel_id, not step.is_send), ())
 
     def partners(self, step: ChannelTransfer, own: int) -> tuple[int, ...]:
         """Return the devices, counted from the first of the program, at the other end of a transfer's pairs."""
@@ -241,23 +274,24 @@ class Channels:
         return tuple(self._pairs[id(step)].get(own, ()))
 
     def open(self, channel: int, receiver: int) -> Slot:
-        """Lay out a slot for a receiver; sends that wait for one may look again."""
-        self._laid_out += 1
-        slot = Slot(receiver, self._env, self._laid_out)
-        self._slots[channel, receiver].append(slot)
-        if channel in self._opened:
-            self._opened.pop(channel).succeed()
+        """Lay out a slot for a receiver; the send that has waited for it longest takes it."""
+        slot = Slot(receiver, self._env)
+        keys = (channel, receiver), (channel, None)
+        send = self._sends.take(keys)
+        if send is None:
+            self._slots.add(slot, keys)
+        else:
+            slot.taken_ps = int(self._env.now)
+            send.succeed(slot)
         return slot
 
-    def take(self, channel: int, receivers: tuple[int, ...]) -> Slot | None:
-        """Take the first open slot of one of some receivers, None if there is none yet."""
-        waiting = [slots for receiver in receivers if (slots := self._slots.get((channel, receiver)))]
-        if not waiting:
-            return None
-        found = min(waiting, key=lambda slots: slots[0].number).popleft()
-        found.taken_ps = int(self._env.now)
-        return found
-
-    def opening(self, channel: int) -> Event:
-        """Return the event of the next slot on a channel."""
-        return self._opened.setdefault(channel, self._env.event())
+    def take(self, channel: int, receivers: Sequence[int | None]) -> Slot | Event:
+        """Take the first open slot of one of some receivers; return the event of the next one if there is none yet."""
+        keys = [(channel, receiver) for receiver in receivers]
+        slot = self._slots.take(keys)
+        if slot is not None:
+            slot.taken_ps = int(self._env.now)
+            return slot
+        opening = self._env.event()
+        self._sends.add(opening, keys)
+        return opening

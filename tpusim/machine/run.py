@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from tpusim.errors import SimulationError
+from tpusim.errors import SimulationError, UnsupportedError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
+from tpusim.limits import DEVICES_APART
 from tpusim.machine import steps  # noqa: F401 (fills the table of handlers)
 from tpusim.machine.cohorts import (
     MOST_SIMPLE_SPLITS,
@@ -66,7 +67,8 @@ def simulate_pod(
     """Run one program on all devices of a pod, or several side by side, and return what each device did.
 
     Several programs run on as many devices as each is for, one after the other. A single program whose devices all do
-    the same is simulated on one of them, under the traffic of all.
+    the same is simulated on one of them, under the traffic of all. Raises UnsupportedError where more devices differ
+    than can be run one by one.
     """
     pod = pod_of(programs, chip, topology)
     costs = Costs(chip, pod)
@@ -76,6 +78,8 @@ def simulate_pod(
     assigned = assign(programs, pod.device_count if all_of_it else min(pod.device_count, needed))
     cohorts, warnings = cohorts_of(costs, assigned, options)
     for number in count():
+        if fault := DEVICES_APART.fault(len(cohorts)):
+            raise UnsupportedError(f"{programs[0].name}: {fault}: their messages, hosts or choices differ")
         run = _Run(costs, assigned, cohorts, progress, options)
         split = run.finish(options.timeout_seconds)
         if split is None:

@@ -29,13 +29,13 @@ class Blocked(msgspec.Struct, eq=False):
     number: int
     step: Any
     what: str
-    peers: tuple[int, ...]
+    peers: Sequence[int]
     arrived: Any = ()
 
     @property
     def absent(self) -> list[int]:
         """Devices that are still waited for."""
-        return [peer for peer in self.peers if peer not in self.arrived]
+        return [peer for peer in self.peers if peer not in self.arrived and peer != self.number]
 
 
 class Waits:
@@ -48,7 +48,8 @@ class Waits:
         self, number: int, step: AnyStep, what: str, peers: Sequence[int], arrived: Container[int] = ()
     ) -> Blocked:
         """Note that a device waits for others; whatever ends the wait gives the note back."""
-        note = Blocked(number, step, what, tuple(peer for peer in peers if peer != number), arrived)
+        # Of all devices, those of a pod wait for as many: none copies them.
+        note = Blocked(number, step, what, peers, arrived)
         self._notes.setdefault(number, []).append(note)
         return note
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -121,13 +122,22 @@ class World:
         A device that stands for others has the share of it that is left if all do the same.
         """
         chip, host = self.pod.chip_of(cohort.number), self.pod.host_of(cohort.number)
-        neighbours = [number for number in range(self._device_count) if self.pod.host_of(number) == host]
-        chips = len({self.pod.chip_of(number) for number in neighbours})
-        rate = min(self.chip.host.bandwidth_bytes_per_second, self.chip.host.all_chips_bytes_per_second / max(1, chips))
+        devices, chips = self._sharers
+        rate = min(self.chip.host.bandwidth_bytes_per_second, self.chip.host.all_chips_bytes_per_second / chips[host])
         if self.for_all or len(cohort.members) > 1:
-            sharers = sum(self.pod.chip_of(number) == chip for number in neighbours)
-            return SharedMemory(self.env, rate / max(1, sharers))
+            return SharedMemory(self.env, rate / devices[chip])
         return self._host_links.setdefault((chip, link), SharedMemory(self.env, rate))
+
+    @cached_property
+    def _sharers(self) -> tuple[Counter[int], Counter[int]]:
+        """The devices of each chip, and the chips of each host: as many as have devices in the run."""
+        devices, hosts = Counter[int](), dict[int, int]()
+        for number in range(self._device_count):
+            chip = self.pod.chip_of(number)
+            devices[chip] += 1
+            if chip not in hosts:
+                hosts[chip] = self.pod.host_of(number)
+        return devices, Counter(hosts.values())
 
     def carried(self) -> Mapping[int, float]:
         """Return what the links have carried so far, to give to ``repeat`` later."""

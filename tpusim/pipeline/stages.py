@@ -34,7 +34,7 @@ from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.program.stored import decode_program, load_program
-from tpusim.program.verify import run_warnings, verify_blocks
+from tpusim.program.verify import run_warnings, verify_blocks, verify_products
 from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.source import SourceText
 from tpusim.text.literals import literal_values
@@ -327,6 +327,7 @@ def _lowered(
         check_lowered(loaded, schedule)
         lowered = on_slice(for_chip(loaded, machine), machine, slice_)
         verify_blocks(lowered, machine.vmem.capacity_bytes)
+        verify_products(lowered, machine.mxu.rows * machine.mxu.columns)
         return Prepared(lowered, machine, slice_, None, used)
     if isinstance(chip, Chip):
         made_by = reuse("provenance", loaded, (), chip, lambda _: provenance_of(loaded))

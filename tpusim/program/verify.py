@@ -142,6 +142,23 @@ def verify_blocks(program: Program, vmem_bytes: int) -> None:
             )
 
 
+def verify_products(program: Program, macs: int) -> None:
+    """Raise ProgramError if a kernel's arrays, of ``macs`` multiply-accumulates a cycle, do not all that it asks for.
+
+    Then its rows were counted for larger arrays, or by hand, and its time would be below its own roofline.
+    """
+    for step in program.every_step:
+        if not isinstance(step, Kernel) or not step.work.matmuls:
+            continue
+        done = 2.0 * macs * step.tiles * sum(one.streamed_rows * one.passes for one in step.work.matmuls)
+        # Rows of a tile are shares, which round.
+        if done < step.product_flops * (1 - 1e-6):
+            raise ProgramError(
+                f"{program.name}: {step.name!r}: expected streamed_rows for {step.product_flops:.4g} FLOP, found "
+                f"those of {done:.4g} on arrays of {macs} multipliers: lower the program for this chip"
+            )
+
+
 def run_warnings(programs: Sequence[Program], infeed: Feed | None = None, outfeed: Feed | None = None) -> list[str]:
     """Return the warnings of programs that run side by side: open channels, and paces of the host without a queue."""
     ends = dict.fromkeys((step.channel_id, step.is_send) for program in programs for step in program.channel_ends)

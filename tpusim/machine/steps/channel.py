@@ -40,12 +40,11 @@ def run_channel(core: Core, step: ChannelTransfer) -> Activity | None:
 def _begin_send(core: Core, step: ChannelTransfer, peers: tuple[int, ...]) -> Activity:
     """Wait for the slot of a receive and start a send to it."""
     start_ps, world, number = core.now_ps, core.device.world, core.device.number
-    slot = world.channels.take(step.channel_id, peers)
-    if slot is None:
+    # Without pairs all devices at the other end will do.
+    slot = world.channels.take(step.channel_id, (None,) if step.pairs is None else peers)
+    if isinstance(slot, simpy.Event):
         with world.waits.noted(number, step, f"a recv on channel {step.channel_id}", peers):
-            while slot is None:
-                yield world.channels.opening(step.channel_id)
-                slot = world.channels.take(step.channel_id, peers)
+            slot = yield slot
         waited_ps = core.now_ps - start_ps
         # It is another device that is late, whatever the wait is called.
         late = {LATE: waited_ps} if waited_ps else {}
