@@ -65,7 +65,8 @@ class Place(msgspec.Struct, eq=False):
 def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
     """Return the place that values share, as large as the largest of them."""
     first = values[0]
-    is_result, size, intervals = first.is_result, first.n_bytes, ((first.first, first.last),)
+    is_result, size = first.is_result, first.n_bytes
+    intervals: tuple[Interval, ...] = ((first.first, first.last),)
     # Most places have one value.
     if len(values) > 1:
         is_result, size = any(value.is_result for value in values), max(value.n_bytes for value in values)
