@@ -236,12 +236,14 @@ class StatedTiling(msgspec.Struct, frozen=True):
         for known in _role_orders(self.kinds):
             # Loops beyond the known roles move through everything.
             roles = (*known, *[BATCH] * (len(bounds) - len(known)))
-            nest = Nest(tuple(Loop(max(1, trips), role) for trips, role in zip(bounds, roles, strict=False)), {})
+            trips = [(max(1, bound), role) for bound, role in zip(bounds, roles, strict=False)]
+            distinct = {array: prod([count for count, role in trips if array in TOUCHES[role]]) for array in splits}
             # Relative errors, so that an array of two blocks counts as much as one of a thousand.
-            errors = (abs(nest.distinct(array) - count) / max(1, count) for array, count in splits.items())
-            found.append((nest.loops, sum(errors)))
+            errors = [abs(distinct[array] - count) / max(1, count) for array, count in splits.items()]
+            found.append((trips, sum(errors)))
         # The text does not name the loops: of the known orders the one that explains the bounds best is taken.
-        return min(found, key=lambda one: one[1])
+        best, error = min(found, key=lambda one: one[1])
+        return tuple([Loop(*loop) for loop in best]), error
 
     def _lhs_bounds(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[int, ...]:
         sizes = {"b": out["b"].size, "f": kernel["i"].size}
