@@ -210,7 +210,7 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
         # Memory spaces are numbers as text here; "1" is what a layout writes S(1).
         return sum(_integer(item.get(key)) or 0 for item in items if item.get("memory_space") == "1")
 
-    @property
+    @cached_property
     def aliasing_operands(self) -> tuple[tuple[int, ...], ...]:
         """Arrays that the compiler has given one place: numbers of operands, followed by those of results."""
         lists = self._object("aliasing_operands").get("lists")
