@@ -32,7 +32,8 @@ class Likeness:
 
     def key(self, computation: Computation, fusion: Instruction) -> Hashable:
         """Return what two fusions have in common if they are alike: all but their names and metadata."""
-        operands = [computation[name].shape for name in fusion.operands]
+        by_name = computation.by_name
+        operands = [by_name[name].shape for name in fusion.operands]
         return fusion.shape, _places(fusion.operands), *operands, self._stated(fusion.attributes)
 
     def of_value(self, computation: Computation, instruction: Instruction) -> Hashable:
