@@ -276,8 +276,14 @@ def _integer(value: Any) -> int | None:
     The JSON form of protocol buffers writes 64-bit integers as strings.
     """
     if isinstance(value, str):
-        return int(value) if _INTEGER.fullmatch(value) else None
+        return _integer_in(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+# The bounds of tiles are the same few numbers, thousands of times.
+@lru_cache(maxsize=1024)
+def _integer_in(text: str) -> int | None:
+    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def _integers(values: Any) -> tuple[int, ...]:
