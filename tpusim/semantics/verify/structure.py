@@ -11,7 +11,7 @@ from tpusim.semantics.device_groups import stated_order
 from tpusim.semantics.infer.rules import check_form
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.marks import DEVICE_ORDER, mark_of
-from tpusim.semantics.verify.view import Call, Finding, View, at
+from tpusim.semantics.verify.view import Call, Finding, View, at, calling_in
 
 
 def check_structure(view: View) -> Iterator[Finding]:
@@ -25,7 +25,7 @@ def check_structure(view: View) -> Iterator[Finding]:
     for computation in module.computations:
         yield from _check_computation(computation)
         yield from _check_forms(computation, forms)
-        yield from _check_calls(view, computation, defined)
+        yield from _check_calls(module, computation, defined)
         # After its calls, so that a computation that calls itself is found out.
         defined.add(computation.name)
 
@@ -77,10 +77,10 @@ def _check_forms(computation: Computation, known: set[tuple[object, ...]]) -> It
             yield Finding(error, computation, instruction)
 
 
-def _check_calls(view: View, computation: Computation, defined: set[str]) -> Iterator[Finding]:
-    for call in view.calling_in(computation):
+def _check_calls(module: Module, computation: Computation, defined: set[str]) -> Iterator[Finding]:
+    for call in calling_in(computation):
         for name in call.instruction.called_computations:
-            if name not in view.module.by_name:
+            if name not in module.by_name:
                 yield at(call, "computation_c1", repr(str(name)))
             elif name not in defined:
                 yield at(call, "computation_c2", f"{str(name)!r} not before {computation.name!r}")

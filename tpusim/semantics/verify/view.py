@@ -48,7 +48,6 @@ class View:
     def __init__(self, module: Module, mixed_precision: bool = False) -> None:
         self.module = module
         self.mixed_precision = mixed_precision
-        self._calling_in: dict[int, list[Call]] = {}
 
     # Tables are made when first asked for: most checks find nothing to look at in most programs.
     @cached_property
@@ -85,13 +84,7 @@ class View:
     @cached_property
     def calling(self) -> list[Call]:
         """Every instruction that may call computations."""
-        return list(chain.from_iterable(map(self.calling_in, self.module.computations)))
-
-    def calling_in(self, computation: Computation) -> list[Call]:
-        """Return the instructions of one computation that may call others."""
-        if id(computation) not in self._calling_in:
-            self._calling_in[id(computation)] = list(_calling_in(computation))
-        return self._calling_in[id(computation)]
+        return list(chain.from_iterable(map(calling_in, self.module.computations)))
 
     def all_of(self, opcodes: frozenset[str]) -> Iterator[Call]:
         """Yield every instruction of these opcodes with its computation."""
@@ -106,7 +99,7 @@ def users_of(call: Call) -> list[Instruction]:
     return list({user.name: user for user, _ in call.computation.users.get(call.instruction.name, ())}.values())
 
 
-def _calling_in(computation: Computation) -> Iterator[Call]:
+def calling_in(computation: Computation) -> Iterator[Call]:
     """Yield the instructions of one computation that may call others."""
     # Short forms (call-start) are in no table, but call as what they wrap does.
     if not CALLERS.isdisjoint(computation.opcodes) or not computation.opcodes <= OPERATIONS.keys():
