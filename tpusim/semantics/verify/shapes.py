@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from tpusim.errors import ProgramError
-from tpusim.ir.attributes import ComputationName
-from tpusim.ir.module import Module
 from tpusim.ir.ops import APPLIES_TO_ELEMENTS, CONVERTS_NOTHING, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON, find_operation
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
@@ -23,7 +21,6 @@ def _check_shapes(view: View) -> Iterator[Finding]:
     """Compare stated with inferred shapes, the dynamic kind of dimensions left out, and layouts in a schedule."""
     # Compiled programs say the same a hundred times, and the parser keeps one object per shape and per attribute.
     known: set[tuple[object, ...]] = set()
-    signatures = _Signatures(view.module)
     for computation in view.module.computations:
         shapes = {instruction.name: id(instruction.shape) for instruction in computation.instructions}
         shape_of = shapes.__getitem__
@@ -31,8 +28,7 @@ def _check_shapes(view: View) -> Iterator[Finding]:
             form = (instruction.opcode, shapes[instruction.name], *map(shape_of, instruction.operands))
             deciding = _deciding(instruction.opcode)
             if deciding and instruction.attributes:
-                values = map(instruction.attributes.get, deciding)
-                form += tuple(map(signatures.of if instruction.opcode in CALLERS else id, values))
+                form += tuple(map(id, map(instruction.attributes.get, deciding)))
             if form in known:
                 continue
             operands = [computation[name].shape for name in instruction.operands]
@@ -42,25 +38,8 @@ def _check_shapes(view: View) -> Iterator[Finding]:
             yield from found
 
 
-# What else decides: of an update in place where it stands, of a call what it says that it is composed of.
-_DECIDED_ELSEWHERE = {"call", "dynamic-update-slice"}
-
-
-class _Signatures(dict[str, tuple[int, ...]]):
-    """By the name of a computation the shapes that it gives and takes: no caller's rule asks more of it."""
-
-    def __init__(self, module: Module) -> None:
-        super().__init__()
-        self._module = module
-
-    def __missing__(self, name: str) -> tuple[int, ...]:
-        called = self._module[name]
-        self[name] = found = (id(called.root.shape), *[id(parameter.shape) for parameter in called.parameters])
-        return found
-
-    def of(self, value: object) -> object:
-        """Return what decides of the value of an attribute."""
-        return self[value] if isinstance(value, ComputationName) else id(value)
+# What else decides: what is called, and of an update in place where it stands.
+_DECIDED_ELSEWHERE = CALLERS | {"dynamic-update-slice"}
 
 
 @cache
