@@ -24,23 +24,23 @@ _CAPACITY_IN_SIGHT = 1.6
 @styled
 def memory(
     profiles: Sequence[MemoryProfile],
-    capacity_bytes: Mapping[MemorySpace, int],
+    capacities: Mapping[MemorySpace, int],
     title: str = "",
     ax: Axes | None = None,
 ) -> Figure:
     """Draw memory spaces over the schedule, and beside each the largest buffers at its peak; return the figure.
 
     Every block is a buffer from its first to its last instruction, at its place in memory: white between blocks below
-    the line of the heap's end is fragmentation. ``capacity_bytes`` is what a program may have of each space. With
+    the line of the heap's end is fragmentation. ``capacities`` is what a program may have of each space. With
     ``ax`` only the first space is drawn there, without the buffers.
     """
     if ax is not None:
-        _draw_space(ax, profiles[0], capacity_bytes.get(profiles[0].space, 0))
+        _draw_space(ax, profiles[0], capacities.get(profiles[0].space, 0))
         return figure_of(ax)
     figure = new_figure(9.2, 0.35 + 2.75 * len(profiles))
     grid = figure.subplots(len(profiles), 2, width_ratios=(3, 2.1), squeeze=False)
     for (left, right), profile in zip(grid, profiles, strict=True):
-        _draw_space(left, profile, capacity_bytes.get(profile.space, 0))
+        _draw_space(left, profile, capacities.get(profile.space, 0))
         _draw_peak(right, profile)
     figure.suptitle(title, x=0.01, ha="left", fontsize=9, fontweight="bold")
     return figure
