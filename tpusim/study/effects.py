@@ -55,10 +55,8 @@ def _ends(rows: Rows, axis: Axis, axes: Sequence[Axis], figure: str) -> tuple[li
     low, high = list[float](), list[float]()
     for group in _alike(rows, axis, axes):
         if len({_place(row, axis) for row in group}) > 1:
-            ordered, mean = (
-                sorted(group, key=lambda row: _order(row, axis)),
-                geometric_mean(row[figure] for row in group),
-            )
+            ordered = sorted(group, key=lambda row: _order(row, axis))
+            mean = geometric_mean(row[figure] for row in group)
             low.append(ordered[0][figure] / mean)
             high.append(ordered[-1][figure] / mean)
     return (low, high) if low else _halves(rows, axis, figure)
