@@ -98,6 +98,7 @@ def json_option(help_text: str = "print one JSON object instead of tables") -> O
 PROGRAM = option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto, or a lowered program (*.json)")
 HLO = option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto")
 CHIP = option("--chip", metavar="C", help="a chip's name or TOML file (default: from PROGRAM's name or .json)")
+CHIPS = option("--chip", metavar="C,C", help="chips' names or TOML files (default: from PROGRAM's name or .json)")
 TOPOLOGY = option("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
 TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="of loops that tell none (default: 1)")

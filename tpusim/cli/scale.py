@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import CHIP, SCHEDULE, command, json_option, option, positive
+from tpusim.cli.options import CHIPS, SCHEDULE, command, json_option, option, positive
 from tpusim.cli.output import answer, console, write_json
 
 _SCALE = """\
@@ -26,7 +26,7 @@ examples:
     "a family of programs over batch sizes, chips and slices, and the largest that fits",
     option("programs", metavar="PROGRAM", nargs="+", help="files, or patterns with variables in braces"),
     option("--items", metavar="NAME*NAME", default="", help="what a run makes, by variables (default: batch)"),
-    CHIP,
+    CHIPS,
     option("--topology", metavar="T,T", help="slices to run on"),
     SCHEDULE,
     option("--price", metavar="USD", type=positive, help="of an hour of a chip (default: as listed, where it is)"),

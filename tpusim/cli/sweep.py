@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import CHIP, OVERFLOW, PLUGIN, WARM, command, json_option, number, option
+from tpusim.cli.options import CHIPS, OVERFLOW, PLUGIN, WARM, command, json_option, number, option
 from tpusim.cli.output import answer, console, write_json
 from tpusim.errors import ConfigError
 
@@ -32,7 +32,7 @@ examples:
     "run programs on many machines: a table of times",
     option("programs", metavar="PROGRAM", nargs="+", help="files or patterns; or one study (*.toml)"),
     option("-o", "--override", metavar="K=V,V", action="append", default=[], help="an axis: a key and its values"),
-    CHIP,
+    CHIPS,
     option("--topology", metavar="T,T", help="slices that programs run on"),
     option("--schedule", metavar="S,S", help="given, retiled, compiled"),
     PLUGIN,
