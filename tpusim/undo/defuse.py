@@ -30,7 +30,7 @@ def is_plain(module: Module) -> bool:
 
 def _is_compiled(instruction: Instruction) -> bool:
     """Return whether an instruction is none that a front end makes: its meaning hangs on what a compiler chose."""
-    return instruction.opcode in ("fusion", "bitcast")
+    return instruction.opcode == "fusion" or instruction.opcode == "bitcast"
 
 
 def defuse(module: Module) -> Module:
