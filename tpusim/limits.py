@@ -61,6 +61,9 @@ COMPUTED_DEVICES: Final = Limit("a number of devices whose values are computed",
 DEVICES_APART: Final = Limit("a number of devices that are run one by one", 2**15)
 """Each is a run of its own on the one clock; no slice of a known chip has as many."""
 
+COMPUTED_ELEMENTS: Final = Limit("a number of elements to compute", 2**40, least=0)
+"""Some hundred times what fits a large machine; what NumPy cannot count is far beyond."""
+
 CHIPS: Final = Limit("a number of chips", 2**18)
 QUEUE_DEPTH: Final = Limit("a number of feeds that may wait", 2**16)
 LAYERS: Final = Limit("a number of layers", 2**16)

@@ -88,6 +88,16 @@ def test_small_kernels_are_merged():
     assert 0.8 < found.share < 0.95
 
 
+def test_nothing_pads_what_has_no_elements(tmp_path):
+    """Neither an array nor a product of no rows."""
+    path = tmp_path / "none.v5e.hlo.txt"
+    path.write_text(
+        "HloModule none\n\nENTRY e {\n  p = bf16[259,0] parameter(0)\n  q = bf16[0,5] parameter(1)\n"
+        "  ROOT d = bf16[259,5] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+    )
+    assert "padding" not in {one.rule for one in advise(path).findings}
+
+
 AGAIN = structs.replace(PRODUCT, name="q", op_name="jit(f)/rematted_computation/dot", product_flops=1.0)
 
 

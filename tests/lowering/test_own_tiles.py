@@ -6,7 +6,9 @@ from itertools import product
 
 import pytest
 
+import tpusim
 from tests.lowering.hlo import kernel_named, lower_text
+from tests.semantics.hlo import parse
 from tpusim.cost.tile import alone_ps
 from tpusim.hardware.load import load_chip
 from tpusim.lowering.kernels import kernel as making
@@ -147,3 +149,17 @@ def test_a_stream_is_cut_in_eight_within_bounds():
     sizes = (0, least, 3 * least, 8 * least, 100 * least)
     assert [streaming_tiles(n_bytes, CHIP) for n_bytes in sizes] == [1, 1, 3, 8, 8]
     assert streaming_tiles(100 * ROOM_BYTES, CHIP) == 100
+
+
+@pytest.mark.parametrize("sizes", [(0, 7, 5), (259, 0, 5), (259, 7, 0), (0, 0, 0)])
+@pytest.mark.parametrize("schedule", ["given", "compiled"])
+def test_a_product_of_no_elements_takes_no_time_of_the_arrays(sizes, schedule):
+    """XLA makes zeros of it; as it stands it is one piece."""
+    rows, depth, columns = sizes
+    text = (
+        f"HloModule m{', is_scheduled=true' * (schedule == 'given')}\n\nENTRY e {{\n"
+        f"  p = bf16[{rows},{depth}] parameter(0)\n  q = bf16[{depth},{columns}] parameter(1)\n"
+        f"  ROOT d = bf16[{rows},{columns}] dot(p, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n}}\n"
+    )
+    result = tpusim.simulate(parse(text), "v5e", schedule=schedule)
+    assert result.summary.total_ps < CHIP.fixed.launch_seconds * 1e12 + 2e6

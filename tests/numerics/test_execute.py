@@ -8,6 +8,7 @@ import pytest
 
 import tpusim
 from tests.numerics.one_instruction import program
+from tpusim.errors import UnsupportedError
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -119,6 +120,23 @@ def test_a_group_with_a_device_too_many_is_refused():
     text = program("f32[8]", "collective-broadcast(p0), replica_groups={{0,5}}", ["f32[8]"])
     with pytest.raises(tpusim.ProgramError, match=r"(?s)r.*5"):
         execute(text, [X], replicas=2)
+
+
+def test_what_is_too_large_for_any_machine_is_refused():
+    """With its name, before anything is computed."""
+    with pytest.raises(UnsupportedError, match=r"'r' .*: expected a number of elements to compute, at most"):
+        execute(program(f"f32[{2**41}]", "broadcast(p0), dimensions={}", ["f32[]"]), [1.0])
+
+
+def test_what_is_too_large_for_this_machine_is_refused(monkeypatch):
+    """With what was wanted of it."""
+
+    def too_much(*_):
+        raise MemoryError("4 TiB")
+
+    monkeypatch.setattr("tpusim.numerics.execute.execute_module", too_much)
+    with pytest.raises(UnsupportedError, match="values do not fit the memory of this machine: 4 TiB"):
+        execute(SUM, [X, X])
 
 
 def test_uneven_splits_are_refused():

@@ -45,6 +45,7 @@ def test_chips_schedules_and_slices_are_axes():
     assert {one["schedule"] for one in columns(programs=tanh_of(8), base="v5e")} == {"compiled"}
     pods = columns(programs=MLP, topology=["v5e:2x2", "v5e:2x4"])
     assert [one["topology"] for one in pods] == ["v5e:2x2", "v5e:2x4"]
+    assert [one["topology"] for one in columns(programs=MLP, topology=[1])] == ["1"]
 
 
 def test_what_follows_is_worked_out_for_each_machine():

@@ -12,6 +12,7 @@ from tpusim.compiler.passes import place_anew
 from tpusim.compiler.target import Target
 from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
+from tpusim.pipeline.schedules import front_end_form
 from tpusim.pipeline.stages import check, execute, load
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -51,6 +52,13 @@ def viewed(before: str, after: str):
     """Return a module whose result is a bitcast of its parameter."""
     lines = f"  x = {before} parameter(0)\n  ROOT y = {after} bitcast(x)\n"
     return parse_module(SourceText("m.hlo", f"HloModule m, is_scheduled=true\n\nENTRY e {{\n{lines}}}\n"))
+
+
+def test_a_view_of_arrays_without_layouts_is_a_reshape():
+    """In whatever order our compiler then lays them out, the elements stay where they were."""
+    text = "HloModule m\n\nENTRY e {\n  x = bf16[7,3,257] parameter(0)\n  ROOT y = bf16[21,257,1] bitcast(x)\n}\n"
+    front = front_end_form(parse_module(SourceText("m.hlo", text)))
+    assert {"bitcast", "reshape"} & {one.opcode for one in front.entry} == {"reshape"}
 
 
 @pytest.mark.parametrize(

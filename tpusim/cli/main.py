@@ -96,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(error), EXIT_REFUSED)
     except OSError as error:
         return _refuse(f"{error.filename or 'output'}: {error.strerror or error}", EXIT_REFUSED)
+    except MemoryError as error:
+        return _refuse(f"the memory of this machine does not suffice: {error}", EXIT_REFUSED)
     # The last net, for what is a fault here and not in what was given.
     except Exception as error:
         return _refuse(_report_of(error), EXIT_FAULT)

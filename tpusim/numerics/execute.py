@@ -13,7 +13,7 @@ from tpusim.errors import ProgramError
 from tpusim.numerics import collectives, host  # noqa: F401
 from tpusim.numerics.custom_calls import approx_top_k, block_calls, table  # noqa: F401
 from tpusim.numerics.evaluate import evaluate
-from tpusim.numerics.files import apart_from, check_inputs, flat_values, in_types_of
+from tpusim.numerics.files import apart_from, check_inputs, check_size, flat_values, in_types_of
 from tpusim.numerics.host import make_devices
 from tpusim.numerics.ops import (  # noqa: F401
     contraction,
@@ -54,6 +54,9 @@ def execute_module(
     is what every device's infeeds read, in order; what devices feed out is appended to ``outfeed``, device by device.
     """
     module = verified.module
+    for computation in module.computations:
+        for instruction in computation:
+            check_size(instruction.name, instruction.shape)
     # Each device reads the whole infeed: what one takes is not gone for the others.
     fed = [] if infeed is None else list(infeed)
     feeds = [fed] * (module.replica_count * module.partition_count) if infeed is not None else []

@@ -16,8 +16,9 @@ from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
-from tpusim.errors import ProgramError
+from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import whole_file
+from tpusim.limits import COMPUTED_ELEMENTS
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import TOKEN
 from tpusim.shapes.dtype import DTYPES, numpy_dtype
@@ -151,9 +152,21 @@ def with_random(arrays: Mapping[str, Any], shapes: Sequence[Shape], seed: int) -
 
 
 def random_inputs(shapes: Sequence[Shape], seed: int) -> list[Any]:
-    """Return values for parameters: floats from a standard normal distribution, small integers, coin flips."""
+    """Return values for parameters: floats from a standard normal distribution, small integers, coin flips.
+
+    Raises UnsupportedError if some are too large for any machine.
+    """
     generator = np.random.default_rng(seed)
+    for number, shape in enumerate(shapes):
+        check_size(f"in{number}", shape)
     return nest_inputs((_random(generator, leaf) for shape in shapes for leaf in leaves(shape)), shapes)
+
+
+def check_size(name: str, shape: Shape) -> None:
+    """Raise UnsupportedError if a value of a shape is too large for any machine."""
+    for leaf in leaves(shape):
+        if fault := COMPUTED_ELEMENTS.fault(leaf.element_count):
+            raise UnsupportedError(f"{name!r} {shape_text(leaf, layout=False)}: {fault}")
 
 
 def name_outputs(value: Any) -> dict[str, Any]:

@@ -233,7 +233,8 @@ def execute(
     computed is the module as it stands; with another ``schedule``, as for ``simulate``, what then runs on the chip.
     Arrays come back as NumPy arrays of their own (bf16 and other narrow types from ml_dtypes), tuples as tuples.
 
-    Raises ProgramError for a module that the verifier refuses and for inputs that are not the parameters'.
+    Raises ProgramError for a module that the verifier refuses and for inputs that are not the parameters',
+    UnsupportedError for values that do not fit the memory of this machine.
     """
     # NumPy, Numba and the kernels load only where values are computed.
     from tpusim.numerics.execute import execute_module
@@ -262,7 +263,10 @@ def execute(
     with suppress(ConfigError) if chip is None else nullcontext():
         depth = choose_chip(module, provenance_of(module), chip=chip).mxu.rows
         settings = dataclasses.replace(settings, array_depth=depth)
-    results = execute_module(verified, values, settings, infeed, outfeed)
+    try:
+        results = execute_module(verified, values, settings, infeed, outfeed)
+    except MemoryError as error:
+        raise UnsupportedError(f"{module.name}: its values do not fit the memory of this machine: {error}") from error
     return results[0] if len(results) == 1 else results
 
 

@@ -88,7 +88,8 @@ def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> 
             raise ConfigError(f"study: {program.name} has no variable {lacks!r}: its pattern names none, as others' do")
         if any(setting.get(key, value) != value for key, value in variables.items()):
             continue
-        bases = {key: setting.get(key, "") for key in BASES}
+        # A slice of one chip is written as a number.
+        bases = {key: str(setting.get(key, "")) for key in BASES}
         name = bases["chip"], bases["topology"] or None
         base = named.get(name) or named.setdefault(name, _base(module, *name))
         if isinstance(base, TpusimError) or isinstance(module, TpusimError):

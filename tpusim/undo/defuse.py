@@ -24,15 +24,13 @@ _OF_PLACEMENT = frozenset({"control-predecessors", "output_to_operand_aliasing",
 
 
 def is_plain(module: Module) -> bool:
-    """Return whether a module is as front ends make it: not scheduled, without fusions and views of tiled buffers."""
+    """Return whether a module is as front ends make it: not scheduled, without fusions and views of buffers."""
     return not module.is_scheduled and not any(_is_compiled(i) for c in module.computations for i in c)
 
 
 def _is_compiled(instruction: Instruction) -> bool:
     """Return whether an instruction is none that a front end makes: its meaning hangs on what a compiler chose."""
-    shape = instruction.shape
-    is_tiled = isinstance(shape, ArrayShape) and shape.layout is not None and bool(shape.layout.tiles)
-    return instruction.opcode == "fusion" or (instruction.opcode == "bitcast" and is_tiled)
+    return instruction.opcode == "fusion" or instruction.opcode == "bitcast"
 
 
 def defuse(module: Module) -> Module:

@@ -92,7 +92,8 @@ def _wasted(case: Case) -> dict[_Size, _Wasted]:
 def _worst_stored(shape: ArrayShape) -> _Size | None:
     """Return the dimension that pads an array most, None where little is padding."""
     layout = shape.actual_layout
-    if not layout.tiles or logical_bytes(shape) > (1 - LEAST_SHARE) * physical_bytes(shape):
+    # Of no elements nothing is padding.
+    if not layout.tiles or logical_bytes(shape) >= (1 - LEAST_SHARE) * physical_bytes(shape):
         return None
     sizes = (shape.dimensions[axis] for axis in layout.minor_to_major)
     return _worst([(size, tile) for size, tile in zip(sizes, reversed(layout.tiles[0]), strict=False) if size > 1])
@@ -135,7 +136,7 @@ def _products(module: Module, home: Computation, of: Instruction) -> Iterator[tu
 
 
 def _worst(sizes: list[tuple[int, int]]) -> _Size | None:
-    found = [_Size(size, -(-size // tile) * tile, tile) for size, tile in sizes]
+    found = [_Size(size, -(-size // tile) * tile, tile) for size, tile in sizes if size]
     worst = min(found, key=lambda one: one.size / one.stored, default=None)
     return worst if worst is not None and worst.size < worst.stored else None
 

@@ -195,7 +195,7 @@ class StatedTiling(msgspec.Struct, frozen=True):
         order = zip(physical_order(shape), _units(shape, self.block), self._bounds[array], strict=True)
         for dimension, unit, bound in order:
             size, full = shape.dimensions[dimension], max(1, bound) * unit
-            cuts[letters[dimension]] = _Cut(ceil(size / full), min(size, full), size)
+            cuts[letters[dimension]] = _Cut(max(1, ceil(size / full)), min(size, full), size)
         return cuts
 
     def _extents(self, nest: Nest, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> dict[str, int]:
@@ -404,7 +404,8 @@ def _own_nests(
 
 
 def _cuts(limit: int) -> list[int]:
-    return [cut for cut in _CUTS if cut < 2 * limit]
+    # What has no elements is one piece.
+    return [cut for cut in _CUTS if cut < 2 * max(1, limit)]
 
 
 def _nest(trips: Sequence[int]) -> Nest:

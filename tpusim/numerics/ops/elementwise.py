@@ -117,10 +117,14 @@ def elementwise(site: Site, instruction: Instruction, operands: list[Any]) -> An
     """Return what the opcode's kernel gives; on ``precision`` of ``tpu``, results too small to be normal are zeros."""
     kernel = elementwise_kernel(instruction.opcode, operands[0].dtype)
     if kernel is None:
-        found = array_shape(instruction.shape).dtype
-        raise UnsupportedError(f"{instruction.name}: {instruction.opcode} is not defined on {found} elements in XLA")
+        raise _not_defined(instruction)
     flush = flushes(instruction.opcode, operands[0].dtype, site.settings)
     return compute(kernel, operands, element_type(instruction), flush=flush)
+
+
+def _not_defined(instruction: Instruction) -> UnsupportedError:
+    found = array_shape(instruction.shape).dtype
+    return UnsupportedError(f"{instruction.name}: {instruction.opcode} is not defined on {found} elements in XLA")
 
 
 def elementwise_kernel(opcode: str, dtype: Type) -> Callable[..., Any] | None:
@@ -131,7 +135,10 @@ def elementwise_kernel(opcode: str, dtype: Type) -> Callable[..., Any] | None:
 @computes(*ON_BITS)
 def on_bits(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Count, shift or multiply the bits of integers, whatever their own type makes of the uppermost one."""
-    return bits_of(instruction.opcode, operands, array_shape(instruction.shape).dtype)
+    dtype = array_shape(instruction.shape).dtype
+    if not dtype.is_integer:
+        raise _not_defined(instruction)
+    return bits_of(instruction.opcode, operands, dtype)
 
 
 def bits_of(opcode: str, operands: list[Any], result: DType) -> Array:
