@@ -98,12 +98,12 @@ def place_to_fit(blocks: Sequence[Block], alignment_bytes: int, room_bytes: Call
     def height(offsets: list[int]) -> int:
         return max(map(add, offsets, sizes), default=0)
 
-    offsets = place_in_order(blocks, alignment_bytes)
+    in_order = place_in_order(blocks, alignment_bytes)
     least_bytes = peak_bytes((block.first, block.last, size) for block, size in zip(blocks, sizes, strict=True))
-    if height(offsets) == least_bytes or height(offsets) <= room_bytes():
-        return offsets
+    if height(in_order) == least_bytes or height(in_order) <= room_bytes():
+        return in_order
     others = (place(blocks, alignment_bytes) for place in (place_largest_first, place_longest_first))
-    return min((offsets, *others), key=height)
+    return min((in_order, *others), key=height)
 
 
 def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
