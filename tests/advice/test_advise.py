@@ -316,6 +316,39 @@ def test_a_collective_is_hidden_only_where_nothing_waits_for_it(tmp_path, reads,
     assert ("hide collectives" in found) == is_found
 
 
+COMBINED = """
+HloModule combined.v5e_2x4, is_scheduled=true, num_partitions=8
+
+%sum (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %z = f32[] add(%x, %y)
+}
+
+ENTRY %main (a: f32[1024,1024], b: f32[4096,4096]) -> (f32[1024,1024], f32[4096,4096]) {
+  %a = f32[1024,1024]{1,0:T(8,128)} parameter(0)
+  %b = f32[4096,4096]{1,0:T(8,128)} parameter(1)
+  %early = f32[1024,1024]{1,0:T(8,128)} add(%a, %a)
+  %late = f32[4096,4096]{1,0:T(8,128)} add(%b, %b)
+  %sums = (f32[1024,1024]{1,0:T(8,128)}, f32[4096,4096]{1,0:T(8,128)}) all-reduce(%early, %late), channel_id=1,
+    replica_groups={{0,1,2,3,4,5,6,7}}, use_global_device_ids=true, to_apply=%sum
+  %first = f32[1024,1024]{1,0:T(8,128)} get-tuple-element(%sums), index=0
+  %second = f32[4096,4096]{1,0:T(8,128)} get-tuple-element(%sums), index=1
+  ROOT %both = (f32[1024,1024]{1,0:T(8,128)}, f32[4096,4096]{1,0:T(8,128)}) tuple(%first, %second)
+}
+"""
+
+
+def test_what_one_collective_combines_is_sent_as_it_is_made(tmp_path):
+    """Of two arrays the first, a seventeenth of all, goes out beside the work on the other."""
+    path = tmp_path / "combined.v5e_2x4.hlo.txt"
+    path.write_text(COMBINED)
+    (found,) = (finding for finding in advise(path).findings if finding.rule == "hide collectives")
+    whole_ps = next(record.duration_ps for record in simulate(path).timeline.records if record.name == "sums")
+    assert "split" in found.change
+    assert found.saved_ps == pytest.approx(whole_ps / 17, rel=0.15)
+
+
 @pytest.mark.parametrize(("count", "text"), [(1, "tried 1 change of 2 kinds"), (2, "tried 2 changes of 2 kinds")])
 def test_one_change_is_one(count, text):
     """Changes that were tried are counted over all kinds."""
