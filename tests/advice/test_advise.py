@@ -146,6 +146,49 @@ def test_a_copy_is_read_where_it_lies():
     assert found.after_ps == simulate(Program(name="p", chip="v5e", steps=(reads,))).timeline.total_ps
 
 
+def test_joined_arrays_are_read_where_most_parts_lie():
+    """Three of four parts are in HBM: what reads them there saves nothing, though the last one is in VMEM."""
+    parts = [
+        Kernel(
+            name=f"j{n}",
+            opcode="fusion",
+            family="copy",
+            op_name="jit(f)/concatenate",
+            streams=(Stream(f"a{n}", space, 1e7), Stream(f"j{n}", "vmem", 1e7, is_output=True)),
+        )
+        for n, space in enumerate(["hbm", "hbm", "hbm", "vmem"])
+    ]
+    reads = Kernel(name="r", opcode="add", streams=(Stream("j3", "vmem", 4e7),))
+    assert "copies" not in found_in(*parts, reads)
+
+
+def test_copies_that_are_mostly_launch_are_no_copies():
+    """Of 512 bytes: the time is the kernel's own."""
+    streams = (Stream("a", "hbm", 512.0), Stream("c", "hbm", 512.0, is_output=True))
+    copies = [Kernel(name=f"c{n}", opcode="copy", family="copy", streams=streams) for n in range(4)]
+    assert "copies" not in found_in(*copies)
+
+
+TURNED = """
+HloModule turned, is_scheduled=true
+
+ENTRY %main (q: bf16[64,1024,64]) -> bf16[64,1024,64] {
+  %q = bf16[64,1024,64]{1,2,0:T(8,128)(2,1)} parameter(0)
+  %turned = bf16[64,1024,64]{2,1,0:T(8,128)(2,1)} copy(%q)
+  ROOT %more = bf16[64,1024,64]{2,1,0:T(8,128)(2,1)} negate(%turned)
+}
+"""
+
+
+def test_copies_into_padded_arrays_name_the_size(tmp_path):
+    """Heads of 64 take the room of 128, which the argument avoids by another order of dimensions."""
+    path = tmp_path / "turned.v5e.hlo.txt"
+    path.write_text(TURNED)
+    (found,) = (finding for finding in advise(path).findings if finding.rule == "copies")
+    assert "dimensions of 64 take the room of 128" in found.what
+    assert "128 fit" in found.change
+
+
 @pytest.mark.parametrize(("taken_bytes", "saves"), [(100 << 20, True), (0, False)])
 def test_what_has_no_room_ahead_is_proposed_to_have_some(taken_bytes, saves):
     """64 MiB of weights behind a product that is longer than they take: all of their time, where VMEM is full."""
