@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -53,6 +53,15 @@ def advises(name: str) -> Callable[[_R], _R]:
         return rule
 
     return enter
+
+
+def made_of(computation: Computation, names: Collection[str]) -> set[str]:
+    """Return the instructions of a computation that are made of some, by themselves or through others."""
+    found = set[str]()
+    for one in computation:
+        if any(operand in found or operand in names for operand in one.operands):
+            found.add(one.name)
+    return found
 
 
 class Case:

@@ -45,7 +45,8 @@ def copies(case: Case) -> Iterator[Trial]:
     for (_, kind), group in sorted(groups.items(), key=lambda item: -case.share(*item[1]))[:_MOST_GROUPS]:
         if case.share(*group) < LEAST_SHARE:
             return
-        if all(id(step) in small for step in group):
+        # What a loop collects bit by bit is written in any case.
+        if kind == "dynamic-update-slice" and all(id(step) in small for step in group):
             continue
         moved = {step.name: found for step in group if (found := _moved(step))}
         count = f"{len(group)} kernels only move" if len(group) > 1 else "a kernel only moves"
