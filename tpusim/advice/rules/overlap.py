@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
@@ -69,8 +69,9 @@ def _moves(case: Case, steps: Steps, place: int) -> list[_Move]:
     # What only moves its operand goes along with it.
     makers = {name: n for name, n in readers.items() if getattr(steps[n], "family", "") != "copy"}
     found = []
-    for part, operand, results in _parts(home, step):
-        made_by = {operand} & makers.keys() or _reached(home, operand, makers, backwards=True)
+    for part, operands, results in _parts(home, step):
+        behind = (({one} & makers.keys()) or _reached(home, one, makers, backwards=True) for one in operands)
+        made_by = set[str]().union(*behind)
         start = max((makers[name] for name in made_by), default=-1) + 1
         read_by = {name for result in results for name in _reached(home, result, readers, backwards=False)}
         end = min((readers[name] for name in read_by), default=len(steps))
@@ -79,19 +80,20 @@ def _moves(case: Case, steps: Steps, place: int) -> list[_Move]:
     return found if any(move.start < place or move.end > place + 1 for move in found) else []
 
 
-def _parts(home: Computation, step: Collective) -> Iterator[tuple[Collective, str, list[str]]]:
-    """Yield a collective of each array that one combines, with the array and what has its result."""
+def _parts(home: Computation, step: Collective) -> Iterator[tuple[Collective, Sequence[str], Sequence[str]]]:
+    """Yield a collective of each array that one combines, with what it reads and what has its result."""
     operands, users = home[step.name].operands, [user for user, _ in home.users.get(step.name, ())]
-    sizes = [physical_bytes(one.shape) for one in home.operands_of(home[step.name])]
     taken = [one for one in users if one.opcode == "get-tuple-element"]
-    if len(operands) == 1 or len(taken) < len(users):
-        yield step, operands[0], [step.name]
+    # Fusions read other arrays than those that they send.
+    if len(operands) == 1 or home[step.name].opcode != step.kind or len(taken) < len(users):
+        yield step, operands, [step.name]
         return
+    sizes = [physical_bytes(one.shape) for one in home.operands_of(home[step.name])]
     for number, (operand, size) in enumerate(zip(operands, sizes, strict=True)):
-        share = size / sum(sizes)
+        share = size / max(1, sum(sizes))
         amounts = {name: getattr(step, name) * share for name in ("n_bytes", "hbm_bytes", "flops")}
         part = structs.replace(step, name=f"{step.name}.{number}", **amounts)
-        yield part, operand, [one.name for one in taken if one.attributes.get("index") == number]
+        yield part, [operand], [one.name for one in taken if one.attributes.get("index") == number]
 
 
 def _reached(home: Computation, name: str, stops: dict[str, int], *, backwards: bool) -> set[str]:
