@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from tpusim.analysis.answers.findings import Basis, Finding
 from tpusim.errors import TpusimError
 from tpusim.hardware.pod import Topology
+from tpusim.ir.frames import handed_on
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.schedules import front_end_form
@@ -106,6 +107,14 @@ class Case:
     def instruction(self, step: AnyStep) -> Instruction | None:
         """Return the instruction of a step, None of a lowered program."""
         return self.homes[step.name][step.name] if step.name in self.homes else None
+
+    @cached_property
+    def op_names(self) -> dict[str, str]:
+        """What the framework calls each instruction by name; what the compiler put in has the name of its use."""
+        found = dict[str, str]()
+        for home in self.module.computations if self.module else ():
+            found |= handed_on(home, {one.name: one.metadata.op_name for one in home})
+        return found
 
     @cached_property
     def front_end(self) -> Module | None:

@@ -12,7 +12,6 @@ from tpusim.advice.rules.padding import Size, mended, worst_stored
 from tpusim.advice.rules.small_kernels import latency_bound
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.hardware.units import HBM
-from tpusim.ir.frames import handed_on
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
@@ -108,8 +107,7 @@ def _kind(case: Case, step: Kernel) -> str:
     known = next((opcode for opcode in _CHANGES if opcode in inside), "")
     if known == "dynamic-update-slice" and not said:
         # Of a join the last kernel alone has the name.
-        home = case.homes[step.name]
-        joined = _said(handed_on(home, {one.name: one.metadata.op_name for one in home})[step.name])
+        joined = _said(case.op_names[step.name])
         return joined if joined in _CHANGES else known
     return known or next((opcode for opcode in inside if OPERATIONS[opcode].category is Category.DATA), step.opcode)
 
