@@ -25,6 +25,17 @@ class _Kept(NamedTuple):
     behind: Mapping[int, Steps]
 
 
+class _Pair(NamedTuple):
+    """A product that is computed again, its ``twin`` before, itself if there is none, and where its copy may ``start``.
+
+    That is behind the next product, so that the copy does not hold up what is waited for first.
+    """
+
+    step: Kernel
+    twin: Kernel
+    start: Kernel | None
+
+
 @advises("recomputation")
 def recomputation(case: Case) -> Iterator[Trial]:
     """Propose to keep products that are computed again, where the HBM has room for them.
@@ -61,17 +72,8 @@ def _results(kernel: Kernel) -> list[Stream]:
 
 def _kept(products: Sequence[Kernel], again: Sequence[Kernel], in_loops: set[int]) -> _Kept:
     """Return the change that keeps what some of a program's products compute ``again``."""
-    own, place = set(map(id, again)), {id(one): number for number, one in enumerate(products)}
-    # The backward pass goes the other way.
-    left = [one for one in reversed(products) if id(one) not in own and not is_differentiated(one.op_name)]
     behind, instead = defaultdict[int, Steps](tuple), dict[int, Steps]()
-    last, start = again[0], None
-    for step in again:
-        twin = next((one for one in left if _likeness(one) == _likeness(step)), step)
-        left = [one for one in left if one is not twin]
-        # A copy begins behind the next product, so that it does not hold up what is waited for first.
-        between = (one for one in products[place[id(last)] : place[id(step)]] if id(one) not in own)
-        last, start = step, next(between, start)
+    for step, twin, start in _paired(products, set(map(id, again))):
         if id(step) in in_loops:
             behind[id(twin)] += (_stacked(step, VMEM, HBM),)
             instead[id(step)] = (_stacked(step, HBM, VMEM),)
@@ -89,8 +91,21 @@ def _kept(products: Sequence[Kernel], again: Sequence[Kernel], in_loops: set[int
     return _Kept(instead, behind)
 
 
-def _likeness(kernel: Kernel) -> tuple[str, float]:
-    return kernel.source, kernel.product_flops
+def _paired(products: Sequence[Kernel], again: set[int]) -> Iterator[_Pair]:
+    """Yield the products that are computed ``again``, by identity, in their order."""
+    left = defaultdict[tuple[str, float], list[Kernel]](list)
+    for one in products:
+        if id(one) not in again and not is_differentiated(one.op_name):
+            left[one.source, one.product_flops].append(one)
+    start, is_behind = None, False
+    for one in products:
+        if id(one) in again:
+            # The backward pass goes the other way.
+            twins = left[one.source, one.product_flops]
+            yield _Pair(one, twins.pop() if twins else one, start)
+            is_behind = True
+        elif is_behind:
+            start, is_behind = one, False
 
 
 def _stacked(kernel: Kernel, source: str, target: str) -> Kernel:
