@@ -29,16 +29,17 @@ from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
+from tpusim.report.shown import Shown
+from tpusim.report.tables import Printer
 
 
-class Advice(Findings, frozen=True, kw_only=True):
+class Advice(Shown, Findings, frozen=True, kw_only=True):
     """Findings that show themselves as ``tpusim advise`` prints them."""
 
-    def __str__(self) -> str:
-        """Return the report of ``tpusim advise``."""
-        from tpusim.report.terminal.notebook import printed_advice, text_of
+    def _render(self, console: Printer) -> None:
+        from tpusim.report.terminal.answers.advice import render_advice
 
-        return text_of(printed_advice(self))
+        render_advice(self, console)
 
 
 def advise(

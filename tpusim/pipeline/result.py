@@ -14,6 +14,8 @@ from tpusim.analysis.utilisation import Group, group_records
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.program.module import Program
+from tpusim.report.shown import Shown
+from tpusim.report.tables import Printer
 from tpusim.timeline.records import PodRun, Timeline
 from tpusim.units import ps_to_us
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Result:
+class Result(Shown):
     """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
 
     ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is what the
@@ -93,17 +95,10 @@ class Result:
         """Name the program, the chip and the time: all fields would be thousands of lines."""
         return f"<Result of {self.program.name} on {self.chip.name}: {self.time_us:.2f} us>"
 
-    def __str__(self) -> str:
-        """Return the report of ``tpusim run``."""
-        # Rich takes longer to load than a small program to run, and few results are printed.
-        from tpusim.report.terminal.notebook import printed_run, text_of
+    def _render(self, console: Printer) -> None:
+        from tpusim.report.terminal.run import render_result
 
-        return text_of(printed_run(self))
-
-    def _repr_html_(self) -> str:
-        from tpusim.report.terminal.notebook import html_of, printed_run
-
-        return html_of(printed_run(self))
+        render_result(self, "op", console, self.cost())
 
     def groups(self, by: str = "op") -> tuple[Group, ...]:
         """Return the run's records added up by ``op``, ``category`` or ``source``."""

@@ -18,6 +18,8 @@ from tpusim.pipeline.answers.device_orders import best_order
 from tpusim.pipeline.answers.exposed import exposed_communication
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import read_program, simulate
+from tpusim.report.shown import Shown
+from tpusim.report.tables import Printer
 from tpusim.study.programs import ProgramText, Source, find_programs
 
 _COUNTED = "batch"
@@ -27,7 +29,7 @@ _LEAST_SHARE = 0.01
 """Of the time what a collective takes that another order of devices is tried for."""
 
 
-class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+class Scaling(Shown, msgspec.Struct, frozen=True, kw_only=True):
     """The rows of a family of programs, in their order, and the largest of them that fit."""
 
     rows: tuple[ScaleRow, ...]
@@ -43,11 +45,10 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
         """The most items that fit, by chip and slice."""
         return largest_that_fit(self.rows)
 
-    def __str__(self) -> str:
-        """Return the report of ``tpusim scale``."""
-        from tpusim.report.terminal.notebook import printed_scaling, text_of
+    def _render(self, console: Printer) -> None:
+        from tpusim.report.terminal.answers.scaling import render_scaling
 
-        return text_of(printed_scaling(self.rows, self.largest, self.refused))
+        render_scaling(self.rows, self.largest, console, self.refused)
 
 
 def scale(

@@ -5,40 +5,32 @@ from __future__ import annotations
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.tuning import Ranking
+from tpusim.report.shown import Shown
+from tpusim.report.tables import Printer
 
 
-class ExplainedKernel(Explanation, frozen=True, kw_only=True):
+class ExplainedKernel(Shown, Explanation, frozen=True, kw_only=True):
     """An explanation that shows itself as ``tpusim explain`` prints it."""
 
-    def __str__(self) -> str:
-        """Return the report of ``tpusim explain``."""
-        from tpusim.report.terminal.notebook import printed_explanation, text_of
+    def _render(self, console: Printer) -> None:
+        from tpusim.report.terminal.explain import render_explanation
 
-        return text_of(printed_explanation(self))
-
-    def _repr_html_(self) -> str:
-        from tpusim.report.terminal.notebook import html_of, printed_explanation
-
-        return html_of(printed_explanation(self))
+        render_explanation(self, console)
 
 
-class ExplainedStep(StepExplanation, frozen=True, kw_only=True):
+class ExplainedStep(Shown, StepExplanation, frozen=True, kw_only=True):
     """The same of what is no kernel."""
 
-    __str__ = ExplainedKernel.__str__
-    _repr_html_ = ExplainedKernel._repr_html_
+    def _render(self, console: Printer) -> None:
+        from tpusim.report.terminal.answers.explain import render_explained
+
+        render_explained(self, console)
 
 
-class RankedPrograms(Ranking, frozen=True, kw_only=True):
+class RankedPrograms(Shown, Ranking, frozen=True, kw_only=True):
     """A ranking that shows itself as a table."""
 
-    def __str__(self) -> str:
-        """Return the table."""
-        from tpusim.report.terminal.notebook import printed_ranking, text_of
+    def _render(self, console: Printer) -> None:
+        from tpusim.report.terminal.explain import render_ranking
 
-        return text_of(printed_ranking(self))
-
-    def _repr_html_(self) -> str:
-        from tpusim.report.terminal.notebook import html_of, printed_ranking
-
-        return html_of(printed_ranking(self))
+        render_ranking(self, console)
