@@ -90,11 +90,10 @@ class Case:
         """Return which share of the run some steps took of the core."""
         return sum(self.times_ps.get(id(step), 0) for step in steps) / max(1, self.total_ps)
 
-    @cached_property
+    @property
     def homes(self) -> dict[str, Computation]:
         """The computation that has the instruction of a name."""
-        computations = self.module.computations if self.module else ()
-        return {one.name: computation for computation in computations for one in computation}
+        return self.module.homes if self.module else {}
 
     def places(self, steps: Iterable[AnyStep]) -> dict[str, Any]:
         """Return the names of the longest of some steps, and the first line of source, as a trial has them."""

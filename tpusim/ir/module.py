@@ -213,6 +213,11 @@ class Module:
         """Computations by name."""
         return {computation.name: computation for computation in self.computations}
 
+    @cached_property
+    def homes(self) -> dict[str, Computation]:
+        """By the name of an instruction the computation that has it: of several the entry, or else the first."""
+        return {one.name: home for home in (*reversed(self.computations), self.entry) for one in home}
+
     def __getitem__(self, name: str) -> Computation:
         return self.by_name[name]
 

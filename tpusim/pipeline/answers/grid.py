@@ -44,8 +44,7 @@ def kernel_grid(
     kernel = _kernel(lowered, op)
     if kernel.basis != "body" or module is None:
         raise ConfigError(f"{op}: expected a kernel that is timed by its body, found one by {kernel.basis or 'rules'}")
-    computation = next(c for c in module.computations if op in c.by_name)
-    grid = grid_of(module, machine, computation.name, op, DEFAULT_TRIPS)
+    grid = grid_of(module, machine, module.homes[op].name, op, DEFAULT_TRIPS)
     assert grid is not None
     paced = _paced(kernel, grid, machine)
     return KernelGrid(

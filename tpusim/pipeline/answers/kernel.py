@@ -38,7 +38,7 @@ def explain_kernel(result: Result, topology: Topology | None, kernel: Kernel, tr
     alone = next(r for r in run_program(by_itself, chip, topology).records if r.name == op)
     number = lowered.step_numbers[id(kernel)]
     in_run = [r for r in result.timeline.records if r.step == number]
-    computation = None if module is None else _computation(module, op)
+    computation = None if module is None else module.homes[op]
     costs = (tile_costs(kernel, chip), between_tiles_cycles(kernel, chip))
     found = explanation(
         kernel,
@@ -66,8 +66,8 @@ def _body(kernel: Kernel, module: Module | None, chip: Chip) -> Body | None:
     """Return a kernel that was written by hand from the inside, None of one whose body is not there."""
     if not kernel.classes:
         return None
-    home = None if module is None else _computation(module, kernel.name)
-    grid = grid_of(module, chip, home.name, kernel.name, DEFAULT_TRIPS) if module and home else None
+    name = kernel.name
+    grid = None if module is None else grid_of(module, chip, module.homes[name].name, name, DEFAULT_TRIPS)
     return body_of(kernel, grid, chip)
 
 
@@ -75,13 +75,8 @@ def _blocks(kernel: Kernel, module: Module | None, chip: Chip) -> tuple[TriedBlo
     """Return what a hand-written kernel takes with other blocks."""
     if module is None or kernel.basis != "body":
         return ()
-    found = larger_blocks(module, chip, _computation(module, kernel.name).name, kernel.name)
+    found = larger_blocks(module, chip, module.homes[kernel.name].name, kernel.name)
     return tuple(each.tried for each in found)
-
-
-def _computation(module: Module, op: str) -> Computation:
-    """Return the computation that has an instruction."""
-    return next(c for c in module.computations if op in c.by_name)
 
 
 def _sizes(computation: Computation, op: str) -> dict[str, tuple[int, int]]:
@@ -106,7 +101,7 @@ def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str
     """
     if module is None:
         return {}
-    computation = _computation(module, op)
+    computation = module.homes[op]
     users = {user.name: apart_of(user) for user in computation}
     return {
         "apart": users[op],

@@ -71,7 +71,7 @@ def layouts_in(
         # What calls hand over is used where it is called.
         own = with_own_names(front_end_form(module))
         inlined = compile_module(own, target_of(machine), stop_after="inline")
-        module = inlined if any(name in one.by_name for one in inlined.computations) else module
+        module = inlined if name in inlined.homes else module
     users = users_in(module, name)
     # Before any compiler a layout is a habit of printing, and says nothing.
     array = users.array if module.is_scheduled else structs.replace(users.array, layout=None)

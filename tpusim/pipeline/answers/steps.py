@@ -217,14 +217,14 @@ def _awaited(case: Case, name: str) -> Awaited | None:
 def _ready(case: Case, started: Record) -> tuple[str, int | None]:
     """Return which op an operand of a step was made by last before it started, and how long that had been there."""
     module = case.result.module
-    computations = [] if module is None else [c for c in module.computations if started.name in c.by_name]
-    if not computations:
+    home = None if module is None else module.homes.get(started.name)
+    if module is None or home is None:
         return "", None
     ends = {r.name: r.end_ps for r in case.all if r.end_ps <= started.start_ps}
-    made = [name for name in _makers(computations[0], started.name, ends) if name in ends]
+    made = [name for name in _makers(home, started.name, ends) if name in ends]
     if not made:
         # Parameters: of the program they are there from its start, of a loop's body from that of the trip.
-        return "", started.start_ps if module is not None and computations[0] is module.entry else None
+        return "", started.start_ps if home is module.entry else None
     last = max(made, key=lambda name: ends[name])
     return last, started.start_ps - ends[last]
 

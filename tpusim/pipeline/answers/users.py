@@ -174,14 +174,14 @@ def users_in(module: Module, name: str) -> Users:
     in one place for all its trips. What other devices and branches do with it is left out. Raises ConfigError if
     nothing of that name is an array, or nothing is left that uses it.
     """
-    homes = [one for one in (module.entry, *module.computations) if name in one.by_name]
-    shape = homes[0][name].shape if homes else None
-    if not isinstance(shape, ArrayShape):
+    home = module.homes.get(name)
+    shape = home[name].shape if home else None
+    if home is None or not isinstance(shape, ArrayShape):
         known = [one.name for one in module.entry if isinstance(one.shape, ArrayShape)]
         raise ConfigError(f"{module.name}: expected the name of an array, found {name!r}{did_you_mean(name, known)}")
     parts, names = [], []
     module = replace(module, computations=tuple(map(_without_barriers, module.computations)))
-    for place in _places(module, module[homes[0].name], name):
+    for place in _places(module, module[home.name], name):
         used = list(_used(place, module.is_scheduled))
         uses = [one.name for one in used if not _hands_on(one, module.is_scheduled)]
         if not all(_is_carried(one.opcode) for one in used):
