@@ -154,6 +154,11 @@ def assign(programs: Sequence[Program], device_count: int) -> list[Assignment]:
     return assigned
 
 
+def devices_of(program: Program, run_on: int) -> DeviceSet:
+    """Return the devices that a program's numbers mean on so many devices, or on as many more as it needs."""
+    return assign([program], max(run_on, program.devices_needed))[0].devices
+
+
 def _has_one_axis(program: Program, device_count: int) -> bool:
     """Return whether all collectives are along a single axis of all devices: JAX lays such a mesh along a ring."""
     permutes = {step.pairs for step in program.collectives if step.pairs}

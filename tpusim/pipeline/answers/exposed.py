@@ -7,7 +7,7 @@ from collections import Counter
 from tpusim.analysis.answers.scaling import Along, Exposed
 from tpusim.analysis.communication import core_time, together_ps
 from tpusim.hardware.pod import Pod, Topology
-from tpusim.machine.placement import DeviceSet, assign, pod_of
+from tpusim.machine.placement import DeviceSet, devices_of, pod_of
 from tpusim.pipeline.result import Result
 from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.timeline.records import CORE
@@ -20,7 +20,7 @@ def exposed_communication(result: Result, topology: Topology | None) -> tuple[Ex
     """
     program = result.program
     pod = pod_of([program], result.chip, topology)
-    devices = assign([program], max(result.pod.device_count, program.devices_needed))[0].devices
+    devices = devices_of(program, result.pod.device_count)
     ends: tuple[Collective | ChannelTransfer, ...] = (*program.collectives, *program.channel_ends)
     steps = {step.name: step for step in ends}
     waited: Counter[str] = Counter()

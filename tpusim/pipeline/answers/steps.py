@@ -16,7 +16,7 @@ from tpusim.hardware.pod import Topology
 from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, ICI
 from tpusim.ir.module import Computation
 from tpusim.machine.costs import Costs
-from tpusim.machine.placement import assign, pod_of
+from tpusim.machine.placement import devices_of, pod_of
 from tpusim.pipeline.answers.device_orders import better_orders, by_itself, own_ps
 from tpusim.pipeline.result import Result
 from tpusim.program.module import every_step, walk
@@ -248,7 +248,7 @@ def _collective(case: Case, step: Collective) -> CollectiveFacts:
     result, chip = case.result, case.result.chip
     pod = pod_of([result.program], chip, case.topology)
     costs = Costs(chip, pod)
-    devices = assign([result.program], max(result.pod.device_count, result.program.devices_needed))[0].devices
+    devices = devices_of(result.program, result.pod.device_count)
     groups = costs.groups(step, devices)
     own = next((n for n, group in enumerate(groups) if result.timeline.device in group), 0)
     plan = costs.plan(step, devices, own) if groups else costs.plan(step, devices)
