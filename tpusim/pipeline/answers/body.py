@@ -8,16 +8,23 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tpusim.analysis.explained.body import BETWEEN, BLOCKS, Body, ChainLink, CodeTime, StepKind
-from tpusim.cost.classes import CHAIN, Moving, class_cycles, class_moving, held_cycles, line_cycles, unit_cycles
+from tpusim.cost.classes import (
+    CHAIN,
+    Moving,
+    class_cycles,
+    class_moving,
+    held_cycles,
+    line_cycles,
+    moved_bytes,
+    unit_cycles,
+)
 from tpusim.cost.tile import alone_ps, between_tiles_cycles, tile_costs
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import MATRIX, SMEM, VMEM
+from tpusim.hardware.units import MATRIX
 from tpusim.program.grid import CodeLine, Grid
 from tpusim.program.steps import Kernel
 from tpusim.program.work import TileClass, sum_work
-from tpusim.units import cycles_to_ps
-
-_PS = 1e12
+from tpusim.units import PS_PER_SECOND, cycles_to_ps
 
 Ends = frozenset[str]
 """Where in a grid all of some steps are: ``dimension 2 first``."""
@@ -54,7 +61,7 @@ def body_of(kernel: Kernel, grid: Grid | None, chip: Chip) -> Body:
     each = tile_costs(kernel, chip)
     return Body(
         kinds=tuple(kinds),
-        lines=tuple(_lines(kernel, code, total_ps * chip.clock_hz / _PS, chip)),
+        lines=tuple(_lines(kernel, code, total_ps * chip.clock_hz / PS_PER_SECOND, chip)),
         chain=tuple(_chain(code, first, chip)),
         least_ps={
             unit: cycles_to_ps(count * kernel.tiles / kernel.cores, chip.clock_hz)
@@ -140,11 +147,7 @@ def _counts(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> _Co
             ("results", matmul.results),
         ):
             _add(operations, {f"{MATRIX}.{name}": count * matmul.passes})
-    moved: dict[str, float] = {}
-    for stream, count in zip(kernel.streams, tiles.moves, strict=False):
-        if stream.space not in (VMEM, SMEM):
-            _add(moved, {"out" if stream.is_output else "in": stream.block_bytes * count})
-    return _Counts(held, busy, operations, moved)
+    return _Counts(held, busy, operations, moved_bytes(kernel, tiles))
 
 
 def _add(sums: dict[str, float], counts: Mapping[str, float], times: float = 1.0) -> None:

@@ -9,11 +9,10 @@ from msgspec import structs
 from tpusim.analysis.explained.blocks import TriedBlocks
 from tpusim.analysis.explained.body import Body
 from tpusim.analysis.explanation import Kind, explanation
-from tpusim.cost.classes import Moving, class_cycles, class_moving
+from tpusim.cost.classes import Moving, class_cycles, class_moving, moved_bytes
 from tpusim.cost.tile import between_tiles_cycles, floor_ps, stage_cycles, tile_costs
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
-from tpusim.hardware.units import SMEM, VMEM
 from tpusim.ir.module import Computation, Module
 from tpusim.lowering.grids import grid_of
 from tpusim.lowering.kernels.choice import tried_tiles
@@ -113,11 +112,10 @@ def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str
 def _kind(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> Kind:
     """Return what a tile of a class takes, with what moves beside it."""
     waited = moving.with_latency(chip.dma.fixed_latency_seconds)
-    moves = zip(kernel.streams, tiles.moves, strict=False)
     return Kind(
         tiles=tiles.tiles,
         cycles=class_cycles(kernel, tiles, chip),
-        moved_bytes=sum(stream.block_bytes * count for stream, count in moves if stream.space not in (VMEM, SMEM)),
+        moved_bytes=sum(moved_bytes(kernel, tiles).values()),
         moving_cycles=moving.seconds * chip.clock_hz,
         latency_cycles=(waited - moving.seconds) * chip.clock_hz,
         is_skipped=is_skipped(kernel, tiles),
