@@ -33,7 +33,7 @@ from tpusim.program.steps import (
     Wait,
 )
 from tpusim.timeline.records import CORE, Record
-from tpusim.units import seconds_to_ps
+from tpusim.units import PS_PER_SECOND, seconds_to_ps
 
 _Rule = Callable[["Case", Any], AnyFacts]
 _R = TypeVar("_R", bound=_Rule)
@@ -51,12 +51,12 @@ class Case:
         self.step = step
         program = result.program
         self.number = -1 if step is None else program.step_numbers[id(step)]
-        self.all: tuple[Record, ...] = result.timeline.records
-        self.own = [r for r in self.all if r.step == self.number and r.name == name]
+        self.records: tuple[Record, ...] = result.timeline.records
+        self.own = [r for r in self.records if r.step == self.number and r.name == name]
         # Steps that several calls share are numbered where the first one stands.
         inner = () if step is None else every_step((step,))
         numbers = {program.step_numbers[id(one)] for one in inner} - {self.number}
-        self.inside = [r for r in self.all if r.step in numbers]
+        self.inside = [r for r in self.records if r.step in numbers]
 
     @cached_property
     def waits(self) -> list[Record]:
@@ -65,9 +65,14 @@ class Case:
         name = self.step.name if self.step is not None else ""
         return [
             r
-            for r in self.all
+            for r in self.records
             if r.row == CORE and name in steps[r.step].needs and (r.is_wait or isinstance(steps[r.step], Wait))
         ]
+
+    @property
+    def all_waits(self) -> list[Record]:
+        """These, and those within it."""
+        return [*self.waits, *(record for record in self.own if record.is_wait)]
 
     @property
     def moving(self) -> list[Record]:
@@ -139,14 +144,14 @@ def _copy(case: Case, copy: Copy) -> AnyFacts:
     alone_ps = case.alone_ps(alone, Wait(name="end", opcode="", needs=(copy.name,)))
     return transfer_facts(
         case.own,
-        case.all,
+        case.records,
         case.waits,
         memory=HBM,
         n_bytes=copy.n_bytes,
         ends=(copy.source_space, copy.target_space),
         latency_ps=seconds_to_ps(latency_seconds),
         run_bytes=copy.chunk_bytes,
-        reachable_bytes_per_second=copy.n_bytes / max(1, alone_ps) * 1e12,
+        reachable_bytes_per_second=copy.n_bytes / max(1, alone_ps) * PS_PER_SECOND,
     )
 
 
@@ -157,8 +162,8 @@ def _host(case: Case, step: HostTransfer) -> AnyFacts:
     alone_seconds = host.latency_seconds + step.n_bytes / host.bandwidth_bytes_per_second
     return transfer_facts(
         case.moving,
-        case.all,
-        [*case.waits, *(record for record in case.own if record.is_wait)],
+        case.records,
+        case.all_waits,
         memory=link,
         n_bytes=step.n_bytes,
         ends=(HBM, HOST) if step.to_host else (HOST, HBM),
@@ -175,8 +180,8 @@ def _channel(case: Case, step: ChannelTransfer) -> AnyFacts:
     there = f"device {', '.join(map(str, peers))}" if peers else "another device"
     return transfer_facts(
         case.moving,
-        case.all,
-        [*case.waits, *(record for record in case.own if record.is_wait)],
+        case.records,
+        case.all_waits,
         memory=ICI,
         n_bytes=step.n_bytes,
         ends=("this device", there) if step.is_send else (there, "this device"),
@@ -197,11 +202,11 @@ def _wait(case: Case, wait: Wait) -> WaitFacts:
 def _awaited(case: Case, name: str) -> Awaited | None:
     """Return what a wait says of the last thing of a name that ran beside the core and ended by then."""
     until_ps = case.own[-1].end_ps
-    beside = [r for r in case.all if r.name == name and r.row != CORE and r.end_ps <= until_ps]
+    beside = [r for r in case.records if r.name == name and r.row != CORE and r.end_ps <= until_ps]
     if not beside:
         return None
     record = beside[-1]
-    before = [r for r in case.all if r.row == CORE and r.end_ps <= record.start_ps]
+    before = [r for r in case.records if r.row == CORE and r.end_ps <= record.start_ps]
     ready_after, ready_ps = _ready(case, record)
     return Awaited(
         name=name,
@@ -220,7 +225,7 @@ def _ready(case: Case, started: Record) -> tuple[str, int | None]:
     home = None if module is None else module.homes.get(started.name)
     if module is None or home is None:
         return "", None
-    ends = {r.name: r.end_ps for r in case.all if r.end_ps <= started.start_ps}
+    ends = {r.name: r.end_ps for r in case.records if r.end_ps <= started.start_ps}
     made = [name for name in _makers(home, started.name, ends) if name in ends]
     if not made:
         # Parameters: of the program they are there from its start, of a loop's body from that of the trip.
@@ -254,8 +259,7 @@ def _collective(case: Case, step: Collective) -> CollectiveFacts:
     plan = costs.plan(step, devices, own) if groups else costs.plan(step, devices)
     link, sharers = _busiest(costs, step, devices, groups)
     alone_ps = own_ps(by_itself(result.program, step), chip, case.topology)
-    one = structs.replace(step, groups=() if step.pairs else groups[own : own + 1], pairs=groups[own : own + 1])
-    one = one if step.pairs else structs.replace(one, pairs=())
+    one = structs.replace(step, **{"pairs" if step.pairs else "groups": groups[own : own + 1]})
     unshared_ps = min(alone_ps, own_ps(by_itself(result.program, one), chip, case.topology))
     orders = better_orders(result.program, chip, case.topology, step, result.timeline.total_ps)
     least_ps = min([unshared_ps, *(order.op_ps for order in orders)])
@@ -275,8 +279,8 @@ def _collective(case: Case, step: Collective) -> CollectiveFacts:
         unshared_ps=unshared_ps,
         busiest_link=link,
         sharers=sharers,
-        reached_bytes_per_second=step.n_bytes / max(1.0, moved_ps) * 1e12,
-        reachable_bytes_per_second=step.n_bytes / max(1, least_ps) * 1e12,
+        reached_bytes_per_second=step.n_bytes / max(1.0, moved_ps) * PS_PER_SECOND,
+        reachable_bytes_per_second=step.n_bytes / max(1, least_ps) * PS_PER_SECOND,
         orders=orders,
         mesh=result.program.device_order,
     )
