@@ -57,8 +57,10 @@ def advise(
     The arguments are those of ``simulate``; ``progress`` is called with the name of each rule before it looks.
     """
     slice_ = parse_topology(topology) if isinstance(topology, str) else topology
-    rest: dict[str, Any] = {"topology": slice_, "overrides": overrides, "schedule": schedule}
-    case = Case(simulate(program, chip, **rest, allow_overflow=allow_overflow), slice_)
+    result = simulate(
+        program, chip, topology=slice_, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow
+    )
+    case = Case(result, slice_)
     findings, tried = list[Finding](), dict[str, int]()
     for name, rule in RULES.items():
         if progress is not None:

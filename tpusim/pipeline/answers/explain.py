@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
@@ -43,8 +45,9 @@ def explain(
     ``allow_overflow`` is as for ``simulate``. Raises ConfigError if nothing of that name took any time, CapacityError
     as ``simulate`` does.
     """
-    rest: dict[str, Any] = {"topology": topology, "overrides": overrides, "schedule": schedule}
-    result = simulate(program, chip, **rest, allow_overflow=allow_overflow)
+    result = simulate(
+        program, chip, topology=topology, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow
+    )
     return explain_op(result, op, _slice(topology), tried)
 
 
@@ -58,8 +61,9 @@ def explain_longest(
     allow_overflow: bool = False,
 ) -> tuple[Explained, ...]:
     """Return the same of the three ops to which the end of the run owes most."""
-    rest: dict[str, Any] = {"topology": topology, "overrides": overrides, "schedule": schedule}
-    result = simulate(program, chip, **rest, allow_overflow=allow_overflow)
+    result = simulate(
+        program, chip, topology=topology, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow
+    )
     return tuple(explain_op(result, op.name, _slice(topology)) for op in result.critical_path.ops[:MATTER_MOST])
 
 
@@ -68,8 +72,7 @@ def explain_op(result: Result, op: str, topology: Topology | None = None, tried:
     step = _step(result, op)
     if isinstance(step, Kernel) and not step.scalar:
         return explain_kernel(result, topology, step, tried)
-    found = explain_step(Case(result, topology, op, step))
-    return ExplainedStep(**{name: getattr(found, name) for name in found.__struct_fields__})
+    return ExplainedStep(**structs.asdict(explain_step(Case(result, topology, op, step))))
 
 
 def _slice(topology: Topology | str | None) -> Topology | None:
