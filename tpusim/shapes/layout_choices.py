@@ -14,7 +14,7 @@ class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
     """One layout of an array. ``lanes`` is the dimension that varies fastest, ``sublanes`` the next, -1 for none.
 
     Sums over the dimension in lanes need the cross-lane unit, over that in sublanes a few steps within a register, and
-    over all others additions alone; slices and updates of the others move whole tiles. A product wants the dimensions
+    over all ``others`` additions alone; slices and updates of these move whole tiles. A product wants the dimensions
     that it sums over, and those of its result, in lanes or sublanes. ``is_default`` marks the one of arguments and
     results of which nobody says how they lie, ``is_present`` the one that the array has. ``users_ps`` is what a program
     takes in which the array is used so, None where nobody says how.
@@ -25,6 +25,7 @@ class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
     logical_bytes: int
     lanes: int
     sublanes: int
+    others: tuple[int, ...]
     is_default: bool
     is_present: bool = False
     users_ps: int | None = None
@@ -46,6 +47,7 @@ def layout_choice(
         logical_bytes=logical_bytes(shape),
         lanes=order[0] if order else -1,
         sublanes=order[1] if len(order) > 1 else -1,
+        others=tuple(sorted(order[2:])),
         is_default=is_default,
         is_present=is_present,
         users_ps=users_ps,

@@ -20,7 +20,6 @@ def render_layouts(choices: Sequence[LayoutChoice], console: Printer, used_by: S
     fastest_ps = max(1, min(choice.users_ps or 0 for choice in choices))
     for choice in choices:
         mark = "  (here)" * choice.is_present + "  (default)" * choice.is_default
-        others = [d for d in range(_rank(choice)) if d not in (choice.lanes, choice.sublanes)]
         table.add_row(
             # Text, not markup: the brackets of a shape would be taken for a style.
             Text(choice.shape + mark),
@@ -30,7 +29,7 @@ def render_layouts(choices: Sequence[LayoutChoice], console: Printer, used_by: S
             f"{choice.physical_bytes / least:.2f}x",
             _dimension(choice.lanes),
             _dimension(choice.sublanes),
-            *((", ".join(map(str, others)) or "none",) if good_for else ()),
+            *((", ".join(map(str, choice.others)) or "none",) if good_for else ()),
         )
     console.print(table)
     here = "here: as it lies now; " if any(choice.is_present for choice in choices) else ""
@@ -50,10 +49,6 @@ def _users(choice: LayoutChoice, fastest_ps: int) -> tuple[str, ...]:
     if choice.users_ps is None:
         return ()
     return time_text(choice.users_ps), f"{choice.users_ps / fastest_ps:.2f}x"
-
-
-def _rank(choice: LayoutChoice) -> int:
-    return choice.shape.partition("[")[2].partition("]")[0].count(",") + 1
 
 
 def _dimension(number: int) -> str:
