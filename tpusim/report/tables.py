@@ -7,7 +7,7 @@ draws: what needs neither colours nor narrowing, as nearly all that goes into a 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -119,6 +119,13 @@ def escape(text: str) -> str:
 def time_text(ps: float) -> str:
     """Return a time in a unit that keeps it readable."""
     return us_text(ps_to_us(int(ps)))
+
+
+def shares_text(amounts: Mapping[str, float]) -> str:
+    """Return what amounts are of their sum, the most first, from a hundredth up: ``HBM 79%, matrix unit 13%``."""
+    total = max(1, sum(amounts.values()))
+    shown = sorted(amounts.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {one / total:.0%}" for name, one in shown if one / total >= 0.01) or "nothing"
 
 
 def us_text(microseconds: float | None) -> str:

@@ -20,6 +20,7 @@ from tpusim.report.tables import (
     energy_text,
     escape,
     plain_table,
+    shares_text,
     size_text,
     time_text,
     us_text,
@@ -30,7 +31,6 @@ from tpusim.units import PS_PER_SECOND
 
 # With head, categories and memory this fills a screen and no more.
 SHOWN_OPS = 20
-_LEAST_SHARE = 0.01
 # Below this many characters every column would leave the names too little room.
 _WIDE = 110
 
@@ -70,9 +70,7 @@ def _print_head(summary: Summary, console: Printer) -> None:
         first = f"{summary.device} of {summary.devices_run}, the first of those that ended last"
         console.print(f"  device    {first}{other}")
     console.print(f"  time      [bold]{time_text(summary.total_ps)}[/bold]{_compiler_text(summary)}")
-    total = max(1, sum(busy.bound_ps.values()))
-    bounds = ", ".join(f"{name} {ps / total:.0%}" for name, ps in busy.bound_ps.items() if ps / total >= 0.01)
-    console.print(f"  bound by  {bounds or 'nothing'}")
+    console.print(f"  bound by  {shares_text(busy.bound_ps)}")
     roof = UNITS[summary.roofline.bound_by].label
     console.print(f"  roofline  {time_text(summary.roofline.bound_ps)} at least, by {roof}")
     # The share of HBM is of the advertised rate, and comes from the roofline.
@@ -164,10 +162,8 @@ def _print_energy(energy: Energy, cost: Cost | None, total_ps: int, console: Pri
     """Print the energy and the mean power of the device and of its chip, by unit, and what the run costs to rent."""
     of_chip = f" ({energy.chip_power_w:.3g} W a chip of such devices)" if energy.devices_per_chip > 1 else ""
     head = f"{energy_text(energy.total_j)}, {energy.average_power_w:.3g} W on average{of_chip}"
-    parts = sorted(energy.units_fj.items(), key=lambda item: -item[1])
-    shares = ((UNITS[key].label if key != IDLE else key, fj / energy.total_fj) for key, fj in parts)
-    shown = ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= _LEAST_SHARE)
-    console.print(f"energy    {head}: {shown or 'nothing'}")
+    units_fj = {UNITS[key].label if key != IDLE else key: fj for key, fj in energy.units_fj.items()}
+    console.print(f"energy    {head}: {shares_text(units_fj)}")
     if cost is None:
         return
     each = cost.usd_per_million_tokens

@@ -17,11 +17,10 @@ from tpusim.analysis.explained.facts import (
 )
 from tpusim.analysis.explanation import Explanation
 from tpusim.hardware.units import UNITS
-from tpusim.report.tables import Printer, Table, escape, plain_table, size_text, time_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, shares_text, size_text, time_text
 from tpusim.report.terminal.explain import render_explanation
 
 _SHOWN_MEMBERS = 8
-_LEAST_SHARE = 0.01
 _NOTABLE = 1.05
 """Rates and times further apart than this are worth a sentence."""
 
@@ -37,7 +36,7 @@ def render_explained(found: Explanation | StepExplanation, console: Printer) -> 
     line = f", line {found.line}" if found.line else ""
     head = f"({escape(found.what)}{escape(where)}{line}) on {found.chip} (simulated)"
     console.print(f"[bold]{escape(found.name)}[/bold] {head}\n")
-    for label, text in (*_times(found), *_bounds(found), *_lines(found.facts, found)):
+    for label, text in (*_times(found), ("goes to", shares_text(found.bounds_ps)), *_lines(found.facts, found)):
         console.print(f"  {label:<9} {escape(text)}")
     for table in _tables(found.facts, found):
         console.print()
@@ -57,14 +56,6 @@ def _times(found: StepExplanation) -> Iterator[Line]:
     path = f"{time_text(found.path_ps)} of the critical path ({found.path_ps / run_ps:.1%})"
     later = f"; it could start {time_text(found.slack_ps)} later for nothing" if found.slack_ps else ""
     yield "matters", path + later
-
-
-def _bounds(found: StepExplanation) -> Iterator[Line]:
-    """Yield where its time goes."""
-    total = max(1, sum(found.bounds_ps.values()))
-    bounds = sorted(found.bounds_ps.items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{name} {ps / total:.0%}" for name, ps in bounds if ps / total >= _LEAST_SHARE)
-    yield "goes to", shown or "nothing"
 
 
 @singledispatch
