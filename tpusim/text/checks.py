@@ -26,10 +26,8 @@ def find_check(opcode: str, attributes: Mapping[str, Any]) -> Check | None:
     parts = async_parts(opcode)
     # slice-start is held to what every async-start is; the slice inside is inference's to judge.
     check = _CHECKS.get(f"async-{parts[1]}" if parts else opcode)
-    # Parameters and broadcasts are half of a program, and few of them need a call.
-    if check is _check_parameter and "parameter_replication" not in attributes:
-        return None
-    return None if check is _check_broadcast and "dimensions" in attributes else check
+    asks = _ASKS.get(opcode)
+    return check if asks is None or asks(attributes) else None
 
 
 def _check_tuple(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:
@@ -207,5 +205,10 @@ _CHECKS: dict[str, Check] = {
     "send-done": _check_transfer_done,
     "tuple": _check_tuple,
 }
+# Parameters and broadcasts are half of a program, and few of them need a call.
+_ASKS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    "broadcast": lambda attributes: "dimensions" not in attributes,
+    "parameter": lambda attributes: "parameter_replication" in attributes,
+}
 # A misspelt opcode would otherwise be a check that never runs.
-assert _CHECKS.keys() <= OPERATIONS.keys()
+assert _ASKS.keys() <= _CHECKS.keys() <= OPERATIONS.keys()
