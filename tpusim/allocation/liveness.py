@@ -154,11 +154,11 @@ class Liveness:
         frame, begin, scratch_begin = Frame(self, computation, arguments), len(self.values), len(self.scratch)
         self.frames.append(frame)
         for instruction in computation.instructions:
-            before, make = len(self.values), MAKE.get(_long_form(instruction.opcode))
+            make = MAKE.get(_long_form(instruction.opcode))
             made = make(frame, instruction) if make else None
             if made is not None and not isinstance(made, list):
                 made = yield from made
-            frame.note(instruction, made, before)
+            frame.note(instruction, made)
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
         result = frame.values[computation.root_name]
@@ -288,12 +288,11 @@ class Frame:
         self.computation = computation
         self.arguments = arguments
         self.values: dict[str, Nodes] = {}
+        # So many values there were before the instruction that is under way.
+        self._before = len(liveness.values)
 
-    def note(self, instruction: Instruction, made: Nodes | None, before: int) -> None:
-        """Note what an instruction uses, what it has ``made`` (None: new values), and what it needs while it runs.
-
-        ``before`` is how many values there were before it.
-        """
+    def note(self, instruction: Instruction, made: Nodes | None) -> None:
+        """Note what an instruction uses, what it has ``made`` (None: new values), and what it needs while it runs."""
         liveness, attributes = self.liveness, instruction.attributes
         # A view is no use: only a read through it keeps the buffer alive.
         if instruction.opcode not in FORWARDS_BUFFERS:
@@ -301,18 +300,19 @@ class Frame:
                 liveness.keep(self.values[name], liveness.now)
         self.values[instruction.name] = self.made(instruction) if made is None else made
         is_copy = instruction.opcode in COPIES or async_parts(instruction.opcode)
-        if is_copy and "metadata" not in attributes and before < len(liveness.values):
-            self._name_origin(instruction, before)
+        if is_copy and "metadata" not in attributes and self._before < len(liveness.values):
+            self._name_origin(instruction)
         scoped = instruction.backend_config.scoped_vmem_bytes if "backend_config" in attributes else 0
         if scoped:
             now = liveness.now
             liveness.scratch.append(Value(instruction, instruction.shape, scoped, VMEM, now, now, instruction))
         liveness.end(instruction)
+        self._before = len(liveness.values)
 
-    def _name_origin(self, instruction: Instruction, known: int) -> None:
-        """Give the values from number ``known`` on, which a copy made, the origin of what it copies."""
+    def _name_origin(self, instruction: Instruction) -> None:
+        """Give the values that a copy made the origin of what it copies."""
         copied = [number for name in instruction.operands[:1] for part in self.values[name] for number in part]
-        for value in self.liveness.values[known:] if copied else ():
+        for value in self.liveness.values[self._before :] if copied else ():
             value.origin = self.liveness.values[copied[0]].origin
 
     def made(self, instruction: Instruction) -> Nodes:
