@@ -23,7 +23,7 @@ from tpusim.hardware.load import resolve_chip_name
 from tpusim.hardware.pod import parse_topology
 from tpusim.pipeline.answers.tuning import ranked
 from tpusim.report.terminal.progress import elapsed
-from tpusim.semantics.marks import with_device_order
+from tpusim.semantics.marks import marked_with_order
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -130,7 +130,7 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     if ids == sorted(ids):
         return module
     order = [sorted(ids).index(number) for number in ids]
-    return replace(module, attributes=with_device_order(module.attributes, order))
+    return replace(module, attributes=marked_with_order(module.attributes, order))
 
 
 def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -159,7 +159,7 @@ def _placed(module: Module, order: tuple[int, ...], topology: str) -> Module:
         return module
     name = topology if ":" in topology else _SMALLEST_SLICES[_chip_of(topology)]
     devices = [numbers[id_] for id_ in order]
-    return replace(module, attributes=with_device_order(module.attributes, devices, name))
+    return replace(module, attributes=marked_with_order(module.attributes, devices, name))
 
 
 def _key(lowered: Any, order: tuple[int, ...], topology: str) -> list[str]:

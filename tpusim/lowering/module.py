@@ -22,7 +22,7 @@ from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import kernel as kernels
 from tpusim.lowering.kernels.likeness import Likeness
 from tpusim.lowering.scope import RULES, Notes, Scope
-from tpusim.program.device_order import with_device_order
+from tpusim.program.device_order import moved_to
 from tpusim.program.module import Program
 from tpusim.semantics.contexts import EntryContext
 from tpusim.semantics.device_groups import stated_order
@@ -94,7 +94,7 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         file=PurePath(module.source.name).name if module.source else "",
     )
     order = stated_order(module)
-    placed = with_device_order(program, order) if order else program
+    placed = moved_to(program, order) if order else program
     return structs.replace(placed, topology=mark_of(module, TOPOLOGY), device_order=order)
 
 

@@ -17,7 +17,7 @@ from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, default_sizes
 from tpusim.ir.module import Module
 from tpusim.machine.placement import stated_slice
-from tpusim.program.device_order import with_device_order
+from tpusim.program.device_order import moved_to
 from tpusim.program.module import Program
 from tpusim.program.provenance import MEGACORE, Provenance
 from tpusim.semantics.provenance import read_provenance
@@ -133,7 +133,7 @@ def on_slice(program: Program, chip: Chip, topology: Topology | None) -> Program
     stated = stated_slice(program, chip)
     if stated is not None and (topology is None or _full(topology, chip) == _full(stated, chip)):
         return program
-    listed = with_device_order(program, range(len(program.device_order)))
+    listed = moved_to(program, range(len(program.device_order)))
     return msgspec.structs.replace(listed, device_order=())
 
 

@@ -15,9 +15,9 @@ from tpusim.errors import ConfigError
 from tpusim.ir.module import Module
 from tpusim.limits import DEVICES
 from tpusim.pipeline.stages import load_any
-from tpusim.program.device_order import with_device_order as moved
+from tpusim.program.device_order import moved_to
 from tpusim.program.module import Program
-from tpusim.semantics.marks import with_device_order as marked
+from tpusim.semantics.marks import marked_with_order
 
 _NUMBERS = r"((?:\d{1,9}[, ]*)+)"
 _RESHAPED = re.compile(rf"reshape\({_NUMBERS}\)\.transpose\({_NUMBERS}\)(?:\.ravel\(\))?$")
@@ -39,10 +39,10 @@ def with_device_order(
         raise ConfigError(f"device order: expected each device once, counted from 0, found {order!r}")
     if isinstance(loaded, Module):
         # The verifier says if they are others than the module's.
-        return replace(loaded, attributes=marked(loaded.attributes, devices, topology))
+        return replace(loaded, attributes=marked_with_order(loaded.attributes, devices, topology))
     if len(devices) != loaded.devices_needed:
         raise ConfigError(f"device order: expected {loaded.devices_needed} devices, found {len(devices)}")
-    placed = structs.replace(moved(loaded, devices), device_order=devices)
+    placed = structs.replace(moved_to(loaded, devices), device_order=devices)
     return structs.replace(placed, topology=topology) if topology else placed
 
 

@@ -11,7 +11,7 @@ from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, Loop
 
 
-def with_device_order(program: Program, devices: Sequence[int]) -> Program:
+def moved_to(program: Program, devices: Sequence[int]) -> Program:
     """Return a program in which ``devices[n]`` does what device ``n`` did; ``devices`` names each of them once.
 
     In a program that says which devices its own are, device ``n`` is the one that it calls so.

@@ -48,7 +48,7 @@ def with_mark(attributes: dict[str, Any], mark: str, text: str) -> dict[str, Any
     return attributes | {"frontend_attributes": Raw("{" + ",".join(filter(None, (named, others))) + "}")}
 
 
-def with_device_order(attributes: dict[str, Any], devices: Sequence[int], topology: str = "") -> dict[str, Any]:
+def marked_with_order(attributes: dict[str, Any], devices: Sequence[int], topology: str = "") -> dict[str, Any]:
     """Return the attributes of a module whose device ``n`` is device ``devices[n]`` of a slice, by default of any."""
     marked = with_mark(attributes, DEVICE_ORDER, ",".join(map(str, devices)))
     return with_mark(marked, TOPOLOGY, topology) if topology else marked

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.pipeline.answers.device_orders import orders_by_time
-from tpusim.program.device_order import with_device_order
+from tpusim.program.device_order import moved_to
 from tpusim.report.terminal.answers.explain import order_text
 
 
@@ -21,5 +21,5 @@ def mesh_order(case: Case) -> Iterator[Trial]:
             f"make the mesh of {order_text(order)}, reshaped as before (`tpusim run --device-order` tries it)",
             tuple(step.name for step in found),
             found[0].source,
-            with_device_order(case.program, order.devices),
+            moved_to(case.program, order.devices),
         )

@@ -14,7 +14,7 @@ from tpusim.hardware.pod import RING_CHIPS, Topology
 from tpusim.machine.placement import pod_of
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import run_program
-from tpusim.program.device_order import with_device_order
+from tpusim.program.device_order import moved_to
 from tpusim.program.module import Program
 from tpusim.program.steps import Collective, Loop, Wait
 
@@ -49,7 +49,7 @@ def better_orders(
     ``run_ps`` is what the program takes as it is; it is run in the best three.
     """
     best = orders_by_time(program, chip, topology, step)[:_RUN]
-    runs = [run_program(with_device_order(program, order.devices), chip, topology).total_ps for order in best]
+    runs = [run_program(moved_to(program, order.devices), chip, topology).total_ps for order in best]
     tried = [structs.replace(order, run_ps=ps) for order, ps in zip(best, runs, strict=True)]
     return tuple(sorted(tried, key=lambda order: order.run_ps))
 
@@ -59,7 +59,7 @@ def best_order(result: Result, topology: Topology | None, names: Collection[str]
     program, chip = result.program, result.chip
     steps = [step for step in program.collectives if step.name in names]
     for order in orders_by_time(program, chip, topology, *steps)[:1] if steps else ():
-        run_ps = run_program(with_device_order(program, order.devices), chip, topology).total_ps
+        run_ps = run_program(moved_to(program, order.devices), chip, topology).total_ps
         if run_ps < result.timeline.total_ps:
             return structs.replace(order, run_ps=run_ps)
     return None
@@ -76,7 +76,7 @@ def orders_by_time(program: Program, chip: Chip, topology: Topology | None, *ste
     found = []
     own = program.device_order or tuple(range(program.devices_needed))
     for shape, axes, devices in (*_orders(own), *_along_ring(program, chip, topology)):
-        op_ps = own_ps(with_device_order(alone, devices), chip, topology)
+        op_ps = own_ps(moved_to(alone, devices), chip, topology)
         if op_ps < least_ps:
             found.append(DeviceOrder(reshaped=shape, transposed=axes, devices=devices, op_ps=op_ps, run_ps=0))
     return sorted(found, key=lambda order: order.op_ps)
