@@ -52,9 +52,12 @@ def _separate(draft: Draft) -> None:
         for node in [node for node in graph.order() if node.opcode in CONTROL_FLOW]:
             own = []
             for name in node.called:
-                own.append(_copy(draft, name) if name in run else draft.graphs[name])
-                copied += len(own[-1].order()) if name in run else 0
-                run.add(own[-1].name)
+                called = draft.graphs[name]
+                if name in run:
+                    called = _copy(draft, name)
+                    copied += len(called.order())
+                own.append(called)
+                run.add(called.name)
             if fault := INLINED.fault(copied):
                 raise UnsupportedError(f"{draft.module.name}: loops and branches share computations: {fault}")
             graphs += own
