@@ -1,7 +1,8 @@
 """How XLA's compiler for TPUs has a collective carried out: what follows from the slice, the group and the bytes.
 
 Sums go along the axes that a group fills from end to end, if those are two or more, and round one ring otherwise. What
-is gathered or scattered goes round one ring, but for groups of a whole slice, for which it is often done as a sum.
+is gathered or scattered goes round one ring, but for groups of a whole slice, for which it is often done as a sum. The
+compiler knows its slice. A program here may run on any, so that this stands with what is asked once the slice is known.
 
 Source: 2,019 collectives of programs compiled ahead of time, which state their algorithm: on slices of v5e and v6e of 4
 to 256 chips and of v5p of 4 to 4,096, among the groups along every axis of meshes on them, of 2 KiB to 2 GiB. The rule
