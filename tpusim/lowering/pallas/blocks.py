@@ -37,6 +37,13 @@ def changes(transform: Function | None, grid: Sequence[int], contents: Mapping[i
     return found
 
 
+def moves_beside(changed: Flags, *, is_output: bool) -> Flags:
+    """Return beside which steps blocks move: the next one of an operand comes in, the last one of a result goes out."""
+    beside = changed.copy() if is_output else np.roll(changed, -1)
+    beside[0 if is_output else -1] = False
+    return beside
+
+
 def block_indices(
     transform: Function | None, grid: Sequence[int], contents: Mapping[int, Any]
 ) -> tuple[np.ndarray[Any, Any], ...]:

@@ -22,7 +22,7 @@ from tpusim.ir.ops import COPIES, SAME_ELEMENTS
 from tpusim.lowering.kernels.tiles import blocks, run_bytes, run_pitch_bytes
 from tpusim.lowering.kernels.vector import estimated_type
 from tpusim.lowering.pallas.axes import axes_along
-from tpusim.lowering.pallas.blocks import Flags, block_indices, changes
+from tpusim.lowering.pallas.blocks import Flags, block_indices, changes, moves_beside
 from tpusim.lowering.pallas.classes import classes_of, code_of
 from tpusim.lowering.pallas.merged import Code, Merging, cut_of
 from tpusim.lowering.pallas.operands import Fed, part_of, streams_of
@@ -266,10 +266,8 @@ def _moved(call: _Call, chip: Chip) -> _Moved:
             share = physical_bytes(block) / physical_bytes(array.shape)
             streams = streams_of(array.made_by, share, int(changed.sum()))
             found.parts.append(_Kept(Costed(part_of(array.made_by, share)), changed.reshape(call.grid).astype(float)))
-        beside = changed.copy() if array.is_output else np.roll(changed, -1)
-        beside[0 if array.is_output else -1] = False
         found.streams.extend(streams)
-        found.moves.extend([beside] * len(streams))
+        found.moves.extend([moves_beside(changed, is_output=array.is_output)] * len(streams))
         found.blocks.extend([block.dimensions] * len(streams))
     return found
 

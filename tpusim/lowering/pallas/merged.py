@@ -18,7 +18,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import VMEM
 from tpusim.ir.mosaic import Operation, Type
 from tpusim.lowering.pallas.axes import Along, grown
-from tpusim.lowering.pallas.blocks import Flags
+from tpusim.lowering.pallas.blocks import Flags, moves_beside
 from tpusim.lowering.pallas.classes import code_of
 from tpusim.lowering.pallas.walk import Times
 from tpusim.lowering.pallas.work import costed, packed_registers
@@ -90,9 +90,7 @@ def merged(found: Merging, counts: Sequence[int], chip: Chip) -> Kernel | None:
     for number, cut in enumerate(found.cuts):
         changed = _changed(cut, found.grid, counts)
         streams.append(found.stream_of(number, larger_bounds(cut, counts), int(changed.sum())))
-        beside = changed.copy() if cut.is_output else np.roll(changed, -1)
-        beside[0 if cut.is_output else -1] = False
-        moves.append(beside)
+        moves.append(moves_beside(changed, is_output=cut.is_output))
     types = grown(found.types, found.along, counts)
     vmem_bytes = _vmem_bytes(found, streams, types, chip)
     if vmem_bytes > chip.vmem.kernel_bytes:
