@@ -12,11 +12,12 @@ from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from tpusim.allocation.liveness import Frame, Liveness, Nodes, Value
+from tpusim.compiler.kernels.scoped import buffers_of, scoped_bytes
 from tpusim.compiler.place.estimate import compute_seconds
 from tpusim.compiler.place.room import Stretch
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft
-from tpusim.ir.module import Instruction, Module
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import COLLECTIVES, CONTROL_FLOW, FREE, USES_FAST_MEMORY, VIEWS
 from tpusim.semantics.contexts import BodyContext, CallContext, Context, EntryContext
 from tpusim.semantics.demand.inlining import Body, inline
@@ -98,7 +99,8 @@ class Lives:
 
     Of each instruction in these, by its name: ``parts`` are its values, ``times`` how often it runs, ``positions``
     where it stands in the schedule, ``kernels`` what it does if it is a kernel. ``visits`` counts how often the
-    schedule goes through each computation. ``by_dma`` names copies that are no kernels.
+    schedule goes through each computation. ``by_dma`` names copies that are no kernels. ``held`` is what kernels that
+    are allowed more blocks and scratch than others take of the memory for whole arrays.
     """
 
     def __init__(self, draft: Draft, target: Target, by_dma: Container[str] = ()) -> None:
@@ -114,9 +116,11 @@ class Lives:
         self._homes = self._find_homes()
         self.times: dict[str, int] = {}
         self.kernels: dict[str, Kernel] = {}
+        self.held: list[Stretch] = []
         for name, times in _runs(self.module).items():
             for instruction in self.module[name].instructions:
                 self.times[instruction.name] = times
+                self._hold(self.module[name], instruction)
                 if instruction.name in by_dma:
                     continue
                 self._fix(instruction)
@@ -157,6 +161,15 @@ class Lives:
             home = self.home(part)
             if home is not None:
                 home.is_fixed = True
+
+    def _hold(self, computation: Computation, instruction: Instruction) -> None:
+        """Note what of the memory for whole arrays a hand-written kernel takes."""
+        operands = [operand.shape for operand in computation.operands_of(instruction)]
+        found = buffers_of(instruction.attributes, operands, instruction.shape, self._target.chip)
+        over = scoped_bytes(found) - self._target.scoped_bytes
+        if over > 0:
+            position = self.positions[instruction.name]
+            self.held.append((position, position, over))
 
     def _count_whole(self, names: Iterable[str], times: int) -> None:
         """Count that whole values are moved."""
