@@ -20,11 +20,11 @@ from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.layouts.orders import laid_out
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Node
-from tpusim.errors import CapacityError
+from tpusim.errors import CapacityError, TpusimError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import VMEM
 from tpusim.ir.attributes import BackendConfig
-from tpusim.ir.mosaic import DYNAMIC, Function, KernelBody, Type, Unreadable, Window, read_body
+from tpusim.ir.mosaic import DYNAMIC, Function, KernelBody, Type, Window, read_body
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.dtype import dtype
@@ -32,7 +32,7 @@ from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
 _MIB = 2**20
 # No compiler has checked a body: it may be of another kind than its call says.
-_NOT_KNOWN = (Unreadable, LookupError, TypeError, ValueError)
+_NOT_KNOWN = (TpusimError, LookupError, TypeError, ValueError)
 
 
 class Buffer(NamedTuple):
@@ -51,17 +51,24 @@ class Buffer(NamedTuple):
 
 
 def state_scoped(draft: Draft, target: Target) -> None:
-    """State what every hand-written kernel takes of VMEM; raise CapacityError if that is more than one may take."""
+    """State what every hand-written kernel takes of VMEM; raise CapacityError if that is more than one may take.
+
+    That is what it asks for (``vmem_limit_bytes``), at most all of the memory, or what the chip's compiler gives it.
+    """
     for graph in draft.running():
         for node in graph.order():
             found = buffers_of(node.attributes, [operand.shape for operand in node.operands], node.shape, target.chip)
-            n_bytes = scoped_bytes(found)
-            limit = _limit_bytes(node, target.chip)
-            if n_bytes > limit:
-                raise _too_large(node, target.chip, found, limit)
-            if n_bytes:
-                used = {"memory_space": "1", "offset": "0", "size": str(n_bytes)}
-                state(node, {"used_scoped_memory_configs": [used]})
+            if found:
+                _state(node, found, target.chip)
+
+
+def _state(node: Node, found: Sequence[Buffer], chip: Chip) -> None:
+    asked = BackendConfig.decode(node.attributes["backend_config"]).scoped_vmem_limit_bytes
+    limit, n_bytes = min(asked or chip.vmem.scoped_bytes, chip.vmem.capacity_bytes), scoped_bytes(found)
+    if n_bytes > limit:
+        raise _too_large(node, chip, found, limit)
+    sizes = {"used_scoped_memory_configs": n_bytes} | ({"scoped_memory_configs": asked} if asked else {})
+    state(node, {name: [{"memory_space": "1", "offset": "0", "size": str(size)}] for name, size in sizes.items()})
 
 
 def scoped_bytes(found: Sequence[Buffer]) -> int:
@@ -79,12 +86,6 @@ def buffers_of(attributes: dict[str, Any], operands: Sequence[Shape], result: Sh
         return [*_blocks(body, operands, leaves(result), chip), *_scratch(body, chip)]
     except _NOT_KNOWN:
         return []
-
-
-def _limit_bytes(node: Node, chip: Chip) -> int:
-    """Return what a kernel may take: what it asks for (``vmem_limit_bytes``), at most the memory; else the usual."""
-    stated = BackendConfig.decode(node.attributes.get("backend_config", "")).scoped_vmem_limit_bytes
-    return min(stated, chip.vmem.capacity_bytes) if stated else chip.vmem.kernel_bytes
 
 
 def _too_large(node: Node, chip: Chip, found: Sequence[Buffer], limit: int) -> CapacityError:

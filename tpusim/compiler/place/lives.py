@@ -18,7 +18,7 @@ from tpusim.compiler.place.room import Stretch
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import COLLECTIVES, CONTROL_FLOW, FREE, USES_FAST_MEMORY, VIEWS
+from tpusim.ir.ops import CONTROL_FLOW, FREE, ON_RINGS, USES_FAST_MEMORY, VIEWS
 from tpusim.semantics.contexts import BodyContext, CallContext, Context, EntryContext
 from tpusim.semantics.demand.inlining import Body, inline
 from tpusim.semantics.demand.needs import accesses, demand_of
@@ -29,8 +29,8 @@ from tpusim.shapes.shape import ArrayShape, nodes
 UNKNOWN_TRIPS = 16
 """How often a loop is taken to run of which the program does not say it."""
 
-_MAKES = (USES_FAST_MEMORY | COLLECTIVES | CONTROL_FLOW) - VIEWS
-_USES = USES_FAST_MEMORY | COLLECTIVES | CONTROL_FLOW | FREE
+_MAKES = (USES_FAST_MEMORY | ON_RINGS | CONTROL_FLOW) - VIEWS
+_USES = USES_FAST_MEMORY | ON_RINGS | CONTROL_FLOW | FREE
 
 
 class Home:
@@ -64,7 +64,7 @@ def _is_not_shared(instruction: Instruction) -> bool:
     and none of a fusion around a product (198 of 198); of 509 results of other fusions 389 do. None of a collective
     does, while most of 1 MiB to 16 MiB do on v5e and v6e.
     """
-    is_kernel = instruction.opcode in (USES_FAST_MEMORY | COLLECTIVES) - FREE
+    is_kernel = instruction.opcode in (USES_FAST_MEMORY | ON_RINGS) - FREE
     return is_kernel and str(instruction.attributes.get("kind")) != "kLoop"
 
 
@@ -127,7 +127,7 @@ class Lives:
                 if instruction.opcode in USES_FAST_MEMORY - FREE:
                     body = inline(self.module, self.module[name], instruction)
                     self.kernels[instruction.name] = self._kernel(instruction, body)
-                elif instruction.opcode in COLLECTIVES:
+                elif instruction.opcode in ON_RINGS:
                     self._count_whole((*instruction.operands, instruction.name), times)
 
     @property
