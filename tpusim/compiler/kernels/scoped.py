@@ -57,7 +57,7 @@ def state_scoped(draft: Draft, target: Target) -> None:
     That is what it asks for (``vmem_limit_bytes``), at most all of the memory, or what the chip's compiler gives it.
     """
     for graph in draft.running():
-        for node in graph.order():
+        for node in (node for node in graph.order() if "backend_config" in node.attributes):
             found = buffers_of(node.attributes, [operand.shape for operand in node.operands], node.shape, target.chip)
             if found:
                 _state(node, found, target.chip)

@@ -62,7 +62,7 @@ def _is_not_shared(instruction: Instruction) -> bool:
 
     In programs compiled ahead of time for v5p no result of a kernel that is one instruction lies in VMEM (275 of 275),
     and none of a fusion around a product (198 of 198); of 509 results of other fusions 389 do. None of a collective
-    does, while most of 1 MiB to 16 MiB do on v5e and v6e.
+    does, while all of 128 KiB to 16 MiB do on v5e and v6e, and on v4 in CMEM.
     """
     is_kernel = instruction.opcode in (USES_FAST_MEMORY | ON_RINGS) - FREE
     return is_kernel and str(instruction.attributes.get("kind")) != "kLoop"
@@ -120,7 +120,8 @@ class Lives:
         for name, times in _runs(self.module).items():
             for instruction in self.module[name].instructions:
                 self.times[instruction.name] = times
-                self._hold(self.module[name], instruction)
+                if instruction.backend_config.kernel_body:
+                    self._hold(self.module[name], instruction)
                 if instruction.name in by_dma:
                     continue
                 self._fix(instruction)
