@@ -64,7 +64,10 @@ def _forget(node: Node) -> None:
     node.shape = _without_layouts(node.shape)
     named = {key: value for key, value in node.attributes.items() if key not in _OF_PLACEMENT}
     config = named.pop("backend_config", None)
-    kept = {key: value for key, value in _fields(config).items() if key in _KEPT_CONFIG}
+    fields = _fields(config)
+    # What a hand-written kernel may take of VMEM is asked for by its author; for others the compiler says it.
+    names = _KEPT_CONFIG | ({"scoped_memory_configs"} if "custom_call_config" in fields else set())
+    kept = {key: value for key, value in fields.items() if key in names}
     node.attributes = named | ({"backend_config": Raw(json.dumps(kept))} if kept else {})
 
 
